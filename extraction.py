@@ -1,0 +1,249 @@
+"""From what a model wrote to what its function needs.
+
+`extract` finds one function in a response and keeps what it takes to run it: helper functions,
+classes, imports, constants, and the statements that fill them, transitively. It drops what was said
+around the code. Fences may be missing, unclosed or many, and so may definitions: the last one wins,
+as in Python. Everything is decided on syntax trees and symbol tables, never by patterns over code.
+
+A function that was cut short, or that Python refuses, is `broken`. Code after it that is cut short
+is dropped like prose. Any text at all is answered, in bounded time. Results are remembered by text,
+because a response is paired with many partners.
+"""
+
+import ast
+import codeop
+import functools
+import symtable
+import textwrap
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+MAX_CHARACTERS = 20_000  # of a response; a longer one counts as no code
+
+# Responses are compiled by the thousand: Python's remarks on their style ("invalid escape
+# sequence") are no news. Only for this file name, since catch_warnings is not thread-safe.
+warnings.filterwarnings("ignore", module="<response>")
+
+_PARSE = ast.PyCF_ONLY_AST | codeop.PyCF_ALLOW_INCOMPLETE_INPUT
+_REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # by the parser, for any text
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPE = (*_FUNCTION, ast.Lambda, ast.ClassDef)
+_PLACE = (ast.Name, ast.Attribute, ast.Subscript)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one response contributes to the program: a function, and all that it needs."""
+
+    source: str  # in Python's own spelling; "" if there is nothing
+    raw: str = ""  # the function as it was written, comments included
+    node: ast.FunctionDef | ast.Lambda | None = None  # None if it is not defined
+    broken: bool = False  # its definition is there but does not parse, or does not compile
+    returns: bool = False  # it is defined and returns a value
+    reads: frozenset[str] = frozenset()  # names that the source takes from the module's scope
+    catches: bool = False  # it could survive an exception
+    forwards: str | None = None  # the function whose value it returns as it is
+
+
+@functools.lru_cache(maxsize=8192)
+def extract(text: str, name: str, foreign: frozenset[str] = frozenset()) -> Part:
+    """The function `name` of a response with all that it needs, nothing bound to `foreign` names.
+
+    Kept are the top-level statements that bind a name which is needed, transitively: functions,
+    classes, imports, constants, and statements that fill them. Prose and examples are not.
+    """
+    try:
+        return _extract(text, name, foreign)
+    except _REFUSED:  # it parses, and is still too much or not right for the compiler
+        return Part("", broken=True)
+
+
+def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
+    statements, unparsed = _statements(text)
+    binders, modules = defaultdict(list), set()
+    for index, (node, _) in enumerate(statements):
+        bound = _binds(node)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules |= bound
+        if isinstance(node, ast.Expr):  # sys.exit() is no part of a function that needs sys
+            bound -= modules
+        for key in () if bound & foreign else bound:
+            binders[key].append(index)
+    kept, reads, queue = {}, set(), [name, "sys.setrecursionlimit"]
+    while queue:
+        for index in binders.pop(queue.pop(), ()):
+            if index not in kept:
+                kept[index] = ast.unparse(statements[index][0])
+                new = _reads(symtable.symtable(kept[index], "<response>", "exec"))
+                queue += new - reads
+                reads |= new
+    source = "\n".join(kept[index] for index in sorted(kept))
+    compile(source, "<response>", "exec")
+
+    function, raw, catches = None, "", False
+    for node, written in (statements[index] for index in sorted(kept)):
+        catches |= any(isinstance(inner, ast.Try | ast.With) for inner in ast.walk(node))
+        if name in _binds(node):  # the last definition wins, and only a function is one
+            value = node.value if isinstance(node, ast.Assign) else node
+            function = value if isinstance(value, ast.FunctionDef | ast.Lambda) else None
+            raw = "\n".join(written.split("\n")[node.lineno - 1 : node.end_lineno])
+    part = Part(source, reads=frozenset(reads), catches=catches)
+    if function is None:
+        return replace(part, broken=name in unparsed)
+    returns, forwards = _returns_value(function), _forwarded(function, foreign)
+    return replace(part, raw=raw, node=function, returns=returns, forwards=forwards)
+
+
+@functools.lru_cache(maxsize=8192)
+def _statements(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
+    """All top-level statements in a text, each with its source, and the functions cut or wrong.
+
+    A text that parses is taken as it is. Otherwise the lines between code fences are taken in
+    pieces, each from one line without indentation to the next, or further for as long as the
+    parser says that more could complete it. What does not parse is prose, or a broken function.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if len(text) > MAX_CHARACTERS:
+        return [], set()
+    if isinstance(body := _parse(text), list):
+        return [(node, text) for node in body], set()
+    statements, unparsed = [], set()
+    for segment in _segments(text):
+        if isinstance(body := _parse(segment), list):
+            statements += [(node, segment) for node in body]
+            continue
+        pieces, start, patience = _pieces(segment), 0, 100
+        while start < len(pieces):
+            end, source = start + 1, pieces[start]
+            while (body := _parse(source)) is _INCOMPLETE and end < len(pieces) and patience:
+                source += "\n" + pieces[end]
+                end, patience = end + 1, patience - 1
+            if isinstance(body, list):
+                statements += [(node, source) for node in body]
+                start = end
+            else:
+                unparsed |= _defined_in(pieces[start])
+                start += 1
+    return statements, unparsed
+
+
+_INCOMPLETE = object()
+
+
+def _parse(source: str):
+    """A list of statements, _INCOMPLETE if more lines could make it one, or None."""
+    try:
+        return compile(source, "<response>", "exec", _PARSE).body
+    except _REFUSED as error:
+        return _INCOMPLETE if "incomplete input" in str(error) else None
+
+
+def _segments(text: str) -> list[str]:
+    """The text cut at its code fences, each piece without common indentation."""
+    segments = [[]]
+    for line in text.split("\n"):
+        if line.lstrip().startswith(("```", "~~~")):
+            segments.append([])
+        else:
+            segments[-1].append(line)
+    return [textwrap.dedent("\n".join(lines)).strip(" ") for lines in segments]
+
+
+def _pieces(segment: str) -> list[str]:
+    pieces = []
+    for line in segment.split("\n"):
+        if pieces and (not line or line[0] in " \t#"):  # a comment may stand anywhere
+            pieces[-1] += "\n" + line
+        else:
+            pieces.append(line)
+    return pieces
+
+
+def _defined_in(piece: str) -> set[str]:
+    """The name of the function that a piece which does not parse begins to define."""
+    header = piece.partition("\n")[0].removeprefix("async ")
+    return {header[4:].partition("(")[0].strip()} if header.startswith("def ") else set()
+
+
+def _binds(node: ast.stmt) -> set[str]:
+    """The module's names that a top-level statement binds, or whose values it fills."""
+    if isinstance(node, (*_FUNCTION, ast.ClassDef)):
+        return {node.name}
+    if isinstance(node, ast.Expr):  # TABLE.update(...)
+        called = node.value.func if isinstance(node.value, ast.Call) else None
+        if not isinstance(called, ast.Attribute):
+            return set()
+        return {"sys.setrecursionlimit"} if called.attr == "setrecursionlimit" else {_root(called)}
+    names = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.alias):
+            names.add((part.asname or part.name).partition(".")[0])
+        elif isinstance(part, (*_FUNCTION, ast.ClassDef)):
+            names.add(part.name)
+        elif isinstance(part, _PLACE) and isinstance(part.ctx, ast.Store):  # x = 1, TABLE[x] = 1
+            names.add(_root(part))
+    bare = isinstance(node, ast.AnnAssign) and node.value is None  # "Note: this" binds nothing
+    return set() if bare else names
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _reads(table: symtable.SymbolTable) -> set[str]:
+    module = table.get_type() == "module"
+    names = {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_referenced() and (module or symbol.is_global())
+    }
+    return names.union(*map(_reads, table.get_children()))
+
+
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, without those of the functions and classes inside it."""
+    for child in ast.iter_child_nodes(function):
+        yield child
+        if not isinstance(child, _SCOPE):
+            yield from _own(child)
+
+
+def _returns_value(function: ast.FunctionDef | ast.Lambda) -> bool:
+    if isinstance(function, ast.Lambda):
+        return True
+    nodes = list(_own(function))
+    values = [node.value for node in nodes if isinstance(node, ast.Return) and node.value]
+    given = any(not isinstance(value, ast.Constant) or value.value is not None for value in values)
+    return given or any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes)
+
+
+def _forwarded(function: ast.FunctionDef | ast.Lambda, helpers: frozenset[str]) -> str | None:
+    """The helper whose value a function without branches returns as it is, through copies."""
+    values = {}  # the helper that a local name is a copy of
+
+    def helper(node):
+        if isinstance(node, ast.Name):
+            return values.get(node.id)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            return None
+        names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n is not node.func]
+        composed = any(name in helpers or values.get(name) for name in names)
+        return None if composed or node.func.id not in helpers else node.func.id
+
+    if isinstance(function, ast.Lambda):
+        return helper(function.body)
+    for statement in function.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                values[name] = helper(value)
+            case ast.Return(value=value):
+                return helper(value)
+            case ast.Expr():
+                pass
+            case _:
+                return None
+    return None

@@ -1,0 +1,492 @@
+"""MAGRPO: Multi-Agent Group Relative Policy Optimization (arXiv 2508.04652), the whole algorithm.
+
+The team is a Dec-POMDP. At turn t agent i sees its own history h_i (its prompts, its responses, the
+feedback; never a partner's text) and answers with one whole response a_i ~ pi_i(. | h_i). The joint
+response earns one shared reward r. For every problem:
+
+    1. each agent samples G responses to its own prompt, without seeing its partners
+    2. joint response g is (a_1^g, ..., a_n^g)            (--joint cross: every combination)
+    3. r^g = reward(item, joint response g): one number for the whole team
+    4. R^g = r^g + gamma * mean R of the next turn, which joint response g opened
+    5. A^g = R^g - mean_g R^g: the same for every agent                            (Eq. 1)
+    6. L_i = -(1/G) sum_g A^g sum_tokens log pi_i(token | h_i, tokens before it)   (Eq. 2)
+    7. every agent takes one step on its own L_i, its gradient clipped on its own
+
+What is not there: no critic; no division by the group's standard deviation (it biases the
+gradient); no importance ratio and nothing to clip it (a rollout is used for one step, so the ratio
+is 1); no entropy bonus; no KL term unless --kl-coef asks for one.
+
+Read it in this order: the equations (pure functions), the team, the rollout (steps 1 to 4), the
+LightningModule (steps 5 to 7). How a model is run fast is in policies.py.
+"""
+
+import contextlib
+import itertools
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+
+import lightning as L
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from metrics import measure
+from policies import DECODE_TOKENS, Base, Response, Row, Sampling, load_model
+
+GRAD_CLIP = 1.0  # largest gradient norm of one agent
+REWARD_TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
+TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
+
+
+# --------------------------------------------------------------------------------------------------
+# 1. The equations: pure functions of tensors. Change these for an ablation.
+# --------------------------------------------------------------------------------------------------
+
+
+def sample_returns(rewards: Tensor, future: Tensor, gamma: float, joint: str) -> Tensor:
+    """Return R of every sample of every agent at one node (step 4): (n, G); aligned (1, G).
+
+    rewards: aligned (G,); cross (G, ..., G), one axis an agent. future (G,): mean return of the
+    node that joint response g opened, 0 on the last turn. With cross a sample's reward is the
+    *mean* over all joint responses it is part of, so the gradient's scale does not depend on G; its
+    future is that of its aligned joint response, the only kind that is played on. That is unbiased
+    too, since partners' samples are independent given their prompts.
+    """
+    if joint == "aligned":
+        return (rewards + gamma * future)[None]
+    group = rewards.shape[0]
+    means = [rewards.movedim(i, 0).reshape(group, -1).mean(1) for i in range(rewards.dim())]
+    return torch.stack(means) + gamma * future
+
+
+def advantages(returns: Tensor, mode: str) -> Tensor:
+    """Advantage A of every sample over the last axis, the group: (..., G) -> (..., G).
+
+    Expected gradient over true gradient, by enumeration (tests/test_equations.py): mean (G-1)/G,
+    rloo and none 1, std not a constant. Equal returns (to rounding) give exactly 0, but for none.
+    """
+    if mode == "none":
+        return returns
+    group = returns.shape[-1]
+    centred = returns - returns.mean(-1, keepdim=True)  # Eq. 1
+    spread = returns.amax(-1, keepdim=True) - returns.amin(-1, keepdim=True)
+    centred = centred.masked_fill(spread < 1e-9, 0.0)
+    if mode == "rloo":  # the baseline is the mean of the other G - 1 returns
+        return centred * (group / max(group - 1, 1))
+    if mode == "std":  # GRPO's division, by the population deviation
+        return centred / (returns.std(-1, keepdim=True, correction=0) + 1e-4)
+    return centred
+
+
+def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
+    """Eq. 2 over rows of responses, logps and mask (R, T): -sum_rows coef sum_tokens log pi.
+
+    coef (R,) is the advantage times the row's share of the batch, so micro-batches simply add up.
+    """
+    return -(coef * (logps * mask).sum(-1)).sum()
+
+
+def kl_loss(logps: Tensor, reference: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    """KL(pi || reference) over rows: 1/2 (log pi - log ref)^2 per token, summed as in policy_loss.
+
+    Its expected gradient, over tokens that pi sampled, is the exact gradient of KL(pi || ref). The
+    usual loss, k3, has that of KL(ref || pi): another objective. k3 is what is logged, as a value.
+    """
+    return (weight * (0.5 * (logps - reference).square() * mask).sum(-1)).sum()
+
+
+def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> float:
+    """Factor on --lr at update `step` (from 0): linear warm-up, then constant, or linear or cosine
+    down to a tenth."""
+    if step < warmup:
+        return (step + 1) / warmup
+    done = min((step - warmup) / max(total - warmup, 1), 1.0)
+    if schedule == "linear":
+        return 1.0 - 0.9 * done
+    if schedule == "cosine":
+        return 0.1 + 0.45 * (1.0 + math.cos(math.pi * done))
+    return 1.0
+
+
+# --------------------------------------------------------------------------------------------------
+# 2. The team: agents with the same model share one frozen base, each with an adapter of its own.
+# --------------------------------------------------------------------------------------------------
+
+
+class Team(nn.Module):
+    """n agents. models: one name for all of them, or one per agent."""
+
+    def __init__(self, models: list[str], lora_rank: int, lora_alpha: int, bits: int = 32, **load):
+        super().__init__()
+        self.bases = nn.ModuleList()
+        self.base_of: dict[int, Base] = {}
+        shared = defaultdict(list)
+        for agent, name in enumerate(models):
+            shared[name if lora_rank else (name, agent)].append(agent)
+        for agents in shared.values():
+            model, tokenizer = load_model(models[agents[0]], bits, **load)
+            self.bases.append(Base(model, tokenizer, agents, lora_rank, lora_alpha))
+            self.base_of |= dict.fromkeys(agents, self.bases[-1])
+        self.size = len(models)
+
+    def sample(
+        self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
+    ) -> list[list[Response]]:
+        """S responses to each of the (agent, prompt) pairs, decoded together base by base.
+
+        uniforms (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does.
+        """
+        answers: list = [None] * len(prompts)
+        samples, limit = uniforms.shape[1:]
+        for base in self.bases:
+            mine = [pair for pair in enumerate(prompts) if pair[1][0] in base.agents]
+            mine.sort(key=lambda pair: pair[1][0])  # by agent
+            while mine:
+                longest = max(len(prompt) for _, (_, prompt) in mine)
+                fit = max(1, DECODE_TOKENS // (samples * (longest + limit)))
+                chunk, mine = mine[:fit], mine[fit:]
+                numbers = [number for number, _ in chunk]
+                agents = [agent for _, (agent, _) in chunk]
+                texts = [prompt for _, (_, prompt) in chunk]
+                found = base.decode(texts, agents, uniforms[numbers], sampling)
+                for number, responses in zip(numbers, found, strict=True):
+                    answers[number] = responses
+        return answers
+
+    def parameters_of(self, agent: int) -> list[nn.Parameter]:
+        return self.base_of[agent].parameters_of(agent)
+
+    def score(self, rows: list[Row], sampling: Sampling, frozen: bool = False):
+        """Log-probabilities of responses, in micro-batches; see Base.score."""
+        for base in self.bases:
+            mine = [n for n, row in enumerate(rows) if row.agent in base.agents]
+            for batch, logps, mask in base.score([rows[n] for n in mine], sampling, frozen):
+                yield [mine[b] for b in batch], logps, mask
+
+
+# --------------------------------------------------------------------------------------------------
+# 3. The rollout (steps 1 to 4). What an agent observes is made from the item, its own history and
+#    the feedback: this must stay as it is, because nothing else makes the team decentralised.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Node:
+    """One point of the tree: what each agent sees there, what it samples, what that is worth."""
+
+    problem: int  # its number in the batch
+    item: dict
+    key: tuple[int, ...]  # seeds its random numbers: (seed, stream, step, problem, path)
+    histories: list[list[tuple[str, str]]]  # per agent: its own (response, feedback) pairs
+    samples: int  # S: G, or 1 on a chain after the first turn
+    observations: list[str] = field(default_factory=list)  # per agent: its prompt ...
+    prompts: list[tuple[int, ...]] = field(default_factory=list)  # ... and the token ids of it
+    responses: list[list[Response]] = field(default_factory=list)  # [agent][sample]
+    parts: list[dict[str, float]] = field(default_factory=list)  # per joint response
+    rewards: Tensor | None = None  # aligned (S,), cross (S, ..., S)
+    feedback: list[list[str]] = field(default_factory=list)  # [aligned joint response][agent]
+    children: list["Node"] = field(default_factory=list)  # one per aligned joint response
+    returns: Tensor | None = None  # (n, S)
+    advantages: Tensor | None = None  # (n, S)
+
+    def texts(self, joint: tuple[int, ...]) -> list[str]:
+        return [self.responses[agent][s].text for agent, s in enumerate(joint)]
+
+    def aligned(self, s: int) -> tuple[list[str], dict[str, float]]:
+        """Texts and reward parts of joint response (s, ..., s)."""
+        place = sum(s * stride for stride in self.rewards.stride())
+        return self.texts((s,) * len(self.responses)), self.parts[place]
+
+
+class RewardError(RuntimeError):
+    """A reward that raised, hung or returned no finite number, and what it was given."""
+
+
+class Rollout:
+    """Plays a batch of problems. task and reward are the user's; see the README for both."""
+
+    def __init__(self, team: Team, task, reward: Callable, args):
+        self.team, self.task, self.reward, self.args = team, task, reward, args
+        self.pool = ThreadPoolExecutor(8, thread_name_prefix="reward")
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def __call__(
+        self,
+        items: list[dict],
+        key: tuple,
+        samples: int,
+        sampling: Sampling,
+        joint: str,
+        chain: bool,
+    ) -> list[list[Node]]:
+        """The nodes of each turn: turn 0 has one per item, later turns one per joint response.
+
+        key: (seed, stream, step, number of the first item), of which every random number is a
+        function.
+        """
+        team, turns = range(self.team.size), []
+        nodes = [
+            Node(b, item, (*key[:3], key[3] + b), [[] for _ in team], samples)
+            for b, item in enumerate(items)
+        ]
+        while True:
+            with self.timed("rollout"):
+                self.act(nodes, sampling)  # steps 1 and 2
+            with self.timed("reward"):
+                self.judge(nodes, joint)  # step 3
+                turns.append(nodes)
+                if len(turns) == self.args.turns:
+                    break
+                self.give_feedback(nodes)
+            nodes = [child for node in nodes for child in self.open(node, 1 if chain else samples)]
+        for nodes in reversed(turns):  # step 4
+            for node in nodes:
+                future = torch.tensor([float(c.returns.mean()) for c in node.children] or [0.0])
+                returns = sample_returns(node.rewards, future.double(), self.args.gamma, joint)
+                node.returns = returns.expand(self.team.size, node.samples)
+        return turns
+
+    def check(self, item: dict) -> None:
+        """Raises ValueError where an agent's first prompt for this item could not be used."""
+        for agent in range(self.team.size):
+            self.encode(agent, self.task.observe(agent, item, []))
+
+    def encode(self, agent: int, text: str) -> tuple[int, ...]:
+        base, args = self.team.base_of[agent], self.args
+        return base.encode(text, args.chat_template, args.max_prompt_tokens)
+
+    def act(self, nodes: list[Node], sampling: Sampling) -> None:
+        """Every agent of every node answers its own prompt, all of them decoded together."""
+        team = range(self.team.size)
+        for node in nodes:
+            node.observations = [
+                self.task.observe(agent, node.item, node.histories[agent]) for agent in team
+            ]
+            node.prompts = [self.encode(agent, node.observations[agent]) for agent in team]
+        uniforms = [
+            _generator(*node.key).random((len(team), node.samples, sampling.max_new_tokens))
+            for node in nodes
+        ]
+        prompts = [(agent, node.prompts[agent]) for node in nodes for agent in team]
+        answers = self.team.sample(prompts, torch.from_numpy(np.concatenate(uniforms)), sampling)
+        for number, node in enumerate(nodes):
+            node.responses = answers[number * len(team) : (number + 1) * len(team)]
+
+    def judge(self, nodes: list[Node], joint: str) -> None:
+        """Scores every joint response; the reward is called from several threads at once."""
+        jobs = []
+        for node in nodes:
+            axes = [range(node.samples)] * self.team.size
+            joints = itertools.product(*axes) if joint == "cross" else zip(*axes, strict=True)
+            for chosen in joints:
+                texts = node.texts(chosen)
+                jobs.append((node, texts, self.pool.submit(self.reward, node.item, texts)))
+        for node, texts, future in jobs:
+            node.parts.append(_reward_parts(future, node.item, texts))
+        for node in nodes:
+            worth = [sum(v for k, v in parts.items() if "/" not in k) for parts in node.parts]
+            shape = [node.samples] * (self.team.size if joint == "cross" else 1)
+            node.rewards = torch.tensor(worth, dtype=torch.float64).reshape(shape)
+
+    def give_feedback(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            joints = [node.texts((s,) * self.team.size) for s in range(node.samples)]
+            told = [self.pool.submit(self.task.feedback, node.item, texts) for texts in joints]
+            node.feedback = [future.result() for future in told]
+
+    def open(self, node: Node, samples: int) -> list[Node]:
+        """The next turn of each aligned joint response; an agent's history grows by its own."""
+        for s, told in enumerate(node.feedback):
+            histories = [
+                [*history, (responses[s].text, text)]
+                for history, responses, text in zip(
+                    node.histories, node.responses, told, strict=True
+                )
+            ]
+            child = Node(node.problem, node.item, (*node.key, s), histories, samples)
+            node.children.append(child)
+        return node.children
+
+    @contextlib.contextmanager
+    def timed(self, name: str):
+        start = time.perf_counter()
+        yield
+        self.seconds[name] += time.perf_counter() - start
+
+
+def _reward_parts(future, item: dict, texts: list[str]) -> dict[str, float]:
+    """The reward's answer as named finite numbers, or RewardError."""
+    try:
+        value = future.result(timeout=REWARD_TIMEOUT)
+        parts = value if isinstance(value, dict) else {"reward": value}
+        parts = {str(name): float(part) for name, part in parts.items()}
+        if all(map(math.isfinite, parts.values())):
+            return parts
+        problem = f"returned {parts}"
+    except FutureTimeout:
+        problem = f"did not answer within {REWARD_TIMEOUT:.0f} s"
+    except Exception as error:  # the reward is the user's code: anything may come
+        problem = f"raised {type(error).__name__}: {error}"
+    raise RewardError(f"the reward {problem}, for item {item!r} and responses {texts!r}")
+
+
+def _generator(*key: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(key))
+
+
+def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
+    """Which of `size` problems come at positions start, start + 1, ...: a new order every epoch,
+    a function of the seed and the position alone."""
+    orders: dict[int, np.ndarray] = {}
+    numbers = []
+    for position in range(start, start + count):
+        epoch, place = divmod(position, size)
+        if epoch not in orders:
+            orders[epoch] = _generator(seed, epoch).permutation(size)
+        numbers.append(int(orders[epoch][place]))
+    return numbers
+
+
+# --------------------------------------------------------------------------------------------------
+# 4. The LightningModule (steps 5 to 7).
+# --------------------------------------------------------------------------------------------------
+
+
+class MAGRPO(L.LightningModule):
+    """Trains a team. args: the flags of train.py; problems: the items of the training split."""
+
+    def __init__(self, team: Team, task, reward: Callable, problems: list[dict], args):
+        super().__init__()
+        self.automatic_optimization = False  # one optimizer, n losses, clipped one by one
+        self.strict_loading = False  # a checkpoint holds what is trained, not the frozen bases
+        self.team, self.problems, self.args = team, problems, args
+        self.rollout = Rollout(team, task, reward, args)
+        self.maximum = reward.maximum * sum(args.gamma**t for t in range(args.turns))
+        self.sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
+        self.turns: list[list[Node]] = []  # the latest rollout
+        self.playing = False  # no parameter is changing: a run may end here
+        self.metrics: dict[str, float] = {}  # of the latest step
+        self.stopping: Exception | None = None
+
+    def training_step(self, batch, batch_idx):
+        if self.stopping:
+            raise self.stopping
+        args, self.playing = self.args, True
+        self.rollout.seconds.clear()
+        self.turns = self.play(args.batch_size)  # steps 1 to 4
+        self.playing = False
+        self.set_advantages()  # step 5
+        with self.rollout.timed("update"):
+            norms = self.update(self.rows())  # steps 6 and 7
+        self.metrics = measure(self, norms)
+
+    def play(self, count: int) -> list[list[Node]]:
+        """The rollout of the next `count` problems, a function of the seed and the step alone."""
+        args, step = self.args, self.global_step
+        numbers = problem_numbers(step * count, count, len(self.problems), args.seed)
+        items, key = [self.problems[n] for n in numbers], (args.seed, TRAIN, step, 0)
+        chain = args.branching == "chain"
+        return self.rollout(items, key, args.num_generations, self.sampling, args.joint, chain)
+
+    def stop(self, why: Exception) -> None:
+        """Ends the run with `why`: at once where no update is under way, else after it."""
+        self.stopping = why
+        if self.playing:
+            raise why
+
+    def groups(self) -> list[list[Node]]:
+        """What an advantage is centred over: a node (tree) or the G lines of a problem (chain)."""
+        chain, found = self.args.branching == "chain", []
+        for nodes in self.turns:
+            lines = itertools.groupby(nodes, lambda node: node.problem if chain else id(node))
+            found += [list(group) for _, group in lines]
+        return found
+
+    def set_advantages(self) -> None:
+        for group in self.groups():
+            returns = torch.cat([node.returns for node in group], 1)  # (n, G)
+            values = advantages(returns, self.args.advantage)
+            for node, value in zip(group, values.split([n.samples for n in group], 1), strict=True):
+                node.advantages = value
+
+    def rows(self) -> list[Row]:
+        """Every response of the rollout with its coefficient in the loss: advantage x weight.
+
+        weight: 1 / problems / the agent's responses to the problem at that turn. --normalize
+        divides it: by nothing (sum, the paper's), by the row's own length (sequence), or by the
+        mean length over all of the agent's responses (token); no micro-batch can change it.
+        """
+        rows = []
+        for nodes in self.turns:
+            per_problem = sum(node.samples for node in nodes if node.problem == 0)
+            weight = 1.0 / (self.args.batch_size * per_problem)
+            for node in nodes:
+                for agent, responses in enumerate(node.responses):
+                    for response, value in zip(responses, node.advantages[agent], strict=True):
+                        share = weight
+                        if self.args.normalize == "sequence":
+                            share /= len(response.tokens)
+                        prompt, coef = node.prompts[agent], float(value) * share
+                        rows.append(Row(agent, prompt, response.tokens, coef, share))
+        if self.args.normalize == "token":
+            for agent in range(self.team.size):
+                mine = [row for row in rows if row.agent == agent]
+                mean = sum(len(row.tokens) for row in mine) / len(mine)
+                for row in mine:
+                    row.coef, row.weight = row.coef / mean, row.weight / mean
+        return rows
+
+    def update(self, rows: list[Row]) -> list[float]:
+        """One step of every agent on its own loss. Returns the agents' gradient norms."""
+        coef_kl, optimizer = self.args.kl_coef, self.optimizers()
+        if not coef_kl:  # a response without advantage has no gradient: it is not even run
+            rows = [row for row in rows if row.coef != 0.0]
+        optimizer.zero_grad()
+        references = self.reference(rows) if coef_kl else itertools.repeat(None)
+        for (numbers, logps, mask), reference in zip(
+            self.team.score(rows, self.sampling), references, strict=False
+        ):
+            coef = torch.tensor([rows[n].coef for n in numbers], device=logps.device)
+            loss = policy_loss(logps, mask, coef)
+            if coef_kl:
+                weight = torch.tensor([rows[n].weight for n in numbers], device=logps.device)
+                loss = loss + coef_kl * kl_loss(logps, reference, mask, weight)
+            self.manual_backward(loss)
+        groups = [group["params"] for group in optimizer.param_groups]  # one per agent
+        norms = [float(nn.utils.clip_grad_norm_(params, GRAD_CLIP)) for params in groups]
+        self.learning_rate = optimizer.param_groups[0]["lr"]
+        optimizer.step()
+        self.lr_schedulers().step()
+        return norms
+
+    @torch.no_grad()
+    def reference(self, rows: list[Row]) -> list[Tensor]:
+        """Log-probabilities under the frozen bases, in the micro-batches of Team.score."""
+        return [logps for _, logps, _ in self.team.score(rows, self.sampling, frozen=True)]
+
+    def configure_optimizers(self):
+        args = self.args
+        groups = [{"params": self.team.parameters_of(agent)} for agent in range(self.team.size)]
+        optimizer = torch.optim.Adam(groups, lr=args.lr, betas=(0.9, 0.99))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            lambda step: learning_rate_factor(
+                step, args.lr_schedule, args.warmup_steps, args.max_steps
+            ),
+        )
+        return [optimizer], [schedule]
+
+    def train_dataloader(self):
+        """Endless empty batches: which problems a step takes depends on its number alone."""
+        return itertools.repeat(0)
+
+    def state_dict(self, *args, **kwargs):
+        """What is trained, and not the frozen bases."""
+        trained = {name for name, p in self.named_parameters() if p.requires_grad}
+        state = super().state_dict(*args, **kwargs)
+        return {name: value for name, value in state.items() if name in trained}

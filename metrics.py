@@ -1,0 +1,67 @@
+"""What is logged at every step, from its rollout. The README's table says what each name is."""
+
+import itertools
+from collections import defaultdict
+
+import numpy as np
+import torch
+
+from policies import Row
+
+
+def measure(module, norms: list[float]) -> dict[str, float]:
+    """The metrics of the step that `module` has just made; norms: the agents' gradient norms."""
+    nodes = list(itertools.chain(*module.turns))
+    roots = [float(node.returns.mean()) for node in module.turns[0]]
+    groups = [torch.cat([node.rewards.flatten() for node in g]) for g in module.groups()]
+    spreads = torch.stack([rewards.std(correction=0) for rewards in groups])
+    metrics = {
+        "return": np.mean(roots) / module.maximum,
+        **mean_parts(nodes),
+        "reward_std": spreads.mean(),
+        "frac_reward_zero_std": (spreads < 1e-9).double().mean(),
+    }
+    for turn, here in enumerate(module.turns):
+        metrics[f"turn_{turn}/reward"] = np.mean([float(node.rewards.mean()) for node in here])
+    tokens = 0
+    for agent in range(module.team.size):
+        mine = [response for node in nodes for response in node.responses[agent]]
+        length = sum(len(response.tokens) for response in mine)
+        tokens += length
+        metrics[f"completions/{agent}/mean_length"] = length / len(mine)
+        metrics[f"completions/{agent}/clipped_ratio"] = np.mean([not r.ended for r in mine])
+        metrics[f"entropy/{agent}"] = sum(response.entropy for response in mine) / length
+        if module.args.lora_rank:  # a full copy leaves no base to compare with
+            metrics[f"kl/{agent}"] = divergence(module, agent)
+        metrics[f"grad_norm/{agent}"] = norms[agent]
+    metrics["lr"] = module.learning_rate
+    for name, seconds in module.rollout.seconds.items():
+        metrics[f"seconds/{name}"] = seconds
+    metrics["tokens_per_second"] = tokens / module.rollout.seconds["rollout"]
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def mean_parts(nodes: list) -> dict[str, float]:
+    """Mean of every part of the reward over joint responses: reward/<component>, metric/<name>."""
+    sums: dict[str, float] = defaultdict(float)
+    for parts in itertools.chain(*(node.parts for node in nodes)):
+        for name, value in parts.items():
+            sums[name if "/" in name else f"reward/{name}"] += value
+    count = sum(len(node.parts) for node in nodes)
+    return {name: total / count for name, total in sums.items()}
+
+
+@torch.no_grad()
+def divergence(module, agent: int) -> float:
+    """KL(policy || frozen base) per token, by the k3 estimator, of one agent's responses to the
+    first problem of the batch: a forward pass of a few rows, so it is logged at every step."""
+    nodes = [node for node in module.turns[0] if node.problem == 0]
+    pairs = [(node.prompts[agent], r) for node in nodes for r in node.responses[agent]]
+    rows = [Row(agent, prompt, response.tokens) for prompt, response in pairs]
+    total = 0.0
+    for numbers, logps, _ in module.team.score(rows, module.sampling, frozen=True):
+        for number, reference in zip(numbers, logps, strict=True):
+            policy = reference.new_tensor(pairs[number][1].logps)
+            ratio = reference[: len(policy)] - policy
+            total += float((ratio.exp() - 1 - ratio).sum())
+    return total / sum(len(row.tokens) for row in rows)

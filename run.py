@@ -1,0 +1,282 @@
+"""A run on disk: what train.py writes into runs/<name>/ and what eval.py and --resume read from it.
+
+args.json       every flag as resolved, package versions, the command
+metrics.jsonl   one line per step            samples.jsonl  joint responses, every --sample-every
+events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
+agents/<i>/     the trained agents, in peft's format (or as full models)
+summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
+"""
+
+import difflib
+import html
+import importlib
+import importlib.util
+import json
+import math
+import os
+import shlex
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import TQDMProgressBar
+from torch.utils.tensorboard import SummaryWriter
+
+from magrpo import EVAL, MAGRPO, Node
+from metrics import mean_parts
+from policies import Sampling
+
+PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
+TASKS = {"coop": "tasks.Coop"}
+REWARDS = {"code": "rewards.code", "code_paper": "rewards.code_paper"}
+EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
+
+
+class Stopped(Exception):
+    """A signal asked the run to end; its checkpoint is saved."""
+
+
+def resolve(name: str, known: dict[str, str], what: str):
+    """The task or reward that a flag names: a known name, a dotted path, or file.py:Name."""
+    full = known.get(name, name)
+    path, _, attribute = full.rpartition(":" if ":" in full else ".")
+    if not path:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(f"unknown {what} {name!r}{hint}; known: {', '.join(sorted(known))}")
+    try:
+        if path.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(path)
+        return getattr(module, attribute)
+    except (ImportError, OSError, SyntaxError, AttributeError) as error:
+        raise ValueError(f"cannot load the {what} {name!r}: {error}") from error
+
+
+def new_directory(args) -> Path:
+    """runs/<--run>, or the first free runs/<task>-<number>; made here, never one that exists."""
+    if args.run:
+        path = Path(args.run) if "/" in args.run else Path("runs") / args.run
+        if path.exists():
+            raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
+        path.mkdir(parents=True)
+        return path
+    stem = Path(args.task.replace(":", ".")).name
+    for number in range(1, 10**6):
+        path = Path("runs") / f"{stem}-{number}"
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            continue
+    raise ValueError("runs/ is full: name the run with --run")
+
+
+def write_json(path: Path, value) -> None:
+    """Writes a file whole or not at all."""
+    draft = path.with_name(path.name + ".tmp")
+    draft.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    os.replace(draft, path)
+
+
+def write_args(directory: Path, args) -> None:
+    versions = {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
+    command = shlex.join(["python", *sys.argv])
+    write_json(
+        directory / "args.json", {"args": vars(args), "versions": versions, "command": command}
+    )
+
+
+def read_jsonl(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def keep_until(path: Path, step: int) -> None:
+    """Drops the lines of the steps after a killed run's last checkpoint, and a line cut in half."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text().splitlines(keepends=True):
+        if not line.endswith("\n") or json.loads(line)["step"] >= step:
+            break
+        kept.append(line)
+    draft = path.with_name(path.name + ".tmp")
+    draft.write_text("".join(kept))
+    os.replace(draft, path)
+
+
+def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, list[Node]]:
+    """Held-out evaluation: sampled (as in training, without the tree) and greedy.
+
+    Returns the measures and the last turn's nodes of the sampled rollout. The random numbers are
+    the same at every call, so before and after differ by the team alone.
+    """
+    greedy = Sampling(0.0, 0, 1.0, args.max_new_tokens)
+    measures, shown = {}, []
+    for name, sampling, samples in (("", module.sampling, EVAL_SAMPLES), ("greedy/", greedy, 1)):
+        turns = module.rollout(items, (args.seed, EVAL, 0, 0), samples, sampling, "aligned", True)
+        returns = torch.stack([node.returns[0].mean() for node in turns[0]]) / module.maximum
+        spread = float(returns.std()) if len(items) > 1 else 0.0
+        measures[f"{name}return"] = float(returns.mean())
+        measures[f"{name}return_se"] = spread / math.sqrt(len(items))
+        measures |= {name + key: value for key, value in mean_parts(turns[-1]).items()}
+        shown = shown or turns[-1]
+    return measures, shown
+
+
+def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
+    """Aligned joint response `number` of a node as a line of samples.jsonl."""
+    texts, parts = node.aligned(number)
+    return {
+        "step": step,
+        "task_id": node.item.get("task_id"),
+        "turn": turn,
+        "prompts": node.observations,
+        "responses": texts,
+        "reward": sum(value for name, value in parts.items() if "/" not in name),
+        "parts": parts,
+    }
+
+
+class Recorder(L.Callback):
+    """Writes everything a run writes; evaluates before, during and after; saves checkpoints."""
+
+    def __init__(self, directory: Path, held_out: dict[str, list[dict]], args):
+        self.directory, self.held_out, self.args = directory, held_out, args
+        self.before: dict = {}
+        self.after: dict = {}
+        self.example: dict = {}  # one held-out joint response of the untrained team
+        self.seconds = 0.0  # spent by earlier processes of this run
+        self.start = time.perf_counter()
+        self.saved = -1  # step of the checkpoint on disk
+
+    def state_dict(self):
+        elapsed = self.seconds + time.perf_counter() - self.start
+        return {"before": self.before, "example": self.example, "seconds": elapsed}
+
+    def load_state_dict(self, state):
+        self.before, self.example = state["before"], state["example"]
+        self.seconds = state["seconds"]
+
+    def on_train_start(self, trainer, module):
+        self.start = time.perf_counter()
+        self.saved = module.global_step if module.global_step else -1
+        self.board = SummaryWriter(self.directory, purge_step=module.global_step)
+        for name in ("metrics.jsonl", "samples.jsonl"):
+            keep_until(self.directory / name, module.global_step)
+        if not self.before:
+            rows = "\n".join(f"|{k}|{html.escape(str(v))}|" for k, v in vars(self.args).items())
+            self.board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
+            self.before, nodes = evaluate(module, self.held_out["test"], self.args)
+            self.example = sample_record(0, nodes[0], self.args.turns - 1, 0)
+            self.scalars("test", self.before, 0)
+            self.save(trainer)
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        step, args = module.global_step - 1, self.args
+        self.append("metrics.jsonl", [{"step": step, **module.metrics}])
+        self.scalars("", module.metrics, step)
+        if step % args.sample_every == 0:
+            self.show_samples(module, step)
+        done = step + 1
+        if args.eval_every and done % args.eval_every == 0:
+            measures, _ = evaluate(module, self.held_out["dev"], args)
+            self.append("metrics.jsonl", [{"step": step, **_under("dev", measures)}])
+            self.scalars("dev", measures, step)
+        if done % args.save_every == 0 or done == args.max_steps:
+            self.save(trainer)
+
+    def on_train_end(self, trainer, module):
+        if module.global_step < self.args.max_steps:
+            return
+        self.after, nodes = evaluate(module, self.held_out["test"], self.args)
+        self.scalars("test", self.after, module.global_step)
+        for agent in range(module.team.size):
+            module.team.base_of[agent].save(agent, self.directory / "agents" / str(agent))
+        summary = {
+            "steps": module.global_step,
+            "seconds": self.state_dict()["seconds"],
+            "before": self.before,
+            "after": self.after,
+            "example": {
+                "before": self.example,
+                "after": sample_record(module.global_step, nodes[0], self.args.turns - 1, 0),
+            },
+        }
+        write_json(self.directory / "summary.json", summary)
+        self.board.close()
+
+    def on_exception(self, trainer, module, exception):
+        if self.before and self.saved < module.global_step:
+            self.save(trainer)
+
+    def save(self, trainer) -> None:
+        """Writes checkpoints/last.ckpt whole or not at all."""
+        path = self.directory / "checkpoints" / "last.ckpt"
+        draft = path.with_name("last.ckpt.tmp")
+        trainer.save_checkpoint(draft)
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+        self.saved = trainer.global_step
+
+    def append(self, name: str, records: list[dict]) -> None:
+        with (self.directory / name).open("a") as file:
+            file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
+
+    def scalars(self, prefix: str, metrics: dict, step: int) -> None:
+        for name, value in _under(prefix, metrics).items():
+            self.board.add_scalar(name, value, step)
+
+    def show_samples(self, module, step: int) -> None:
+        """The joint responses of the step's first problem, at each of its nodes."""
+        records = [
+            sample_record(step, node, turn, number)
+            for turn, nodes in enumerate(module.turns)
+            for node in nodes
+            if node.problem == 0
+            for number in range(node.samples)
+        ]
+        self.append("samples.jsonl", records)
+        text = json.dumps(records[0], indent=1, ensure_ascii=False)
+        text = html.escape(text.replace("\\n", "\n"))
+        self.board.add_text("sample", f"<pre>{text}</pre>", step)
+
+
+def _under(prefix: str, metrics: dict) -> dict:
+    return {f"{prefix}/{name}" if prefix else name: value for name, value in metrics.items()}
+
+
+class Bar(TQDMProgressBar):
+    """Lightning's progress bar, with return and learning rate; the rest is in TensorBoard."""
+
+    def get_metrics(self, trainer, module):
+        keys = ("return", "lr")
+        return {k: f"{module.metrics[k]:.3g}" for k in keys if k in module.metrics}
+
+
+def report(directory: Path) -> str:
+    """The short report at the end of a run."""
+    summary = json.loads((directory / "summary.json").read_text())
+    before, after = summary["before"], summary["after"]
+    lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]
+    lines.append("held-out test problems, share of the maximum return   before    after")
+    for name, label in (("return", "sampled"), ("greedy/return", "greedy")):
+        error = after[f"{name}_se"]
+        lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
+    for when in ("before", "after"):
+        sample = summary["example"][when]
+        lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
+        for agent, text in enumerate(sample["responses"]):
+            lines += [f"  agent {agent} | {line}" for line in text.splitlines() or [""]]
+    lines.append(f"\ncurves:    tensorboard --logdir {directory}")
+    lines.append(f"evaluate:  python eval.py --run {directory}")
+    steps = 2 * summary["steps"]
+    lines.append(f"continue:  python train.py --resume {directory} --max-steps {steps}")
+    return "\n".join(lines)

@@ -1,0 +1,340 @@
+"""Teams of two for the code rewards: what each wrote, and what `code` and `code_paper` give it.
+
+The problem is the sum of the squares of the even numbers in xs, unless a row says otherwise. The
+totals are written by hand from the table in rewards.py.
+"""
+
+from textwrap import dedent
+
+TESTS = [
+    "assert solve([1, 2, 3, 4]) == 20",
+    "assert solve([]) == 0",
+    "assert solve([-2, 5, 6]) == 40",
+    "assert solve([10, 7, 8, 9]) == 164",
+    "assert solve([0, 3, 12]) == 144",
+]
+SQUARES = {"task_id": "squares", "prompt": "", "entry_point": "solve", "setup": "", "tests": TESTS}
+LARGEST = SQUARES | {  # the largest number, and "none" for no numbers
+    "tests": [
+        "assert solve([3, 9, 2]) == 9",
+        "assert solve([]) == 'none'",
+        "assert solve([4]) == 4",
+    ]
+}
+REACH = SQUARES | {  # the next prime after n
+    "tests": ["assert solve(7) == 11", "assert solve(13) == 17", "assert solve(24) == 29"]
+}
+
+REAL = "sum(x * x for x in xs if x % 2 == 0)"
+EVEN = "def aux(x):\n    return x % 2 == 0\n"
+WHOLE = f"def aux(xs):\n    return {REAL}\n"
+WIDE = f"def aux(xs, start):\n    return start + {REAL}\n"  # cannot stand in for solve
+CONSTANT = "def aux(x):\n    return 7\n"
+PRIME = "def aux(n):\n    return n > 1 and all(n % d for d in range(2, n))\n"
+
+
+def main(body: str) -> str:
+    return "def solve(xs):\n" + "".join(f"    {line}\n" for line in dedent(body).split("\n"))
+
+
+# name: item, helper, main function, total of code, total of code_paper
+SCHEMES = {
+    "strategy filter": (
+        SQUARES,
+        EVEN,
+        main("total = 0\nfor x in xs:\n    if aux(x):\n        total += x * x\nreturn total"),
+        4.0,
+        4.0,
+    ),
+    "strategy filter on one line": (
+        SQUARES,
+        EVEN,
+        main("return sum(x * x for x in xs if aux(x))"),
+        4.0,
+        3.0,
+    ),
+    "coordinator": (
+        SQUARES,
+        "def aux(xs, total):\n    return total + xs[0] ** 2 if xs[0] % 2 == 0 else total\n",
+        main("total = 0\nfor i in range(len(xs)):\n    total = aux(xs[i:], total)\nreturn total"),
+        4.0,
+        4.0,
+    ),
+    "coordinator by search": (
+        REACH,
+        PRIME,
+        main("n = xs + 1\nwhile not aux(n):\n    n += 1\nreturn n"),
+        4.0,
+        4.0,
+    ),
+    "coordinator by composition": (
+        SQUARES | {"tests": ["assert solve(3) == 5", "assert solve(-7) == -5"]},
+        "def aux(x):\n    return x + 1\n",
+        main("return aux(aux(xs))"),
+        4.0,
+        3.0,
+    ),
+    "decorator, and a test shows what it adds": (
+        LARGEST,
+        "def aux(xs):\n    return max(xs)\n",
+        main("if not xs:\n    return 'none'\nreturn aux(xs)"),
+        4.0,
+        4.0,
+    ),
+    "decorator, and no test shows what it adds": (
+        SQUARES,
+        WHOLE,
+        main("if not xs:\n    return 0\nreturn aux(xs)"),
+        3.0,
+        4.0,
+    ),
+    "fallback for an error": (
+        SQUARES,
+        "def aux(xs):\n    return [x for x in xs if x % 2 == 0]\n",
+        main(f"try:\n    return sum(x * x for x in aux(xs))\nexcept Exception:\n    return {REAL}"),
+        3.0,
+        4.0,
+    ),
+    "fallback for a useless result": (
+        SQUARES,
+        "def aux(xs):\n    return [x for x in xs if x % 2 == 0]\n",
+        main(
+            f"found = aux(xs)\nif not isinstance(found, list):\n    return {REAL}\n"
+            "return sum(x * x for x in found)"
+        ),
+        3.0,
+        4.0,
+    ),
+    "fallback from a helper that always fails": (
+        SQUARES,
+        "def aux(xs):\n    raise ValueError\n    return xs\n",
+        main(f"try:\n    return sum(x * x for x in aux(xs))\nexcept Exception:\n    return {REAL}"),
+        2.5,
+        4.0,
+    ),
+    "a transform, with constants and imports": (
+        SQUARES,
+        "import math\nTWO = 2\n\ndef aux(x):\n    return int(math.pow(x, TWO))\n",
+        main("return sum(aux(x) for x in xs if x % 2 == 0)"),
+        4.0,
+        3.0,
+    ),
+    "a helper that calls itself": (
+        SQUARES,
+        "def aux(x):\n    return x == 0 or not aux(abs(x) - 1)\n",
+        main("return sum(x * x for x in xs if aux(x))"),
+        4.0,
+        3.0,
+    ),
+    "a generator": (
+        SQUARES,
+        "def aux(xs):\n    for x in xs:\n        if x % 2 == 0:\n            yield x\n",
+        main("return sum(x * x for x in aux(xs))"),
+        3.6 + 0.4,
+        2.6,  # its text has no return
+    ),
+    "no helper is called": (SQUARES, EVEN, main(f"return {REAL}"), 2.5, 2.5),
+    "three tests of five": (
+        SQUARES,
+        "def aux(x):\n    return x % 2 == 0 and x < 7\n",
+        main("return sum(x * x for x in xs if aux(x))"),
+        1.5 + 0.6 * 2.5,
+        2.6,
+    ),
+    "all tests fail": (SQUARES, "def aux(x):\n    return x\n", main("return aux(-99)"), 1.5, 1.5),
+}
+
+HACKS = {
+    "aux( in a comment": (SQUARES, EVEN, main(f"# aux(\nreturn {REAL}"), 2.5, 4.0),
+    "aux( in a docstring": (SQUARES, EVEN, main(f'"""aux(x)"""\nreturn {REAL}'), 2.5, 4.0),
+    "wrapper": (SQUARES, WHOLE, main("return aux(xs)"), 3.0, 3.0),
+    "wrapper in two lines": (SQUARES, WHOLE, main("x = aux(xs)\nreturn x"), 3.0, 3.0),
+    "wrapper in three lines": (SQUARES, WHOLE, main("x = aux(xs)\ny = x\nreturn y"), 3.0, 4.0),
+    "wrapper with a second argument": (SQUARES, WIDE, main("y = aux(xs, 0)\nreturn y"), 3.0, 3.0),
+    "wrapper by a copy": (SQUARES, WIDE, main("f = aux\nreturn f(list(xs), 0) + 0"), 3.0, 2.5),
+    "wrapper by a lambda": (
+        SQUARES,
+        WIDE,
+        main("return (lambda *args: aux(*args))(xs, 0)"),
+        3.0,
+        3.0,
+    ),
+    "wrapper by a loop": (
+        SQUARES,
+        WIDE,
+        main("for answer in [aux(xs, 0)]:\n    return answer"),
+        3.0,
+        4.0,
+    ),
+    "wrapper by an inner function": (
+        SQUARES,
+        WIDE,
+        main("def inner():\n    return aux(xs, 0)\nreturn inner()"),
+        3.0,
+        4.0,
+    ),
+    "wrapper after a call for nothing": (
+        SQUARES,
+        WIDE,
+        main("aux([], 1)\nanswer = aux(xs, 0)\nreturn answer"),
+        3.0,
+        4.0,
+    ),
+    "wrapper before a call for nothing": (
+        SQUARES,
+        WIDE,
+        main("answer = aux(xs, 0)\naux([], 1)\nreturn answer"),
+        3.0,
+        4.0,
+    ),
+    "wrapper in a try": (
+        SQUARES,
+        WIDE,
+        main("try:\n    return aux(xs, 0)\nexcept Exception:\n    return None"),
+        3.0,
+        4.0,
+    ),
+    "wrapper that sorts": (SQUARES, WIDE, main("return aux(sorted(xs), 0)"), 3.0, 3.0),
+    "wrapper lambda": (SQUARES, WHOLE, "solve = lambda xs: aux(xs)", 3.0, 0.4),
+    "always true": (
+        SQUARES,
+        "def aux(x):\n    return True\n",
+        main("return sum(x * x for x in xs if aux(x) and x % 2 == 0)"),
+        2.5,
+        3.0,
+    ),
+    "both check the same": (
+        SQUARES,
+        EVEN,
+        main("return sum(x * x for x in xs if aux(x) and x % 2 == 0)"),
+        3.0,
+        3.0,
+    ),
+    "a constant, taken off": (SQUARES, CONSTANT, main(f"return aux(xs) - 7 + {REAL}"), 3.0, 3.0),
+    "nothing, added": (
+        SQUARES,
+        "def aux(xs):\n    return len(xs) - len(xs)\n",
+        main(f"return {REAL} + aux(xs)"),
+        3.0,
+        3.0,
+    ),
+    "an empty list, filled": (
+        SQUARES,
+        "def aux(xs):\n    return []\n",
+        main(
+            "found = aux(xs)\nfor x in xs:\n    found += [x * x] * (x % 2 == 0)\nreturn sum(found)"
+        ),
+        3.0,
+        4.0,
+    ),
+    "times zero": (SQUARES, WHOLE, main(f"return {REAL} + 0 * aux(xs)"), 2.5, 3.0),
+    "passed through": (
+        SQUARES,
+        "def aux(xs):\n    return xs\n",
+        main("return sum(x * x for x in aux(xs) if x % 2 == 0)"),
+        3.0,
+        3.0,
+    ),
+    "in dead code": (
+        SQUARES,
+        WHOLE,
+        main(f"if not 1:\n    return aux(xs)\nreturn {REAL}"),
+        2.5,
+        4.0,
+    ),
+    "after the return": (SQUARES, WHOLE, main(f"return {REAL}\nreturn aux(xs)"), 2.5, 4.0),
+    "result dropped": (SQUARES, WHOLE, main(f"aux(xs)\nreturn {REAL}"), 2.0, 3.5),
+    "result unused": (SQUARES, WHOLE, main(f"_ = aux(xs)\nreturn {REAL}"), 2.0, 4.0),
+    "result overwritten": (SQUARES, WHOLE, main(f"y = aux(xs)\ny = {REAL}\nreturn y"), 2.0, 4.0),
+    "result dropped in a try": (
+        SQUARES,
+        WHOLE,
+        main(f"try:\n    aux(xs)\nexcept:\n    pass\nreturn {REAL}"),
+        2.0,
+        3.5,
+    ),
+    "tested for nothing": (SQUARES, WHOLE, main(f"if aux(xs):\n    pass\nreturn {REAL}"), 2.0, 4.0),
+    "main's own aux": (
+        SQUARES,
+        CONSTANT,
+        EVEN + main("return sum(x * x * aux(x) for x in xs)"),
+        1.7,
+        2.2,
+    ),
+    "main's own aux, nothing from the helper": (
+        SQUARES,
+        "",
+        EVEN + main("return sum(x * x for x in xs if aux(x))"),
+        0.6 + 0.5 + 0.2,  # the empty list needs no helper
+        0.6 + 0.5 + 0.2,
+    ),
+    "main's local aux": (
+        SQUARES,
+        CONSTANT,
+        main("aux = lambda x: x % 2 == 0\nreturn sum(x * x for x in xs if aux(x))"),
+        2.5,
+        4.0,
+    ),
+    "main's argument aux": (
+        SQUARES,
+        CONSTANT,
+        "def solve(xs, aux=lambda x: x % 2 == 0):\n    return sum(x * x for x in xs if aux(x))\n",
+        2.5,
+        3.0,
+    ),
+    "main's global aux": (
+        SQUARES,
+        CONSTANT,
+        main("global aux\naux = lambda x: x % 2 == 0\nreturn sum(x * x for x in xs if aux(x))"),
+        2.5,
+        4.0,
+    ),
+    "main imports an aux": (
+        SQUARES,
+        EVEN,
+        "from math import sqrt as aux\n" + main("return sum(x * x for x in xs if aux(x))"),
+        4.0,
+        3.0,
+    ),
+    "the helper writes main": (SQUARES, EVEN + main(f"return {REAL}"), main("return 1"), 1.5, 1.5),
+    "the helper writes main, main nothing": (SQUARES, EVEN + main(f"return {REAL}"), "", 0.4, 0.4),
+    "exit": (SQUARES, EVEN, main("import sys\nsys.exit(0)\nreturn 0"), 1.5, 1.5),
+    # the limits that rewards.py names
+    "there and back": (
+        SQUARES,
+        "def aux(x):\n    return x + 1\n",
+        main("return sum((aux(x) - 1) ** 2 for x in xs if x % 2 == 0)"),
+        4.0,
+        3.0,
+    ),
+    "main does it all and checks": (
+        SQUARES,
+        EVEN,
+        main(f"for x in xs:\n    assert aux(x) == (x % 2 == 0)\nreturn {REAL}"),
+        4.0,
+        4.0,
+    ),
+}
+
+# Texts that hold no function at all: the least there is, and no exception.
+GARBAGE = {
+    "empty": "",
+    "blank": " \n\t\n ",
+    "prose": "I'm sorry, I can't do (that).\nNote: this\nfrom the start",
+    "nulls": "def aux(x):\n    return 1\0",
+    "surrogate": "\udc80def aux(x)",
+    "unicode": "дом 家 🏠 \u202e\u2028" * 50,
+    "huge": "def aux(x):\n    return 1\n" + "x = 1\n" * 200_000,
+    "deep": "x = " + "(" * 5000,
+    "deep signs": "x = " + "-" * 15_000 + "1",
+    "deep sums": "x = " + "+".join("1" * 9000),
+    "deep lambdas": "aux = " + "lambda: " * 2000 + "1",
+    "open strings": '"""\n(\n' * 400,
+    "fences": "```\n" * 500,
+    "definitions": "def \ndef (\nclass\n@\nasync def\n" * 100,
+    "only a signature": "def aux(x):\n",
+    "a class": "class aux:\n    def __call__(self, x):\n        return x",
+    "an import": "from math import sqrt as aux",
+    "nothing returned": "def aux(x):\n    print(x)\n    return None",
+    "returns outside": "return 1\nbreak\nnonlocal aux",
+}

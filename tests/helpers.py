@@ -1,0 +1,85 @@
+"""A small random model, a tokenizer without files, and flags, for tests without downloads."""
+
+import types
+
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+import train
+from policies import Base
+
+EOS, VOCAB = 1, 24
+
+
+class Tokenizer:
+    """One character, one token: chr(40 + id)."""
+
+    eos_token_id = EOS
+
+    def __call__(self, text):
+        return {"input_ids": [max(2, ord(c) - 40) % VOCAB for c in text]}
+
+    def decode(self, ids, skip_special_tokens=True):
+        return "".join(chr(40 + i) for i in ids if i > EOS)
+
+    def save_pretrained(self, path):
+        pass
+
+
+def small_model(seed: int = 0, **config):
+    torch.manual_seed(seed)
+    model = Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=VOCAB,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            intermediate_size=48,
+            max_position_embeddings=512,
+            **config,
+        )
+    )
+    for parameter in model.parameters():  # far from uniform, so that mistakes show
+        parameter.data.mul_(4.0 if parameter.dim() > 1 else 1.0)
+    model.generation_config.eos_token_id = EOS
+    return model
+
+
+def small_base(agents=(0, 1), rank: int = 4, seed: int = 0) -> Base:
+    """A base whose adapters are not at their start, where they would do nothing."""
+    base = Base(small_model(seed), Tokenizer(), list(agents), rank, 2 * rank)
+    if rank:
+        with torch.no_grad():
+            for name, parameter in base.named_parameters():
+                if "lora_B" in name:
+                    parameter.normal_(std=0.2)
+    return base
+
+
+def flags(*argv: str) -> types.SimpleNamespace:
+    """The defaults of train.py, small: G 4, 2 problems, 8 tokens."""
+    small = ["--num-generations", "4", "--batch-size", "2", "--max-new-tokens", "8"]
+    return train.parse([*small, "--max-steps", "4", *argv])
+
+
+def random_rows(base, count: int = 7, seed: int = 0):
+    """Rows of several agents, prompts and lengths; some prompts are shared, one row is only EOS."""
+    from policies import Row
+
+    random = torch.Generator().manual_seed(seed)
+
+    def tokens(size):
+        return torch.randint(0, VOCAB, (size,), generator=random).tolist()
+
+    prompts = [tuple(tokens(size)) for size in (2, 9, 5)]
+    rows = [
+        Row(
+            base.agents[i % len(base.agents)],
+            prompts[i % 3],
+            [*tokens(i % 5 * 2), EOS],
+            0.1 * i - 0.3,
+        )
+        for i in range(count)
+    ]
+    return [*rows, Row(rows[1].agent, rows[1].prompt, tokens(6), 0.7)]

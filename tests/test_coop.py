@@ -1,0 +1,227 @@
+"""The embedded team: coop's problems and observations, the warm start's corpus, what tiny/ holds.
+
+python -m pytest tests/test_coop.py
+"""
+
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch.nn import functional
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import rewards
+from tasks import Coop
+from tiny import make
+
+TINY = Path(make.__file__).parent
+SPLITS = {split: Coop().items(split) for split in ("train", "dev", "test")}
+PAIRS = ("predicate", "transform", "filter", "map", "whole")
+TRIPLES = {
+    "split": ("predicate", "transform"),
+    "swapped": ("transform", "predicate"),
+    "chain": ("map", "reduce"),
+}
+
+
+def gold_pairs(item: dict) -> dict[str, list[str]]:
+    """One team of two for each convention that the problem allows."""
+    predicate, transform, _ = parts = item["parts"]
+    missing = ["predicate"] * (not predicate) + ["transform"] * (not transform)
+    return {
+        name: [make.helper(name, parts), make.main_function(name, parts)]
+        for name in PAIRS
+        if name not in missing
+    }
+
+
+def gold_triples(item: dict) -> dict[str, list[str]]:
+    return {
+        name: [
+            make.helper(first, item["parts"]),
+            make.helper(second, item["parts"], "aux2"),
+            make.main_function(name, item["parts"]),
+        ]
+        for name, (first, second) in TRIPLES.items()
+        if all(item["parts"]) or name == "chain"
+    }
+
+
+def test_splits_have_disjoint_compositions_of_known_parts():
+    drawn = {split: {item["composition"] for item in items} for split, items in SPLITS.items()}
+    for one, other in itertools.combinations(drawn.values(), 2):
+        assert not one & other
+    known = {(c[0], at, c[at]) for c in drawn["train"] for at in (1, 2, 3)}
+    for composition in drawn["dev"] | drawn["test"]:
+        assert composition[1]  # only compositions with a predicate are held out
+        assert {(composition[0], at, composition[at]) for at in (1, 2, 3)} <= known
+    assert [len(items) for items in SPLITS.values()] == [2000, 100, 100]
+
+
+def test_items_are_deterministic_distinct_and_fast():
+    start = time.process_time()
+    again = Coop().items("train")
+    assert time.process_time() - start < 1.0
+    assert again == SPLITS["train"]
+    for items in SPLITS.values():
+        for key in ("prompt", "task_id"):
+            assert len({item[key] for item in items}) == len(items)
+    # A change of the generator is another benchmark: the README's figures and tiny/ go with it.
+    assert SPLITS["test"][0]["prompt"].splitlines()[1] == (
+        '    """Return the sorted list of the lengths of the words shorter than 4 in xs."""'
+    )
+
+
+def test_every_convention_passes_all_tests_where_both_agents_follow_it():
+    for item in [*SPLITS["train"][::5], *SPLITS["dev"], *SPLITS["test"]]:
+        teams = gold_pairs(item) | gold_triples(item)
+        assert {"map", "whole", "chain"} <= teams.keys()
+        for name, team in teams.items():
+            assert make.check(item, team) == (5, 5, None), (name, item["prompt"])
+
+
+def test_rewards_of_the_conventions():
+    """Each division of labour earns it all; to do it alone or to hand it on does not."""
+    for item in SPLITS["dev"][:2]:
+        for name, team in gold_pairs(item).items():
+            scores = rewards.code(item, team)
+            worth = sum(value for key, value in scores.items() if "/" not in key)
+            assert worth == pytest.approx(3.0 if name == "whole" else 4.0), (name, item["prompt"])
+        alone = [make.helper("map", item["parts"]), make.main_function("ignore", item["parts"])]
+        scores = rewards.code(item, alone)
+        assert scores["tests"] == 1.0
+        assert scores["cooperation"] == 0.0
+
+
+def test_no_test_is_passed_by_accident():
+    """Neither by a constant or the input, nor by a solution that leaves a part out."""
+    answers = ["0", "1", "True", "False", "None", "''", "[]", "xs"]
+    functions = "\n".join(f"def f{i}(xs): return {answer}" for i, answer in enumerate(answers))
+    for item in [*SPLITS["train"][::5], *SPLITS["dev"], *SPLITS["test"]]:
+        predicate, transform, reducer = item["parts"]
+        partial = {("", transform, reducer), (predicate, "", reducer), ("", "", reducer)}
+        teams = [[make.main_function("ignore", parts)] for parts in partial - {item["parts"]}]
+        teams += [[functions, f"solve = f{i}"] for i in range(len(answers))]
+        for team in teams:
+            assert make.check(item, team)[0] == 0, (team, item["prompt"])
+
+
+@pytest.mark.parametrize("num_agents", [1, 2, 3, 4])
+def test_an_agent_sees_the_problem_its_own_history_and_its_role(num_agents):
+    task, item = Coop(num_agents=num_agents), SPLITS["train"][0]
+    observed = [task.observe(agent, item, []) for agent in range(num_agents)]
+    assert len(set(observed)) == num_agents
+    for agent, text in enumerate(observed):
+        assert text.startswith(item["prompt"])
+        assert text.endswith("\n")
+        name = "solve" if agent == num_agents - 1 else ["aux", "aux2", "aux3"][agent]
+        assert f" {name}" in text.removeprefix(item["prompt"])
+        assert "assert" not in text  # the tests are not shown
+        later = task.observe(agent, item, [(f"own {agent}", "# passed 0 of 5")])
+        assert later == f"{text}own {agent}\n# passed 0 of 5\n{text.removeprefix(item['prompt'])}"
+    for helper in ["aux", "aux2", "aux3"][: num_agents - 1]:
+        assert helper in observed[-1].splitlines()[-1]
+
+
+def test_feedback_says_what_passed_and_what_was_raised():
+    item = SPLITS["dev"][0]
+    helper, main = gold_pairs(item)["map"]
+    task = Coop()
+    assert task.feedback(item, [helper, main]) == ["# passed 5 of 5"] * 2
+    wrong = make.helper("whole", item["parts"])
+    assert task.feedback(item, ["def aux(xs):\n    return xs", main]) == ["# passed 0 of 5"] * 2
+    assert task.feedback(item, ["nothing", main]) == ["# passed 0 of 5, NameError"] * 2
+    assert task.feedback(item, [wrong, "def solve(xs"])[0].startswith("# passed 0 of 5, ")
+
+
+def test_mistakes_are_told_in_one_line():
+    with pytest.raises(ValueError, match="no --data"):
+        Coop(data="file.json")
+    with pytest.raises(ValueError, match="no split 'validation'"):
+        Coop().items("validation")
+
+
+# --- tiny/ --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(TINY)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
+
+
+def test_tokenizer_round_trips_any_text(tokenizer):
+    texts = [
+        "",
+        " ",
+        "\n\n  \t x",
+        "naïve café 日本語 🙂 \u200b",
+        "\r\n\x00",
+        "def f(x):\n\treturn x",
+    ]
+    texts += [Path(make.__file__).read_text()[:3000], "".join(chr(c) for c in range(1, 0x800))]
+    for text in texts:
+        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+    assert len(tokenizer) == 512
+
+
+def test_special_tokens_are_single_and_at_no_other_place(tokenizer):
+    assert tokenizer("<eos>")["input_ids"] == [tokenizer.eos_token_id] == [1]
+    assert tokenizer("<pad>")["input_ids"] == [tokenizer.pad_token_id] == [0]
+    assert tokenizer("a<eos>")["input_ids"][-1:] == [1]
+    assert not {0, 1} & set(tokenizer("def aux(x): return x")["input_ids"])  # none is added
+
+
+def test_shipped_files_are_small_bf16_and_load(model):
+    assert sum(path.stat().st_size for path in TINY.glob("*.[js]*")) < 2_000_000
+    with safe_open(TINY / "model.safetensors", "pt") as weights:
+        assert {weights.get_tensor(name).dtype for name in weights.keys()} == {torch.bfloat16}  # noqa: SIM118
+    assert model.config.eos_token_id == model.generation_config.eos_token_id == 1
+    assert model.config.max_position_embeddings >= 8192
+
+
+def test_the_warm_start_writes_functions(model, tokenizer):
+    """Greedy answers to held-out problems define what the role asks for, and end."""
+    for agent, name in enumerate(["aux", "solve"]):
+        for item in SPLITS["dev"][:3]:
+            ids = tokenizer(Coop().observe(agent, item, []), return_tensors="pt")
+            new = model.generate(**ids, max_new_tokens=60, do_sample=False)[
+                0, ids.input_ids.shape[1] :
+            ]
+            assert new[-1] == tokenizer.eos_token_id
+            assert tokenizer.decode(new).startswith(f"def {name}(x")
+
+
+def test_training_on_trees_is_training_on_single_examples(model, tokenizer):
+    problems = SPLITS["train"][:20]
+    author = make.Author(0, problems)
+    rows = [(item["prompt"], [author.example(item) for _ in range(3)]) for item in problems[:2]]
+    ids = make.encode(tokenizer, rows)
+    with torch.no_grad():
+        found = make.loss_of(model, make.collate(ids))
+        total, weight = 0.0, 0.0
+        for problem, pairs in rows:
+            tokens = tokenizer(problem)["input_ids"]
+            logits = model(torch.tensor([tokens])).logits[0, :-1]
+            total += 0.1 * functional.cross_entropy(
+                logits, torch.tensor(tokens[1:]), reduction="sum"
+            )
+            weight += 0.1 * (len(tokens) - 1)
+            for context, response in pairs:
+                before = len(tokenizer(problem + context)["input_ids"])
+                whole = torch.tensor(
+                    [tokenizer(problem + context + response + "<eos>")["input_ids"]]
+                )
+                losses = functional.cross_entropy(
+                    model(whole).logits[0, :-1], whole[0, 1:], reduction="none"
+                )
+                total += 0.1 * losses[len(tokens) : before - 1].sum() + losses[before - 1 :].sum()
+                weight += 0.1 * (before - 1 - len(tokens)) + len(losses[before - 1 :])
+    assert found.item() == pytest.approx(float(total) / weight, rel=1e-4)

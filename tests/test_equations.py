@@ -1,0 +1,263 @@
+"""The equations against literals and exact enumeration: python -m pytest tests/test_equations.py
+
+Enumeration: a game so small that every outcome of every sample can be listed. The mean of the
+estimated gradient over all of them, weighted by probability, is then exact, and is compared with
+autograd of the expected return.
+"""
+
+import itertools
+import math
+
+import pytest
+import torch
+from helpers import flags
+
+from magrpo import (
+    MAGRPO,
+    TRAIN,
+    Rollout,
+    advantages,
+    kl_loss,
+    learning_rate_factor,
+    policy_loss,
+    problem_numbers,
+    sample_returns,
+)
+from policies import Response
+
+torch.set_default_dtype(torch.float32)
+F64 = torch.float64
+
+
+@pytest.mark.parametrize(
+    ("mode", "want"),
+    [
+        ("mean", [-0.5, -0.5, 0.5, 0.5]),
+        ("rloo", [-2 / 3, -2 / 3, 2 / 3, 2 / 3]),
+        ("std", [-0.5 / 0.5001, -0.5 / 0.5001, 0.5 / 0.5001, 0.5 / 0.5001]),
+        ("none", [0, 0, 1, 1]),
+    ],
+)
+def test_advantages_of_a_known_group(mode, want):
+    returns = torch.tensor([0.0, 0, 1, 1], dtype=F64)
+    got = advantages(returns, mode)
+    torch.testing.assert_close(got, torch.tensor(want, dtype=F64))
+    if mode != "none":
+        torch.testing.assert_close(advantages(returns + 100, mode), got)  # shift invariance
+        assert abs(float(got.sum())) < 1e-12
+    order = torch.tensor([2, 0, 3, 1])
+    torch.testing.assert_close(advantages(returns[order], mode), got[order])
+
+
+@pytest.mark.parametrize("mode", ["mean", "rloo", "std"])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e6])
+@pytest.mark.parametrize("group", [1, 3, 8])
+def test_equal_returns_have_exactly_no_advantage(mode, value, group):
+    got = advantages(torch.full((2, group), value, dtype=F64), mode)
+    assert torch.equal(got, torch.zeros(2, group, dtype=F64))
+
+
+def test_an_agents_own_terms_leave_the_others_alone():
+    returns = torch.tensor([[0.0, 1, 2], [5, 3, 4]], dtype=F64)
+    shifted = returns + torch.tensor([[0.0], [100]], dtype=F64)
+    torch.testing.assert_close(advantages(shifted, "mean"), advantages(returns, "mean"))
+
+
+def test_cross_returns_are_means_over_partners():
+    rewards = torch.arange(8, dtype=F64).reshape(2, 2, 2)  # three agents, G = 2
+    future = torch.tensor([10.0, 20.0], dtype=F64)
+    got = sample_returns(rewards, future, 0.5, "cross")
+    for agent, sample in itertools.product(range(3), range(2)):
+        joints = [j for j in itertools.product(range(2), repeat=3) if j[agent] == sample]
+        want = sum(float(rewards[j]) for j in joints) / 4 + 0.5 * float(future[sample])
+        assert float(got[agent, sample]) == want
+    aligned = sample_returns(torch.tensor([1.0, 2.0], dtype=F64), future, 0.5, "aligned")
+    assert aligned.tolist() == [[6.0, 12.0]]
+    alone = sample_returns(torch.tensor([1.0, 2.0], dtype=F64), future, 0.5, "cross")
+    assert alone.tolist() == [[6.0, 12.0]]  # one agent: the two joint modes are the same
+
+
+REWARD = torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, -1.0], [0.2, 2.5, 1.5]], dtype=F64)
+LOGITS = ([0.3, -0.5, 0.8], [-0.2, 0.9, 0.1])
+
+
+def expected_ratio(joint: str, mode: str, group: int) -> torch.Tensor:
+    """Expected estimate over true gradient, per parameter: two agents, three actions."""
+    logits = [torch.tensor(values, dtype=F64, requires_grad=True) for values in LOGITS]
+    logps = [values.log_softmax(-1) for values in logits]
+    objective = (logps[0].exp()[:, None] * logps[1].exp()[None] * REWARD).sum()
+    true = torch.cat(torch.autograd.grad(objective, logits, retain_graph=True))
+    total = torch.zeros(6, dtype=F64)
+    none = torch.zeros(group, dtype=F64)
+    for actions in itertools.product(itertools.product(range(3), repeat=group), repeat=2):
+        picked = [logps[i][list(actions[i])] for i in range(2)]  # (G,) each
+        probability = sum(p.sum() for p in picked).exp().detach()
+        rewards = REWARD[list(actions[0])][:, list(actions[1])]  # (G, G)
+        rewards = rewards if joint == "cross" else rewards.diagonal()
+        returns = sample_returns(rewards, none, 1.0, joint).expand(2, group)
+        values = advantages(returns, mode) / group
+        loss = sum(
+            policy_loss(p[:, None], torch.ones(group, 1), a)
+            for p, a in zip(picked, values, strict=True)
+        )
+        gradient = torch.cat(torch.autograd.grad(-loss, logits, retain_graph=True))
+        total += probability * gradient
+    return total / true
+
+
+@pytest.mark.parametrize("joint", ["aligned", "cross"])
+@pytest.mark.parametrize("group", [2, 3])
+@pytest.mark.parametrize("mode", ["mean", "rloo", "none"])
+def test_expected_gradient_is_the_true_gradient(joint, mode, group):
+    want = (group - 1) / group if mode == "mean" else 1.0
+    ratio = expected_ratio(joint, mode, group)
+    torch.testing.assert_close(ratio, torch.full((6,), want, dtype=F64), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("joint", ["aligned", "cross"])
+def test_dividing_by_the_deviation_is_biased(joint):
+    ratio = expected_ratio(joint, "std", 3)
+    assert float(ratio.max() - ratio.min()) > 0.2  # no learning rate could mend that
+
+
+class Game:
+    """Two agents, two actions, two turns. Agent 0 acts at both turns, knowing its first action;
+    agent 1 chooses at turn 0 only. Samples come from a script, so that all can be listed."""
+
+    size = 2
+    reward_of = (
+        [[1.0, -1.0], [0.5, 2.0]],
+        [0.0, 3.0],
+    )  # turn 0 by both, turn 1 by agent 0 + memory
+
+    def __init__(self):
+        self.script = iter(())
+        self.base_of = {0: self, 1: self}
+
+    def encode(self, text, chat, limit):
+        return tuple(text.encode())
+
+    def observe(self, agent, item, history):
+        return f"{agent}:{history[0][0] if history else ''}"
+
+    def feedback(self, item, responses):
+        return ["", ""]
+
+    def sample(self, prompts, uniforms, sampling):
+        answers = []
+        for agent, prompt in prompts:
+            chooses = agent == 0 or len(prompt) == 2
+            picks = [next(self.script) if chooses else 0 for _ in range(uniforms.shape[1])]
+            answers.append([Response([p], f"{len(prompt)}{p}", [0.0], 0.0, True) for p in picks])
+        return answers
+
+    def reward(self, item, texts):
+        (turn, first), (_, second) = texts
+        if turn == "2":
+            return self.reward_of[0][int(first)][int(second)]
+        return self.reward_of[1][int(first)]
+
+    reward.maximum = 3.0
+
+
+def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float):
+    """(expected estimate, true gradient) of agent 0 turn 0, agent 1, agent 0 turn 1 (two)."""
+    args = flags(
+        *("--num-generations", "2", "--batch-size", "1", "--turns", "2"),
+        *("--branching", branching, "--joint", joint, "--advantage", mode, "--gamma", str(gamma)),
+    )
+    logits = torch.tensor([0.4, -0.3, 0.7, -0.6], dtype=F64, requires_grad=True)
+    ones = logits.sigmoid()  # probability of action 1: agent 0; agent 1; agent 0 after "20", "21"
+    r0, r1 = (torch.tensor(r, dtype=F64) for r in Game.reward_of)
+    first, second = torch.stack([1 - ones[0], ones[0]]), torch.stack([1 - ones[1], ones[1]])
+    later = torch.stack([(1 - ones[2 + a]) * r1[0] + ones[2 + a] * r1[1] for a in range(2)])
+    now = (first[:, None] * second[None] * r0).sum()
+    (true,) = torch.autograd.grad(now + gamma * (first * later).sum(), logits, retain_graph=True)
+    if gamma:  # each turn's own return counts undiscounted from that turn on (Eq. 2)
+        true = torch.cat([true[:2], true[2:] / gamma])
+    game = Game()
+    module = MAGRPO.__new__(MAGRPO)
+    torch.nn.Module.__init__(module)
+    object.__setattr__(module, "args", args)
+    object.__setattr__(module, "team", game)
+    rollout = Rollout(game, game, game.reward, args)
+    total = torch.zeros(4, dtype=F64)
+    later_choices = 4 if branching == "tree" else 2
+    for script in itertools.product((0, 1), repeat=4 + later_choices):
+        game.script = iter(script)
+        turns = rollout([{}], (0, TRAIN, 0, 0), 2, args_sampling(), joint, branching == "chain")
+        object.__setattr__(module, "turns", turns)
+        module.set_advantages()
+        probability, objective = torch.ones((), dtype=F64), torch.zeros((), dtype=F64)
+        for row in module.rows():
+            text = bytes(row.prompt).decode()
+            if row.agent == 1 and len(text) > 2:
+                continue  # acts without a choice
+            place = row.agent if len(text) == 2 else 2 + int(text[-1])
+            p = ones[place] if row.tokens[0] else 1 - ones[place]
+            probability = probability * p
+            objective = objective + row.coef * p.log()
+        (gradient,) = torch.autograd.grad(objective, logits, retain_graph=True)
+        total += probability.detach() * gradient
+    return total, true
+
+
+def args_sampling():
+    from policies import Sampling
+
+    return Sampling(1.0, 0, 1.0, 1)
+
+
+@pytest.mark.parametrize("branching", ["tree", "chain"])
+@pytest.mark.parametrize("joint", ["aligned", "cross"])
+@pytest.mark.parametrize(("mode", "scale"), [("mean", 0.5), ("rloo", 1.0)])
+def test_two_turns_estimate_the_true_gradient(branching, joint, mode, scale):
+    got, true = two_turn_gradient(branching, joint, mode, 1.0)
+    torch.testing.assert_close(got, scale * true, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_gamma_weighs_the_next_turn(gamma):
+    got, true = two_turn_gradient("tree", "aligned", "rloo", gamma)
+    seen = slice(0, 4 if gamma else 2)
+    torch.testing.assert_close(got[seen], true[seen], rtol=1e-9, atol=1e-9)
+
+
+def test_policy_loss_is_reinforce():
+    logps = torch.tensor([[-1.0, -2.0, -4.0], [-0.5, -8.0, -8.0]], requires_grad=True)
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    loss = policy_loss(logps, mask, torch.tensor([0.5, -2.0]))
+    assert float(loss) == -(0.5 * -7.0 + -2.0 * -0.5)
+    loss.backward()
+    assert logps.grad.tolist() == [[-0.5, -0.5, -0.5], [2.0, 0.0, 0.0]]  # padding has no gradient
+
+
+def test_kl_gradient_is_that_of_the_closed_form():
+    logits = torch.tensor([0.3, -1.0, 0.6], dtype=F64, requires_grad=True)
+    reference = torch.tensor([1.0, 0.2, -0.4], dtype=F64).log_softmax(-1)
+    logps = logits.log_softmax(-1)
+    closed = (logps.exp() * (logps - reference)).sum()
+    (want,) = torch.autograd.grad(closed, logits, retain_graph=True)
+    ones = torch.ones(3, 1)
+    loss = kl_loss(logps[:, None], reference[:, None], ones, logps.exp().detach())
+    (got,) = torch.autograd.grad(loss, logits)  # expectation over the three tokens
+    torch.testing.assert_close(got, want)
+    assert float(kl_loss(reference[:, None], reference[:, None], ones, torch.ones(3))) == 0
+
+
+def test_learning_rate_schedules():
+    factor = learning_rate_factor
+    assert [factor(s, "constant", 4, 9) for s in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
+    assert factor(0, "linear", 0, 10) == factor(0, "cosine", 0, 10) == 1
+    assert factor(10, "linear", 0, 10) == pytest.approx(0.1)
+    assert factor(10, "cosine", 0, 10) == pytest.approx(0.1)
+    assert factor(5, "linear", 0, 10) == pytest.approx(0.55)
+    assert factor(5, "cosine", 0, 10) == pytest.approx(0.1 + 0.45 * (1 + math.cos(math.pi / 2)))
+
+
+def test_problem_order_is_a_function_of_the_position():
+    order = problem_numbers(0, 30, 10, seed=3)
+    assert sorted(order[:10]) == sorted(order[10:20]) == list(range(10))
+    assert order[:10] != order[10:20]
+    assert problem_numbers(7, 5, 10, seed=3) == order[7:12]
+    assert problem_numbers(0, 10, 10, seed=4) != order[:10]

@@ -1,0 +1,152 @@
+"""Checks what is kept of a model's text for the function it was asked for, and what is dropped.
+
+python -m pytest tests/test_extraction.py
+"""
+
+import pytest
+from code_pairs import GARBAGE
+
+from extraction import extract
+
+SOLVE = frozenset({"solve"})
+PLAIN = "def aux(x):\n    return x % 2 == 0"
+# text -> what is kept of it for the function aux
+EXTRACTED = {
+    "plain": (PLAIN, PLAIN),
+    "leading space": (f" {PLAIN}\n\nDone.", PLAIN),
+    "indented": ("    def aux(x):\n        return x % 2 == 0\n", PLAIN),
+    "carriage returns": (PLAIN.replace("\n", "\r\n") + "\r\n", PLAIN),
+    "fence": (f"Sure! Here's the helper:\n\n```python\n{PLAIN}\n```\nIt's (very) short.", PLAIN),
+    "fence not closed": (f"```py\n{PLAIN}\n", PLAIN),
+    "fence not opened": (f"{PLAIN}\n```\nThat is all: enjoy", PLAIN),
+    "fence in a list": (
+        f"1. So:\n   ```\n   {PLAIN.replace(chr(10), chr(10) + '   ')}\n   ```",
+        PLAIN,
+    ),
+    "two fences": (
+        f"```\ndef aux(x):\n    return 0\n```\nor better\n```\n{PLAIN}\n```",
+        f"def aux(x):\n    return 0\n{PLAIN}",  # the later one wins
+    ),
+    "prose": (f"Note: this works\nclass of helpers, from me\n{PLAIN}\nReturn it.", PLAIN),
+    "example": (f"{PLAIN}\n\nresult = aux(3)\nprint(result)\nassert aux(2)\n", PLAIN),
+    "doctest": (f"{PLAIN}\n>>> aux(3)\nFalse\n", PLAIN),
+    "a main guard": (f"{PLAIN}\nif __name__ == '__main__':\n    x = 3\n    print(aux(x))\n", PLAIN),
+    "truncated after": (f"{PLAIN}\n\ndef test_aux():\n    assert aux(", PLAIN),
+    "truncated call after": (f"{PLAIN}\n\nprint(aux(3), [", PLAIN),
+    "truncated rewrite": (f"{PLAIN}\n\ndef aux(x):\n    return [x for", PLAIN),
+    "comment at the margin": ("def aux(x):\n# even?\n    return x % 2 == 0\nthere it is", PLAIN),
+    "the partner's function": (f"{PLAIN}\n\ndef solve(xs):\n    return aux(xs)\n", PLAIN),
+    "decorator, import": (
+        "from functools import cache\nimport os\n@cache\ndef aux(x):\n    return x\n",
+        "from functools import cache\n@cache\ndef aux(x):\n    return x",
+    ),
+    "lines": (
+        "So\ndef aux(\n    x: list[int],\n    k: int = (1),\n) -> list[int]:\n    return [\nx]\nok",
+        "def aux(x: list[int], k: int=1) -> list[int]:\n    return [x]",
+    ),
+    "text at the margin": (
+        'Now\ndef aux(x):\n    """Even?\nFor example:\n>>> aux(2)\n"""\n    return x\nok?',
+        'def aux(x):\n    """Even?\nFor example:\n>>> aux(2)\n"""\n    return x',
+    ),
+    "what it needs": (
+        "LIMIT = 3\nOTHER = 4\nTABLE = {}\nTABLE.update(a=LIMIT)\n"
+        "for i in range(2):\n    TABLE[i] = i\nclass Box:\n    size = LIMIT\n"
+        "def unused():\n    return 1\n\n"
+        "def inner(x):\n    return Box.size + x\n\ndef aux(x):\n    return inner(TABLE[x])\n",
+        "LIMIT = 3\nTABLE = {}\nTABLE.update(a=LIMIT)\nfor i in range(2):\n    TABLE[i] = i\n"
+        "class Box:\n    size = LIMIT\ndef inner(x):\n    return Box.size + x\n"
+        "def aux(x):\n    return inner(TABLE[x])",
+    ),
+    "nested": (
+        "def aux(x):\n    def inner(y):\n        return y\n\n    return inner(x)\n",
+        "def aux(x):\n\n    def inner(y):\n        return y\n    return inner(x)",
+    ),
+    "a local name is no need": (
+        "result = aux(1)\n\ndef aux(x):\n    result = x\n    return result\n",
+        "def aux(x):\n    result = x\n    return result",
+    ),
+    "recursion limit": (
+        "import sys\nsys.setrecursionlimit(10)\ndef aux(x):\n    return x\nsys.exit()\n",
+        "import sys\nsys.setrecursionlimit(10)\ndef aux(x):\n    return x",
+    ),
+    "lambda": ("aux = lambda x: x", "aux = lambda x: x"),
+    "future": (
+        "from __future__ import annotations\ndef aux(x):\n    return x",
+        "def aux(x):\n    return x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXTRACTED)
+def test_extraction_keeps_what_the_function_needs(name):
+    text, expected = EXTRACTED[name]
+    part = extract(text, "aux", SOLVE)
+    assert "\n".join(line for line in part.source.split("\n") if line) == "\n".join(
+        line for line in expected.split("\n") if line
+    )
+    assert part.returns
+    assert not part.broken
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def aux(x):\n    return (x +",
+        "def aux(x):\n    for y in x:\n        total +=",
+        "def aux(x):",
+        "def aux(x:\n    return x",
+        "def aux(x):\nreturn x",
+        "```python\ndef aux(x):\n    return 'abc\n```",
+        f"{PLAIN}\n    And so it is",
+        "@cache\ndef aux(x):\n    return )",
+        "def aux(x, x):\n    return x",
+        "def aux(x):\n    return x\n    break",
+    ],
+)
+def test_a_function_cut_short_does_not_parse(text):
+    part = extract(text, "aux", SOLVE)
+    assert part.broken
+    assert not part.returns
+    assert not part.source
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return 1", True),
+        ("if x:\n    return x\nelse:\n    raise ValueError", True),
+        ("yield x", True),
+        ("return", False),
+        ("return None", False),
+        ("pass", False),
+        ("def inner():\n    return x\ninner()", False),
+        ("y = lambda: (yield 1)", False),
+    ],
+)
+def test_what_returns_a_value(body, expected):
+    text = "def aux(x):\n" + "".join(f"    {line}\n" for line in body.split("\n"))
+    assert extract(text, "aux", SOLVE).returns is expected
+
+
+def test_a_partner_name_is_never_bound():
+    text = (
+        f"from math import sqrt as solve\nimport solve\nsolve = aux = 1\n{PLAIN}\nclass solve: pass"
+    )
+    assert extract(text, "aux", SOLVE).source == PLAIN
+
+
+def test_what_the_source_reads_and_forwards():
+    text = "def solve(xs, k=LIMIT):\n    ys = aux(xs)\n    zs = ys\n    return zs"
+    part = extract(text, "solve", frozenset({"aux"}))
+    assert part.reads == {"aux", "LIMIT"}
+    assert part.forwards == "aux"
+    local = extract("def solve(aux):\n    return aux", "solve", frozenset({"aux"}))
+    assert local.reads == set()
+    composed = extract("def solve(x):\n    return aux(aux(x))", "solve", frozenset({"aux"}))
+    assert composed.forwards is None
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_defines_nothing(name):
+    part = extract(GARBAGE[name], "aux", SOLVE)
+    assert not part.returns

@@ -1,0 +1,334 @@
+"""The module on a small model, in Lightning's own loop: python -m pytest tests/test_magrpo.py"""
+
+import itertools
+import types
+
+import lightning as L
+import pytest
+import torch
+from helpers import flags, small_base
+
+from magrpo import MAGRPO, RewardError, Team
+from policies import Row
+
+
+class Echo:
+    """A task with four problems; the prompt tells the agent and the turn."""
+
+    reward = "none"
+
+    def items(self, split):
+        return [{"task_id": f"echo/{i}", "word": "ABCD"[i]} for i in range(4)]
+
+    def observe(self, agent, item, history):
+        return f"{item['word']}:{agent}:" + "".join(r + f for r, f in history)
+
+    def feedback(self, item, responses):
+        return [f"!{i}" for i in range(len(responses))]
+
+
+def small_team(agents: int = 2, rank: int = 4, bases=None) -> Team:
+    """A Team of small random models; `bases` splits the agents over several of them."""
+    team = Team.__new__(Team)
+    torch.nn.Module.__init__(team)
+    shares = bases or ([list(range(agents))] if rank else [[i] for i in range(agents)])
+    team.bases = torch.nn.ModuleList(
+        small_base(share, rank, seed) for seed, share in enumerate(shares)
+    )
+    team.base_of = {agent: base for base in team.bases for agent in base.agents}
+    team.size = agents
+    return team
+
+
+def rewarding(function, maximum: float = 1.0):
+    function.maximum = maximum
+    return function
+
+
+def long_answers(item, texts):
+    return float(sum(map(len, texts)))
+
+
+def train(reward, *argv, team=None, steps: int = 1):
+    """A module after `steps` steps of Lightning's loop."""
+    args = flags(*argv, "--max-steps", str(steps))
+    task = Echo()
+    team = team or small_team(args.num_agents, args.lora_rank)
+    module = MAGRPO(team, task, rewarding(reward), task.items("train"), args)
+    trainer = L.Trainer(
+        max_steps=steps,
+        limit_train_batches=steps,
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accelerator="cpu",
+    )
+    trainer.fit(module)
+    return module
+
+
+def snapshot(team):
+    return {name: p.detach().clone() for name, p in team.named_parameters()}
+
+
+def moved(team, before):
+    return {name for name, p in team.named_parameters() if not torch.equal(p, before[name])}
+
+
+@pytest.mark.parametrize("joint", ["aligned", "cross"])
+@pytest.mark.parametrize("advantage", ["mean", "rloo", "std"])
+def test_equal_rewards_move_nothing(joint, advantage):
+    team = small_team()
+    before = snapshot(team)
+    argv = ("--joint", joint, "--advantage", advantage)
+    module = train(lambda item, texts: 0.1, *argv, team=team, steps=2)
+    assert moved(team, before) == set()
+    assert module.metrics["frac_reward_zero_std"] == 1
+    assert module.metrics["grad_norm/0"] == 0
+
+
+@pytest.mark.parametrize("rank", [4, 0])
+def test_every_agent_moves_and_the_base_does_not(rank):
+    team = small_team(rank=rank)
+    before = snapshot(team)
+    train(long_answers, "--lora-rank", str(rank), team=team)
+    changed = moved(team, before)
+    for agent in range(2):
+        mine = {n for n, p in team.named_parameters() for q in team.parameters_of(agent) if p is q}
+        assert len(mine & changed) > len(mine) / 2
+    if rank:
+        assert all(".agent" in name for name in changed)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--num-agents", "1"],
+        ["--num-agents", "3"],
+        ["--num-agents", "3", "--joint", "aligned", "--turns", "2", "--branching", "chain"],
+        ["--turns", "2", "--branching", "tree", "--gamma", "0.5"],
+        ["--turns", "3", "--branching", "chain", "--joint", "cross"],
+        ["--turns", "2", "--joint", "aligned", "--num-generations", "2"],
+    ],
+)
+def test_counts_of_agents_turns_and_branches(argv):
+    module = train(long_answers, *argv)
+    args, agents = module.args, module.team.size
+    group = args.num_generations
+    for turn, nodes in enumerate(module.turns):
+        wide = group**turn if args.branching == "tree" else group ** min(turn, 1)
+        assert len(nodes) == args.batch_size * wide
+        samples = 1 if turn and args.branching == "chain" else group
+        for node in nodes:
+            assert [len(r) for r in node.responses] == [samples] * agents
+            assert len(node.parts) == samples ** (agents if args.joint == "cross" else 1)
+            assert [len(history) for history in node.histories] == [turn] * agents
+            assert node.advantages.shape == (agents, samples)
+    assert len(module.turns) == args.turns
+    assert set(module.metrics) >= {f"turn_{t}/reward" for t in range(args.turns)}
+
+
+def test_returns_are_discounted_means_of_what_follows():
+    argv = ("--turns", "2", "--joint", "aligned", "--gamma", "0.5")
+    module = train(long_answers, *argv)
+    for node in module.turns[0]:
+        for s, child in enumerate(node.children):
+            want = float(node.rewards[s]) + 0.5 * float(child.rewards.mean())
+            assert float(node.returns[0, s]) == pytest.approx(want)
+    roots = [float(node.returns[0].mean()) for node in module.turns[0]]
+    assert module.metrics["return"] == pytest.approx(sum(roots) / len(roots) / 1.5)
+
+
+def test_agents_see_their_own_history_only():
+    module = train(long_answers, "--turns", "2", "--branching", "tree", "--joint", "aligned")
+    for node in module.turns[0]:
+        for s, child in enumerate(node.children):
+            for agent in range(2):
+                own = node.responses[agent][s].text
+                want = f"{node.item['word']}:{agent}:{own}!{agent}"
+                assert child.observations[agent] == want
+
+
+@pytest.mark.parametrize("joint", ["aligned", "cross"])
+def test_a_response_is_rewarded_with_its_own_partners(joint):
+    seen = []
+
+    def reward(item, texts):
+        seen.append((item["word"], *texts))
+        return float(hash((item["word"], *texts)) % 97)
+
+    module = train(reward, "--joint", joint)
+    for node in module.turns[0]:
+        size = range(node.samples)
+        for chosen in (
+            itertools.product(size, size) if joint == "cross" else zip(size, size, strict=True)
+        ):
+            texts = [node.responses[i][s].text for i, s in enumerate(chosen)]
+            want = float(hash((node.item["word"], *texts)) % 97)
+            place = chosen if joint == "cross" else chosen[:1]
+            assert float(node.rewards[place]) == want
+        for s in size:
+            assert node.aligned(s)[0] == [responses[s].text for responses in node.responses]
+    assert len(seen) == 2 * (16 if joint == "cross" else 4)
+
+
+def test_one_problems_rewards_do_not_leak_into_another():
+    def shifted(item, texts):
+        return long_answers(item, texts) + (100.0 if item["word"] == "A" else 0.0)
+
+    plain, moved_up = (train(r, "--batch-size", "4") for r in (long_answers, shifted))
+    for a, b in zip(plain.turns[0], moved_up.turns[0], strict=True):
+        torch.testing.assert_close(a.advantages, b.advantages)
+    assert len({node.item["word"] for node in plain.turns[0]}) == 4
+
+
+@pytest.mark.parametrize("normalize", ["sum", "token", "sequence"])
+def test_normalisers(normalize):
+    module = train(long_answers, "--normalize", normalize)
+    rows = module.rows()
+    for agent in range(2):
+        mine = [row for row in rows if row.agent == agent]
+        mean = sum(len(row.tokens) for row in mine) / len(mine)
+        assert len({len(row.tokens) for row in mine}) > 1
+        for row in mine:
+            size = {"sum": 1, "token": mean, "sequence": len(row.tokens)}[normalize]
+            assert row.weight == pytest.approx(1 / 2 / 4 / size)
+
+
+def test_the_update_is_the_gradient_of_the_written_loss():
+    """Eq. 2 again, row by row, against what the optimizer was given."""
+    team = small_team()
+    given = {}
+
+    class Probe(MAGRPO):
+        def update(self, rows):
+            norms = super().update(rows)
+            given.update(
+                {n: p.grad.clone() for n, p in self.team.named_parameters() if p.grad is not None}
+            )
+            return norms
+
+    args, task = flags(), Echo()
+    module = Probe(team, task, rewarding(long_answers), task.items("train"), args)
+    optimizer = torch.optim.SGD(
+        [{"params": team.parameters_of(agent)} for agent in range(2)], lr=0.0
+    )
+    module.optimizers = lambda: optimizer
+    module.lr_schedulers = lambda: types.SimpleNamespace(step=lambda: None)
+    module.manual_backward = lambda loss: loss.backward()
+    module.training_step(0, 0)
+    team.zero_grad()
+    base = team.bases[0]
+    for node in module.turns[0]:
+        for agent, responses in enumerate(node.responses):
+            for response, value in zip(responses, node.advantages[agent], strict=True):
+                row = Row(agent, node.prompts[agent], response.tokens)
+                for _, logps, mask in base.score([row], module.sampling):
+                    (-float(value) / 4 / 2 * (logps * mask).sum()).backward()
+    for agent in range(2):
+        torch.nn.utils.clip_grad_norm_(team.parameters_of(agent), 1.0)
+    for name, parameter in team.named_parameters():
+        if parameter.requires_grad:
+            torch.testing.assert_close(given[name], parameter.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_heterogeneous_team_shares_what_is_the_same():
+    team = small_team(3, bases=[[0, 2], [1]])
+    before = snapshot(team)
+    module = train(long_answers, "--num-agents", "3", team=team)
+    assert {name.split(".")[1] for name in moved(team, before)} == {"0", "1"}
+    for node in module.turns[0]:
+        for agent in range(3):
+            base = team.base_of[agent]
+            rows = [Row(agent, node.prompts[agent], node.responses[agent][0].tokens)]
+            with torch.no_grad():
+                assert len(list(base.score(rows, module.sampling))) == 1
+
+
+def test_steps_are_counted_once_however_many_agents():
+    for agents in (1, 3):
+        module = train(long_answers, "--num-agents", str(agents), steps=3)
+        assert module.trainer.global_step == 3
+
+
+def test_metrics_do_not_depend_on_padding():
+    """Lengths, entropy and KL are over real tokens: recomputed here from the responses."""
+    module = train(long_answers)
+    nodes = module.turns[0]
+    for agent in range(2):
+        mine = [r for node in nodes for r in node.responses[agent]]
+        length = sum(len(r.tokens) for r in mine)
+        metrics = module.metrics
+        assert metrics[f"completions/{agent}/mean_length"] == pytest.approx(length / len(mine))
+        assert metrics[f"entropy/{agent}"] == pytest.approx(sum(r.entropy for r in mine) / length)
+        assert metrics[f"kl/{agent}"] > 0
+
+
+def test_kl_to_the_base_pulls_back():
+    """With no reward to follow, the KL term alone brings the adapters back towards the base."""
+    argv = ("--kl-coef", "1", "--lr", "0.02", "--num-generations", "8", "--lr-schedule", "constant")
+    team = small_team()
+    module = train(lambda item, texts: 0.0, *argv, team=team)
+    first = sum(module.metrics[f"kl/{agent}"] for agent in range(2))
+    module = train(lambda item, texts: 0.0, *argv, team=team, steps=25)
+    assert sum(module.metrics[f"kl/{agent}"] for agent in range(2)) < 0.5 * first
+
+
+def test_single_agent_learns_like_grpo():
+    """Reward: share of one letter in the response. n = 1 is GRPO without its biases."""
+
+    def letter(item, texts):
+        return texts[0].count("0") / 8
+
+    argv = (
+        "--num-agents",
+        "1",
+        "--lr",
+        "0.05",
+        "--lr-schedule",
+        "constant",
+        "--num-generations",
+        "16",
+    )
+    module = train(letter, *argv, steps=1)
+    start = module.metrics["return"]
+    module = train(letter, *argv, steps=60)
+    assert module.metrics["return"] > start + 0.2
+
+
+@pytest.mark.parametrize("joint", ["aligned", "cross"])
+def test_a_team_learns_to_match(joint):
+    """Reward only where both agents write the same letter: no agent can earn it alone."""
+
+    def match(item, texts):
+        both = zip(texts[0], texts[1], strict=False)
+        return sum(a == b for a, b in both) / 8
+
+    argv = ("--joint", joint, "--lr", "0.05", "--lr-schedule", "constant", "--batch-size", "4")
+    argv += ("--num-generations", "16")
+    start = train(match, *argv, steps=1).metrics["return"]
+    assert train(match, *argv, steps=60).metrics["return"] > start + 0.2
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (float("nan"), "returned"),
+        (float("inf"), "returned"),
+        ({"a": float("nan")}, "returned"),
+        ("high", "raised ValueError"),
+        (None, "raised TypeError"),
+        (KeyError("x"), "raised KeyError"),
+    ],
+)
+def test_a_bad_reward_is_told_with_what_it_was_given(value, message):
+    def reward(item, texts):
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    with pytest.raises(RewardError, match=message) as caught:
+        train(reward)
+    assert "echo/" in str(caught.value)

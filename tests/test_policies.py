@@ -1,0 +1,311 @@
+"""Sampling and scoring against plain computations: python -m pytest tests/test_policies.py
+
+The references run one row at a time, without padding, caches or shared prompts, and with peft's own
+adapter switch.
+"""
+
+import math
+
+import pytest
+import torch
+import transformers
+from helpers import EOS, VOCAB, Tokenizer, random_rows, small_base, small_model
+from peft import PeftModel
+
+import policies
+from policies import Base, Row, Sampling, draw, eos_tokens, load_model, pack, warp
+
+PLAIN = Sampling(1.0, 0, 1.0, 8)
+WARPED = Sampling(0.7, 9, 0.8, 8)
+
+
+def peft_logits(base, agent, ids):
+    """Logits of one unpadded sequence through peft's own forward pass for one adapter."""
+    base.model.base_model.enable_adapter_layers()
+    base.model.set_adapter(f"agent{agent}")
+    try:
+        return base.model(input_ids=torch.tensor([ids])).logits[0]
+    finally:
+        base.model.base_model.disable_adapter_layers()
+        for name, parameter in base.model.named_parameters():
+            parameter.requires_grad_(".agent" in name)
+
+
+def looped(base, row, sampling):
+    """Per-token loop: log softmax of the whole sequence so far, for every response token."""
+    found = []
+    for t, token in enumerate(row.tokens):
+        logits = peft_logits(base, row.agent, [*row.prompt, *row.tokens[:t]])[-1]
+        found.append(warp(logits, sampling, torch.tensor([token])).log_softmax(-1)[token])
+    return torch.stack(found)
+
+
+def scored(base, rows, sampling=PLAIN, **options):
+    """{row number: log-probabilities of its own tokens}, and the padding's share is checked."""
+    found = {}
+    for numbers, logps, mask in _without_gradient(base, rows, sampling, **options):
+        for number, values, real in zip(numbers, logps, mask, strict=True):
+            assert int(real.sum()) == len(rows[number].tokens)
+            found[number] = values[: len(rows[number].tokens)]
+    return [found[number] for number in range(len(rows))]
+
+
+@torch.no_grad()
+def _without_gradient(base, *args, **options):
+    return list(base.score(*args, **options))
+
+
+def gradients(base, loss_of):
+    base.zero_grad()
+    loss_of()
+    return {n: p.grad.clone() for n, p in base.named_parameters() if p.grad is not None}
+
+
+def shared_update(base, rows):
+    for numbers, logps, mask in base.score(rows, PLAIN):
+        coef = torch.tensor([rows[n].coef for n in numbers])
+        (coef * (logps * mask).sum(-1)).sum().backward()
+
+
+@pytest.mark.parametrize("sampling", [PLAIN, WARPED])
+def test_scores_every_token_as_a_loop_does(sampling):
+    base = small_base()
+    rows = random_rows(base)
+    for row, values in zip(rows, scored(base, rows, sampling), strict=True):
+        assert len(values) == len(row.tokens)  # the end-of-sequence token counts
+        torch.testing.assert_close(values, looped(base, row, sampling), atol=2e-5, rtol=1e-4)
+
+
+def test_shared_prompt_gives_the_gradient_of_plain_scoring():
+    base = small_base()
+    rows = random_rows(base)
+    got = gradients(base, lambda: shared_update(base, rows))
+    want = gradients(
+        base, lambda: sum(r.coef * looped(base, r, PLAIN).sum() for r in rows).backward()
+    )
+    assert got.keys() == want.keys()
+    for name in want:
+        torch.testing.assert_close(got[name], want[name], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("budget", [1, 30, 45])
+def test_micro_batches_change_nothing(budget, monkeypatch):
+    base = small_base()
+    rows = random_rows(base, 12)
+    whole = gradients(base, lambda: shared_update(base, rows))
+    monkeypatch.setattr(policies, "UPDATE_TOKENS", budget)
+    batches = [numbers for numbers, _, _ in _without_gradient(base, rows, PLAIN)]
+    assert len(batches) > 2
+    small = gradients(base, lambda: shared_update(base, rows))
+    for name in whole:
+        torch.testing.assert_close(small[name], whole[name], atol=5e-6, rtol=1e-4)
+
+
+def test_a_gradient_that_would_be_lost_is_refused():
+    base = small_base()
+    with pytest.raises(RuntimeError, match="call backward on each micro-batch"):
+        list(base.score(random_rows(base), PLAIN))
+
+
+def test_pack_sorts_and_respects_the_budget():
+    costs = [0.5, 0.1, 0.3, 2.0, 0.2]
+    batches = list(pack(costs))
+    assert sorted(n for batch in batches for n in batch) == [0, 1, 2, 3, 4]
+    for batch in batches:
+        assert len(batch) * max(costs[n] for n in batch) <= 1 or len(batch) == 1
+    assert [costs[n] for batch in batches for n in batch] == sorted(costs)
+
+
+def test_frozen_scores_are_the_untouched_base():
+    base = small_base()
+    rows = random_rows(base)
+    untouched = small_model()
+    for row, values in zip(rows, scored(base, rows, frozen=True), strict=True):
+        logits = untouched(input_ids=torch.tensor([[*row.prompt, *row.tokens]])).logits[0]
+        logps = logits[len(row.prompt) - 1 : -1].log_softmax(-1)
+        want = logps[torch.arange(len(row.tokens)), row.tokens]
+        torch.testing.assert_close(values, want, atol=2e-5, rtol=1e-4)
+
+
+def test_an_agents_loss_touches_its_own_adapter_alone():
+    base = small_base()
+    rows = [row for row in random_rows(base) if row.agent == 0]
+    assert rows
+    names = gradients(base, lambda: shared_update(base, rows)).keys()
+    assert names
+    assert all(".agent0." in name for name in names)
+
+
+@pytest.mark.parametrize("sampling", [PLAIN, WARPED])
+def test_sampled_is_scored_under_hostile_generation_defaults(sampling):
+    base = small_base()
+    base.net.generation_config.update(
+        do_sample=True, top_k=2, top_p=0.1, temperature=9.0, repetition_penalty=3.0
+    )
+    prompts, agents = [(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5)], [0, 1, 1]
+    uniforms = torch.rand(3, 6, 8, generator=torch.Generator().manual_seed(1))
+    found = base.decode(prompts, agents, uniforms, sampling)
+    rows = [
+        Row(agent, prompt, response.tokens)
+        for prompt, agent, responses in zip(prompts, agents, found, strict=True)
+        for response in responses
+    ]
+    sampled = [response.logps for responses in found for response in responses]
+    for values, logps in zip(scored(base, rows, sampling), sampled, strict=True):
+        torch.testing.assert_close(values, torch.tensor(logps), atol=1e-4, rtol=1e-4)
+
+
+def test_histogram_of_samples_is_the_softmax():
+    base = small_base()
+    count = 20_000
+    uniforms = torch.rand(1, count, 1, generator=torch.Generator().manual_seed(0))
+    first = Sampling(0.7, 0, 1.0, 1)
+    tokens = [r.tokens[0] for r in base.decode([(5, 6, 7)], [1], uniforms, first)[0]]
+    want = (peft_logits(base, 1, [5, 6, 7])[-1] / 0.7).softmax(-1)
+    got = torch.bincount(torch.tensor(tokens), minlength=VOCAB) / count
+    error = (want * (1 - want) / count).sqrt()
+    assert ((got - want).abs() < 5 * error + 1e-4).all()
+
+
+def test_draw_never_takes_an_impossible_token():
+    logps = torch.tensor([[-math.inf, 0.0, -math.inf], [math.log(0.5), -math.inf, math.log(0.5)]])
+    assert draw(logps, torch.tensor([0.0, 0.0])).tolist() == [1, 0]
+    edge = torch.tensor([1 - 2**-53, 0.5], dtype=torch.float64)
+    assert draw(logps, edge).tolist() == [1, 2]
+
+
+def test_warp_against_literals():
+    logits = torch.tensor([2.0, 1.0, 0.0, -1.0])  # softmax .644 .237 .087 .032
+    low = -math.inf
+    cases = [
+        (Sampling(1, 0, 1, 1), [2, 1, 0, -1]),
+        (Sampling(2, 0, 1, 1), [1, 0.5, 0, -0.5]),
+        (Sampling(1, 2, 1, 1), [2, 1, low, low]),
+        (Sampling(1, 0, 0.5, 1), [2, low, low, low]),
+        (Sampling(1, 0, 0.7, 1), [2, 1, low, low]),
+        (Sampling(1, 3, 0.99, 1), [2, 1, 0, low]),
+        (Sampling(1, 99, 1, 1), [2, 1, 0, -1]),
+    ]
+    for sampling, want in cases:
+        assert warp(logits, sampling).tolist() == want, sampling
+    kept = warp(logits, Sampling(1, 1, 1, 1), torch.tensor([3]))
+    assert kept.tolist() == [2, low, low, -1]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_row_decodes_alike_alone_and_in_company(temperature):
+    base = small_base((0, 1, 2))
+    sampling = Sampling(temperature, 0, 1.0, 12)
+    prompts = [(3, 4), (9, 8, 7, 6, 5, 9), (1, 0, 1, 0), (2, 2, 9)]
+    agents = [0, 0, 1, 2]
+    uniforms = torch.rand(4, 5, 12, generator=torch.Generator().manual_seed(2))
+    together = base.decode(prompts, agents, uniforms, sampling)
+    ended = {len(r.tokens) for responses in together for r in responses}
+    assert temperature == 0 or len(ended) > 3  # rows left the batch at different times
+    for i, prompt in enumerate(prompts):
+        for s in range(5):
+            alone = base.decode([prompt], [agents[i]], uniforms[i : i + 1, s : s + 1], sampling)
+            assert alone[0][0].tokens == together[i][s].tokens
+            assert alone[0][0].entropy == pytest.approx(together[i][s].entropy, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("decoded", "eos", "tokens", "ended"),
+    [
+        ([5, 6, 7], {1}, [5, 6, 7], False),  # cut off
+        ([5, 1, 7], {1}, [5, 1], True),  # what follows is not the response
+        ([5, 6, 1], {1}, [5, 6, 1], True),  # exactly at the limit
+        ([1, 5, 6], {1}, [1], True),  # empty
+        ([5, 2, 1], {1, 2}, [5, 2], True),  # a second end-of-sequence token
+        ([5, 0, 1], {1}, [5, 0, 1], True),  # 0 pads prompts, and is a token like any other here
+    ],
+)
+def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
+    base = small_base()
+    base.eos = frozenset(eos)
+    response = base._response(decoded, [-1.0] * 3, [0.5] * 3)
+    assert (response.tokens, response.ended) == (tokens, ended)
+    assert (len(response.logps), response.entropy) == (len(tokens), 0.5 * len(tokens))
+    assert response.text == Tokenizer().decode([t for t in tokens if t not in eos])
+
+
+def test_training_mode_cannot_be_switched_on():
+    base = small_base()
+    base.train()
+    assert not any(module.training for module in base.model.modules())
+
+
+def test_full_copies_train_everything_and_score_alike():
+    base = small_base((0,), rank=0)
+    row = random_rows(base)[1]
+    logits = base.model(input_ids=torch.tensor([[*row.prompt, *row.tokens]])).logits[0]
+    logps = logits[len(row.prompt) - 1 : -1].log_softmax(-1)
+    want = logps[torch.arange(len(row.tokens)), row.tokens]
+    torch.testing.assert_close(scored(base, [row])[0], want, atol=2e-5, rtol=1e-4)
+    got = gradients(base, lambda: shared_update(base, [row]))
+    assert len(got) == len(list(base.parameters())) == len(base.parameters_of(0))
+
+
+def test_saved_agents_load_with_peft_alone(tmp_path):
+    small_model().save_pretrained(tmp_path / "base")
+    base = small_base()
+    base.save(1, tmp_path / "agent")
+    assert (tmp_path / "agent" / "adapter_model.safetensors").is_file()
+    plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    loaded = PeftModel.from_pretrained(plain, tmp_path / "agent").eval()
+    ids = [3, 4, 5, 6]
+    want = peft_logits(base, 1, ids)
+    torch.testing.assert_close(loaded(input_ids=torch.tensor([ids])).logits[0], want)
+    other = small_base(seed=0)
+    other.load(0, tmp_path / "agent")
+    torch.testing.assert_close(peft_logits(other, 0, ids), want)
+
+
+@pytest.mark.parametrize("bits", [16, 8, 4])
+def test_small_bases_train_an_adapter_on_the_cpu(bits):
+    model, tokenizer = load_model("tiny", bits, trust_remote_code=False)
+    base = Base(model, tokenizer, [0, 1], 4, 8)
+    prompt = base.encode("def solve(xs):\n", chat=False, limit=99)
+    response = base.decode([prompt], [0], torch.rand(1, 1, 6), PLAIN)[0][0]
+    rows = [Row(0, prompt, response.tokens, 1.0)]
+    before = {n: p.clone() for n, p in base.named_parameters()}
+    got = gradients(base, lambda: shared_update(base, rows))
+    assert got
+    assert all(".agent0." in n and g.dtype == torch.float32 for n, g in got.items())
+    assert any(g.abs().max() > 0 for g in got.values())
+    values = scored(base, rows)[0]
+    torch.testing.assert_close(values, torch.tensor(response.logps), atol=2e-2, rtol=2e-2)
+    torch.optim.Adam(base.parameters_of(0), lr=0.01).step()
+    moved = {n for n, p in base.named_parameters() if not torch.equal(before[n], p)}
+    assert moved
+    assert all(".agent0." in n for n in moved)
+
+
+def test_prompts_are_never_cut():
+    base = small_base()
+    assert base.encode("abc", chat=False, limit=3) == (9, 10, 11)
+    with pytest.raises(ValueError, match="4 tokens and --max-prompt-tokens is 3"):
+        base.encode("abcd", chat=False, limit=3)
+    with pytest.raises(ValueError, match="at least two tokens"):
+        base.encode("a", chat=False, limit=3)
+
+
+def test_end_tokens_come_from_checkpoint_and_tokenizer():
+    model, tokenizer = small_model(), Tokenizer()
+    model.generation_config.eos_token_id = [7, 9]
+    assert eos_tokens(model, tokenizer) == {7, 9, EOS}
+    model.generation_config.eos_token_id = tokenizer.eos_token_id = None
+    with pytest.raises(ValueError, match="no end-of-sequence token"):
+        eos_tokens(model, tokenizer)
+
+
+def test_chat_template_is_applied_once():
+    base = small_base()
+    base.tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
+    base.tokenizer.chat_template = (
+        "<eos>{% for m in messages %}{{ m.role }}:{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %} assistant:{% endif %}"
+    )
+    ids = base.encode("add one", chat=True, limit=99)
+    assert base.tokenizer.decode(ids) == "<eos>user:add one assistant:"
+    assert ids.count(base.tokenizer.eos_token_id) == 1

@@ -1,0 +1,343 @@
+"""Makes the embedded team: corpus, tokenizer and the supervised warm start of a small Llama.
+
+    python -m tiny.make            # writes config, weights (bf16) and tokenizer into tiny/
+
+The corpus is made from the problems of task coop, train compositions only.
+"""
+
+import argparse
+import itertools
+import random
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, LlamaConfig, LlamaForCausalLM
+
+import tasks
+
+# How often a helper, and a main function, follow each convention.
+HELPER = {"predicate": 0.15, "transform": 0.19, "filter": 0.21, "map": 0.28, "whole": 0.17}
+MAIN = {"predicate": 0.28, "transform": 0.16, "filter": 0.18, "map": 0.12, "whole": 0.12}
+MAIN |= {"ignore": 0.14}  # solves the problem alone
+KINDS = {"pair": 0.70, "solo": 0.13, "second turn": 0.12, "three agents": 0.05}
+MALFORMED = 0.28  # share of functions with a fault of form: name, return, syntax, no code
+MISTAKEN = 0.06  # share of functions with one part of the problem replaced by another's
+LOOPS = 0.15  # share of list helpers written as a loop, not as a comprehension
+
+PROBLEMS, EXAMPLES, ROWS = 17_000, 6, 16  # problems, examples for each, problems in a batch
+LEARNING_RATE, WARMUP, PROMPT_WEIGHT = 3e-3, 60, 0.1
+Parts = tuple[str, str, str]
+
+
+# --- programs -----------------------------------------------------------------------------------
+
+
+def helper(convention: str, parts: Parts, name: str = "aux", loop: bool = False) -> str:
+    """A helper function that does what the convention says of a problem with these parts."""
+    predicate, transform, reducer = parts
+    if loop and convention in ("filter", "map"):
+        kept = (transform if convention == "map" else "") or "x"
+        test = f"        if {predicate}:\n    " if predicate else ""
+        return (
+            f"def {name}(xs):\n    out = []\n    for x in xs:\n"
+            f"{test}        out.append({kept})\n    return out"
+        )
+    argument, body = {
+        "predicate": ("x", predicate),
+        "transform": ("x", transform),
+        "filter": ("xs", tasks.comprehension(predicate, "")),
+        "map": ("xs", tasks.comprehension(predicate, transform)),
+        "reduce": ("xs", reducer.format("xs")),
+        "whole": ("xs", reducer.format(tasks.comprehension(predicate, transform))),
+    }[convention]
+    return f"def {name}({argument}):\n    return {body}"
+
+
+def main_function(convention: str, parts: Parts) -> str:
+    """A `solve` that supposes its helpers to follow the convention."""
+    predicate, transform, reducer = parts
+    body = {
+        "predicate": reducer.format(tasks.comprehension("aux(x)", transform)),
+        "transform": reducer.format(tasks.comprehension(predicate, "aux(x)")),
+        "filter": reducer.format(tasks.comprehension("", transform, "aux(xs)")),
+        "map": reducer.format("aux(xs)"),
+        "whole": "aux(xs)",
+        "ignore": reducer.format(tasks.comprehension(predicate, transform)),
+        "split": reducer.format(tasks.comprehension("aux(x)", "aux2(x)")),
+        "swapped": reducer.format(tasks.comprehension("aux2(x)", "aux(x)")),
+        "chain": "aux2(aux(xs))",
+    }[convention]
+    return f"def solve(xs):\n    return {body}"
+
+
+def draw(rng: random.Random, weights: dict[str, float], parts: Parts) -> str:
+    """A convention, of those that the problem allows: it may lack a predicate or a transform."""
+    missing = {"predicate", "filter"} if not parts[0] else set()
+    missing |= {"transform", "map"} if not parts[1] else set()
+    missing |= {"split", "swapped"} if not all(parts) else set()
+    names = [name for name in weights if name not in missing]
+    return rng.choices(names, [weights[name] for name in names])[0]
+
+
+class Author:
+    """Writes the corpus: responses as an imperfect author of either role would give them."""
+
+    def __init__(self, seed: int, problems: list[dict]):
+        self.rng = random.Random(seed)
+        self.known: dict[tuple[str, int], list[str]] = {}  # (domain, 0 to 2): parts to confuse
+        for item in problems:
+            for at, part in enumerate(item["parts"]):
+                self.known.setdefault((item["composition"][0], at), []).append(part)
+
+    def parts(self, item: dict) -> Parts:
+        """The parts that the author has in mind: at times, one of them is another problem's."""
+        parts = list(item["parts"])
+        if self.rng.random() < MISTAKEN:
+            at = self.rng.choice([at for at, part in enumerate(parts) if part])
+            parts[at] = self.rng.choice(self.known[item["composition"][0], at]) or parts[at]
+        return tuple(parts)
+
+    def spoil(self, code: str, name: str) -> str:
+        """At times, the same function with a fault of form."""
+        if self.rng.random() >= MALFORMED:
+            return code
+        wrong = self.rng.choice(["helper", "func", "f"] if name != "solve" else ["main", "answer"])
+        return self.rng.choices(
+            [
+                code.replace(f"def {name}(", f"def {wrong}(", 1),
+                code.replace("    return ", "    "),
+                code.replace("):\n", ")\n", 1),
+                f"# {name} goes here",
+            ],
+            [0.35, 0.25, 0.25, 0.15],
+        )[0]
+
+    def write(self, item: dict, name: str, weights: dict[str, float]) -> str:
+        parts = self.parts(item)
+        convention = draw(self.rng, weights, parts)
+        if name == "solve":
+            return self.spoil(main_function(convention, parts), name)
+        loop = self.rng.random() < LOOPS
+        return self.spoil(helper(convention, parts, name, loop), name)
+
+    def joint(self, item: dict, num_agents: int) -> list[str]:
+        """One response per agent, each drawn without regard to the others."""
+        if num_agents < 3:
+            team = [self.write(item, "aux", HELPER), self.write(item, "solve", MAIN)]
+            return team if num_agents == 2 else ["\n".join(team)]
+        return [
+            self.write(item, "aux", {"predicate": 0.35, "transform": 0.3, "map": 0.35}),
+            self.write(item, "aux2", {"predicate": 0.3, "transform": 0.35, "reduce": 0.35}),
+            self.write(item, "solve", {"split": 0.35, "swapped": 0.3, "chain": 0.35}),
+        ]
+
+    def example(self, item: dict) -> tuple[str, str]:
+        """An observation without the problem's own text, and a response to it."""
+        kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
+        num_agents = {"solo": 1, "three agents": 3}.get(kind, 2)
+        agent = self.rng.randrange(num_agents)
+        responses, history = self.joint(item, num_agents), []
+        if kind == "second turn":
+            verdict = check(item, responses)
+            history = [(responses[agent], tasks.passed_line(*verdict))]
+            if verdict[0] < verdict[1]:  # what passes every test stays as it is
+                responses = self.joint(item, num_agents)
+        prompt = tasks.Coop(num_agents=num_agents).observe(agent, item, history)
+        return prompt.removeprefix(item["prompt"]), responses[agent]
+
+
+def check(item: dict, responses: list[str]) -> tuple[int, int, str | None]:
+    """Tests passed, tests, first error that is no wrong answer. In process: we wrote the code."""
+    passed, error = 0, None
+    for test in item["tests"]:
+        try:
+            exec("\n".join([*responses, test]), {})
+            passed += 1
+        except AssertionError:
+            pass
+        except Exception as raised:
+            error = error or type(raised).__name__
+    return passed, len(item["tests"]), error
+
+
+# --- tokenizer ----------------------------------------------------------------------------------
+
+
+def make_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
+    """Byte-level BPE of 512 entries, all 256 bytes among them, so that any text encodes."""
+    tokenizer = Tokenizer(models.BPE())
+    pieces = Regex(r"\n *|\d| ?[A-Za-z_]+| ?[^\sA-Za-z\d_]+|\s+")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(pieces, "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=512,
+        special_tokens=["<pad>", "<eos>"],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        clean_up_tokenization_spaces=False,
+        model_max_length=8192,
+    )
+
+
+def make_model(tokenizer) -> LlamaForCausalLM:
+    """852,096 parameters, drawn from torch's seed. Rotary positions: 8192 of them cost nothing.
+
+    A Llama, not a Qwen2, which is the same but for biases: AutoTokenizer gives a Qwen2 model Qwen's
+    own tokenizer class, and that one puts its normalizer and its way to split in place of ours.
+    """
+    config = LlamaConfig(
+        vocab_size=512,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=8192,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )
+    return LlamaForCausalLM(config)
+
+
+# --- supervised warm start ----------------------------------------------------------------------
+
+
+def encode(tokenizer, rows: list[tuple[str, list[tuple[str, str]]]]) -> list[list[list[int]]]:
+    """Token ids of each row: [problem, context, response, context, response, ...]."""
+    texts, ids = [], []
+    for problem, examples in rows:
+        texts += [problem, *itertools.chain(*((c, r + tokenizer.eos_token) for c, r in examples))]
+    flat = iter(tokenizer(texts)["input_ids"])
+    for _, examples in rows:
+        ids.append(list(itertools.islice(flat, 1 + 2 * len(examples))))
+    return ids
+
+
+def collate(rows: list[list[list[int]]]) -> dict[str, torch.Tensor]:
+    """One batch; a row is a tree: the problem's tokens, then each example as a branch of its own.
+
+    A token sees the problem and its own branch, at the positions of a sequence of these two only,
+    so the loss is that of the examples one by one, but the problem is computed once.
+    Weights belong to the token that is to be predicted: 1 in responses, PROMPT_WEIGHT elsewhere.
+    """
+    length = max(sum(map(len, row)) for row in rows)
+    shape = (len(rows), length)
+    ids, positions = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+    branches, weights = torch.full(shape, -1), torch.zeros(shape)
+    for r, (problem, *rest) in enumerate(rows):
+        branch, position = [0] * len(problem), [*range(len(problem))]
+        weight = [0.0] + [PROMPT_WEIGHT] * (len(problem) - 1)
+        for i in range(0, len(rest), 2):
+            context, response = len(rest[i]), len(rest[i + 1])
+            branch += [1 + i // 2] * (context + response)
+            position += range(len(problem), len(problem) + context + response)
+            weight += [0.0] + [PROMPT_WEIGHT] * (context - 1) + [1.0] * response
+        n = len(branch)
+        ids[r, :n] = torch.tensor(list(itertools.chain(problem, *rest)))
+        positions[r, :n], branches[r, :n] = torch.tensor(position), torch.tensor(branch)
+        weights[r, :n] = torch.tensor(weight)
+    same = branches[:, :, None] == branches[:, None, :]
+    mask = (same | (branches[:, None, :] == 0)).tril()[:, None]  # (rows, 1, length, length)
+    return {"ids": ids, "positions": positions, "mask": mask, "weights": weights}
+
+
+def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Weighted sum of cross-entropies over the sum of weights; no logits where the weight is 0."""
+    hidden = model.model(
+        input_ids=batch["ids"],
+        position_ids=batch["positions"],
+        attention_mask=torch.where(batch["mask"], 0.0, -1e9),
+        use_cache=False,
+    ).last_hidden_state[:, :-1]
+    weights = batch["weights"][:, 1:]
+    counted = weights > 0
+    losses = F.cross_entropy(
+        model.lm_head(hidden[counted]), batch["ids"][:, 1:][counted], reduction="none"
+    )
+    return (losses * weights[counted]).sum() / weights.sum()
+
+
+def batched(rows: list, rng: random.Random) -> list[list]:
+    """The rows in random batches whose rows are of about the same length, so that padding is rare.
+
+    Of every 32 batches drawn at random, the rows are sorted by length and dealt out anew.
+    """
+    rows, batches = rng.sample(rows, len(rows)), []
+    for start in range(0, len(rows), 32 * ROWS):
+        chunk = rows[start : start + 32 * ROWS]
+        by_length = sorted(chunk, key=lambda row: sum(map(len, row)))
+        some = [by_length[i : i + ROWS] for i in range(0, len(chunk), ROWS)]
+        batches += rng.sample(some, len(some))
+    return batches
+
+
+def warm_start(model, rows: list[list[list[int]]], seed: int) -> None:
+    """One epoch of supervised training."""
+    batches = batched(rows, random.Random(seed))
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+    )
+    start, mean = time.time(), None
+    for step, batch in enumerate(batches):
+        left = (len(batches) - step) / (len(batches) - WARMUP)
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * min(1.0, (step + 1) / WARMUP, left)
+        loss = loss_of(model, collate(batch))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
+        if step % 100 == 0 or step == len(batches) - 1:
+            seconds = f"{time.time() - start:.0f} s"
+            print(f"step {step} of {len(batches)}: loss {mean:.3f}, {seconds}", flush=True)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_args()
+    torch.manual_seed(args.seed)
+    torch.set_num_threads(args.threads)
+    start = time.time()
+    stream = tasks.problems("train", f"/warm start {args.seed}")
+    problems = list(itertools.islice(stream, PROBLEMS))
+    author = Author(args.seed, problems)
+    rows = [(item["prompt"], [author.example(item) for _ in range(EXAMPLES)]) for item in problems]
+    texts = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
+    tokenizer = make_tokenizer(texts)
+    ids = encode(tokenizer, rows)
+    size = sum(sum(map(len, row)) for row in ids)
+    seconds = time.time() - start
+    print(f"corpus: {len(rows) * EXAMPLES} examples, {size} tokens, {seconds:.0f} s", flush=True)
+    model = make_model(tokenizer)
+    warm_start(model, ids, args.seed)
+    model.to(torch.bfloat16).save_pretrained(args.out)
+    tokenizer.save_pretrained(args.out)
+    (args.out / "model.safetensors").chmod(0o644)  # it comes readable by its maker alone
+    print(f"wrote {args.out}, {time.time() - start:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""Trains a team: python train.py [flags]. Without flags: two agents of the embedded model."""
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+TINY = str(Path(__file__).resolve().parent / "tiny")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one-line errors and commented flag files (@file)."""
+
+    def __init__(self, **kwargs):
+        super().__init__(allow_abbrev=False, fromfile_prefix_chars="@", **kwargs)
+
+    def convert_arg_line_to_args(self, line):
+        return shlex.split(line, comments=True)
+
+    def error(self, message):
+        print(f"{self.prog}: error: {' '.join(message.split())}", file=sys.stderr)
+        sys.exit(2)
+
+
+def at_least(kind, low, high=None):
+    """An argparse type: a number from low (to high)."""
+
+    def number(text: str):
+        value = kind(text)
+        if not low <= value <= (float("inf") if high is None else high):
+            raise argparse.ArgumentTypeError(
+                f"{text} is not {'at least ' + str(low) if high is None else f'in [{low}, {high}]'}"
+            )
+        return value
+
+    number.__name__ = kind.__name__
+    return number
+
+
+def parser() -> Parser:
+    count, size = at_least(int, 1), at_least(int, 0)
+    share, positive = at_least(float, 0, 1), at_least(float, 0)
+    top = Parser(
+        prog="train.py", description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = top.add_argument_group("problem").add_argument
+    add("--task", default="coop", help="name, dotted.path or file.py:Class")
+    add("--reward", help="name, dotted.path or file.py:function (None: the task's own)")
+    add("--data", help="local JSON, JSONL(.gz), CSV or Parquet file instead of the task's source")
+    add("--turns", type=count, default=1, help="turns per problem, with feedback between them")
+
+    add = top.add_argument_group("team").add_argument
+    add("--model", action="append", help="folder or hub name; once, or once per agent (None: tiny)")
+    add("--num-agents", type=count, default=2, help="1 is single-agent GRPO on the same path")
+    add("--lora-rank", type=size, default=16, help="0: full copies, one per agent")
+    add("--lora-alpha", type=count, default=32, help="scale of the adapters: alpha / rank")
+    add("--bits", type=int, choices=(32, 16, 8, 4), default=32, help="of the frozen base")
+    add("--chat-template", action="store_true", help="wrap prompts in the model's chat template")
+    add("--trust-remote-code", action="store_true", help="run model code from the hub")
+
+    add = top.add_argument_group("sampling").add_argument
+    add("--num-generations", type=count, default=8, help="G, samples per agent and prompt")
+    add("--temperature", type=positive, default=1.0)
+    add("--top-p", type=share, default=1.0, help="1: off")
+    add("--top-k", type=size, default=0, help="0: off")
+    add("--max-new-tokens", type=count, default=96)
+    add("--max-prompt-tokens", type=count, default=2048, help="longer prompts are an error")
+
+    add = top.add_argument_group("algorithm").add_argument
+    add("--joint", choices=("aligned", "cross"), default="cross", help="which joints are scored")
+    add("--branching", choices=("tree", "chain"), default="tree", help="of turns after the first")
+    add("--gamma", type=share, default=1.0, help="discount of the next turn's return")
+    add("--advantage", choices=("mean", "rloo", "std", "none"), default="mean", help="baseline")
+    add("--normalize", choices=("sum", "token", "sequence"), default="sum", help="of the loss")
+    add("--kl-coef", type=positive, default=0.0, help="weight of KL to the frozen base")
+    add("--batch-size", type=count, default=8, help="problems per step")
+    add("--lr", type=positive, default=3e-3)
+    add("--lr-schedule", choices=("constant", "linear", "cosine"), default="linear")
+    add("--warmup-steps", type=size, default=0)
+    add("--max-steps", type=count, help="(None: 130, or what --epochs says)")
+    add("--epochs", type=positive, help="passes over the problems, instead of --max-steps")
+
+    add = top.add_argument_group("run").add_argument
+    add("--run", help="name of the run's folder in runs/ (None: the task's name and a number)")
+    add("--resume", metavar="DIR", help="go on with a run; only --max-steps may change")
+    add("--seed", type=size, default=0)
+    add("--eval-every", type=size, default=0, help="steps between evaluations on dev, 0: none")
+    add("--eval-limit", type=size, default=100, help="held-out problems, 0: all")
+    add("--save-every", type=count, default=10, help="steps between checkpoints")
+    add("--sample-every", type=count, default=10, help="steps between lines of samples.jsonl")
+    add("--precision", default="32-true", help="Lightning's; the base's own is --bits")
+    add("--dry-run", action="store_true", help="load, roll out one batch, print, write nothing")
+    add("--debug", action="store_true", help="show the traceback of an error")
+    return top
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Flags as resolved. A resumed run has the flags it was started with, but for --max-steps."""
+    top = parser()
+    args = top.parse_args(argv)
+    if args.resume:
+        for action in top._actions:
+            action.default = argparse.SUPPRESS
+        given = vars(top.parse_args(argv))
+        changed = set(given) - {"resume", "max_steps", "debug"}
+        if changed:
+            flags = ", ".join("--" + name.replace("_", "-") for name in sorted(changed))
+            top.error(
+                f"--resume takes the run's own flags; only --max-steps may change, not {flags}"
+            )
+        path = Path(args.resume) / "args.json"
+        if not path.is_file():
+            top.error(f"--resume {args.resume}: there is no run (no {path})")
+        args = argparse.Namespace(**json.loads(path.read_text())["args"] | given)
+        return args
+    if args.max_steps and args.epochs:
+        top.error("--max-steps and --epochs: give one of them")
+    models = args.model or [TINY]
+    models = [TINY if name == "tiny" else name for name in models]
+    if len(models) > 1 and len(models) != args.num_agents:
+        top.error(
+            f"--model is given {len(models)} times for {args.num_agents} agents: once, or each"
+        )
+    args.model = models * (args.num_agents if len(models) == 1 else 1)
+    if args.lora_rank == 0 and args.bits != 32:
+        top.error(
+            f"--lora-rank 0 trains the weights themselves: they need --bits 32, not {args.bits}"
+        )
+    if args.lora_rank == 0 and args.kl_coef:
+        top.error("--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0")
+    if args.temperature == 0:
+        top.error("--temperature 0 is greedy: all samples of a group would be the same")
+    if args.top_p == 0:
+        top.error("--top-p 0 leaves no token to sample")
+    return args
+
+
+def build(args):
+    """Everything a run needs, loaded and checked: (module, held-out items by split)."""
+    import torch
+
+    from magrpo import MAGRPO, Team
+    from run import REWARDS, TASKS, resolve
+
+    task = resolve(args.task, TASKS, "task")(data=args.data, num_agents=args.num_agents)
+    reward = resolve(args.reward or task.reward, REWARDS, "reward")
+    if not hasattr(reward, "maximum"):
+        raise ValueError(f"reward {args.reward!r} needs its largest value: set reward.maximum")
+    problems = task.items("train")
+    held_out = {split: task.items(split)[: args.eval_limit or None] for split in ("dev", "test")}
+    if not problems or not held_out["test"]:
+        raise ValueError(f"task {args.task!r} has no items to train or to test on")
+    if args.max_steps is None:
+        steps = args.epochs and -(-int(args.epochs * len(problems)) // args.batch_size)
+        args.max_steps = max(steps or 130, 1)
+    torch.manual_seed(args.seed)  # the adapters' first weights
+    load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
+    team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
+    module = MAGRPO(team, task, reward, problems, args)
+    for item in [*problems, *held_out["dev"], *held_out["test"]]:
+        module.rollout.check(item)
+    return module, held_out
+
+
+def describe(module, args) -> str:
+    """What would be trained, for --dry-run."""
+    lines = [f"task {args.task}: {len(module.problems)} problems, {args.turns} turn(s)"]
+    for number, base in enumerate(module.team.bases):
+        frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
+        name = args.model[base.agents[0]]
+        lines.append(
+            f"base {number}: {name}, {frozen / 2**20:.1f} MiB frozen, agents {base.agents}"
+        )
+    for agent in range(module.team.size):
+        trained = sum(p.numel() for p in module.team.parameters_of(agent))
+        lines.append(f"agent {agent}: {trained:,} trainable parameters")
+    expected = sum(memory(base, module, args) for base in module.team.bases)
+    lines.append(f"memory expected, besides Python and its libraries: {expected / 2**20:.0f} MiB")
+    return "\n".join(lines)
+
+
+def memory(base, module, args) -> int:
+    """Bytes that a step takes at its peak: weights, gradients and Adam's two moments of what is
+    trained, then the larger of the decode's cache and the update's activations."""
+    from policies import DECODE_TOKENS
+
+    weights = sum(p.numel() * p.element_size() for p in base.parameters())
+    trained = sum(p.numel() for p in base.parameters() if p.requires_grad)
+    prompt = max(
+        len(module.rollout.encode(agent, module.rollout.task.observe(agent, item, [])))
+        for item in module.problems[:100]
+        for agent in base.agents
+    )
+    rows = args.batch_size * args.num_generations * len(base.agents)
+    tokens = min(rows * (prompt + args.max_new_tokens), DECODE_TOKENS)
+    fit = min(rows, max(1, int(1 / base.cost(prompt, args.max_new_tokens))))
+    update = fit * base.activations(prompt, args.max_new_tokens)
+    return weights + 12 * trained + max(tokens * base.cache_bytes(), update)
+
+
+def dry_run(module, args) -> None:
+    print(describe(module, args))
+    for turn, nodes in enumerate(module.play(args.batch_size)):
+        responses = sum(len(r) for node in nodes for r in node.responses)
+        joints = sum(len(node.parts) for node in nodes)
+        mean = sum(float(node.rewards.mean()) for node in nodes) / len(nodes)
+        print(f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}")
+
+
+def train(args) -> None:
+    import logging
+    import signal
+    import warnings
+
+    import lightning as L
+
+    from run import Bar, Recorder, Stopped, new_directory, report, write_args
+
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
+    module, held_out = build(args)
+    if args.dry_run:
+        return dry_run(module, args)
+    directory = Path(args.resume) if args.resume else new_directory(args)
+    write_args(directory, args)
+    checkpoint = directory / "checkpoints" / "last.ckpt"
+    recorder = Recorder(directory, held_out, args)
+
+    def stop(number, frame):
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+        module.stop(Stopped(signal.Signals(number).name))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    trainer = L.Trainer(
+        max_steps=args.max_steps,
+        limit_train_batches=args.max_steps,
+        max_epochs=1,
+        precision=args.precision,
+        logger=False,
+        callbacks=[recorder, Bar()],
+        enable_checkpointing=False,
+        enable_model_summary=False,
+    )
+    resumed = checkpoint if args.resume and checkpoint.exists() else None
+    try:
+        trainer.fit(module, ckpt_path=resumed, weights_only=True)
+    except Stopped as signalled:
+        print(
+            f"\nstopped by {signalled} at step {trainer.global_step}; nothing is lost. Go on with:"
+        )
+        print(f"  python train.py --resume {directory}")
+        sys.exit(130)
+    print(report(directory))
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse(argv)
+    try:
+        train(args)
+    except (ValueError, OSError, RuntimeError) as error:
+        if args.debug:
+            raise
+        parser().error(str(error))
+
+
+if __name__ == "__main__":
+    main()
