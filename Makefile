@@ -24,4 +24,4 @@ lint: setup
 	$(BIN)/ruff format --check
 
 tiny: setup
-	$(BIN)/python tiny/make.py
+	$(BIN)/python -m tiny.make

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from huggingface_hub import model_info, try_to_load_from_cache
 from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from peft.utils.save_and_load import load_peft_weights
@@ -426,7 +427,18 @@ def eos_tokens(model, tokenizer) -> frozenset[int]:
 
 
 def load_model(name: str, bits: int, trust_remote_code: bool):
-    """(model, tokenizer) of a local folder or a hub name, the weights in 32, 16, 8 or 4 bits."""
+    """(model, tokenizer) of a local folder or a hub name, the weights in 32, 16, 8 or 4 bits.
+
+    Raises ValueError where there is no such model, at once: transformers would retry for a minute.
+    """
+    if not Path(name).is_dir() and not try_to_load_from_cache(name, "config.json"):
+        try:
+            model_info(name, timeout=5)
+        except Exception as error:  # many kinds: no such name, no network, no access
+            raise ValueError(
+                f"model {name!r} is no folder, not in the local cache, and the hub does not give "
+                f"it ({type(error).__name__})"
+            ) from error
     gpu = torch.cuda.is_available()
     half = bits == 16 or (bits < 16 and gpu)  # what 8 or 4 bits leave is slow in half on a CPU
     options = {"dtype": torch.bfloat16 if half else torch.float32}

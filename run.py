@@ -256,6 +256,14 @@ def _under(prefix: str, metrics: dict) -> dict:
 class Bar(TQDMProgressBar):
     """Lightning's progress bar, with return and learning rate; the rest is in TensorBoard."""
 
+    def on_train_epoch_start(self, trainer, *args):
+        super().on_train_epoch_start(trainer, *args)
+        self.train_progress_bar.set_description("training")
+
+    @property
+    def total_train_batches(self):
+        return self.trainer.max_steps
+
     def get_metrics(self, trainer, module):
         keys = ("return", "lr")
         return {k: f"{module.metrics[k]:.3g}" for k in keys if k in module.metrics}

@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import logging
 import shlex
 import sys
+import warnings
 from pathlib import Path
 
 TINY = str(Path(__file__).resolve().parent / "tiny")
@@ -208,17 +210,26 @@ def dry_run(module, args) -> None:
         print(f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}")
 
 
-def train(args) -> None:
-    import logging
-    import signal
-    import warnings
+def quiet() -> None:
+    """Keeps libraries' remarks off the terminal: what a user must know comes from us."""
+    warnings.filterwarnings("ignore", module="lightning|transformers|torch.jit|bitsandbytes|peft")
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    import lightning.pytorch  # noqa: F401  (it sets its own level when it is imported)
+    import transformers
 
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    transformers.utils.logging.disable_progress_bar()
+
+
+def train(args) -> None:
+    import signal
+
+    quiet()
     import lightning as L
 
     from run import Bar, Recorder, Stopped, new_directory, report, write_args
 
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="lightning")
     module, held_out = build(args)
     if args.dry_run:
         return dry_run(module, args)
@@ -235,7 +246,7 @@ def train(args) -> None:
         signal.signal(number, stop)
     trainer = L.Trainer(
         max_steps=args.max_steps,
-        limit_train_batches=args.max_steps,
+        limit_train_batches=args.max_steps + 1,  # the epoch never ends: a finished run can go on
         max_epochs=1,
         precision=args.precision,
         logger=False,

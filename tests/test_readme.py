@@ -1,0 +1,67 @@
+"""The README keeps its word: python -m pytest tests/test_readme.py"""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import train
+
+ROOT = Path(train.__file__).parent
+README = (ROOT / "README.md").read_text()
+COMMANDS = sorted(set(re.findall(r"python (?:train|eval)\.py[^`\n#|]*", README)))
+PLUGIN = "my_task.py"
+
+
+def test_there_are_commands():
+    assert len(COMMANDS) > 8
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_training_command_is_understood(command, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    script, *argv = shlex.split(command)[1:]
+    if script == "train.py" and not {"--help", "--resume"} & set(argv):
+        assert train.parse(argv).max_steps != 0
+
+
+def test_every_flag_and_make_target_that_it_names_exists():
+    known = set(re.findall(r"--[a-z][a-z-]+", train.parser().format_help()))
+    named = set(re.findall(r"`(--[a-z][a-z-]+)", README))
+    evaluation = (ROOT / "eval.py").read_text() if (ROOT / "eval.py").exists() else ""
+    assert not {flag for flag in named - known if f'"{flag}"' not in evaluation}
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`?make ([a-z]+)", README)) - {"the"} <= targets
+
+
+def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, capsys):
+    """Both code blocks, as one file, through the command that stands above them."""
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    mine = [block for block in blocks if "class Rhyme" in block or "def rhymes" in block]
+    assert len(mine) == 2
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path(PLUGIN).write_text("\n\n".join(mine))
+    (line,) = [c for c in COMMANDS if PLUGIN in c]
+    small = "--max-steps 1 --batch-size 2 --num-generations 2 --max-new-tokens 8 --run x"
+    train.main([*shlex.split(line)[2:], *small.split()])
+    row = json.loads(Path("runs/x/metrics.jsonl").read_text())
+    assert 0 <= row["return"] <= 1
+    capsys.readouterr()
+    plain = [word for word in shlex.split(line)[2:] if word != "--reward" and ":rhymes" not in word]
+    train.main([*plain, *small.replace("--run x", "--run y --turns 2").split()])
+    assert "turn_1/reward" in json.loads(Path("runs/y/metrics.jsonl").read_text())
+
+
+def test_the_metrics_table_is_complete(tmp_path):
+    from test_train import NAMES
+
+    table = README[README.index("| metric |") :]
+    rows = re.findall(r"^\| (`[^|]*`) \|", table, re.MULTILINE)
+    patterns = [
+        re.sub(r"<\w+>", r"[^/]+", name) for row in rows for name in re.findall(r"`([^`]+)`", row)
+    ]
+    for name in NAMES:
+        assert any(re.fullmatch(pattern, name) for pattern in patterns), name

@@ -1,0 +1,306 @@
+"""The real command line, with the embedded team: python -m pytest tests/test_train.py
+
+Runs are a few small steps. Timing (seconds/*, tokens_per_second) is left out of comparisons.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+import train
+
+ROOT = Path(train.__file__).parent
+SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "3"]
+SMALL += ["--max-new-tokens", "40", "--sample-every", "2"]
+COMPONENTS = ("structure", "syntax", "tests", "cooperation")
+NAMES = {"return", "reward_std", "frac_reward_zero_std", "turn_0/reward", "tokens_per_second"}
+NAMES |= {f"reward/{name}" for name in COMPONENTS}
+NAMES |= {f"metric/{name}" for name in ("pass", "aux_called", "wrapper", "load_bearing")}
+NAMES |= {f"seconds/{name}" for name in ("rollout", "reward", "update")}
+NAMES |= {
+    f"{name}/{agent}{rest}"
+    for agent in (0, 1)
+    for name, rest in (
+        ("completions", "/mean_length"),
+        ("completions", "/clipped_ratio"),
+        ("entropy", ""),
+        ("kl", ""),
+        ("grad_norm", ""),
+    )
+}
+
+
+def command(*argv) -> list[str]:
+    return [sys.executable, str(ROOT / "train.py"), *map(str, argv)]
+
+
+def run(path: Path, *argv, steps: int = 2) -> Path:
+    """A run in this process."""
+    train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
+    return path
+
+
+def refused(capsys, *argv) -> str:
+    """The one line that a mistake gets, with exit status 2."""
+    with pytest.raises(SystemExit) as stopped:
+        train.main(list(map(str, argv)))
+    said = capsys.readouterr().err.strip().splitlines()
+    assert stopped.value.code == 2
+    assert len(said) == 1, said
+    assert said[0].startswith("train.py: error: ")
+    return said[0]
+
+
+def lines(path: Path, name: str) -> list[dict]:
+    """Lines of a run's file, without what is timing."""
+    timing = re.compile("seconds|tokens_per_second")
+    rows = [json.loads(line) for line in (path / name).read_text().splitlines()]
+    return [{k: v for k, v in row.items() if not timing.search(k)} for row in rows]
+
+
+def adapters(path: Path) -> dict[str, torch.Tensor]:
+    state = torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)
+    optimizer = state["optimizer_states"][0]["state"]
+    moments = {f"{i}.{k}": v for i, s in optimizer.items() for k, v in s.items()}
+    return state["state_dict"] | moments
+
+
+def assert_same_run(path: Path, other: Path) -> None:
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        assert lines(path, name) == lines(other, name)
+    mine, theirs = adapters(path), adapters(other)
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_help_is_instant():
+    start = time.perf_counter()
+    shown = subprocess.run(command("--help"), capture_output=True, text=True, check=True)
+    assert "--num-generations" in shown.stdout
+    assert time.perf_counter() - start < 0.5
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A run of six steps, never stopped."""
+    return run(tmp_path_factory.mktemp("runs") / "whole", steps=6)
+
+
+def test_a_run_writes_what_it_promises(finished):
+    args = json.loads((finished / "args.json").read_text())
+    assert args["args"]["max_steps"] == 6
+    assert args["args"]["joint"] == "cross"
+    assert set(args["versions"]) >= {"torch", "transformers", "peft", "lightning"}
+    assert "python" in args["command"]
+    metrics = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in metrics] == list(range(6))
+    assert metrics[0].keys() >= NAMES
+    assert 0 <= metrics[0]["return"] <= 1
+    samples = lines(finished, "samples.jsonl")
+    assert {row["step"] for row in samples} == {0, 2, 4}
+    assert len(samples[0]["prompts"]) == len(samples[0]["responses"]) == 2
+    summary = json.loads((finished / "summary.json").read_text())
+    assert summary["steps"] == 6
+    for when in ("before", "after"):
+        assert {"return", "return_se", "reward/tests", "greedy/return"} <= summary[when].keys()
+    assert list(finished.glob("events.out.tfevents.*"))
+
+
+def test_tensorboard_has_scalars_samples_and_flags(finished):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(finished), size_guidance={"tensors": 0})
+    events.Reload()
+    tags = events.Tags()
+    assert {"return", "reward/tests", "test/return"} <= set(tags["scalars"])
+    assert len(events.Scalars("return")) == 6
+    assert {"flags/text_summary", "sample/text_summary"} <= set(tags["tensors"])
+
+
+def test_saved_agents_load_with_peft_alone_and_differ(finished):
+    ids = torch.tensor([[5, 6, 7, 8]])
+    logits = []
+    for agent in ("0", "1"):
+        base = AutoModelForCausalLM.from_pretrained(ROOT / "tiny", dtype=torch.float32)
+        plain = base(input_ids=ids).logits
+        model = PeftModel.from_pretrained(base, finished / "agents" / agent).eval()
+        logits.append(model(input_ids=ids).logits)
+        assert not torch.equal(plain, logits[-1])
+    assert not torch.equal(*logits)
+
+
+def test_a_stopped_and_resumed_run_ends_the_same(finished, tmp_path):
+    part = run(tmp_path / "part", "--save-every", 2, steps=6)
+    assert_same_run(part, finished)  # when it saves makes no difference
+    half = tmp_path / "half"
+    with pytest.raises(SystemExit) as stopped:
+        interrupt_after(half, signal.SIGINT, 3)
+    assert stopped.value.code == 130
+    assert not (half / "summary.json").exists()
+    train.main(["--resume", str(half)])
+    assert_same_run(half, finished)
+    assert (half / "summary.json").exists()
+
+
+def interrupt_after(path: Path, number: int, steps: int) -> None:
+    """Runs in this process and sends itself a signal when `steps` lines are written."""
+    from run import Recorder
+
+    append = Recorder.append
+
+    def counting(self, name, records):
+        append(self, name, records)
+        if name == "metrics.jsonl" and records[0]["step"] == steps - 1:
+            os.kill(os.getpid(), number)
+
+    Recorder.append = counting
+    try:
+        run(path, "--save-every", 100, steps=6)
+    finally:
+        Recorder.append = append
+
+
+def test_a_killed_run_resumes_to_the_same_end(finished, tmp_path):
+    killed = tmp_path / "killed"
+    argv = [*SMALL, "--max-steps", 6, "--save-every", 2, "--run", killed]
+    process = subprocess.Popen(command(*argv), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    written = killed / "metrics.jsonl"
+    while not (written.exists() and len(written.read_text().splitlines()) >= 3):
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    assert len(lines(killed, "metrics.jsonl")) < 6
+    subprocess.run(command("--resume", killed), check=True, capture_output=True)
+    assert_same_run(killed, finished)
+
+
+def test_a_finished_run_can_go_on(finished, tmp_path):
+    longer = run(tmp_path / "longer", "--lr-schedule", "constant", steps=2)
+    train.main(["--resume", str(longer), "--max-steps", "4"])
+    whole = run(tmp_path / "at-once", "--lr-schedule", "constant", steps=4)
+    assert_same_run(longer, whole)
+    assert json.loads((longer / "summary.json").read_text())["steps"] == 4
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--num-agents", "1"],
+        ["--num-agents", "3"],
+        ["--turns", "2"],
+        ["--lora-rank", "0"],
+        ["--bits", "8"],
+        ["--bits", "4"],
+        ["--model", "tiny", "--model", "tiny"],
+        ["--joint", "aligned"],
+        ["--branching", "chain"],
+    ],
+    ids="_".join,
+)
+def test_every_switch_trains_and_writes(argv, tmp_path):
+    path = run(tmp_path / "run", *argv, steps=5)
+    assert len(lines(path, "metrics.jsonl")) == 5
+    agents = json.loads((path / "args.json").read_text())["args"]["num_agents"]
+    weights = "model.safetensors" if "0" in argv else "adapter_model.safetensors"
+    for agent in range(agents):
+        assert (path / "agents" / str(agent) / weights).is_file()
+    assert json.loads((path / "summary.json").read_text())["steps"] == 5
+
+
+def test_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    train.main([*SMALL, "--dry-run"])
+    said = capsys.readouterr().out
+    assert "trainable parameters" in said
+    assert "memory expected" in said
+    assert "turn 0: 8 responses, 8 joint" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_flag_files_comments_and_later_flags(tmp_path):
+    file = tmp_path / "x.args"
+    file.write_text("# a recipe\n--lr 0.5  # high\n--num-generations 3\n")
+    args = train.parse([f"@{file}", "--lr", "0.25"])
+    assert (args.lr, args.num_generations) == (0.25, 3)
+
+
+def test_plugins_by_file_and_by_dotted_path(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "def short(item, responses):\n"
+        "    return 1.0 / (1 + sum(map(len, responses)))\n"
+        "short.maximum = 1.0\n"
+    )
+    path = run(tmp_path / "run", "--task", "tasks.Coop", "--reward", f"{file}:short", steps=1)
+    assert "reward/reward" in lines(path, "metrics.jsonl")[0]
+    assert json.loads((path / "args.json").read_text())["args"]["reward"] == f"{file}:short"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--max-step", "3"], "unrecognized arguments: --max-step"),
+        (["--task", "cop"], "unknown task 'cop' (did you mean coop?); known: "),
+        (["--reward", "codes"], "unknown reward 'codes'"),
+        (["--task", "nowhere.Task"], "cannot load the task 'nowhere.Task'"),
+        (["--reward", "missing.py:reward"], "cannot load the reward"),
+        (["--num-agents", "0"], "--num-agents"),
+        (["--lr", "fast"], "--lr"),
+        (["--top-p", "1.5"], "--top-p"),
+        (["--temperature", "0"], "greedy"),
+        (["--max-steps", "3", "--epochs", "1"], "one of them"),
+        (["--model", "a", "--model", "b", "--model", "c"], "3 times for 2 agents"),
+        (["--lora-rank", "0", "--bits", "4"], "need --bits 32"),
+        (["--lora-rank", "0", "--kl-coef", "0.1"], "--kl-coef"),
+        (["--model", "no/such-model"], "no/such-model"),
+        (["--data", "x.json"], "--data"),
+        (["--max-prompt-tokens", "8"], "--max-prompt-tokens is 8"),
+        (["--resume", "nowhere"], "there is no run"),
+        (["@missing.args"], "missing.args"),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else None,
+)
+def test_mistakes_get_one_line(argv, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(capsys, *argv)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_never_overwritten(finished, capsys):
+    before = (finished / "metrics.jsonl").read_text()
+    assert "already holds a run" in refused(capsys, *SMALL, "--run", finished)
+    told = refused(capsys, "--resume", finished, "--lr", "1")
+    assert "not --lr" in told
+    assert (finished / "metrics.jsonl").read_text() == before
+
+
+def test_a_bad_reward_ends_the_run_and_loses_nothing(tmp_path, capsys):
+    file = tmp_path / "bad.py"
+    file.write_text(
+        "calls = []\n"
+        "def reward(item, responses):\n"
+        "    calls.append(1)\n"
+        "    return 0.5 if len(calls) < 40 else float('nan')\n"
+        "reward.maximum = 1.0\n"
+    )
+    path = tmp_path / "run"
+    argv = [*SMALL, "--max-steps", 9, "--save-every", 100, "--run", path]
+    told = refused(capsys, *argv, "--reward", f"{file}:reward")
+    assert "nan" in told
+    assert "coop/train" in told
+    done = lines(path, "metrics.jsonl")
+    assert done
+    assert adapters(path)
+    state = torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)
+    assert state["global_step"] == len(done)
