@@ -82,11 +82,11 @@ def sandbox() -> Sandbox:
 
 def verdict(item: dict, responses: list[str]) -> Verdict:
     """What the tests say about a team, whatever is missing or broken in its responses."""
-    team = _team(item, responses)
+    team = team_parts(item, responses)
     return sandbox().run([_program(item, team)])[0]
 
 
-def _team(item: dict, responses: list[str]) -> dict[str, Part]:
+def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     """The parts by the name of their function, the main function last."""
     helpers = ["aux", *(f"aux{i}" for i in range(2, len(responses)))]
     names = [*helpers, item["entry_point"]]
@@ -228,7 +228,7 @@ def _plan(item, team, names: list[str], tests: list[str]) -> dict[tuple[str, str
 
 def code(item: dict, responses: list[str]) -> dict[str, float]:
     """The strict reward of the table above, 0 to 4."""
-    team = _team(item, responses)
+    team = team_parts(item, responses)
     scores, passed = _levels(item, team, lambda part: part.returns)
     share = _behaviour(item, team, passed)
     divided = 0.0 if share["wrapper"] else share["load_bearing"]
@@ -246,7 +246,7 @@ code.maximum = 4.0
 
 def code_paper(item: dict, responses: list[str]) -> dict[str, float]:
     """The paper's reward, with what is known to fool it, such as "aux(" in a comment; 0 to 4."""
-    team = _team(item, responses)
+    team = team_parts(item, responses)
     scores, passed = _levels(item, team, lambda part: bool(re.search(r"return\s", part.raw)))
     *helpers, main = team
     call = rf"\b({'|'.join(helpers)})\s*\("

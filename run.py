@@ -11,6 +11,7 @@ import difflib
 import html
 import importlib
 import importlib.util
+import inspect
 import json
 import math
 import os
@@ -25,13 +26,30 @@ import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
 from torch.utils.tensorboard import SummaryWriter
 
+import feedback
 from magrpo import EVAL, MAGRPO, Node
 from metrics import mean_parts
 from policies import Sampling
 
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
-TASKS = {"coop": "tasks.Coop"}
-REWARDS = {"code": "rewards.code", "code_paper": "rewards.code_paper"}
+TASKS = {
+    "coop": "tasks.Coop",
+    "humaneval": "code_tasks.HumanEval",
+    "coophumaneval": "code_tasks.CoopHumanEval",
+    "mbpp": "code_tasks.MBPP",
+    "tldr": "writing_tasks.Tldr",
+    "arxiv": "writing_tasks.Arxiv",
+}
+REWARDS = {
+    "code": "rewards.code",
+    "code_paper": "rewards.code_paper",
+    "tldr": "writing.tldr",
+    "tldr_paper": "writing_paper.tldr_paper",
+    "tldr_released": "writing_paper.tldr_released",
+    "arxiv": "writing.arxiv",
+    "arxiv_paper": "writing_paper.arxiv_paper",
+    "arxiv_released": "writing_paper.arxiv_released",
+}
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
@@ -57,6 +75,20 @@ def resolve(name: str, known: dict[str, str], what: str):
         return getattr(module, attribute)
     except (ImportError, OSError, SyntaxError, AttributeError) as error:
         raise ValueError(f"cannot load the {what} {name!r}: {error}") from error
+
+
+def make_task(args):
+    """The task of --task, with the flags that are a task's."""
+    options = {"data": args.data, "num_agents": args.num_agents}
+    if args.feedback:
+        flags = (args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
+        options["feedback"] = feedback.configured(*flags)
+    kind = resolve(args.task, TASKS, "task")
+    try:
+        inspect.signature(kind).bind(**options)
+    except TypeError as error:
+        raise ValueError(f"task {args.task!r} cannot be made with these flags: {error}") from error
+    return kind(**options)
 
 
 def new_directory(args) -> Path:
@@ -272,12 +304,15 @@ class Bar(TQDMProgressBar):
 def report(directory: Path) -> str:
     """The short report at the end of a run."""
     summary = json.loads((directory / "summary.json").read_text())
+    args = json.loads((directory / "args.json").read_text())["args"]
     before, after = summary["before"], summary["after"]
     lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]
     lines.append("held-out test problems, share of the maximum return   before    after")
     for name, label in (("return", "sampled"), ("greedy/return", "greedy")):
         error = after[f"{name}_se"]
         lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
+    if args["turns"] > 1:
+        lines.append(feedback.disclosed(args["feedback"], args["feedback_tests"]))
     for when in ("before", "after"):
         sample = summary["example"][when]
         lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")

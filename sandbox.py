@@ -1,94 +1,160 @@
-"""Runs code that nobody trusts, and says which tests it passed (first, simple form).
+"""Runs code that nobody trusts, and says which tests it passed.
 
-A stand-in with the final interface: one fresh interpreter per program with limits and a time-out.
+    with Sandbox() as box:
+        [verdict] = box.run([Program(code="def f(x): return x + 1", tests=["assert f(1) == 2"],
+                                     entry_point="f")])
+
+What decides a verdict never shares a process with the program that is judged. Each worker is a
+group of three processes, all of them in sandbox_worker.py:
+
+    trainer ──program, tests──> judge ──pipe ends──> zygote ──fork per program──> candidate
+            <────verdicts─────    │ <──── calls and answers, as plain data ─────>    │
+
+The judge runs the tests; in them the function under test is a stub that sends its arguments to the
+candidate and gets the answer back as plain built-in values. The candidate has never seen a test or
+an expected value, and can reach nothing but the two pipes it answers on.
+
+What a test can see. Answers and arguments are copies, of these types: None, bool, int, float,
+complex, str, bytes, bytearray, list, tuple, set, frozenset, dict, range, Decimal, Fraction, deque,
+Counter; an instance of a subclass comes as its base value; 1 MiB at most. Anything else stays in
+the candidate as an object that can be called, iterated, asked for attributes, and equals nothing.
+So a test sees no change that a function makes to its arguments, and of the program's names only
+`entry_point`. Globals of the program last from test to test, until a hang or a crash.
+
+`setup` is trusted, and is run on both sides: in the judge before the tests, in the candidate before
+the program. Its functions are therefore there twice. Tests call the judge's, which no program can
+change; the program calls its own copy. An instance of a class that setup defines cannot be passed
+or compared. What setup or a test changes outside its own names (a module, say) stays changed for
+later programs: data sets are trusted not to.
+
+What a program can import is loaded beforehand (PRELOAD in sandbox_worker.py: most of the standard
+library that is pure computation, not asyncio, not numpy); nothing else can be. Threads are refused.
+
+Contained on Linux (x86-64), as root and as a user alike: files, also reading them; sockets;
+processes and threads; signals; other processes' memory; the trainer's environment; limits;
+capabilities; memory, CPU and wall time; output. By seccomp, Landlock, dropped capabilities,
+resource limits and a parent-death signal. As root nothing more is possible than as a user. A
+program can read the clock and its user and process numbers, can use one core for as long as it may
+run, and can attack the kernel through about 50 system calls. Not contained there: side channels of
+the processor, and how much memory all workers together take (workers x memory_mb).
+
+On macOS, and on Linux for other processors, there is no kernel lock: CPU and file-size limits, an
+audit hook and deadlines stop accidents, not intent, and memory is not limited. Verdicts are decided
+in the same way everywhere. What is missing on a machine is said once, in a warning at the start.
+
+Verdicts do not depend on what ran before: every program gets a fresh fork, hashing and `random` are
+seeded. Those of programs that use the clock, addresses (`id`) or the system's randomness, or that
+run close to a time limit, can vary.
 """
 
 import collections
+import contextlib
 import json
 import os
-import resource
+import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+import warnings
+from collections.abc import Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 
-OUTCOMES = ("ok", "error", "timeout", "memory", "crash")
+OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
+WORKER = Path(__file__).resolve().with_name("sandbox_worker.py")
+# Of the trainer's own variables only what some interpreters do not start without: a key in there is
+# none of a program's business. A fixed hash seed makes the order of sets repeatable.
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"}
+PASSED_ON = ("LD_LIBRARY_PATH",)
+START_SECONDS = 60.0  # a worker takes 0.1 s to start, on a machine that is not swapping
+LEAVE_SECONDS = 2.0
+GRACE_SECONDS = 3.0  # on top of total_timeout, which a judge keeps itself unless it hangs in C code
+NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
+# Signals that a program has no way to end its judge with.
+FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
+AHEAD_BYTES = 1 << 15  # a request up to this size waits in the socket for the one before to end
+CACHED = 4096  # verdicts kept
+
+# Tried by a probe program at the start: what works there is an open door.
+DOORS = {
+    "write files": "path = f'/tmp/sandbox-probe-{os.getpid()}'; open(path, 'x'); os.unlink(path)",
+    "read files": "os.listdir('/')",
+    "open sockets": "socket.socket()",
+    "start processes": "os.fork() or os._exit(0)",
+    "send signals": "os.kill(os.getppid(), 0)",
+    "change limits": "resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))",
+    "take 64 GiB of memory": "bytearray(64 << 30)",
+}
+PROBE = f"""
+import os, resource, socket
+def closed(door):
+    try:
+        exec({DOORS!r}[door])
+    except Exception:
+        return True
+    except MemoryError:
+        return True
+    return False
+"""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A candidate's source and the tests it has to pass."""
+    """An answer to be judged. `tests` are statements that call `entry_point` by name, each of them
+    complete in itself; `setup` is trusted code that both the tests and the program need."""
 
     code: str
-    tests: tuple[str, ...]
+    tests: tuple[str, ...]  # may be given as any sequence
     entry_point: str
     setup: str = ""
 
     def __post_init__(self):
         if isinstance(self.tests, str):
-            raise ValueError("Program.tests is a list of statements, not one string")
+            raise TypeError("Program.tests takes a list of tests, not one string")
         object.__setattr__(self, "tests", tuple(self.tests))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """passed and errors have one entry per test; outcome is one of OUTCOMES."""
+    """`passed` and `errors` have one entry per test; `outcome` is the worst that occurred."""
 
     passed: list[bool]
-    outcome: str
-    errors: list[str | None]
-    seconds: float
+    outcome: str  # one of OUTCOMES; "ok" when every test passed
+    errors: list[str | None]  # such as "ValueError: text", 300 characters at most; None if passed
+    seconds: float  # wall time on a worker, without the wait for one
 
-
-RUNNER = r"""
-import json, os, random, signal, sys
-job = json.load(sys.stdin)
-out = os.fdopen(os.dup(1), "w")
-null = os.open(os.devnull, os.O_RDWR)
-os.dup2(null, 0); os.dup2(null, 1); os.dup2(null, 2)
-def say(**what):
-    out.write(json.dumps(what) + "\n"); out.flush()
-def text(e):
-    try:
-        return f"{type(e).__name__}: {e}"[:300]
-    except BaseException:
-        return type(e).__name__
-class Slow(BaseException): pass
-def ring(*_): raise Slow("time limit")
-signal.signal(signal.SIGALRM, ring)
-random.seed(0)
-space = {"__name__": "program"}
-try:
-    exec(compile(job["setup"], "setup", "exec"), space)
-except Exception as e:
-    say(setup=text(e)); os._exit(0)
-def attempt(source):
-    signal.setitimer(signal.ITIMER_REAL, job["test_timeout"])
-    try:
-        exec(compile(source, "program", "exec"), space)
-        result = None, None
-    except Slow as e: result = "timeout", "TimeoutError: time limit"
-    except MemoryError as e: result = "memory", text(e)
-    except BaseException as e: result = "error", text(e)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    return result
-loaded = attempt(job["code"])
-for test in job["tests"]:
-    say(result=attempt(test) if loaded[0] is None else loaded)
-os._exit(0)
-"""
+    def copy(self) -> "Verdict":
+        return Verdict(self.passed[:], self.outcome, self.errors[:], self.seconds)
 
 
 class Sandbox:
-    """Judges programs. Times in seconds, memory in MiB; workers defaults to the cores."""
+    """Judges programs on up to `workers` workers (default: one per core), started as work comes.
 
-    def __init__(self, workers=None, test_timeout=2.0, total_timeout=10.0, memory_mb=512):
-        self.limits = (test_timeout, total_timeout, memory_mb)
-        self.pool = ThreadPoolExecutor(workers or os.cpu_count() or 1)
-        self.seen = collections.OrderedDict()
-        self.lock = threading.Lock()
+    In seconds and MiB: a program may take `test_timeout` to load and again for each test,
+    `total_timeout` in all, and `memory_mb` on top of what an empty worker has. After a hang or a
+    crash the next test gets the program freshly loaded, at most `restarts` times; then the failure
+    stands for the tests that are left. strict: raise where a lock is missing, instead of a warning.
+    kernel_locks=False does without them, as on macOS.
+    """
+
+    def __init__(self, workers: int | None = None, test_timeout: float = 2.0,
+                 total_timeout: float = 10.0, memory_mb: int = 512, restarts: int = 2,
+                 strict: bool = False, kernel_locks: bool = True):
+        self.workers = workers or os.cpu_count() or 1
+        self._limits = [memory_mb, test_timeout, total_timeout, restarts, kernel_locks]
+        self._patience = total_timeout + GRACE_SECONDS
+        self._strict, self._missing = strict, []
+        self._probed, self._probing = False, threading.Lock()
+        self._pid = os.getpid()
+        self._changed = threading.Condition()  # guards everything below
+        self._queue = collections.deque()  # of Job
+        self._known = collections.OrderedDict()  # Program -> Future, the oldest first
+        self._threads, self._judges = [], set()
+        self._working = set()  # identities of those threads that have a program
+        self._closed = False
 
     def __enter__(self):
         return self
@@ -96,49 +162,242 @@ class Sandbox:
     def __exit__(self, *_):
         self.close()
 
-    def run(self, programs: list[Program]) -> list[Verdict]:
-        """One verdict per program, in the order asked; ValueError for a broken setup."""
-        futures = [self._submit(program) for program in programs]
-        return [future.result() for future in futures]
+    def run(self, programs: Iterable[Program]) -> list[Verdict]:
+        """Verdicts in the order asked. Identical programs run once, whoever asks, and when.
 
-    def close(self):
-        self.pool.shutdown()
+        Any number of threads may call this at once. ValueError: a `setup` does not run, which is a
+        mistake in the data set. RuntimeError: no worker starts, or one program lost two of them
+        through no doing of its own.
+        """
+        if os.getpid() != self._pid:
+            raise RuntimeError("this Sandbox is from before a fork: every process needs its own")
+        with self._probing:
+            if not self._probed:
+                self._probe()
+                self._probed = True
+        return [future.result().copy() for future in self._submit(programs)]
 
-    def _submit(self, program: Program) -> Future:
-        with self.lock:
-            if program not in self.seen:
-                self.seen[program] = self.pool.submit(self._judge, program)
-                while len(self.seen) > 4096:
-                    self.seen.popitem(last=False)
-            self.seen.move_to_end(program)
-            return self.seen[program]
+    def close(self) -> None:
+        """Ends all processes and threads. A run() that still waits raises RuntimeError."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            for judge in self._judges:
+                judge.interrupt()
+        for thread in self._threads:
+            thread.join()
 
-    def _judge(self, program: Program) -> Verdict:
-        test_timeout, total_timeout, memory_mb = self.limits
-        job = {"code": program.code, "tests": program.tests, "setup": program.setup,
-               "test_timeout": test_timeout}
+    def _probe(self) -> None:
+        """One warning that names what this machine lacks and which doors are open."""
+        tests = [f"assert closed({door!r})" for door in DOORS]
+        [future] = self._submit([Program(PROBE, tests, "closed")])
+        passed = future.result().passed
+        doors = [door for door, is_closed in zip(DOORS, passed, strict=True) if not is_closed]
+        if not doors and not self._missing:
+            return
+        text = ("programs are not fully contained on this machine. Missing: "
+                f"{', '.join(self._missing) or 'nothing'}. A program can: "
+                f"{', '.join(doors) or 'nothing that was tried'}. Verdicts can be trusted all the "
+                "same; run models that you do not trust in a container.")
+        if self._strict:
+            raise RuntimeError(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
 
-        def limit():
-            resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    def _submit(self, programs: Iterable[Program]) -> list[Future]:
+        futures = []
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("this Sandbox is closed")
+            for program in programs:
+                if program not in self._known:
+                    job = Job(program)
+                    self._queue.append(job)
+                    self._known[program] = job.future
+                self._known.move_to_end(program)
+                futures.append(self._known[program])
+            while len(self._known) > CACHED:
+                self._known.popitem(last=False)
+            wanted = min(len(self._queue) + len(self._working), self.workers)
+            for _ in range(wanted - len(self._threads)):
+                self._threads.append(threading.Thread(target=self._work, daemon=True))
+                self._threads[-1].start()
+            self._changed.notify(len(self._queue))
+        return futures
 
-        start, slow = time.monotonic(), False
+    def _work(self) -> None:
+        # One thread per worker, for the whole of its life: the kernel's parent-death signal
+        # comes when the thread that started a process ends.
+        judge, flying = None, collections.deque()  # flying: sent to the judge, or about to be
         try:
-            done = subprocess.run(
-                [sys.executable, "-s", "-S", "-P", "-c", RUNNER], input=json.dumps(job),
-                capture_output=True, text=True, timeout=total_timeout, preexec_fn=limit,
-                start_new_session=True, env={"PYTHONHASHSEED": "0"})
-            output = done.stdout
-        except subprocess.TimeoutExpired as late:
-            slow, output = True, (late.stdout or b"").decode()
-        lines = [json.loads(line) for line in output.splitlines() if line.endswith("}")]
-        if lines and "setup" in lines[0]:
-            raise ValueError(f"broken setup of {program.entry_point}: {lines[0]['setup']}")
-        lost = ("timeout", "TimeoutError: time limit") if slow else ("crash", "crash: process died")
-        results = [tuple(line["result"]) for line in lines][:len(program.tests)]
-        results += [lost] * (len(program.tests) - len(results))
-        status = [status for status, _ in results]
-        outcome = next((s for s in ("crash", "memory", "timeout", "error") if s in status), "ok")
-        return Verdict([s is None for s in status], outcome, [e for _, e in results],
-                       time.monotonic() - start)
+            while self._refill(flying):
+                try:
+                    judge = judge or self._open_judge()
+                    judge.send(flying)
+                    reply = judge.reply(self._patience)
+                except (OSError, EOFError) as error:  # TimeoutError is an OSError
+                    reply = self._lost(flying[0], judge, error)
+                    judge = None
+                if reply:
+                    self._settle(flying.popleft(), reply)
+        finally:
+            if judge:
+                self._close_judge(judge, signal.SIGTERM if flying else None)
+            for job in flying:
+                job.future.set_exception(RuntimeError("the Sandbox was closed"))
+
+    def _refill(self, flying: collections.deque) -> bool:
+        """Keeps one program with the judge and, if no other worker is free for it, one on its way.
+        Waits for work; False to stop."""
+        with self._changed:
+            if not flying:
+                self._working.discard(threading.get_ident())
+            while not (self._queue or flying or self._closed):
+                self._changed.wait()
+            self._working.add(threading.get_ident())
+            free = len(self._threads) - len(self._working)
+            while self._queue and (self._closed or not flying
+                                   or (len(flying) < 2 and len(self._queue) > free)):
+                flying.append(self._queue.popleft())
+            return not self._closed
+
+    def _open_judge(self) -> "Judge":
+        judge = Judge(self._limits)
+        with self._changed:
+            self._judges.add(judge)
+            if self._closed:
+                judge.interrupt()
+        try:
+            self._missing = judge.receive(START_SECONDS)
+        except (OSError, EOFError):
+            self._close_judge(judge, signal.SIGKILL)
+            raise
+        return judge
+
+    def _close_judge(self, judge: "Judge", by: signal.Signals | None) -> int:
+        with self._changed:
+            self._judges.discard(judge)
+        return judge.close(by)
+
+    def _lost(self, job: "Job", judge: "Judge | None", error: Exception) -> dict | None:
+        """What it means for a program that its judge is gone: a reply, or None to try once more."""
+        if judge is None:
+            seconds, status = 0.0, NOT_READY
+            why = f"no worker starts ({type(error).__name__}: {error})"
+        else:
+            done = [name for letter in judge.progress() for name in OUTCOMES if name[0] == letter]
+            seconds = time.monotonic() - judge.turn
+            status = self._close_judge(judge, signal.SIGTERM if self._closed else signal.SIGKILL)
+            why = f"its worker ended with status {status}"
+        if judge and (isinstance(error, TimeoutError) or status == -signal.SIGVTALRM):
+            left = ["timeout", "TimeoutError: the test hangs"]
+        elif status in FROM_OUTSIDE or status == NOT_READY:
+            job.tries += 1
+            if job.tries < 2 or self._closed:
+                return None
+            return {"lost": why}
+        else:  # such as an answer that the judge itself runs out of memory on
+            left = ["crash", "Crash: the test ended the judge"]
+        results = [[name, None if name == "ok" else name] for name in done]
+        results += [left] * (len(job.program.tests) - len(results))
+        return {"load": left, "results": results, "seconds": seconds}
+
+    def _settle(self, job: "Job", reply: dict) -> None:
+        program = job.program
+        if "setup" in reply:
+            job.future.set_exception(ValueError(
+                f"the setup of {program.entry_point!r} does not run: {reply['setup']}"))
+        elif "lost" in reply:
+            with self._changed:
+                self._known.pop(program, None)  # the next to ask may have better luck
+            job.future.set_exception(RuntimeError(
+                f"program {program.entry_point!r}: {reply['lost']}, twice: {program.code[:200]!r}"))
+        else:
+            statuses = [status for status, _ in reply["results"]]
+            job.future.set_result(Verdict(
+                passed=[status == "ok" for status in statuses],
+                outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
+                errors=[error for _, error in reply["results"]], seconds=reply["seconds"]))
+
+
+class Job:
+    """A program on its way, and how many workers were lost under it."""
+
+    def __init__(self, program: Program):
+        self.program, self.future, self.tries = program, Future(), 0
+        self.request = json.dumps([program.code, program.tests, program.entry_point,
+                                   program.setup]).encode() + b"\n"
+
+
+class Judge:
+    """The trainer's end of one worker. A fresh interpreter, not a fork: a copy of the trainer's
+    memory would be slow to make, and holds what no program should come near."""
+
+    def __init__(self, limits: list):
+        self.socket, theirs = socket.socketpair()
+        # not -I, which would ignore the hash seed
+        command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
+        environment = ENVIRONMENT | {name: os.environ[name] for name in PASSED_ON
+                                     if name in os.environ}
+        with theirs:  # its own session: Ctrl-C in the terminal is for the trainer
+            self.process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE,
+                                            bufsize=0, env=environment, start_new_session=True)
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.heard, self.told = bytearray(), ""
+        self.sent = 0  # requests without a reply so far
+        self.turn = 0.0  # when it began with the first of them
+
+    def send(self, jobs: collections.deque) -> None:
+        """Sends those of `jobs` that it does not have yet, big ones only when it is idle."""
+        self.socket.settimeout(START_SECONDS)
+        while self.sent < len(jobs):
+            job = jobs[self.sent]
+            if self.sent and len(job.request) > AHEAD_BYTES:
+                return  # both sides would wait for the other to read
+            if not self.sent:
+                self.turn = time.monotonic()
+            self.socket.sendall(job.request)
+            self.sent += 1
+
+    def reply(self, seconds: float) -> dict:
+        reply = self.receive(seconds)
+        self.sent, self.turn = self.sent - 1, time.monotonic()
+        self.progress()
+        return reply
+
+    def receive(self, seconds: float):
+        """The next line. TimeoutError if it does not come, EOFError if the judge is gone."""
+        deadline = time.monotonic() + seconds
+        while (end := self.heard.find(b"\n")) < 0:
+            self.socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            chunk = self.socket.recv(1 << 16)
+            if not chunk:
+                raise EOFError
+            self.heard += chunk
+        line = bytes(self.heard[:end])
+        del self.heard[:end + 1]
+        return json.loads(line)
+
+    def progress(self) -> str:
+        """First letters of the outcomes since the last reply. They come on a pipe of their own,
+        which wakes nobody up, for the day when the judge does not live to reply."""
+        told = self.told + (self.process.stdout.read() or b"").decode()
+        self.told = told.rpartition("\n")[2]
+        return self.told
+
+    def interrupt(self) -> None:
+        """From another thread: wakes the one that waits in receive."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self, by: signal.Signals | None) -> int:
+        """Ends the judge, and with it zygote and candidate; returns its exit status."""
+        self.socket.close()  # an idle judge leaves at this, a busy one by SIGTERM,
+        if by:  # one that hangs or is gone by SIGKILL: its zygote then sees end of file, and leaves
+            self.process.send_signal(by)
+        try:
+            self.process.wait(LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        return self.process.returncode

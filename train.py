@@ -51,6 +51,11 @@ def parser() -> Parser:
     add("--reward", help="name, dotted.path or file.py:function (None: the task's own)")
     add("--data", help="local JSON, JSONL(.gz), CSV or Parquet file instead of the task's source")
     add("--turns", type=count, default=1, help="turns per problem, with feedback between them")
+    modes = ("plain", "passed", "levels", "tests", "static", "expert")
+    add("--feedback", choices=modes, help="told between turns (None: what the task itself tells)")
+    add("--feedback-tests", type=size, default=1, help="how many tests it may show, 0: all")
+    add("--expert-url", help="an OpenAI-compatible endpoint, such as http://localhost:8000/v1")
+    add("--expert-model", help="its model; the key is MAGRPO_EXPERT_KEY or OPENAI_API_KEY")
 
     add = top.add_argument_group("team").add_argument
     add("--model", action="append", help="folder or hub name; once, or once per agent (None: tiny)")
@@ -76,7 +81,7 @@ def parser() -> Parser:
     add("--advantage", choices=("mean", "rloo", "std", "none"), default="mean", help="baseline")
     add("--normalize", choices=("sum", "token", "sequence"), default="sum", help="of the loss")
     add("--kl-coef", type=positive, default=0.0, help="weight of KL to the frozen base")
-    add("--batch-size", type=count, default=8, help="problems per step")
+    add("--batch-size", type=count, default=12, help="problems per step")
     add("--lr", type=positive, default=3e-3)
     add("--lr-schedule", choices=("constant", "linear", "cosine"), default="linear")
     add("--warmup-steps", type=size, default=0)
@@ -131,6 +136,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         )
     if args.lora_rank == 0 and args.kl_coef:
         top.error("--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0")
+    if args.feedback and args.turns == 1:
+        top.error("--feedback is told between turns: it needs --turns 2 or more")
     if args.temperature == 0:
         top.error("--temperature 0 is greedy: all samples of a group would be the same")
     if args.top_p == 0:
@@ -143,9 +150,9 @@ def build(args):
     import torch
 
     from magrpo import MAGRPO, Team
-    from run import REWARDS, TASKS, resolve
+    from run import REWARDS, make_task, resolve
 
-    task = resolve(args.task, TASKS, "task")(data=args.data, num_agents=args.num_agents)
+    task = make_task(args)
     reward = resolve(args.reward or task.reward, REWARDS, "reward")
     if not hasattr(reward, "maximum"):
         raise ValueError(f"reward {args.reward!r} needs its largest value: set reward.maximum")

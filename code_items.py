@@ -1,0 +1,244 @@
+"""From a row of HumanEval's or MBPP's fields to a code item.
+
+The row's function check(candidate) becomes a list of tests, each of them scored on its own; what
+the prompt defines around the entry point (imports, helper functions) becomes the item's setup. All
+of it is decided on syntax trees.
+"""
+
+import ast
+import builtins
+import copy
+import functools
+import re
+
+FIELDS = ("task_id", "prompt", "entry_point", "test")
+
+
+def code_item(row: dict) -> dict:
+    """A row of HumanEval's or MBPP's fields as a code item; ValueError says what is wrong.
+
+    {"task_id", "prompt", "entry_point", "tests", "setup"}, and "solution" where the row has one.
+    """
+    if "test_list" in row:
+        row = _from_mbpp(row)
+    row = {name: str(v) if name == "task_id" and type(v) is int else v for name, v in row.items()}
+    for name in FIELDS:
+        if name not in row:
+            raise ValueError(f"field {name!r} is missing; a row needs {', '.join(FIELDS)}")
+        if not isinstance(row[name], str) or not row[name].strip():
+            raise ValueError(f"field {name!r} has to be a text, not {row[name]!r:.60}")
+    prompt, entry = row["prompt"], row["entry_point"]
+    if re.fullmatch(r"aux\d*", entry):
+        raise ValueError(f"entry_point {entry!r} is the name of a helper")
+    if _parsed(prompt) is None and _parsed(prompt.rstrip() + "\n    pass\n"):
+        prompt = prompt.rstrip() + "\n    pass\n"  # a body of comments is no body
+    signature(prompt, entry)
+    around = [node for node in _parsed(prompt).body if not _is_stub(node, entry)]
+    setup = "\n".join(ast.unparse(node) for node in around)
+    item = {
+        "task_id": row["task_id"],
+        "prompt": prompt,
+        "entry_point": entry,
+        "tests": split_tests(row["test"], entry, around),
+        "setup": setup,
+    }
+    solution = row.get("canonical_solution")
+    if isinstance(solution, str) and solution.strip():
+        item["solution"] = solution if "test_list" in row else row["prompt"] + solution
+    return item
+
+
+def _is_stub(node: ast.stmt, entry: str) -> bool:
+    """The entry point itself, a docstring, or an example, which would call what is not there."""
+    return isinstance(node, ast.Expr | ast.Assert) or getattr(node, "name", None) == entry
+
+
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def signature(prompt: str, entry: str) -> str:
+    """The line `def entry(...) -> ...:` of a prompt, read from its syntax tree."""
+    tree = _parsed(prompt)
+    if tree is None:
+        raise ValueError("the prompt has to be Python: a signature and a docstring")
+    found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == entry]
+    if not found:
+        raise ValueError(f"the prompt does not define a function {entry!r}, the entry_point")
+    function = copy.copy(found[-1])
+    function.body, function.decorator_list = [ast.Pass()], []
+    return ast.unparse(function).removesuffix("\n    pass")
+
+
+def _from_mbpp(row: dict) -> dict:
+    """A row of MBPP in HumanEval's fields; the entry point is the function that its tests call."""
+    text, code, tests = row.get("prompt", row.get("text")), row.get("code"), row["test_list"]
+    if not (isinstance(text, str) and isinstance(code, str)):
+        raise ValueError("a row with test_list needs the texts prompt and code")
+    if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
+        raise ValueError("field 'test_list' has to be a list of texts")
+    imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
+    tree, body = _parsed(code), _parsed("\n".join(tests))
+    if tree is None or body is None:
+        raise ValueError("fields 'code' and 'test_list' have to be Python")
+    called = _read(body)
+    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in called]
+    if not functions:
+        raise ValueError("field 'code' does not define the function that test_list calls")
+    stub = copy.copy(functions[-1])
+    rest = [n for n in tree.body if n is not functions[-1]]
+    stub.body, stub.decorator_list = [ast.Expr(ast.Constant(text.strip()))], []
+    given = _riders(rest, called)  # a class that the tests use, for example
+    check = ast.parse("def check(candidate): pass").body[0]
+    check.body = body.body
+    return {
+        "task_id": row.get("task_id"),
+        "prompt": "\n".join(ast.unparse(node) for node in [*given, stub]) + "\n",
+        "entry_point": stub.name,
+        "test": "\n".join([*imports, ast.unparse(check)]),
+        "canonical_solution": code,
+        "test_list": tests,
+    }
+
+
+# --- from check(candidate) to tests ---------------------------------------------------------------
+
+
+def split_tests(source: str, entry: str, setup: list[ast.stmt] = ()) -> list[str]:
+    """The tests of a function check(candidate): self-contained statements that call `entry`.
+
+    Every statement of its body that asserts something is a test, loops and blocks as a whole. What
+    it builds on rides along: the statements before it, inside check and outside, that bind or
+    change what it reads, transitively. Messages of plain assertions are dropped. So is a test that
+    never calls the candidate, such as `assert True`: it would pass with any program, even one that
+    always raises.
+    """
+    tree = _parsed(source)
+    found = [n for n in tree.body if getattr(n, "name", None) == "check"] if tree else []
+    if not found or not isinstance(found[-1], ast.FunctionDef) or len(found[-1].args.args) != 1:
+        raise ValueError("field 'test' has to be Python that defines check(candidate)")
+    check, candidate = found[-1], found[-1].args.args[0].arg
+    outside = [n for n in tree.body if n is not check and "check" not in _read(n)]
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    asserting = {n.name for n in functions if n is not check and _asserts(n)}
+    tests = []
+    for index, statement in enumerate(check.body):
+        names = _read(statement)
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            continue
+        if not (_asserts(statement) or names & asserting):
+            continue
+        inside = _riders(check.body[:index], names, {candidate, entry})
+        before = _riders(outside, names, {candidate, entry})
+        if not names & {candidate, entry}:
+            continue
+        defined = set().union(*map(_bound, [*before, *inside, statement, *setup]), dir(builtins))
+        unknown = names - defined - {candidate, entry}
+        if unknown and "*" not in defined:
+            raise ValueError(f"a test reads {', '.join(sorted(unknown))}, which nothing defines")
+        tests.append(_test(candidate, entry, before, [*inside, statement]))
+    if not tests:
+        raise ValueError(f"no assertion of check({candidate}) calls {entry}")
+    return tests
+
+
+def _riders(
+    before: list[ast.stmt], names: set[str], given: set[str] = frozenset()
+) -> list[ast.stmt]:
+    """The statements that a test depends on, in their order.
+
+    names: what the test reads; what its riders read is added. given: what no statement changes.
+    """
+    kept = []
+    for node in reversed(before):
+        if _changes(node) & ((names | {"*"}) - given):
+            kept.append(node)
+            names |= _read(node)
+    return kept[::-1]
+
+
+def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stmt]) -> str:
+    """The text of one test: a plain assertion where that is all, else a function that is called."""
+    if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
+        asserted = copy.deepcopy(body[0].test)
+        own = {n.id for n in _names(asserted) if not isinstance(n.ctx, ast.Load)}
+        own |= {n.arg for n in ast.walk(asserted) if isinstance(n, ast.arg)}
+        if not own & {candidate, entry}:
+            for node in _names(asserted):
+                node.id = entry if node.id == candidate else node.id
+            return ast.unparse(ast.Assert(asserted, None))
+    function = ast.parse(f"def _check({candidate}): pass").body[0]
+    function.body = body
+    return "\n".join(ast.unparse(node) for node in [*before, function]) + f"\n_check({entry})"
+
+
+def _names(node: ast.AST) -> list[ast.Name]:
+    return [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+
+
+def _asserts(node: ast.AST) -> bool:
+    """Whether a statement asserts something itself: assert, raise, or a call of assert_equal..."""
+    calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
+    return any(isinstance(part, ast.Assert | ast.Raise) for part in ast.walk(node)) or any(
+        ast.unparse(call).rpartition(".")[2].startswith("assert") for call in calls
+    )
+
+
+def _changes(node: ast.stmt) -> set[str]:
+    """The names that a statement binds, or whose values it may change in place."""
+    names = _bound(node)
+    for part in ast.walk(node):
+        match part:
+            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):  # table[key] = 1
+                names |= _read(part)
+            case ast.Expr(value=ast.Call(func=ast.Name()) as call):  # fill(xs)
+                names |= set().union(*map(_read, [*call.args, *call.keywords]))
+            case ast.Expr(value=ast.Call() as call):  # xs.append(1), random.seed(0)
+                names |= _read(call)
+    return names
+
+
+def _read(node: ast.AST) -> set[str]:
+    """The names that a node takes from around it: not its own loop variables and parameters."""
+    reads = set().union(*map(_read, ast.iter_child_nodes(node)))
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()) | ast.AugAssign(target=ast.Name(id=name)):
+            return reads | {name}
+        case ast.For(target=target, iter=source):
+            return (reads - _bound(target)) | _read(source)
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            own = set().union(*(_bound(part.target) for part in node.generators))
+            return (reads - own) | _read(node.generators[0].iter)
+        case ast.Lambda(args=args) | ast.FunctionDef(args=args):
+            body = node.body if isinstance(node, ast.FunctionDef) else []
+            own = _bound(args).union(*map(_bound, body))
+            outer = [*args.defaults, *filter(None, args.kw_defaults)]
+            return (reads - own).union(*map(_read, outer))
+        case ast.ClassDef(body=body):
+            return reads.difference(*map(_bound, body))
+    return reads
+
+
+def _bound(node: ast.AST) -> set[str]:
+    """The names that a node binds in the scope it stands in."""
+    if isinstance(node, ast.alias):
+        return {(node.asname or node.name).partition(".")[0]}
+    if isinstance(node, ast.arg):
+        return {node.arg}
+    if isinstance(node, ast.Name):
+        return set() if isinstance(node.ctx, ast.Load) else {node.id}
+    name = getattr(node, "name", None)  # of functions, classes, except and case clauses
+    names = {name} if isinstance(name, str) else set()
+    if isinstance(node, _SCOPES):
+        return names
+    return names.union(*map(_bound, ast.iter_child_nodes(node)))
+
+
+_SCOPES = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)

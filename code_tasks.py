@@ -1,0 +1,258 @@
+"""HumanEval, CoopHumanEval and MBPP: the paper's coding problems (arXiv 2508.04652).
+
+python code_tasks.py humaneval --data FILE    checks a data set: every reference solution, whole and
+                                              split over two agents, has to pass all of its tests
+
+Their rows hold a prompt (a signature with its docstring), the entry_point that it defines, and a
+test: a function check(candidate) with assertions. code_items.py turns rows into items.
+"""
+
+import argparse
+import ast
+import functools
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+
+import rewards
+from code_items import code_item, signature
+from data import file_rows, hub_rows
+from feedback import configured
+
+# --- what the agents are asked --------------------------------------------------------------------
+# Change the wording here. What each role is told is the paper's: all see the whole problem, helpers
+# have to return useful data, main may call them and has its exact signature.
+
+_RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
+_HELPER = """\
+{problem}
+
+Several programmers solve this problem together, and none of them sees what another one writes.
+You write the helper function `{name}`.
+The programmer of `{entry}` will call it, so let it return data that is useful for the solution.
+{rules}
+Write `{name}` and nothing else, in this form:
+
+def {name}(...):
+    # your code here
+    return result
+
+Your code:
+"""
+_MAIN = """\
+{problem}
+
+Several programmers solve this problem together, and none of them sees what another one writes.
+You write the function `{entry}`, and you have access to {calls}.
+You can call what helps you and keep the returned value in a variable.
+Do not define {helpers} yourself.
+{rules}
+Write `{entry}` and nothing else, with exactly this signature:
+
+{signature}
+    # your code here
+    return result
+
+Your code:
+"""
+_SINGLE = """\
+{problem}
+
+Solve this problem with two functions.
+The helper `aux` returns data that is useful for the solution, and `{entry}` calls `aux`.
+{rules}
+Write both functions and nothing else, in this form:
+
+def aux(...):
+    # your code here
+    return result
+
+{signature}
+    # your code here
+    return result
+
+Your code:
+"""
+_AGAIN = """\
+{response}
+
+{said}Revise {names}.
+{rules}
+
+Your code:
+"""
+
+
+class HumanEval:
+    """openai/openai_humaneval: 164 problems, with reference solutions.
+
+    Agents 0 to n-2 write the helpers (aux, aux2, ...), the last one writes the entry point; one
+    agent alone writes aux and the entry point in one response.
+
+    `ranges` are the rows of each split: train and dev are the training and the in-training
+    evaluation split of the paper, test is what its evaluation used. (Later configurations of the
+    authors trained on rows 33 to 162.) A local file with another number of rows is divided in its
+    own order: the last fifth is test, the fifth before it dev, the rest train.
+    """
+
+    reward = "code"
+    name, rows = "humaneval", 164
+    hub, config, hub_split = "openai/openai_humaneval", None, "test"
+    ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
+
+    def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
+        if num_agents < 1:
+            raise ValueError(f"task {self.name} needs at least 1 agent, not {num_agents}")
+        self.data, self.num_agents = data, num_agents
+        self.helpers = ["aux", *(f"aux{i}" for i in range(2, num_agents))]
+        self.tell = feedback or configured("tests")
+
+    @functools.cached_property
+    def problems(self) -> list[dict]:
+        """Every item of every split, in the order of its source; ValueError names a bad row."""
+        source, items, seen = self.data or self.hub, [], {}
+        hub = (self.hub, self.config, self.hub_split)
+        rows = file_rows(self.data) if self.data else hub_rows(*hub)
+        for number, row in rows:
+            try:
+                item = code_item(row)
+                first = seen.setdefault(item["task_id"], number)
+                if first != number:
+                    raise ValueError(f"task_id {item['task_id']!r} is that of row {first}, too")
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{source}, row {number}: {error}") from error
+            items.append(item)
+        if len(items) < 3:
+            raise ValueError(f"{source} holds {len(items)} problems: train, dev, test need 3")
+        return items
+
+    def items(self, split: str) -> list[dict]:
+        if split not in self.ranges:
+            raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(self.ranges)}")
+        count = len(self.problems)
+        fifth = max(count // 5, 1)
+        shares = {
+            "train": (0, count - 2 * fifth),
+            "dev": (count - 2 * fifth, count - fifth),
+            "test": (count - fifth, count),
+        }
+        start, end = (self.ranges if count == self.rows else shares)[split]
+        return self.problems[start:end]
+
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        """The problem and the agent's role, then its own responses with what it was told."""
+        entry = item["entry_point"]
+        own, form = [entry], _MAIN
+        if self.num_agents == 1:
+            own, form = ["aux", entry], _SINGLE
+        elif agent < self.num_agents - 1:
+            own, form = [self.helpers[agent]], _HELPER
+        prompt = form.format(
+            problem=item["prompt"].strip("\n"),
+            entry=entry,
+            name=own[0],
+            calls=_and(f"`{helper}(...)`" for helper in self.helpers),
+            helpers=_and(f"`{helper}`" for helper in self.helpers),
+            signature=signature(item["prompt"], entry),
+            rules=_RULES,
+        )
+        for response, told in history:
+            said = f"{told}\n\n" if told else ""
+            names = _and(f"`{name}`" for name in own)
+            prompt += _AGAIN.format(
+                response=response.strip("\n"), said=said, names=names, rules=_RULES
+            )
+        return prompt
+
+    def feedback(self, item: dict, responses: list[str]) -> list[str]:
+        return self.tell(item, responses)
+
+
+class CoopHumanEval(HumanEval):
+    """OpenMLRL/CoopHumanEval: 82 problems that leave something to divide, without solutions."""
+
+    name, rows = "coophumaneval", 82
+    hub = "OpenMLRL/CoopHumanEval"
+    ranges: ClassVar = {"train": (0, 50), "dev": (50, 66), "test": (66, 82)}
+
+
+class MBPP(HumanEval):
+    """The sanitized MBPP of google-research-datasets: 427 problems, with reference solutions.
+
+    Its rows (prompt, code, test_list) are brought to HumanEval's form. The authors did so too, but
+    their copy, OpenMLRL/MBPP, leaves out the parameters and has tests that nothing can pass. The
+    hub's test split comes first, as in theirs: train and dev are their rows, test is its rest.
+    """
+
+    name, rows = "mbpp", 427
+    hub, config = "google-research-datasets/mbpp", "sanitized"
+    hub_split = "test+train+validation+prompt"
+    ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
+
+
+def _and(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+# --- the check of a data set ----------------------------------------------------------------------
+
+
+def check(task: HumanEval) -> bool:
+    """Prints how many reference solutions pass all of their tests; False if one does not."""
+    items = task.problems
+    tests = sum(len(item["tests"]) for item in items)
+    print(f"{len(items)} problems with {tests} tests")
+    solved = [item for item in items if "solution" in item]
+    forms = {
+        "one response": lambda item: [item["solution"]],
+        "trivial helper": lambda item: ["def aux(*args):\n    return None", item["solution"]],
+        "helper does it all": _delegated,
+    }
+    good = True
+    with ThreadPoolExecutor(8) as pool:
+        raising = [f"def {item['entry_point']}(*_):\n    raise KeyError" for item in items]
+        verdicts = pool.map(rewards.verdict, items, ([text] for text in raising))
+        empty = sum(sum(verdict.passed) for verdict in verdicts)
+        print(f"{empty} tests pass with a function that always raises")
+        for form, write in forms.items() if solved else ():
+            verdicts = pool.map(rewards.verdict, solved, map(write, solved))
+            failed = [
+                (item["task_id"], next(filter(None, verdict.errors), verdict.outcome))
+                for item, verdict in zip(solved, verdicts, strict=True)
+                if not all(verdict.passed)
+            ]
+            print(
+                f"{form:>20}: {len(solved) - len(failed)} of {len(solved)} solutions pass all tests"
+            )
+            for task_id, error in failed:
+                print(f"{'':>22}{task_id}: {error}")
+            good = good and not failed
+    return good
+
+
+def _delegated(item: dict) -> list[str]:
+    """The reference as a team in which aux is the whole solution and main calls it."""
+    entry, tree = item["entry_point"], ast.parse(item["solution"])
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == entry:
+            node.name = "aux"
+    main = f"def {entry}(*args, **kwargs):\n    return aux(*args, **kwargs)"
+    return [ast.unparse(tree), main]
+
+
+def main() -> None:
+    known = {kind.name: kind for kind in (HumanEval, CoopHumanEval, MBPP)}
+    flags = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
+    flags.add_argument("task", choices=known)
+    flags.add_argument("--data", help="local file instead of the hub")
+    args = flags.parse_args()
+    try:
+        sys.exit(0 if check(known[args.task](data=args.data)) else 1)
+    except ValueError as error:
+        flags.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Known signs of failure in a run's metrics: what is seen, in numbers, and what to try.
+
+The five signatures are those that arXiv 2508.04652 tells to watch for:
+
+| signature                | fires where                                                          |
+|--------------------------|----------------------------------------------------------------------|
+| trivial cooperation      | an agent writes nothing; or the helpers are not called, or do the    |
+|                          | whole work, in most of the passing joint responses                   |
+| feedback shock           | a later turn earns less than the first                               |
+| reward hacking           | the bonus (cooperation, coherence) rises and the substance (tests,   |
+|                          | consistency) does not                                                |
+| no cooperative structure | the tests were passed all along, and hardly ever by work divided     |
+| cascading errors         | main functions that pass with another helper fail with theirs, and   |
+|                          | have no fallback                                                     |
+
+The first and the last fifth of the steps are compared; "rises" means by more than two standard
+errors and 0.02. Nothing is said of a run with fewer than 20 steps. Reads metrics.jsonl and, for
+cascading errors, samples.jsonl. The thresholds below are rules of thumb: a sign is a reason to
+look, not a proof.
+"""
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+STEPS = 20  # below, nothing is said
+SILENT = 2.0  # tokens of a response that says nothing, its end included
+OFTEN, SELDOM = 0.5, 0.15  # shares
+SOLVED = 0.3  # share of joint responses that pass, for a task that the team can do
+BONUS = ("reward/cooperation", "reward/coherence")
+SUBSTANCE = ("reward/tests", "reward/consistency")
+
+
+@dataclass
+class Finding:
+    """What one check says. fired: None where the run does not show it either way."""
+
+    name: str
+    fired: bool | None
+    seen: str
+    advice: str
+
+
+class Run:
+    """The metrics of a run: one list of values per name, one value per step."""
+
+    def __init__(self, rows: list[dict], samples: list[dict] | None = None):
+        self.rows = [row for row in rows if "return" in row]  # the others are evaluations
+        self.samples = samples or []
+        self.window = max(len(self.rows) // 5, STEPS // 5)
+
+    def has(self, *names: str) -> bool:
+        return bool(self.rows) and all(name in self.rows[-1] for name in names)
+
+    def values(self, name: str) -> list[float]:
+        return [row[name] for row in self.rows]
+
+    def end(self, name: str) -> float:
+        """Mean over the last fifth of the steps."""
+        return statistics.fmean(self.values(name)[-self.window :])
+
+    def change(self, name: str) -> tuple[float, float]:
+        """Last fifth minus first fifth, and its standard error."""
+        values = self.values(name)
+        first, last = values[: self.window], values[-self.window :]
+        error = math.sqrt((statistics.variance(first) + statistics.variance(last)) / self.window)
+        return statistics.fmean(last) - statistics.fmean(first), error
+
+
+def trivial_cooperation(run: Run) -> Finding:
+    advice = (
+        "look at samples.jsonl; the strict reward (code) pays for helpers that are needed; more "
+        "samples (--num-generations) and --joint cross show an agent what its partner needs"
+    )
+    lengths = {}
+    while run.has(name := f"completions/{len(lengths)}/mean_length"):
+        lengths[len(lengths)] = run.end(name)
+    silent = [agent for agent, length in lengths.items() if length <= SILENT]
+    seen = [f"agent {agent}: {length:.1f} tokens" for agent, length in lengths.items()]
+    idle = False
+    if run.has("metric/pass", "metric/aux_called", "metric/wrapper"):
+        passed, called = run.end("metric/pass"), run.end("metric/aux_called")
+        wrapper = run.end("metric/wrapper")
+        idle = passed >= SOLVED and (called < SELDOM or wrapper > OFTEN * called)
+        seen.append(f"pass {passed:.2f}, helper called {called:.2f}, wrapper {wrapper:.2f}")
+    fired = None if len(lengths) < 2 else bool(silent) or idle
+    return Finding("trivial cooperation", fired, "; ".join(seen), advice)
+
+
+def feedback_shock(run: Run) -> Finding:
+    advice = (
+        "train with one turn first and go on from there; shorter feedback (--feedback passed, "
+        "levels); smaller --lr"
+    )
+    last = 0
+    while run.has(f"turn_{last + 1}/reward"):
+        last += 1
+    if not last:
+        return Finding("feedback shock", None, "the run has one turn", advice)
+    first, later = run.values("turn_0/reward"), run.values(f"turn_{last}/reward")
+    gaps = [b - a for a, b in zip(first, later, strict=True)][-run.window :]
+    gap, error = statistics.fmean(gaps), statistics.stdev(gaps) / math.sqrt(len(gaps))
+    scale = abs(run.end("turn_0/reward"))
+    seen = f"turn {last} earns {gap:+.3f} ± {error:.3f} over turn 0, of {scale:.3f}"
+    return Finding("feedback shock", gap < -max(2 * error, 0.02 * scale), seen, advice)
+
+
+def reward_hacking(run: Run) -> Finding:
+    advice = (
+        "read what earns the bonus in samples.jsonl; the strict rewards (code, tldr, arxiv) tie it "
+        "to the substance; stop earlier, or --kl-coef 0.02"
+    )
+    bonus = [name for name in BONUS if run.has(name)]
+    substance = [name for name in SUBSTANCE if run.has(name)]
+    if not bonus or not substance:
+        return Finding("reward hacking", None, "the reward has no bonus beside a substance", advice)
+    changes = {name: run.change(name) for name in (*bonus, *substance)}
+    up = [name for name in bonus if changes[name][0] > max(2 * changes[name][1], 0.02)]
+    grown = [name for name in substance if changes[name][0] > max(changes[name][1], 0.02)]
+    seen = ", ".join(f"{name} {gap:+.3f} ± {error:.3f}" for name, (gap, error) in changes.items())
+    at_the_top = run.end(substance[0]) > 0.95  # nothing is left to rise
+    return Finding("reward hacking", bool(up) and not grown and not at_the_top, seen, advice)
+
+
+def no_cooperative_structure(run: Run) -> Finding:
+    advice = (
+        "the problems may be too small to divide: choose larger ones (coophumaneval rather than "
+        "humaneval), or see with --num-agents 1 whether one agent does as well"
+    )
+    names = ("metric/pass", "metric/coop", "metric/load_bearing", "reward/cooperation")
+    if not run.has(*names):
+        return Finding("no cooperative structure", None, "the task is not code", advice)
+    passed, divided, needed, bonus = (statistics.fmean(run.values(name)) for name in names)
+    if bonus > 0 and not needed:  # code_paper
+        seen = "the reward does not look whether work was divided"
+        return Finding("no cooperative structure", None, seen, advice)
+    seen = f"over all steps, pass {passed:.2f}, pass with work divided {divided:.2f}"
+    fired = passed >= SOLVED and divided < SELDOM * passed
+    return Finding("no cooperative structure", fired, seen, advice)
+
+
+def cascading_errors(run: Run) -> Finding:
+    advice = (
+        "reward mains that keep a fallback (try/except with an own way); train the helper longer; "
+        "--joint cross scores a main with every helper, and says which of the two was at fault"
+    )
+    late = [s for s in run.samples if s["step"] >= len(run.rows) - 2 * run.window]
+    mains, failures, cascades = defaultdict(list), 0, 0
+    for sample in late:
+        if "metric/pass" in sample["parts"] and len(sample["responses"]) > 1:
+            key = (sample["step"], sample["turn"], sample["responses"][-1])
+            mains[key].append(sample["parts"]["metric/pass"] == 1)
+    for (_, _, text), results in mains.items():
+        failures += results.count(False)
+        if any(results) and "except" not in text:
+            cascades += results.count(False)
+    total = sum(map(len, mains.values()))
+    seen = f"{cascades} of {failures} failures (of {total} late joint responses) have a main "
+    seen += "function that passes with another helper and has no fallback"
+    if total < STEPS:
+        return Finding("cascading errors", None, f"only {total} late joint responses", advice)
+    return Finding("cascading errors", cascades > max(SELDOM * total, 3), seen, advice)
+
+
+CHECKS = (
+    trivial_cooperation,
+    feedback_shock,
+    reward_hacking,
+    no_cooperative_structure,
+    cascading_errors,
+)
+
+
+def examine(rows: list[dict], samples: list[dict] | None = None) -> list[Finding]:
+    """What every check says of these lines of metrics.jsonl and samples.jsonl."""
+    run = Run(rows, samples)
+    return [check(run) for check in CHECKS] if len(run.rows) >= STEPS else []
+
+
+def examine_run(directory: Path) -> list[Finding]:
+    """The same of a run's folder; ValueError where there is none."""
+    lines = {}
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        file = directory / name
+        if name == "metrics.jsonl" and not file.is_file():
+            raise ValueError(f"{directory} is not a run: it has no {name}")
+        text = file.read_text().splitlines() if file.is_file() else []
+        try:
+            lines[name] = [json.loads(line) for line in text]
+        except ValueError as error:
+            raise ValueError(f"{file} is not what train.py writes: {error}") from error
+    return examine(lines["metrics.jsonl"], lines["samples.jsonl"])
+
+
+def warnings(directory: Path, known: set[str]) -> list[str]:
+    """One line for each sign that fires and is not yet in `known`, which grows by it."""
+    new = [f for f in examine_run(directory) if f.fired and f.name not in known]
+    known |= {finding.name for finding in new}
+    return [f"sign of {f.name}: {f.seen}. Try: {f.advice}" for f in new]
+
+
+def report(directory: Path) -> str:
+    """All checks of a run, for the terminal."""
+    findings = examine_run(directory)
+    if not findings:
+        return f"{directory}: too short to tell anything (fewer than {STEPS} steps)"
+    lines = [str(directory)]
+    for finding in findings:
+        state = {True: "SEEN", False: "not seen", None: "cannot tell"}[finding.fired]
+        lines.append(f"{finding.name:<25}{state:<12}{finding.seen}")
+        if finding.fired:
+            lines.append(f"{'':<25}try:        {finding.advice}")
+    return "\n".join(lines)

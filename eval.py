@@ -1,0 +1,458 @@
+"""Compares a trained team with every baseline: python eval.py --run runs/NAME [--run runs/SOLO].
+
+| method         | who answers                                                                    |
+|----------------|--------------------------------------------------------------------------------|
+| trained        | the run's agents, each from its own prompt                                     |
+| naive          | the same team before training                                                  |
+| sequential     | untrained; agent k sees what the agents before it wrote                        |
+| discussion     | untrained; each revises its response after seeing the others', once            |
+| single         | one untrained model does the whole task (--single-model: another, say a larger |
+|                | one), with as many new tokens as the team has together                         |
+| single-trained | the agent of a second --run, which was trained with --num-agents 1             |
+| frozen-<i>     | agent i trained, its partners untrained: who has learned what?                 |
+| reference      | the data set's own solutions                                                   |
+
+Task, prompts, sampling and reward are those of training: the same objects play here, and only the
+baselines that show an agent its partners' text build prompts of their own, in this file. Responses
+depend on --seed and the problem alone, so methods meet the same random numbers, and two evaluations
+with one seed are identical but for their timing.
+"""
+
+import argparse
+import csv
+import itertools
+import json
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import train
+
+TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm up
+HOW_TIMED = """\
+latency: wall time of decoding for one problem alone, mean over {count} problems ({device});
+agents decode at the same time, so it is the slowest agent's; rounds of sequential and discussion
+add up; rewards and feedback are not in it"""
+MODES = {  # what else may be given with the flag that chooses it
+    "from_samples": {"method", "json", "csv", "samples", "show"},
+    "compare": {"json"},
+    "doctor": set(),
+    "ask": {"run", "task", "data", "model", "max_new_tokens", "temperature", "top_p", "seed"},
+}
+
+
+# --- flags ----------------------------------------------------------------------------------------
+
+
+def parser() -> train.Parser:
+    """Flags whose default is None take the run's value."""
+    top = train.Parser(
+        prog="eval.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    count, size = train.at_least(int, 1), train.at_least(int, 0)
+    add = top.add_argument_group("what is compared").add_argument
+    add("--run", action="append", metavar="DIR", help="a team's run, and a single agent's")
+    add("--method", nargs="+", help="see above (every one that applies)")
+    add("--task", help="name, dotted.path or file.py:Class (the run's; coop)")
+    add("--reward", help="name, dotted.path or file.py:function (the run's; the task's own)")
+    add("--data", help="local file instead of the task's source (the run's)")
+    add("--model", action="append", help="base; once, or once per agent (the run's; tiny)")
+    add("--single-model", help="model of method single (the team's)")
+
+    add = top.add_argument_group("how").add_argument
+    add("--limit", type=size, default=100, help="test problems, 0: all (100)")
+    add("--num-samples", type=count, default=15, help="joint responses per problem (15)")
+    add("--greedy", action="store_true", help="greedy decoding only (sampled and greedy)")
+    add("--temperature", type=train.at_least(float, 0), help="(the run's)")
+    add("--top-p", type=train.at_least(float, 0, 1), help="(the run's)")
+    add("--max-new-tokens", type=count, help="of one agent (the run's)")
+    add("--turns", type=count, help="(the run's)")
+    add("--feedback", help="what agents are told between turns (the run's)")
+    add("--seed", type=size, default=0)
+
+    add = top.add_argument_group("output").add_argument
+    add("--json", metavar="FILE", help="the whole table")
+    add("--csv", metavar="FILE", help="the same, a line per method")
+    add("--samples", metavar="FILE", help="every response and score (JSONL)")
+    add("--from-samples", metavar="FILE", help="make the table from such a file, without a model")
+    add("--show", type=count, metavar="N", help="print N joint responses instead of the table")
+
+    add = top.add_argument_group("other questions").add_argument
+    add("--compare", nargs="+", metavar="DIR", help="runs; seeds are grouped; table and picture")
+    add("--doctor", metavar="DIR", help="look a run over for known signs of failure")
+    add("--ask", metavar="TEXT", help="let the team answer a problem of your own")
+    add("--debug", action="store_true", help="show the traceback of an error")
+    return top
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    top = parser()
+    args = top.parse_args(argv)
+    given = {name for name, value in vars(args).items() if value != top.get_default(name)}
+    for mode in MODES.keys() & given:
+        if extra := given - MODES[mode] - {mode, "debug"}:
+            flags = ", ".join("--" + name.replace("_", "-") for name in sorted(extra))
+            top.error(f"--{mode.replace('_', '-')} does not go with {flags}")
+    for name in ("json", "csv", "samples"):
+        file = getattr(args, name)
+        if file and (not Path(file).absolute().parent.is_dir() or Path(file).is_dir()):
+            top.error(f"--{name} {file}: no file can be written there")
+    return args
+
+
+# --- methods: how a joint response comes about ----------------------------------------------------
+# Each takes a Player, items, a key of random numbers as in Rollout, samples per item, a Sampling,
+# and returns one node per item. Where a node has children, they hold the later turns.
+
+
+def parallel(player, items, key, samples, sampling) -> list:
+    """Every agent from its own prompt, with feedback between turns: as in training."""
+    return player.rollout()(items, key, samples, sampling, "aligned", True)[0]
+
+
+def wrote(texts: dict[int, str]) -> str:
+    """How a baseline shows an agent what others wrote."""
+    return "\n\n".join(f"Agent {agent} wrote:\n{text.rstrip()}" for agent, text in texts.items())
+
+
+def sequential(player, items, key, samples, sampling) -> list:
+    """Agent k sees the responses of agents 0 to k-1 above its own prompt. One turn."""
+    import numpy as np
+    import torch
+
+    from magrpo import Node
+
+    size, rollout = player.clock.size, player.rollout(turns=1)
+    nodes = [Node(b, item, (*key[:3], key[3] + b), [], samples) for b, item in enumerate(items)]
+    shape = (size, samples, sampling.max_new_tokens)
+    numbers = [np.random.default_rng(np.random.SeedSequence(n.key)).random(shape) for n in nodes]
+    for agent in range(size):
+        prompts = []
+        for node, s in itertools.product(nodes, range(samples)):
+            seen = {other: node.responses[other][s].text for other in range(agent)}
+            asked = player.task.observe(agent, node.item, [])
+            text = f"{wrote(seen)}\n\n{asked}" if seen else asked
+            prompts.append((agent, rollout.encode(agent, text)))
+        uniforms = torch.from_numpy(np.concatenate([draws[agent] for draws in numbers]))
+        answers = iter(player.clock.sample(prompts, uniforms[:, None], sampling))
+        for node in nodes:
+            node.responses.append([next(answers)[0] for _ in range(samples)])
+    rollout.judge(nodes, "aligned")
+    return nodes
+
+
+def discussion(player, items, key, samples, sampling) -> list:
+    """Each answers, is told what the others wrote, as feedback, and answers again; the second
+    answer counts. One turn."""
+    from magrpo import Node
+
+    agents, rollout = range(player.clock.size), player.rollout(turns=1)
+    nodes = [
+        Node(b, item, (*key[:3], key[3] + b), [[] for _ in agents], samples)
+        for b, item in enumerate(items)
+    ]
+    rollout.act(nodes, sampling)
+    for node in nodes:
+        for s in range(samples):
+            texts = node.texts((s,) * len(agents))
+            others = ({a: texts[a] for a in agents if a != agent} for agent in agents)
+            node.feedback.append([wrote(seen) for seen in others])
+    last = [child for node in nodes for child in rollout.open(node, 1)]
+    rollout.act(last, sampling)
+    rollout.judge(last, "aligned")
+    return nodes
+
+
+def reference(task, reward, args, items) -> list:
+    """The items' own solutions, as one response of a single agent; no model plays."""
+    from magrpo import Node, Response, Rollout
+
+    nodes = [
+        Node(b, item, (), [], 1, responses=[[Response([], item["solution"], [], 0.0, True)]])
+        for b, item in enumerate(items)
+    ]
+    Rollout(argparse.Namespace(size=1), task, reward, args).judge(nodes, "aligned")
+    return nodes
+
+
+# --- the evaluation -------------------------------------------------------------------------------
+
+
+def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[dict]) -> dict:
+    """The methods that apply: name -> (kind of player, how it plays, which agents are trained)."""
+    found = {}
+    if agents > 1:
+        found |= {"trained": ("team", parallel, set(range(agents)))} if team else {}
+        found |= {"naive": ("team", parallel, set()), "sequential": ("team", sequential, set())}
+        found["discussion"] = ("team", discussion, set())
+    found["single"] = ("solo" if solo and not args.single_model else "single", parallel, set())
+    if solo:
+        found["single-trained"] = ("solo", parallel, {0})
+    if agents > 1 and team:
+        found |= {f"frozen-{agent}": ("team", parallel, {agent}) for agent in range(agents)}
+    if all(item.get("solution") for item in items):
+        found["reference"] = ("data", reference, set())
+    unknown = [name for name in args.method or () if name not in found]
+    if unknown:
+        raise ValueError(f"--method {unknown[0]}: what applies here is {', '.join(found)}")
+    return {name: found[name] for name in args.method or found}
+
+
+def evaluate(args) -> tuple[dict, list[dict]]:
+    """Plays every method: (header, records), as measures.summarize takes them."""
+    from players import Player, find_runs, problem, settings, single_settings, solo_settings
+
+    team, solo = find_runs(args.run)
+    main = settings(args, team or solo)
+    task, reward = problem(main)
+    items = task.items("test")[: args.limit or None]
+    if not items:
+        raise ValueError(f"task {main.task!r} has no test items")
+    methods = plan(args, main.num_agents, team, solo, items)
+    seats = {
+        "team": lambda: Player(main, team),
+        "solo": lambda: Player(solo_settings(args, main, team, solo), solo),
+        "single": lambda: Player(single_settings(main, args.single_model)),
+    }
+    kept = ("task_id", "prompt", "entry_point")
+    header = {"settings": describe(args, main, task, reward, len(items)), "timing": {}}
+    header["items"] = [{key: item[key] for key in kept if key in item} for item in items]
+    records = []
+    for kind in dict.fromkeys(kind for kind, _, _ in methods.values()):  # one at a time in memory
+        player = seats[kind]() if kind in seats else None
+        for item in items if player else ():
+            player.rollout().check(item)
+        for name in [name for name in methods if methods[name][0] == kind]:
+            _, play, trained = methods[name]
+            start = time.perf_counter()
+            if player:
+                player.use(trained)
+                records += play_method(name, play, player, items, args)
+                header["timing"][name] = clock(play, player, items, args)
+            else:
+                nodes = reference(task, reward, main, items)
+                records += lines(name, False, nodes, reward.maximum, main.gamma)
+            print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
+
+
+def play_method(name: str, play, player, items: list[dict], args) -> list[dict]:
+    """The records of one method, sampled and greedy."""
+    from magrpo import EVAL
+
+    found = []
+    for greedy in (False, True)[args.greedy :]:
+        samples = 1 if greedy else args.num_samples
+        key, sampling = (args.seed, EVAL, 0, 0), player.sampling(greedy)
+        nodes = play(player, items, key, samples, sampling)
+        found += lines(name, greedy, nodes, player.reward.maximum, player.args.gamma)
+    return found
+
+
+def lines(name: str, greedy: bool, nodes: list, maximum: float, gamma: float) -> list[dict]:
+    """One record per problem and sample, with all its turns; one without parts was not scored."""
+    found = []
+    for number, root in enumerate(nodes):
+        for sample in range(root.samples):
+            turns, node, at = [], root, sample
+            while node:
+                texts = node.texts((at,) * len(node.responses))
+                tokens = [len(responses[at].tokens) for responses in node.responses]
+                parts = node.aligned(at)[1] if node.parts else {}
+                turns.append({"responses": texts, "tokens": tokens, "parts": parts})
+                node, at = (node.children[at] if node.children else None), 0
+            scored = [turn["parts"] for turn in turns if turn["parts"]]
+            weights = [gamma**turn for turn in range(len(scored))]
+            values = [sum(v for k, v in parts.items() if "/" not in k) for parts in scored]
+            worth = sum(w * value for w, value in zip(weights, values, strict=True))
+            record = {"method": name, "greedy": greedy, "item": number, "sample": sample}
+            found.append(record | {"return": worth / (maximum * sum(weights)), "turns": turns})
+    return found
+
+
+def clock(play, player, items: list[dict], args) -> dict:
+    """Seconds and tokens of one problem at a time, one joint response each."""
+    from magrpo import EVAL
+
+    found = {"seconds": [], "tokens": []}
+    for number, item in enumerate([items[0], *items[:TIMED]]):
+        player.clock.seconds = player.clock.tokens = 0
+        key = (args.seed, EVAL, 0, max(number - 1, 0))
+        play(player, [item], key, 1, player.sampling(args.greedy))
+        if number:  # the first one only warms up
+            found["seconds"].append(player.clock.seconds)
+            found["tokens"].append(player.clock.tokens)
+    return found
+
+
+def describe(args, main: argparse.Namespace, task, reward, count: int) -> dict:
+    """What was evaluated and how, for the head and the foot of the table."""
+    import torch
+
+    device = f"CPU, torch threads: {torch.get_num_threads()}"
+    if torch.cuda.is_available():
+        device = torch.cuda.get_device_name()
+    how = "greedy"
+    if not args.greedy:
+        how = (
+            f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
+        )
+    name = main.reward or task.reward
+    title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
+    title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
+    flags = {
+        name: getattr(main, name) for name in ("task", "data", "turns", "temperature", "top_p")
+    }
+    flags |= {"reward": name, "maximum": reward.maximum, "runs": args.run, "items": count}
+    flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}
+    timed = HOW_TIMED.format(count=min(TIMED, count), device=device)
+    return {"title": title, "timed": timed, **flags}
+
+
+# --- what is done with it -------------------------------------------------------------------------
+
+
+def write_samples(file: str, header: dict, records: list[dict]) -> None:
+    with Path(file).open("w") as out:
+        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *records))
+
+
+def read_samples(file: str) -> tuple[dict, list[dict]]:
+    """What write_samples wrote; ValueError names the line that it cannot have written."""
+    rows = []
+    for number, line in enumerate(Path(file).read_text().splitlines(), 1):
+        try:
+            rows.append(json.loads(line))
+            rows[-1]["settings" if number == 1 else "turns"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{file}, line {number}: not a line of eval.py --samples") from error
+    if len(rows) < 2:
+        raise ValueError(f"{file} holds no samples")
+    return rows[0], rows[1:]
+
+
+def write_csv(file: str, methods: dict[str, dict]) -> None:
+    """A line per method; names of nested measures are joined by slashes."""
+
+    def flat(row: dict, prefix: str = ""):
+        for key, value in row.items():
+            if isinstance(value, dict):
+                yield from flat(value, f"{prefix}{key}/")
+            else:
+                yield prefix + key, value
+
+    rows = [{"method": name, **dict(flat(row))} for name, row in methods.items()]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with Path(file).open("w", newline="") as out:
+        writer = csv.DictWriter(out, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def table(args) -> None:
+    """Evaluates, or reads what was evaluated, and shows it."""
+    import measures
+
+    if args.show and not args.from_samples:
+        args.limit, args.num_samples = args.show, 1
+    header, records = read_samples(args.from_samples) if args.from_samples else evaluate(args)
+    known = list(dict.fromkeys(record["method"] for record in records))
+    for name in args.method or ():
+        if name not in known:
+            raise ValueError(f"--method {name}: what {args.from_samples} has is {', '.join(known)}")
+    found = measures.summarize(header, records, args.method or known)
+    if args.show:
+        print(show(header, [r for r in records if r["method"] in found["methods"]], args.show))
+    else:
+        print(measures.render(found))
+    if args.json:
+        Path(args.json).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    if args.csv:
+        write_csv(args.csv, found["methods"])
+    if args.samples:
+        write_samples(args.samples, header, records)
+
+
+def show(header: dict, records: list[dict], count: int) -> str:
+    """The first joint response of each method to `count` problems, with every component's score."""
+    shown = []
+    for number in range(min(count, len(header["items"]))):
+        item = header["items"][number]
+        shown.append(f"=== {item.get('task_id', number)}\n{printable(item.get('prompt', ''))}")
+        for record in [r for r in records if r["item"] == number and r["sample"] == 0]:
+            kind = "greedy" if record["greedy"] else "sampled"
+            for turn, played in enumerate(record["turns"], 1):
+                scores = ", ".join(
+                    f"{k} {v:.2f}" for k, v in played["parts"].items() if "/" not in k
+                )
+                head = f"--- {record['method']}, {kind}, turn {turn}: {scores}"
+                shown += [head, side_by_side(played["responses"])]
+            shown[-1] += f"\nreturn {record['return']:.3f}"
+    return "\n".join(shown)
+
+
+def side_by_side(texts: list[str]) -> str:
+    """One column per agent, as wide as the terminal allows."""
+    width = max(shutil.get_terminal_size((100, 0)).columns // len(texts) - 3, 20)
+    columns = []
+    for agent, text in enumerate(texts):
+        rows = [f"agent {agent}"]
+        for line in printable(text).splitlines():
+            rows += [line[at : at + width] for at in range(0, max(len(line), 1), width)]
+        columns.append(rows)
+    rows = itertools.zip_longest(*columns, fillvalue="")
+    return "\n".join(" | ".join(cell.ljust(width) for cell in row).rstrip() for row in rows)
+
+
+def printable(text: str) -> str:
+    """A model's text without what would control the terminal."""
+    return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
+
+
+def ask(args) -> None:
+    """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
+    from magrpo import EVAL, Node
+    from players import Player, find_runs, settings
+
+    team, solo = find_runs(args.run)
+    flags = settings(args, team or solo)
+    player = Player(flags, team or solo)
+    player.use(set(range(flags.num_agents)) if args.run else set())
+    item, text = player.task.items("test")[0] | {"prompt": args.ask, "tests": []}, args.ask
+    if "entry_point" in item:
+        if "def " not in text:
+            text = f'def solve(xs):\n    """{text}"""\n'
+        item |= {"prompt": text, "setup": "", "entry_point": re.findall(r"def\s+(\w+)", text)[-1]}
+    node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
+    player.rollout().act([node], player.sampling(args.temperature is None))
+    print(printable(item["prompt"]))
+    print(side_by_side(node.texts((0,) * flags.num_agents)))
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse(argv)
+    try:
+        if args.compare:
+            import plots
+
+            plots.compare(args.compare, args.json)
+        elif args.doctor:
+            import doctor
+
+            print(doctor.report(Path(args.doctor)))
+        else:
+            if not args.from_samples:
+                train.quiet()
+            (ask if args.ask else table)(args)
+    except (ValueError, OSError, RuntimeError) as error:
+        if args.debug:
+            raise
+        parser().error(str(error))
+
+
+if __name__ == "__main__":
+    main()

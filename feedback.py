@@ -1,0 +1,255 @@
+"""What the agents of a coding team are told after a joint response: one function for every task.
+
+| --feedback | what an agent is told                                       | which tests it shows |
+|------------|-------------------------------------------------------------|----------------------|
+| plain      | nothing: it is asked again                                  | none                 |
+| passed     | whether the tests pass                                      | the first k, one bit |
+| levels     | what is defined and parses, how main uses the helpers, how  | the first k, a count |
+|            | many tests pass                                             |                      |
+| tests      | levels, and each failed test with its error                 | the first k          |
+| static     | what its syntax tree and pyflakes say of its own function   | none, nothing is run |
+| expert     | an edit of its own function by a larger model (expert.py)   | none                 |
+
+k is --feedback-tests (0: all); the reward always uses every test. An agent is told whether a
+partner's function is there and parses, and is never shown a word of it: where an error quotes a
+name or a text of a partner's code, the quotation is left out. (What a program computes can still
+reach a partner in an error, as in any feedback that shows errors.) The expert reads all functions,
+and is asked to show no author another's. The modes are those of the authors' code for arXiv
+2508.04652: tests is its level_feedback, levels its level_passed.
+"""
+
+import ast
+import builtins
+import functools
+import keyword
+import re
+import symtable
+import textwrap
+from collections.abc import Callable
+
+from pyflakes import checker
+
+import rewards
+from expert import Expert
+from extraction import Part, extract
+
+MODES = ("plain", "passed", "levels", "tests", "static", "expert")
+SHOWN = 5  # failed tests, or findings, of one text: an agent's context is small
+LINE = 200  # characters of a test, or of an error
+EDIT = 2_000  # characters of an expert's edit
+
+
+def configured(
+    mode: str, limit: int = 1, url: str | None = None, model: str | None = None
+) -> Callable[[dict, list[str]], list[str]]:
+    """`tell` with a run's flags: what a task takes as `feedback`. ValueError where one is missing.
+
+    url and model are the expert's, and do nothing in other modes: a flag file may hold them.
+    """
+    if mode not in MODES:
+        raise ValueError(f"unknown feedback {mode!r}; known: {', '.join(MODES)}")
+    if mode != "expert":
+        return functools.partial(tell, mode=mode, limit=limit)
+    if not (url and model):
+        raise ValueError("--feedback expert needs --expert-url and --expert-model")
+    return functools.partial(tell, mode=mode, expert=Expert(url, model))
+
+
+def disclosed(mode: str | None, limit: int) -> str:
+    """For a run's report: how far its feedback let the agents see the tests."""
+    if mode is None:
+        return "feedback: the task's own"
+    if mode not in ("passed", "levels", "tests"):
+        return f"feedback {mode}: no test was shown to an agent"
+    which = f"the first {limit} of a problem's tests" if limit else "all of a problem's tests"
+    what = {
+        "passed": "the agents were told whether {} pass",
+        "levels": "the agents were told how many of {} pass",
+        "tests": "the agents were shown which of {} fail, and how",
+    }
+    return f"feedback {mode}: {what[mode].format(which)}; the reward uses all"
+
+
+def tell(
+    item: dict, responses: list[str], mode: str, limit: int = 1, expert: Expert | None = None
+) -> list[str]:
+    """One text per agent on a joint response, "" where there is nothing to say. Thread-safe.
+
+    limit: how many of the item's tests, from the first, the texts may rest on (0: all).
+    """
+    if mode == "plain":
+        return [""] * len(responses)
+    team = rewards.team_parts(item, responses)
+    single = len(responses) == 1
+    texts = dict(zip(team, responses * 2 if single else responses, strict=True))
+    own = [list(team)] if single else [[name] for name in team]
+    if mode == "expert":
+        written = {name: team[name].source or texts[name] for name in team}
+        edits = expert.edits(item["prompt"], written)
+        return [_edits(edits, names) for names in own]
+    if mode == "static":
+        found = {name: _findings(item, team, name, texts[name]) for name in team}
+        return [_list("Checks of your code:", *(found[name] for name in names)) for names in own]
+    verdict = rewards.verdict(item, responses)
+    results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))[: limit or None]
+    if mode == "passed":
+        right = all(passed for _, passed, _ in results)
+        return ["The tests pass." if right else "The tests do not all pass."] * len(responses)
+    counted = [f"tests passed: {sum(passed for _, passed, _ in results)} of {len(results)}"]
+    failed = [(test, error) for test, passed, error in results if not passed]
+    told = []
+    for names in own:
+        state = _levels(team, names, texts)
+        errors = _failures(failed, _foreign(item, team, names, texts)) if mode == "tests" else []
+        told.append(_list("Feedback on the team's program:", state, counted, errors))
+    return told
+
+
+def _list(title: str, *parts: list[str]) -> str:
+    return "\n".join([title, *(f"- {line}" for part in parts for line in part)])
+
+
+def _edits(edits: dict[str, str], names: list[str]) -> str:
+    parts = []
+    for name in names:
+        text = edits.get(name, "").strip()
+        text = text if len(text) <= EDIT else f"{text[:EDIT]}\n(cut)"
+        parts.append(f"An expert's edit of {name}:\n{text}" if text else f"No edit of {name}.")
+    return "\n\n".join(parts)
+
+
+# --- levels and tests ---------------------------------------------------------------------------
+
+
+def _levels(team: dict[str, Part], names: list[str], texts: dict[str, str]) -> list[str]:
+    """The state of every function, an agent's own ones first, and how main uses the helpers."""
+    *helpers, main = team
+    lines = [f"{name}: {_state(name, team[name], texts[name])}" for name in names]
+    lines += [
+        f"{name}, a partner's: {_state(name, team[name])}" for name in team if name not in names
+    ]
+    if main in names and team[main].node:
+        lines += [_usage(team[main], main, helper) for helper in helpers]
+    return lines
+
+
+def _state(name: str, part: Part, text: str | None = None) -> str:
+    """What became of a function, with the error if its text is given."""
+    if part.broken:
+        return "does not parse" + (f", {_syntax_error(name, text)}" if text is not None else "")
+    if part.node is None:
+        return "missing"
+    return "defined" if part.returns else "defined, but returns no value"
+
+
+def _syntax_error(name: str, text: str) -> str:
+    """Python's words on the last definition of a function in a response."""
+    lines = text.expandtabs().splitlines()
+    starts = [i for i, line in enumerate(lines) if re.match(rf"\s*(async\s+)?def\s+{name}\b", line)]
+    start = starts[-1] if starts else 0
+    end = next((i for i in range(start, len(lines)) if "```" in lines[i]), len(lines))
+    try:
+        compile(textwrap.dedent("\n".join(lines[start:end])), "<response>", "exec")
+    except SyntaxError as error:
+        line = (error.text or "").strip()[:LINE]
+        return f"{error.msg}" + (f" at: {line}" if line else "")
+    except (ValueError, RecursionError, MemoryError) as error:
+        return f"{error}"[:LINE]
+    return "or needs something that does not"
+
+
+def _usage(main: Part, name: str, helper: str) -> str:
+    """How the main function uses a helper, as far as its text shows."""
+    tree = ast.parse(main.source)
+    reads = [node.id for node in ast.walk(tree) if _is_read(node)]
+    ignored = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr | ast.Assign) and _calls(node.value, helper):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            ignored += all(isinstance(t, ast.Name) and t.id not in reads for t in targets)
+    if helper not in reads:
+        return f"{name} never calls {helper}"
+    if ignored == reads.count(helper):
+        return f"{name} calls {helper}, but does not use what it returns"
+    if main.forwards == helper:
+        return f"{name} only passes on what {helper} returns"
+    return f"{name} uses what {helper} returns"
+
+
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def _failures(failed: list[tuple[str, str | None]], foreign: re.Pattern) -> list[str]:
+    lines = []
+    for test, error in failed[:SHOWN]:
+        kind, _, message = (error or "").partition(":")
+        message = foreign.sub("...", message.strip())[:LINE]
+        raised = f"{kind}: {message}" if message else kind
+        test = test if len(test) <= LINE else f"{test[:LINE]} (cut)"
+        what = "" if raised in ("", "AssertionError") else f" raised {raised}"
+        lines.append(f"failed: {textwrap.indent(test, '  ').strip()}{what}")
+    more = len(failed) - SHOWN
+    return [*lines, f"and {more} more"] if more > 0 else lines
+
+
+def _foreign(item: dict, team: dict, names: list[str], texts: dict) -> re.Pattern:
+    """Matches names and texts that stand in a partner's code, and not in what this agent knows."""
+    known = "\n".join([item["prompt"], *team, *(texts[name] for name in names)])
+    words = {*re.findall(r"\w+", known), *dir(builtins), *keyword.kwlist}
+    pieces = set()
+    for name in team.keys() - set(names):
+        for node in ast.walk(ast.parse(team[name].source)):
+            values = [value for _, value in ast.iter_fields(node) if isinstance(value, str)]
+            pieces |= {value.strip() for value in values if re.search(r"\w", value)}
+    hidden = [p for p in pieces if p not in words and (p.isidentifier() or p not in known)]
+    hidden.sort(key=len, reverse=True)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, hidden))})(?!\w)" if hidden else "(?!)")
+
+
+# --- static ---------------------------------------------------------------------------------------
+
+
+def _findings(item: dict, team: dict[str, Part], name: str, text: str) -> list[str]:
+    """What can be said of one function without running it."""
+    part, (*helpers, main) = team[name], team
+    if part.node is None or part.broken:
+        return [f"{name}: {_state(name, part, text)}"]
+    lines = [] if part.returns else [f"{name}: {_state(name, part)}"]
+    if name == main:
+        wanted = extract(item["prompt"], main).node
+        if wanted and _parameters(wanted) != _parameters(part.node):
+            lines.append(f"{main} has to take ({_parameters(wanted)})")
+        lines += [_usage(part, main, helper) for helper in helpers]
+    elif main in part.reads:
+        lines.append(f"{name} uses {main}, which is the function that calls it")
+    try:
+        lines += _pyflakes(part.source, {*team, *_names(item.get("setup", ""))})
+    except RecursionError:
+        lines.append(f"{name} is nested too deeply to be checked")
+    more = len(lines) - SHOWN
+    return [*lines[:SHOWN], f"and {more} more"] if more > 0 else lines or [f"{name}: no findings"]
+
+
+def _parameters(function: ast.FunctionDef | ast.Lambda) -> str:
+    """The parameters' names, without annotations and defaults."""
+    given = function.args
+    names = [*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg]
+    return ", ".join(name.arg for name in names if name)
+
+
+def _pyflakes(source: str, known: set[str]) -> list[str]:
+    messages = checker.Checker(ast.parse(source), builtins=known).messages
+    lines = source.split("\n")
+    return [
+        f"{message.message % message.message_args} at: {lines[message.lineno - 1].strip()[:LINE]}"
+        for message in sorted(messages, key=lambda message: (message.lineno, message.col))
+    ]
+
+
+def _names(source: str) -> set[str]:
+    return set(symtable.symtable(source, "setup", "exec").get_identifiers())

@@ -1,0 +1,247 @@
+"""What an evaluation is worth, from its records alone: estimators, and the table of all methods.
+
+A record is one joint response of one method to one problem, as eval.py makes it and as --samples
+writes it. Nothing here needs a model, so a table can be made again from a file.
+
+An error (`_se`) is the standard error over problems: the problems are the draw from a population,
+the samples of one problem are averaged first. k of pass@k and accuracy@k counts joint responses.
+"""
+
+import math
+import random
+import statistics
+from collections import Counter, defaultdict
+
+import schemes
+
+KS = (1, 3, 5, 10)
+# Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
+T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+# --- estimators -----------------------------------------------------------------------------------
+
+
+def best_of_k(values: list[float], k: int) -> float:
+    """Expected largest of k of the values, drawn without replacement.
+
+    Of n sampled values this is the unbiased estimate of the best of k samples: accuracy@k for
+    shares of passed tests; for 0 and 1 it is pass@k, 1 - C(n - passed, k) / C(n, k).
+
+    >>> best_of_k([0.0, 1.0, 0.0], 2)  # two of the three pairs hold the 1
+    0.6666666666666666
+    """
+    ranked = sorted(values)  # the i-th (from 0) is the largest of C(i, k - 1) subsets
+    return sum(v * math.comb(i, k - 1) for i, v in enumerate(ranked)) / math.comb(len(ranked), k)
+
+
+def mean_and_error(values: list[float]) -> tuple[float, float | None]:
+    """Mean and its standard error, which one value does not have."""
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+    return statistics.fmean(values), error
+
+
+def paired(values: list[float], others: list[float]) -> dict:
+    """values - others, problem by problem: mean, error, and how often they win, tie and lose."""
+    gaps = [a - b for a, b in zip(values, others, strict=True)]
+    mean, error = mean_and_error(gaps)
+    signs = Counter(0 if abs(gap) < 1e-9 else math.copysign(1, gap) for gap in gaps)
+    counts = {"win": signs[1], "tie": signs[0], "loss": signs[-1]}
+    return {"difference": mean, "difference_se": error} | counts
+
+
+def t95(seeds: int) -> float:
+    """Half of a 95 % interval in standard errors, for a mean over so many seeds (2 or more)."""
+    return T95[seeds - 2] if seeds <= len(T95) + 1 else 1.96 + 2.5 / (seeds - 1)
+
+
+def interval(runs: list[list[float]], draws: int = 2000, seed: int = 0) -> tuple[float, ...]:
+    """Mean over seeds and problems, and its 95 % interval: (mean, low, high).
+
+    runs: one list per seed, of the values of the same problems in the same order. A bootstrap over
+    both: every draw takes problems and seeds with replacement, and adds what either does to the
+    mean. A bootstrap of a handful of seeds is too narrow, so their part is widened as Student's t
+    is: by sqrt(S / (S - 1)) t / 1.96. One seed shows nothing of the spread over seeds, and the
+    interval is then that of the problems alone.
+    """
+    by_seed = [statistics.fmean(run) for run in runs]
+    by_problem = [statistics.fmean(values) for values in zip(*runs, strict=True)]
+    mean, count = statistics.fmean(by_seed), len(runs)
+    wide = math.sqrt(count / (count - 1)) * t95(count) / 1.96 if count > 1 else 0.0
+    rng = random.Random(seed)
+    found = []
+    for _ in range(draws):
+        problems = statistics.fmean(rng.choices(by_problem, k=len(by_problem)))
+        seeds = statistics.fmean(rng.choices(by_seed, k=count)) - mean
+        found.append(problems + wide * seeds)
+    found.sort()
+    return mean, found[round(0.025 * (draws - 1))], found[round(0.975 * (draws - 1))]
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def summarize(header: dict, records: list[dict], methods: list[str] | None = None) -> dict:
+    """The table: {"settings", "methods": {name: {measure: value}}}, in the order of the records.
+
+    header: {"settings", "items", "timing"}, the first line of a --samples file. Greedy decoding's
+    measures have the prefix greedy/. Every method after the first has "vs", a paired comparison of
+    its return with the first one's.
+    """
+    by_method = defaultdict(list)
+    for record in records:
+        if methods is None or record["method"] in methods:
+            by_method[record["method"]].append(record)
+    first, table = None, {}
+    for name in methods or list(by_method):
+        greedy = [record for record in by_method[name] if record["greedy"]]
+        sampled = [record for record in by_method[name] if not record["greedy"]]
+        main = sampled or greedy
+        table[name] = _measures(main) | _speed(header["timing"].get(name))
+        if sampled and greedy:
+            table[name] |= {f"greedy/{key}": value for key, value in _measures(greedy).items()}
+        if found := _schemes(header["items"], main):
+            table[name]["schemes"] = found
+        returns = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
+        first = first or (name, returns)
+        if first[0] != name:
+            table[name]["vs"] = {"method": first[0], **paired(returns, first[1])}
+    return {"settings": header["settings"], "methods": table}
+
+
+def _by_item(records: list[dict]) -> list[list[dict]]:
+    groups = defaultdict(list)
+    for record in records:
+        groups[record["item"]].append(record)
+    return [groups[item] for item in sorted(groups)]
+
+
+def _measures(records: list[dict]) -> dict[str, float | None]:
+    """Every measure of one method, each with its error over problems."""
+    per_item = defaultdict(list)
+    for group in _by_item(records):
+        for name, value in _of_problem(group).items():
+            per_item[name].append(value)
+    found = {}
+    for name, values in per_item.items():
+        found[name], found[f"{name}_se"] = mean_and_error(values)
+    return found
+
+
+def _of_problem(records: list[dict]) -> dict[str, float]:
+    """The measures of one problem, from all its samples; of several turns, the last one's."""
+    last = [record["turns"][-1] for record in records]
+    found = {"return": statistics.fmean(record["return"] for record in records)}
+    for part in last[0]["parts"]:
+        name = part if "/" in part else f"reward/{part}"
+        found[name] = statistics.fmean(turn["parts"][part] for turn in last)
+    ks = [k for k in KS if k <= len(records)]
+    for measure, part in (("pass", "metric/pass"), ("accuracy", "tests")):
+        if part in last[0]["parts"]:
+            values = [turn["parts"][part] for turn in last]
+            found |= {f"{measure}@{k}": best_of_k(values, k) for k in ks}
+    if "cooperation" in last[0]["parts"]:  # the paper's rate: how often the bonus is earned at all
+        found["coop_rate"] = statistics.fmean(turn["parts"]["cooperation"] > 0 for turn in last)
+    found["distinct"] = len({tuple(turn["responses"]) for turn in last}) / len(last)
+    if sum(last[0]["tokens"]):  # solutions of the data set were not decoded
+        for agent, lengths in enumerate(zip(*(turn["tokens"] for turn in last), strict=True)):
+            found[f"length/{agent}"] = statistics.fmean(lengths)
+        totals = [sum(sum(turn["tokens"]) for turn in record["turns"]) for record in records]
+        found["tokens_per_problem"] = statistics.fmean(totals)
+    return found
+
+
+def _speed(timing: dict | None) -> dict[str, float | None]:
+    """Latency and speed as a user of one problem at a time feels them; see eval.clock_methods."""
+    if not timing:
+        return {}
+    latency, error = mean_and_error(timing["seconds"])
+    speed = sum(timing["tokens"]) / sum(timing["seconds"])
+    return {"latency_s": latency, "latency_s_se": error, "tokens_per_s": speed}
+
+
+def _schemes(items: list[dict], records: list[dict]) -> dict[str, dict]:
+    """How often each cooperation scheme was seen, and how often it passed: code tasks only."""
+    counts, passed = Counter(), Counter()
+    for record in records:
+        main, turn = items[record["item"]].get("entry_point"), record["turns"][-1]
+        if main and "metric/pass" in turn["parts"]:
+            scheme = schemes.classify(turn["responses"], main)
+            counts[scheme] += 1
+            passed[scheme] += turn["parts"]["metric/pass"]
+    return {
+        name: {"count": counts[name], "pass_rate": passed[name] / counts[name]}
+        for name in schemes.NAMES
+        if counts[name]
+    }
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+
+def render(table: dict) -> str:
+    """The table as it is shown in a terminal, about 100 columns wide."""
+    settings, methods = table["settings"], table["methods"]
+    names = dict.fromkeys(key for row in methods.values() for key in row)
+    starts = [("return", "greedy/return", "reward/"), ("pass@", "coop_rate", "metric/coop")]
+    starts += [("accuracy@", "distinct"), ("length/", "tokens_per_", "latency_s")]
+    blocks = [settings["title"]]
+    for some in starts:
+        columns = [n for start in some for n in names if n.startswith(start)]
+        blocks.append(_block(methods, [n for n in columns if not n.endswith("_se")]))
+    blocks += [_pairs(methods), _scheme_block(methods)]
+    blocks += [settings["timed"]] if "latency_s" in names else []
+    return "\n\n".join(filter(None, blocks))
+
+
+LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens", "metric/coop": "strict coop"}
+LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s", "coop_rate": "coop rate"}
+
+
+def _block(methods: dict[str, dict], columns: list[str]) -> str:
+    """Methods x measures, with their errors."""
+    rows = [["method", *(LABELS.get(c, c.removeprefix("reward/")) for c in columns)]]
+    for name, row in methods.items():
+        rows.append([name, *(_cell(row.get(c), row.get(f"{c}_se")) for c in columns)])
+    return _align(rows) if columns else ""
+
+
+def _cell(value: float | None, error: float | None = None) -> str:
+    if value is None:
+        return "-"
+    digits = 3 if abs(value) < 10 else 1
+    return f"{value:.{digits}f}" + ("" if error is None else f" ±{error:.{digits}f}")
+
+
+def _align(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for name, *cells in rows:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *padded]).rstrip())
+    return "\n".join(lines)
+
+
+def _pairs(methods: dict[str, dict]) -> str:
+    rows = [["", "difference of return", "win", "tie", "loss"]]
+    for name, row in methods.items():
+        if vs := row.get("vs"):
+            gap = _cell(vs["difference"], vs["difference_se"])
+            counts = [str(vs[key]) for key in ("win", "tie", "loss")]
+            rows.append([f"{name} - {vs['method']}", gap, *counts])
+    return _align(rows) if len(rows) > 1 else ""
+
+
+def _scheme_block(methods: dict[str, dict]) -> str:
+    """Share of each cooperation scheme among the joint responses, its pass rate in brackets."""
+    seen = [
+        n for n in schemes.NAMES if any(n in row.get("schemes", {}) for row in methods.values())
+    ]
+    rows = [["share (pass rate)", *seen]]
+    for name, row in methods.items():
+        found = row.get("schemes", {})
+        total = sum(entry["count"] for entry in found.values())
+        cells = [found.get(scheme) for scheme in seen]
+        texts = [c and f"{c['count'] / total:.2f} ({c['pass_rate']:.2f})" for c in cells]
+        rows.append([name, *(text or "-" for text in texts)])
+    return _align(rows) if seen else ""

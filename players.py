@@ -1,0 +1,164 @@
+"""Who plays in an evaluation: the team of a run, or a single model, trained or untrained.
+
+A run is read from runs/<name>/args.json and agents/<i>/. What its agents are asked, how they sample
+and what they earn are those of training, because the same objects do it here.
+"""
+
+import argparse
+import copy
+import json
+import time
+from pathlib import Path
+
+import train
+
+OWN = ("task", "reward", "data", "temperature", "top_p", "max_new_tokens", "turns", "feedback")
+
+
+def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
+    """The directories of the team's run and of the single agent's."""
+    found: dict[bool, Path] = {}
+    for name in names or []:
+        directory = Path(name) if (Path(name) / "args.json").is_file() else Path("runs") / name
+        if not (directory / "args.json").is_file():
+            raise ValueError(f"--run {name}: there is no run (no {Path(name) / 'args.json'})")
+        agents = run_args(directory)["num_agents"]
+        for agent in range(agents):
+            if not (directory / "agents" / str(agent)).is_dir():
+                raise ValueError(
+                    f"{directory} is not finished: python train.py --resume {directory}"
+                )
+        if found.setdefault(agents == 1, directory) != directory:
+            kind = "one agent" if agents == 1 else "a team"
+            raise ValueError(f"two runs of {kind}: --compare is for that, --run takes one of each")
+    return found.get(False), found.get(True)
+
+
+def run_args(directory: Path) -> dict:
+    """The flags that a run was made with."""
+    try:
+        return json.loads((directory / "args.json").read_text())["args"]
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{directory / 'args.json'} is not a run's: {error}") from error
+
+
+def settings(args, directory: Path | None) -> argparse.Namespace:
+    """The run's flags with those given here; without a run, train.py's defaults."""
+    values = vars(train.parse([])) | (run_args(directory) if directory else {})
+    values |= {name: getattr(args, name) for name in OWN if getattr(args, name) is not None}
+    if args.model:
+        models = [train.TINY if name == "tiny" else name for name in args.model]
+        if not directory and len(models) > 1:
+            values["num_agents"] = len(models)
+        if len(models) not in (1, values["num_agents"]):
+            raise ValueError(f"--model is given {len(models)} times: once, or once per agent")
+        values["model"] = models * (values["num_agents"] // len(models))
+    if args.feedback and values["turns"] == 1:
+        raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
+    return argparse.Namespace(**values)
+
+
+def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path):
+    """The flags of a single agent's own run."""
+    flags = settings(args, solo)
+    if (flags.task, flags.data) != (main.task, main.data):
+        raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
+    if team:  # --max-new-tokens is an agent's of the team
+        flags.max_new_tokens = run_args(solo)["max_new_tokens"]
+    return flags
+
+
+def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Namespace:
+    """The flags of one model that does the whole team's task, with the team's budget of tokens."""
+    model = model or main.model[-1]
+    changes = {
+        "num_agents": 1,
+        "model": [train.TINY if model == "tiny" else model],
+        "lora_rank": 0,
+        "max_new_tokens": main.num_agents * main.max_new_tokens,
+    }
+    return argparse.Namespace(**vars(main) | changes)
+
+
+class Clock:
+    """A team whose decoding is timed. Agents on different bases would decode at the same time, so
+    a round takes as long as its slowest base."""
+
+    def __init__(self, team):
+        self.team, self.size, self.base_of = team, team.size, team.base_of
+        self.seconds, self.tokens = 0.0, 0
+
+    def sample(self, prompts, uniforms, sampling):
+        answers, seconds = [None] * len(prompts), []
+        for base in self.team.bases:
+            mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
+            if not mine:
+                continue
+            start = time.perf_counter()
+            found = self.team.sample([prompts[n] for n in mine], uniforms[mine], sampling)
+            seconds.append(time.perf_counter() - start)
+            for n, responses in zip(mine, found, strict=True):
+                answers[n] = responses
+        self.seconds += max(seconds)
+        self.tokens += sum(len(r.tokens) for responses in answers for r in responses)
+        return answers
+
+
+class Player:
+    """A team with its task and reward, whose agents play trained or untrained."""
+
+    def __init__(self, args, directory: Path | None = None):
+        import torch
+
+        from magrpo import Team
+
+        self.args = args
+        self.task, self.reward = problem(args)
+        load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
+        team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
+        self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
+        self.weights = {False: self.copies()}
+        if directory:
+            for agent in range(team.size):
+                team.base_of[agent].load(agent, directory / "agents" / str(agent))
+            self.weights[True] = self.copies()
+        self.clock = Clock(team.to("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def copies(self) -> list[list]:
+        return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]
+
+    def use(self, trained: set[int]) -> None:
+        """These agents play as trained, the others as they were before."""
+        for agent, group in enumerate(self.parameters):
+            for parameter, value in zip(group, self.weights[agent in trained][agent], strict=True):
+                parameter.data.copy_(value)
+
+    def sampling(self, greedy: bool):
+        """How the agents sample: as in training, or the likeliest token always."""
+        from policies import Sampling
+
+        flags = self.args
+        if greedy:
+            return Sampling(0.0, 0, 1.0, flags.max_new_tokens)
+        return Sampling(flags.temperature, flags.top_k, flags.top_p, flags.max_new_tokens)
+
+    def rollout(self, turns: int | None = None):
+        """Plays the run's task. turns: of a baseline, whose prompts hold partners' texts too."""
+        from magrpo import Rollout
+
+        args = copy.copy(self.args)
+        if turns:
+            args.turns = turns
+            args.max_prompt_tokens += 2 * self.clock.size * args.max_new_tokens
+        return Rollout(self.clock, self.task, self.reward, args)
+
+
+def problem(args):
+    """The task and the reward that the flags name."""
+    from run import REWARDS, make_task, resolve
+
+    task = make_task(args)
+    reward = resolve(args.reward or task.reward, REWARDS, "reward")
+    if not hasattr(reward, "maximum"):
+        raise ValueError(f"reward {args.reward!r} needs its largest value: set reward.maximum")
+    return task, reward

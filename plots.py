@@ -1,0 +1,176 @@
+"""Runs beside each other: their numbers, and a picture of their curves and of their ends.
+
+Runs of one name but for its ending (-seed0, -1, _2) and with the same flags but for --seed are the
+seeds of one group. The picture goes beside the first run, as compare.png and compare.svg.
+"""
+
+import json
+import math
+import re
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from measures import interval, t95
+
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # for every eye
+ENDS = (("before", "return"), ("after", "return"))
+ENDS += tuple((when, f"greedy/{name}") for when, name in ENDS)
+BARS = ("sampled,\nbefore", "sampled,\nafter", "greedy,\nbefore", "greedy,\nafter")
+
+
+@dataclass
+class Group:
+    """The seeds of one experiment."""
+
+    name: str
+    curves: list[list[float]] = field(default_factory=list)  # return per step, a list per seed
+    summaries: list[dict] = field(default_factory=list)  # of the seeds that are finished
+
+    def end(self, when: str, name: str) -> tuple[float, float, float]:
+        """Mean over seeds and problems with its 95 % interval, "before" or "after" training."""
+        return interval([summary["returns"][when][name] for summary in self.summaries])
+
+
+def read_groups(directories: list[str]) -> list[Group]:
+    """The runs by group, in the order given; ValueError names what is no run."""
+    groups: dict[tuple, Group] = {}
+    for directory in map(Path, directories):
+        try:
+            flags = json.loads((directory / "args.json").read_text())["args"]
+            rows = [json.loads(x) for x in (directory / "metrics.jsonl").read_text().splitlines()]
+            curve = [row["return"] for row in rows if "return" in row]
+        except (OSError, ValueError, KeyError) as error:
+            raise ValueError(f"{directory} is not a run: {error}") from error
+        stem = re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", directory.name) or directory.name
+        same = {k: v for k, v in flags.items() if k not in ("seed", "run", "resume", "debug")}
+        group = groups.setdefault((stem, json.dumps(same, sort_keys=True)), Group(stem))
+        group.curves.append(curve)
+        if (directory / "summary.json").is_file():
+            group.summaries.append(json.loads((directory / "summary.json").read_text()))
+            if "returns" not in group.summaries[-1]:
+                raise ValueError(f"{directory} is of an older version: no return per problem in it")
+    names = [group.name for group in groups.values()]
+    for number, group in enumerate(groups.values(), 1):
+        if names.count(group.name) > 1:
+            group.name += f" ({number})"
+    return list(groups.values())
+
+
+def compare(directories: list[str], json_file: str | None) -> None:
+    """Prints the groups' table, draws their picture, writes the numbers to json_file."""
+    groups, beside = read_groups(directories), Path(directories[0]).resolve().parent
+    found = {group.name: numbers(group) for group in groups}
+    print(render(found))
+    for ending in ("png", "svg"):
+        draw(groups, beside / f"compare.{ending}")
+    print(f"\npicture: {beside / 'compare.png'} and compare.svg")
+    if json_file:
+        Path(json_file).write_text(json.dumps({"groups": found}, indent=1) + "\n")
+
+
+def numbers(group: Group) -> dict:
+    """Seeds, and mean and interval of the held-out return of those that are finished."""
+    found = {"seeds": len(group.curves), "finished": len(group.summaries)}
+    for when, name in ENDS if group.summaries else ():
+        mean, low, high = group.end(when, name)
+        found |= {f"{when}/{name}": mean, f"{when}/{name}_low": low, f"{when}/{name}_high": high}
+    return found
+
+
+def render(found: dict[str, dict]) -> str:
+    width = max(map(len, found)) + 2
+    heads = [text.replace("\n", " ") for text in BARS]
+    lines = ["return on held-out problems, share of the maximum: mean [95 % interval]"]
+    lines.append("group".ljust(width) + "seeds" + "".join(head.rjust(22) for head in heads))
+    for name, row in found.items():
+        keys = [f"{when}/{name}" for when, name in ENDS] if row["finished"] else []
+        cells = [f"{row[k]:.3f} [{row[f'{k}_low']:.3f}, {row[f'{k}_high']:.3f}]" for k in keys]
+        lines.append(name.ljust(width) + f"{row['seeds']:5d}" + "".join(c.rjust(22) for c in cells))
+    lines.append(
+        "a bootstrap over seeds and problems, widened for few seeds; of one seed, problems"
+    )
+    return "\n".join(lines)
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+
+def draw(groups: list[Group], path: Path) -> None:
+    """Learning curves (left) and held-out return before and after training (right)."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from PIL import Image
+
+    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    style |= {"svg.fonttype": "none", "svg.hashsalt": "compare", "axes.titlesize": 9}
+    with plt.rc_context(style):
+        figure, (left, right) = plt.subplots(
+            1, 2, figsize=(8, 3), width_ratios=(3, 2), layout="constrained"
+        )
+        for number, group in enumerate(groups):
+            draw_curves(left, group, COLORS[number % len(COLORS)])
+        left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
+        left.set_title("return of the training batches")
+        left.legend(frameon=False, loc="lower right")
+        draw_ends(right, groups)
+        metadata = {"Date": None} if path.suffix == ".svg" else None  # the same picture every time
+        figure.savefig(path, dpi=110, metadata=metadata)
+        plt.close(figure)
+    if path.suffix == ".png":  # a palette: a third of the bytes
+        with Image.open(path) as image:
+            image.convert("RGB").quantize(64).save(path, optimize=True)
+
+
+def smooth(curve: list[float], window: int) -> list[float]:
+    """Mean over the steps within half a window of each step."""
+    reach = window // 2
+    return [
+        statistics.fmean(curve[max(step - reach, 0) : step + reach + 1])
+        for step in range(len(curve))
+    ]
+
+
+def band(curves: list[list[float]]) -> list[tuple[float, float, float]]:
+    """(mean, low, high) at each step that all seeds have reached: Student's t over seeds."""
+    found = []
+    for values in zip(*curves, strict=False):
+        mean, half = statistics.fmean(values), 0.0
+        if len(values) > 1:
+            half = t95(len(values)) * statistics.stdev(values) / math.sqrt(len(values))
+        found.append((mean, mean - half, mean + half))
+    return found
+
+
+def draw_curves(axes, group: Group, color: str) -> None:
+    """Every seed's return, thin; their smoothed mean, thick, in its 95 % band."""
+    for curve in group.curves:
+        axes.plot(curve, color=color, linewidth=0.4, alpha=0.35)
+    window = max(min(map(len, group.curves)) // 20, 1)
+    middle = band([smooth(curve, window) for curve in group.curves])
+    mean, low, high = zip(*middle, strict=True) if middle else ((), (), ())
+    seeds = f"{len(group.curves)} seed" + "s" * (len(group.curves) > 1)
+    axes.plot(mean, color=color, linewidth=1.8, label=f"{group.name} ({seeds})")
+    axes.fill_between(range(len(mean)), low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def draw_ends(axes, groups: list[Group]) -> None:
+    """Bars with 95 % intervals: sampled and greedy, before and after."""
+    wide = 0.8 / len(groups)
+    for number, group in enumerate(groups):
+        if not group.summaries:
+            continue
+        places = [bar + (number - (len(groups) - 1) / 2) * wide for bar in range(len(ENDS))]
+        means, lows, highs = zip(*(group.end(*end) for end in ENDS), strict=True)
+        errors = [
+            [mean - low for mean, low in zip(means, lows, strict=True)],
+            [high - mean for mean, high in zip(means, highs, strict=True)],
+        ]
+        bars = axes.bar(places, means, 0.9 * wide, color=COLORS[number % len(COLORS)], yerr=errors)
+        bars.errorbar.lines[2][0].set(linewidth=1)
+        for place, mean in zip(places, means, strict=True) if len(groups) <= 3 else ():
+            axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
+    axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=BARS)
+    axes.set_title("held-out problems, 95 % intervals")

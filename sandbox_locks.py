@@ -1,0 +1,166 @@
+"""What the sandbox's processes ask Linux to refuse them, for good and without being root.
+
+In this order, and all before a byte from outside is read: `lock_down` in the worker, before it
+forks; then `lock_judge` in the judge and `lock_candidate` in every candidate take away what only
+the zygote needs. sandbox.py says what this contains and what it does not.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import struct
+import sys
+
+LINUX = sys.platform == "linux"
+X86_64 = LINUX and os.uname().machine == "x86_64" and sys.maxsize > 1 << 32
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+# The system calls there are; the others answer EPERM. No open, stat, socket, exec: nobody here has
+# a use for them any more. fcntl and ioctl only to see or set close-on-exec and to ask for a
+# terminal: one other makes the kernel send any signal to any process, one types into a terminal.
+CALLS = {
+    "read": 0, "write": 1, "close": 3, "poll": 7, "mmap": 9, "mprotect": 10, "munmap": 11,
+    "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15, "select": 23,
+    "sched_yield": 24, "mremap": 25, "madvise": 28, "pause": 34, "nanosleep": 35, "getitimer": 36,
+    "alarm": 37, "setitimer": 38, "getpid": 39, "exit": 60, "wait4": 61, "getcwd": 79,
+    "gettimeofday": 96, "getrlimit": 97, "getrusage": 98, "times": 100, "getuid": 102,
+    "getgid": 104, "geteuid": 107, "getegid": 108, "getppid": 110, "sigaltstack": 131,
+    "gettid": 186, "time": 201, "futex": 202, "sched_getaffinity": 204, "restart_syscall": 219,
+    "clock_gettime": 228, "clock_getres": 229, "clock_nanosleep": 230, "exit_group": 231,
+    "pselect6": 270, "ppoll": 271, "set_robust_list": 273, "getrandom": 318, "membarrier": 324,
+    "rseq": 334,
+}
+BY_ARGUMENT = {"ioctl": (16, (0x5401, 0x5450, 0x5451)), "fcntl": (72, (1, 2, 3))}
+ZYGOTE_ONLY = {"clone": 56, "fork": 57, "kill": 62, "prctl": 157, "prlimit64": 302}
+NOT_CANDIDATE = {"sendmsg": 46, "recvmsg": 47, "sched_setaffinity": 203, "pipe2": 293}
+CLONE3, ENOSYS, EPERM = 435, 38, 1  # ENOSYS sends the C library back to clone
+ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
+LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # the BPF instructions used
+NUMBER, ARCHITECTURE, SECOND_ARGUMENT = 0, 4, 24  # offsets in what a filter looks at
+
+
+def seccomp_filter(rules: list, default: int) -> ctypes.Array:
+    """Rules: (system call, answer), or (system call, the values its second argument may have)."""
+    code = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, 0xC000003E), (RETURN, 0, 0, KILL),  # int 0x80
+            (LOAD, 0, 0, NUMBER), (AT_LEAST, 0, 1, 0x40000000), (RETURN, 0, 0, KILL)]  # x32
+    for call, answer in rules:
+        if isinstance(answer, int):
+            code += [(EQUAL, 0, 1, call), (RETURN, 0, 0, answer)]
+            continue
+        code += [(EQUAL, 0, 2 + 2 * len(answer), call), (LOAD, 0, 0, SECOND_ARGUMENT)]
+        for value in answer:
+            code += [(EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
+        code.append((RETURN, 0, 0, REFUSE | EPERM))
+    code.append((RETURN, 0, 0, default))
+    body = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+    program = ctypes.create_string_buffer(
+        struct.pack("HxxxxxxP", len(code), ctypes.addressof(body)))
+    program.body = body  # the kernel follows the address: keep it alive
+    return program
+
+
+FIRST_FILTER = seccomp_filter(
+    [(CLONE3, REFUSE | ENOSYS), *BY_ARGUMENT.values(),
+     *((call, ALLOW) for call in (CALLS | ZYGOTE_ONLY | NOT_CANDIDATE).values())], REFUSE | EPERM)
+# Later ones take away more. They are small, because every candidate pays for installing one.
+JUDGE_FILTER, CANDIDATE_FILTER = (
+    seccomp_filter([(call, REFUSE | EPERM) for call in calls.values()], ALLOW)
+    for calls in (ZYGOTE_ONLY, ZYGOTE_ONLY | NOT_CANDIDATE))
+
+
+def prctl(option: int, *arguments: int) -> bool:
+    return LIBC.prctl(option, *map(ctypes.c_void_p, (*arguments, 0, 0, 0, 0)[:4])) == 0
+
+
+def add_filter(program: ctypes.Array) -> bool:
+    return prctl(PR_SET_SECCOMP, 2, ctypes.addressof(program))
+
+
+def landlock() -> bool:
+    """No file, no TCP, no abstract socket, no signal to the outside, as far as this kernel goes."""
+    version = LIBC.syscall(444, None, ctypes.c_size_t(0), 1)
+    if version < 1:
+        return False
+    file_rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
+    denied = struct.pack("QQQ", file_rights, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    ruleset = LIBC.syscall(444, denied, ctypes.c_size_t(size), 0)
+    locked = ruleset >= 0 and LIBC.syscall(446, ruleset, 0) == 0
+    if ruleset >= 0:
+        os.close(ruleset)
+    return locked
+
+
+def limit(kind: int, value: int) -> bool:
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(kind, (value, value))
+        return True
+    return False
+
+
+def lock_down(memory_mb: int, kernel_locks: bool) -> list[str]:
+    """Locks this process and all it will fork; returns the names of the locks that are missing."""
+    for kind, value in ((resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
+                        (resource.RLIMIT_NOFILE, 64), (resource.RLIMIT_STACK, 64 << 20)):
+        limit(kind, value)
+    if not (LINUX and kernel_locks):
+        return ["seccomp", "Landlock", "a memory limit"]
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")  # a machine that runs out of memory begins here
+    with open("/proc/self/statm") as sizes:
+        size = int(sizes.read().split()[0]) * resource.getpagesize()
+    no_capabilities = struct.pack("6I", 0, 0, 0, 0, 0, 0)
+    locks = {  # in this order
+        "a memory limit": limit(resource.RLIMIT_AS, size + (memory_mb << 20)),
+        "no_new_privs": prctl(PR_SET_NO_NEW_PRIVS, 1),
+        "dropped capabilities": LIBC.capset(struct.pack("Ii", 0x20080522, 0), no_capabilities) == 0,
+        "Landlock": landlock(),
+        "seccomp": X86_64 and add_filter(FIRST_FILTER),
+    }
+    return [name for name, locked in locks.items() if not locked]
+
+
+def lock_judge(missing: list[str]) -> bool:
+    return "seccomp" in missing or add_filter(JUDGE_FILTER)
+
+
+def lock_candidate(missing: list[str], cpu_seconds: int) -> bool:
+    limit(resource.RLIMIT_CPU, cpu_seconds)
+    if "seccomp" in missing:
+        sys.addaudithook(audit)
+        return die_with_parent()
+    return die_with_parent() and add_filter(CANDIDATE_FILTER)
+
+
+def die_with_parent() -> bool:
+    return not LINUX or prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def allowed_processors() -> set[int]:
+    return os.sched_getaffinity(0) if LINUX else set()
+
+
+def current_processor() -> int:
+    return LIBC.sched_getcpu() if LINUX else 0
+
+
+def keep_to(processors: set[int]) -> None:
+    # Judge, zygote and candidate only ever wait for each other. On one processor a hand-over takes
+    # microseconds; across two of a busy machine, each can wait for a time slice of somebody else.
+    if LINUX:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, processors)
+
+
+HARMLESS = ("exec", "compile", "import", "sys.", "gc.", "code.", "object.", "function.",
+            "builtins.", "array.", "marshal.", "pickle.find_class", "time.sleep", "cpython.")
+
+
+def audit(event: str, _arguments) -> None:
+    """A candidate's lock where there is no seccomp. It stops accidents; gc or ctypes undo it."""
+    if not event.startswith(HARMLESS):
+        raise PermissionError(f"{event} is not allowed here")

@@ -1,0 +1,1044 @@
+"""The programs of test_sandbox.py: attacks on the verdict, on the machine, on time and memory, and
+honest but odd ones. Each is a Case; the lists at the end of each section collect them.
+
+An attack on the verdict is asked for f(n) = n * n + 4 and must pass none of SQUARE. An attack on
+the machine returns "done" where it got what it wanted. In its code, TMP stands for a folder that
+holds secret.txt, PID for the trainer, PORT for a port on which the trainer listens.
+"""
+
+from dataclasses import dataclass
+from textwrap import dedent
+
+SQUARE = (
+    "assert f(3) == 13",
+    "assert f(5) == 29, 'not 29'",
+    "result = f(6)\nassert result == 40",
+    "assert [f(n) for n in (1, 2)] == [5, 8]",
+    "assert (f(1), {'key': f(2)}) == (5, {'key': 8})",
+    "assert sorted({f(1), f(2)}) == [5, 8]",
+    "assert abs(f(2) - 8) < 1e-6",
+    "assert not f(2) != 8",
+    "assert 7 < f(2) < 9 and f(2) in {8: None}",
+    "assert all(a == b for a, b in zip(map(f, [1, 2]), [5, 8]))",
+    "for n in range(3):\n    assert f(n) - 4 == n * n",
+)
+UNDONE = ("assert attack() == 'done'",)  # which must fail
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    code: str
+    tests: tuple[str, ...] = SQUARE
+    entry_point: str = "f"
+    outcomes: tuple[str, ...] = ("error", "crash", "timeout", "memory")
+    setup: str = ""
+
+
+def cases(tests=SQUARE, entry_point="f", outcomes=None, **codes: str) -> list[Case]:
+    more = {"outcomes": outcomes} if outcomes else {}
+    return [Case(name, dedent(code).lstrip("\n"), tests, entry_point, **more)
+            for name, code in codes.items()]
+
+
+# ---- attacks on the verdict ---------------------------------------------------------------------
+
+LEAVE = cases(
+    exit_at_top="import sys\nsys.exit(0)",
+    hard_exit_at_top="import os\nos._exit(0)",
+    exit_in_call="def f(n): raise SystemExit(0)",
+    hard_exit_in_call="import os\ndef f(n): os._exit(0)",
+    exit_through_libc="import ctypes\ndef f(n): ctypes.CDLL(None).exit(0)",
+    exit_at_exit="""
+        import atexit, os
+        atexit.register(os._exit, 0)
+        def f(n): raise SystemExit
+        """,
+    keyboard_interrupt="def f(n): raise KeyboardInterrupt",
+    generator_exit="def f(n): raise GeneratorExit",
+    stop_iteration="def f(n): raise StopIteration",
+    stop_iteration_subclass="class Stop(StopIteration): pass\ndef f(n): raise Stop(13)",
+    stop_async_iteration="def f(n): raise StopAsyncIteration",
+    own_base_exception="class Out(BaseException): pass\ndef f(n): raise Out",
+    assertion_error_is_success="""
+        import builtins
+        class Quiet(BaseException): pass
+        builtins.AssertionError = Quiet
+        def f(n): raise Quiet
+        """,
+    exception_group="def f(n): raise BaseExceptionGroup('all', [SystemExit(0)])",
+)
+
+EQUAL = """
+class Equal:
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __hash__(self): return 0
+    def __getattr__(self, name): return lambda *_: True
+    __lt__ = __le__ = __gt__ = __ge__ = __contains__ = __eq__
+    def __sub__(self, other): return self
+    __add__ = __radd__ = __rsub__ = __mul__ = __sub__
+    def __abs__(self): return 0
+    def __float__(self): return 13.0
+    def __index__(self): return 13
+    def __bool__(self): return True
+    def __len__(self): return 1
+    def __iter__(self): return iter([self])
+    def __call__(self, *_): return self
+"""
+
+
+def equal_to_all(base: str, value: str) -> str:
+    return f"""
+        class Same({base}):
+            def __eq__(self, other): return True
+            def __ne__(self, other): return False
+            def __lt__(self, other): return True
+            __gt__ = __le__ = __ge__ = __lt__
+            def __sub__(self, other): return 0
+            def __hash__(self): return 0
+        def f(n): return Same({value})
+        """
+
+
+OBJECTS = cases(
+    equal_object=EQUAL + "def f(n): return Equal()",
+    equal_entry=EQUAL + "f = Equal()",
+    equal_in_list=EQUAL + "def f(n): return [Equal()]",
+    equal_in_tuple=EQUAL + "def f(n): return (Equal(),)",
+    equal_as_key=EQUAL + "def f(n): return {Equal(): Equal()}",
+    equal_class="""
+        class Meta(type):
+            def __eq__(self, other): return True
+            def __ne__(self, other): return False
+            def __hash__(self): return 0
+        class Answer(metaclass=Meta): pass
+        def f(n): return Answer
+        """,
+    equal_int=equal_to_all("int", "1"),
+    equal_float=equal_to_all("float", "1.5"),
+    equal_str=equal_to_all("str", "'x'"),
+    equal_list=equal_to_all("list", "[1]"),
+    equal_dict=equal_to_all("dict", "{1: 2}"),
+    equal_tuple=equal_to_all("tuple", "(1,)"),
+    equal_decimal="\n        from decimal import Decimal" + equal_to_all("Decimal", "'1'"),
+    pretended_class="""
+        class Liar:
+            __class__ = property(lambda self: int)
+            def __int__(self): return 13
+            __index__ = __int__
+        def f(n): return Liar()
+        """,
+    numbers_that_agree="""
+        import numbers
+        class Agree(numbers.Real if False else object):
+            def __rsub__(self, other): return 0.0
+            __sub__ = __rsub__
+            def __abs__(self): return 0.0
+        def f(n): return Agree()
+        """,
+    mock="from unittest.mock import ANY\ndef f(n): return ANY",
+    not_a_number="def f(n): return float('nan')",
+    infinity="def f(n): return float('inf')",
+    looks_like_the_answer="def f(n): return str(n * n + 4)",
+    looks_like_the_protocol="""
+        def f(n): return '["value", %d]' % (n * n + 4)
+        """,
+    itself="def f(n): return f",
+    generator_of_answers="def f(n): yield n * n + 4",
+    empty_iterator="def f(n): return iter([])",
+    coroutine="async def f(n): return n * n + 4",
+    awaitable="""
+        class Soon:
+            def __await__(self): yield 13
+        def f(n): return Soon()
+        """,
+    exploding_pickle="""
+        class Boom:
+            def __reduce__(self): return (print, ('boom',))
+            __reduce_ex__ = lambda self, protocol: self.__reduce__()
+        def f(n): return Boom()
+        """,
+)
+
+SABOTAGE = cases(
+    patched_builtins="""
+        import builtins, math
+        for name in ("abs", "all", "any", "sorted", "len", "zip", "map", "isinstance", "max"):
+            setattr(builtins, name, lambda *_, **__: True)
+        math.isclose = lambda *_, **__: True
+        def f(n): return 0
+        """,
+    patched_exec="""
+        import builtins
+        builtins.exec = builtins.eval = builtins.compile = lambda *_, **__: None
+        def f(n): return 0
+        """,
+    patched_exceptions="""
+        import builtins
+        for name in ("AssertionError", "Exception", "BaseException", "NameError", "TypeError"):
+            setattr(builtins, name, Warning)
+        def f(n): assert False
+        """,
+    patched_json="""
+        import json
+        json.dumps = lambda *_, **__: '["value", 14]'
+        json.loads = lambda *_, **__: ["call", abs, [14], {}]
+        def f(n): return 0
+        """,
+    poisoned_modules="""
+        import sys
+        class Anything:
+            def __getattr__(self, name): return lambda *_, **__: 13
+        for name in list(sys.modules):
+            sys.modules[name] = Anything()
+        def f(n): return 0
+        """,
+    patched_harness="""
+        import sys
+        frame = sys._getframe()
+        while frame:
+            for name in list(frame.f_globals):
+                if name in ("Packer", "unpack", "described", "Solution", "compiled", "shown"):
+                    frame.f_globals[name] = lambda *_, **__: 13
+            frame = frame.f_back
+        def f(n): return 0
+        """,
+    everything_answers="""
+        import sys
+        def f(n): return 13
+        solution = sys._getframe(1).f_locals.get("self")
+        if solution is not None:
+            solution.answer = lambda request: b'["value", 0]'
+        """,
+    late_redefinition="""
+        def f(n):
+            global f
+            f = lambda n: True
+            return True
+        """,
+    replaced_entry="""
+        class Names(dict):
+            def __missing__(self, key): return 13
+        globals()["__builtins__"] = Names()
+        """,
+    changed_small_integers="""
+        import ctypes
+        def f(n):
+            for number in (5, 8, 13, 29, 40):  # each becomes 0, in this process
+                ctypes.c_uint32.from_address(id(number) + 24).value = 0
+            return 0
+        """,
+    changed_constants="""
+        def f(n): return 0
+        f.__code__ = f.__code__.replace(co_consts=(None, True))
+        """,
+    trace="""
+        import sys
+        def trace(frame, event, arg):
+            frame.f_locals["value"] = 14
+            return trace
+        sys.settrace(trace)
+        sys.setprofile(lambda *_: None)
+        def f(n): return 0
+        """,
+    recursion_limit_of_nothing="""
+        import sys
+        def f(n):
+            sys.setrecursionlimit(10)
+            return 0
+        """,
+)
+
+# Looks for the tests in every place it can think of, and answers from them if it finds any.
+PEEK = """
+import ast
+def answer_from(text, n):
+    for part in text.split("assert ")[1:]:
+        call, _, expected = part.partition("==")
+        if call.strip() == f"f({n})":
+            return ast.literal_eval(expected.partition(",")[0].strip())
+    return None
+"""
+SPY = cases(
+    frames=PEEK + """
+import sys
+def f(n):
+    frame = sys._getframe()
+    while frame:
+        for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
+            if (found := answer_from(repr(value), n)) is not None:
+                return found
+        frame = frame.f_back
+""",
+    garbage_collector=PEEK + """
+import gc
+def f(n):
+    gc.unfreeze() if hasattr(gc, "unfreeze") else None
+    for value in gc.get_objects():
+        for inner in gc.get_referents(value):
+            if type(inner) is str and "assert f(" in inner and len(inner) < 200:
+                if (found := answer_from(inner, n)) is not None:
+                    return found
+""",
+    inspection=PEEK + """
+import inspect, linecache
+def f(n):
+    text = "".join("".join(frame.code_context or []) for frame in inspect.stack(9))
+    return answer_from(text + "".join(map(str, linecache.cache.values())), n)
+""",
+    standard_input=PEEK + """
+import sys
+def f(n): return answer_from(sys.stdin.read(), n)
+""",
+    every_descriptor=PEEK + """
+import os
+def f(n):
+    text = b""
+    for descriptor in range(64):
+        if descriptor in (0, 1, 2):
+            continue
+        try:
+            os.set_blocking(descriptor, False)
+            text += os.read(descriptor, 1 << 16)
+        except OSError:
+            pass
+    return answer_from(text.decode(errors="replace"), n)
+""",
+    process_memory=PEEK + """
+import os
+def f(n):
+    for pid in (os.getpid(), os.getppid()):
+        with open(f"/proc/{pid}/mem", "rb") as memory, open(f"/proc/{pid}/maps") as maps:
+            for line in maps:
+                start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                memory.seek(start)
+                text = memory.read(end - start).decode(errors="replace")
+                if (found := answer_from(text, n)) is not None:
+                    return found
+""",
+    heap_through_ctypes=PEEK + """
+import ctypes
+def f(n):
+    text = ctypes.string_at(id(object()) & ~0xfffff, 1 << 20)  # the arena; may well be a fault
+    return answer_from(text.decode(errors="replace"), n)
+""",
+    parents_memory=PEEK + """
+import ctypes, os
+def f(n):
+    buffer = ctypes.create_string_buffer(1 << 16)
+    class Vector(ctypes.Structure):
+        _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+    here = Vector(ctypes.addressof(buffer), 1 << 16)
+    there = Vector(id(os) & ~0xfff, 1 << 16)
+    read = ctypes.CDLL(None).process_vm_readv
+    read(os.getppid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+    return answer_from(buffer.raw.decode(errors="replace"), n)
+""",
+)
+
+
+def forged(*lines: str) -> str:
+    """Writes lines to every descriptor, from inside the call."""
+    return f"""
+import os
+def f(n):
+    for descriptor in range(64):
+        for line in {lines!r}:
+            try:
+                os.write(descriptor, line.encode() + b"\\n")
+            except OSError:
+                pass
+    return 0
+"""
+
+
+FORGE = cases(
+    forged_true=forged('["value", true]'),
+    forged_verdict=forged('{"load": ["ok", null], "results": [["ok", null]], "seconds": 0}'),
+    forged_ready=forged("ready"),
+    forged_letters=forged("ooooooooooo"),
+    forged_stop=forged('["stop"]', '["error", "StopIteration", "x", "y"]'),
+    forged_exit=forged('["error", "SystemExit", "SystemExit", "0"]'),
+    forged_no_exception=forged('["error", "print", "x", "y"]'),
+    forged_error_of_numbers=forged('["error", 1, 2, 3]'),
+    forged_garbage=forged("\x00\xff garbage"),
+    forged_unknown_tag=forged('["value", {"z": 1}]'),
+    forged_handle=forged('["value", {"h": {"d": []}}]'),
+    forged_two_tags=forged('["value", {"h": 1, "t": []}]'),
+    forged_division=forged('["value", {"F": [1, 0]}]'),
+    forged_set_of_a_range=forged('["value", {"s": {"r": [0, 1000000000000, 1]}}]'),
+    forged_dict_of_ranges=forged('["value", {"d": [{"r": [0, 1000000000000, 1]}]}]'),
+    forged_bad_number=forged('["value", {"i": "zz"}]', '["value", {"D": "1e"}]'),
+    forged_long_decimal=forged('["value", ' + "9" * 5000 + "]"),
+    forged_later_reply="""
+        import os
+        for descriptor in range(3, 64):
+            try:
+                os.write(descriptor, b'["value", 13]\\n' * 5)
+            except OSError:
+                pass
+        def f(n): return 0
+        """,
+    forged_depth="""
+        import os
+        def f(n):
+            for descriptor in range(3, 64):
+                try:
+                    os.write(descriptor, b'["value", ' + b'[' * 60000 + b']' * 60000 + b']\\n')
+                except OSError:
+                    pass
+        """,
+    forged_length="""
+        import os
+        def f(n):
+            for descriptor in range(3, 64):
+                try:
+                    while True:
+                        os.write(descriptor, b'0' * 65536)
+                except OSError:
+                    pass
+        """,
+    closed_descriptors="""
+        import os
+        def f(n):
+            os.closerange(0, 64)
+            return 0
+        """,
+)
+
+TEXTS = cases(
+    text_that_raises="""
+        class Bad(Exception):
+            def __str__(self): raise SystemExit
+        def f(n): raise Bad
+        """,
+    text_that_exits="""
+        import os
+        class Bad(Exception):
+            def __str__(self): os._exit(0)
+        def f(n): raise Bad
+        """,
+    text_that_is_huge="def f(n): raise ValueError('x' * 5_000_000)",
+    text_that_is_no_text="""
+        class Odd(str):
+            def __getitem__(self, key): return 13
+        class Bad(Exception):
+            def __str__(self): return Odd('x')
+        def f(n): raise Bad
+        """,
+    exception_named_like_success="""
+        ok = type("ok", (Exception,), {})
+        def f(n): raise ok("ok")
+        """,
+    name_that_raises="""
+        class Meta(type):
+            __name__ = property(lambda self: 1 / 0)
+        class Bad(Exception, metaclass=Meta): pass
+        def f(n): raise Bad
+        """,
+)
+
+SOURCES = [
+    Case("empty", ""),
+    Case("only_a_comment", "# f(3) == 13"),
+    Case("missing_entry", "def g(n): return n * n + 4"),
+    Case("uncallable_entry", "f = 13"),
+    Case("entry_is_none", "f = None"),
+    Case("broken_syntax", "def f(n) return n"),
+    Case("broken_indentation", "def f(n):\n\treturn 0\n        return 1"),
+    Case("enormous", "def f(n): return 0\n" + "x = 1\n" * 200_000),
+    Case("deeply_nested", "f = " + "(" * 50_000 + ")" * 50_000),
+    Case("deep_operators", "def f(n): return " + "-" * 100_000 + "1"),
+    Case("nul_byte", "def f(n): return n * n + 4\0"),
+    Case("lone_surrogate", "def f(n): return n * n + 4  # \ud800"),
+    Case("bidirectional", "def f(n): return n * n + 5  # \u202e 4 + \u2066"),
+    Case("prose", "Here is the function you asked for:\n\nIt squares the number."),
+    Case("the_tests_as_prose", "\n".join(SQUARE) + "\ndef f(n): return n * n + 4"),
+]
+
+VERDICT = LEAVE + OBJECTS + SABOTAGE + SPY + FORGE + TEXTS + SOURCES
+
+
+# ---- attacks on the machine ---------------------------------------------------------------------
+
+
+def tries(*lines: str, imports: str = "os") -> str:
+    return "\n".join([f"import {imports}", "def attack():", *(f"    {line}" for line in lines),
+                      "    return 'done'"])
+
+
+def calls(name_or_number, *arguments: str) -> str:
+    """A system call as the kernel sees it; a result of -1 is a refusal."""
+    return "\n".join([
+        "import ctypes, os", "libc = ctypes.CDLL(None, use_errno=True)", "def attack():",
+        f"    result = libc.syscall({', '.join([f'ctypes.c_long({name_or_number})', *arguments])})",
+        "    if result == -1: raise OSError(ctypes.get_errno(), 'refused')", "    return 'done'"])
+
+
+def machine_code(*code: int) -> str:
+    """Runs code in a page of its own; a result below 0 is a refusal."""
+    return f"""
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+page = libc.mmap(None, ctypes.c_size_t(4096), 7, 0x22, -1, ctypes.c_size_t(0))
+ctypes.memmove(page, bytes({list(code)}), {len(code)})
+def attack():
+    result = ctypes.CFUNCTYPE(ctypes.c_int)(page)()
+    if result < 0: raise OSError(-result, "refused")
+    return "done"
+"""
+
+
+FILES = cases(
+    UNDONE, "attack",
+    write=tries("open('TMP/loot', 'w').write('x')"),
+    write_at_top="open('TMP/loot', 'w').write('x')\ndef attack(): return 'done'",
+    append=tries("open('TMP/secret.txt', 'a').write('x')"),
+    truncate=tries("os.truncate('TMP/secret.txt', 0)"),
+    delete=tries("os.unlink('TMP/secret.txt')"),
+    rename=tries("os.rename('TMP/secret.txt', 'TMP/loot')"),
+    hard_link=tries("os.link('TMP/secret.txt', 'TMP/loot')"),
+    symbolic_link=tries("os.symlink('/etc/passwd', 'TMP/loot')"),
+    chmod=tries("os.chmod('TMP/secret.txt', 0o777)"),
+    chown=tries("os.chown('TMP/secret.txt', 1, 1)"),
+    times=tries("os.utime('TMP/secret.txt', (0, 0))"),
+    attributes=tries("os.setxattr('TMP/secret.txt', 'user.x', b'y')"),
+    make_directory=tries("os.mkdir('TMP/loot')"),
+    remove_directory=tries("os.rmdir('TMP')"),
+    make_fifo=tries("os.mkfifo('TMP/loot')"),
+    change_directory=tries("os.chdir('TMP')"),
+    change_root=tries("os.chroot('TMP')"),
+    log_file=tries("logging.FileHandler('TMP/loot').emit(logging.makeLogRecord({}))",
+                   imports="logging"),
+    database=tries("import sqlite3", "sqlite3.connect('TMP/loot').execute('create table x (y)')"),
+    temporary=tries("import tempfile", "tempfile.NamedTemporaryFile(dir='TMP', delete=False)"),
+    shared_memory=tries("os.open('/dev/shm/loot', os.O_CREAT | os.O_RDWR)"),
+    through_libc=tries("assert ctypes.CDLL(None).open(b'TMP/loot', 0o102, 0o600) >= 0",
+                       imports="ctypes"),
+    late_thread=tries(
+        "def late(): time.sleep(0.2); open('TMP/loot', 'w')",
+        "threading.Thread(target=late).start()", imports="threading, time"),
+    at_exit="import atexit\natexit.register(lambda: open('TMP/loot', 'w'))\n" + tries("1 / 0"),
+    read=tries("assert 'treasure' in open('TMP/secret.txt').read()"),
+    read_passwords=tries("open('/etc/passwd').read()"),
+    list_directory=tries("os.listdir('/')"),
+    stat=tries("os.stat('TMP/secret.txt')"),
+    read_process=tries("open('/proc/self/status').read()"),
+    handle_at=calls(304, "0", "0", "0"),
+    read_own_image=tries("assert os.readlink('/proc/self/exe')"),
+    environment=tries("assert 'SANDBOX_TEST_KEY' in os.environ"),
+    environment_file=tries("assert b'treasure' in open('/proc/PID/environ', 'rb').read()"),
+    environment_on_the_stack="""
+        import ctypes
+        def attack():
+            entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+            seen = b""
+            for number in range(100):
+                if not entries[number]:
+                    break
+                seen += entries[number]
+            stack = ctypes.cast(entries, ctypes.c_void_p).value
+            return "done" if b"treasure" in seen + ctypes.string_at(stack, 2048) else "no"
+        """,
+)
+
+NETWORK = cases(
+    UNDONE, "attack",
+    tcp=tries("socket.create_connection(('127.0.0.1', PORT), 1)", imports="socket"),
+    udp=tries("socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
+              imports="socket"),
+    listen=tries("socket.create_server(('127.0.0.1', 0))", imports="socket"),
+    unix=tries("socket.socket(socket.AF_UNIX).bind('TMP/loot')", imports="socket"),
+    abstract=tries("socket.socket(socket.AF_UNIX).bind('\\0loot')", imports="socket"),
+    raw=tries("socket.socket(socket.AF_PACKET, socket.SOCK_RAW)", imports="socket"),
+    pair=tries("socket.socketpair()", imports="socket"),
+    inherited="""
+        import array, os, socket
+        def attack():
+            for descriptor in range(3, 64):
+                try:
+                    socket.socket(fileno=descriptor).sendto(b"x", ("127.0.0.1", PORT))
+                    return "done"
+                except OSError:
+                    pass
+        """,
+    resolve=tries("assert socket.getaddrinfo('localhost', 80)", imports="socket"),
+    url=tries("import urllib.request", "urllib.request.urlopen('http://127.0.0.1:PORT')"),
+    event_loop=tries("import asyncio", "asyncio.run(asyncio.sleep(0))"),
+    pass_descriptors=tries(
+        "ours = socket.socket(fileno=3)", "socket.send_fds(ours, [b'x'], [0])", imports="socket"),
+)
+
+PROCESSES = cases(
+    UNDONE, "attack",
+    fork=tries("if os.fork() == 0: os._exit(0)"),
+    double_fork=tries("if os.fork() == 0: os.setsid(); os.fork(); os._exit(0)"),
+    spawn=tries("os.posix_spawn('/bin/true', ['true'], {})"),
+    shell=tries("assert os.system('true') == 0"),
+    subprocess=tries("import subprocess", "subprocess.run(['true'])"),
+    replace="import os\ndef attack(): os.execv('/bin/true', ['true'])",
+    vfork=calls(58),
+    clone=calls(56, "17", "0", "0", "0", "0"),
+    clone3=calls(435, "b'\\0' * 64", "64"),
+    new_thread=tries("threading.Thread(target=print).start()", imports="threading"),
+    memory_file=tries("os.memfd_create('loot')"),
+    own_session=tries("os.setsid()"),
+    own_group=tries("os.setpgid(0, 0)"),
+    signal_trainer=tries("os.kill(PID, signal.SIGUSR1)", imports="os, signal"),
+    signal_parent=tries("os.kill(os.getppid(), 0)"),
+    signal_own_group=tries("os.killpg(0, signal.SIGUSR1)", imports="os, signal"),
+    signal_everybody=tries("os.kill(-1, 0)"),
+    signal_by_thread=calls(234, "PID", "PID", "10"),
+    signal_by_queue=calls(129, "PID", "10", "b'\\0' * 128"),
+    signal_by_descriptor=tries("os.pidfd_open(PID)"),
+    signal_by_input=calls(72, "3", "8", "PID"),
+    signal_number_by_input=calls(72, "3", "10", "10"),
+    signal_on_input=calls(72, "3", "4", "0x2000"),
+    signal_by_timer=calls(222, "0", "0", "0"),
+    parent_death_signal=calls(157, "1", "0"),
+    trace_trainer=calls(101, "16", "PID", "0", "0"),
+    read_trainer=calls(310, "PID", "0", "0", "0", "0", "0"),
+    write_trainer=calls(311, "PID", "0", "0", "0", "0", "0"),
+    compare=calls(312, "PID", "PID", "0", "0", "0"),
+)
+
+POWERS = cases(
+    UNDONE, "attack",
+    own_limit=tries("resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))", imports="resource"),
+    limit_of_trainer=tries("resource.prlimit(PID, resource.RLIMIT_NOFILE)", imports="resource"),
+    nice=tries("os.nice(-5)"),
+    nicer=tries("os.setpriority(os.PRIO_PROCESS, PID, 19)"),
+    affinity=tries("os.sched_setaffinity(0, {0})"),
+    scheduler=tries("os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"),
+    become_root=tries("os.setuid(0)"),
+    become_nobody=tries("os.setresuid(65534, 65534, 65534)"),
+    groups=tries("os.setgroups([])"),
+    capabilities=calls(126, "b'\\x22\\x05\\x08\\x20' + b'\\0' * 4", "b'\\xff' * 24"),
+    user_namespace=calls(272, "0x10000000"),
+    network_namespace=calls(272, "0x40000000"),
+    enter_namespace=calls(308, "3", "0"),
+    mount=calls(165, "b'none'", "b'TMP'", "b'tmpfs'", "0", "0"),
+    bpf=calls(321, "0", "b'\\0' * 128", "128"),
+    ring=calls(425, "8", "b'\\0' * 120"),
+    performance_counters=calls(298, "b'\\0' * 120", "0", "-1", "-1", "0"),
+    keys=calls(248, "b'user'", "b'x'", "b'y'", "1", "-3"),
+    message_queue=calls(240, "b'loot'", "0o102", "0o600", "0"),
+    system_v_memory=calls(29, "0", "4096", "0o1600"),
+    system_v_semaphore=calls(64, "0", "1", "0o1600"),
+    poison_memory=tries(
+        "page = id(os) & ~4095", "libc = ctypes.CDLL(None, use_errno=True)",
+        "result = libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t(4096), 100)",
+        "if result: raise OSError(ctypes.get_errno(), 'refused')", imports="ctypes, os"),
+    fault_handler=calls(323, "0"),
+    watch_files=calls(253),
+    personality=calls(135, "0x0040000"),
+    host_name=calls(170, "b'loot'", "4"),
+    more_filters=calls(317, "1", "0", "0"),
+    type_into_terminal=calls(16, "0", "0x5412", "b'x'"),
+    terminal_by_large_number=calls(16, "0", "ctypes.c_ulong(0x100005412)", "b'x'"),
+    x32=calls("0x40000000 + 39"),
+    # mov eax, 20 (getpid); int 0x80; ret
+    old_interrupt=machine_code(0xB8, 20, 0, 0, 0, 0xCD, 0x80, 0xC3),
+    # the same for open("/"): the kernel must not even look at the path
+    old_open=machine_code(0xB8, 5, 0, 0, 0, 0x31, 0xDB, 0xCD, 0x80, 0xC3),
+)
+
+MACHINE = FILES + NETWORK + PROCESSES + POWERS
+
+
+# ---- attacks on time and memory -----------------------------------------------------------------
+
+SLOW = cases(
+    ("assert f(1) == 5",), outcomes=("timeout",),
+    loop_at_top="while True: pass",
+    loop_in_call="def f(n):\n    while True: pass",
+    loop_in_finally="def f(n):\n    try: return 5\n    finally:\n        while True: pass",
+    loop_in_del="class A:\n    def __del__(self):\n        while True: pass\ndef f(n): A()",
+    loop_in_text="""
+        class Bad(Exception):
+            def __str__(self):
+                while True: pass
+        def f(n): raise Bad
+        """,
+    loop_in_iteration="""
+        class Endless(list):
+            def __iter__(self):
+                while True: pass
+        def f(n): return iter(Endless()) if n else None
+        """,
+    loop_in_c="def f(n): return sum(range(10 ** 15))",
+    regular_expression="import re\ndef f(n): return re.match('(a*)*b', 'a' * 50)",
+    big_power="def f(n): return len(str(3 ** 10 ** 8))",
+    swallows_everything="""
+        def f(n):
+            while True:
+                try:
+                    while True: pass
+                except BaseException: pass
+        """,
+    ignores_signals="""
+        import signal
+        for number in range(1, 64):
+            try: signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        def f(n):
+            while True: pass
+        """,
+    own_alarm="""
+        import signal
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        def f(n):
+            while True: pass
+        """,
+    sleeps="import time\ndef f(n): time.sleep(60)",
+    pauses="import signal\ndef f(n): signal.pause()",
+    dead_lock="""
+        import threading
+        lock = threading.Lock()
+        def f(n):
+            lock.acquire()
+            lock.acquire()
+        """,
+    reads_its_pipe="import os\ndef f(n):\n    while True: os.read(3, 1 << 16)",
+    never_reads="import time\ntime.sleep(60)\ndef f(n): return 5",
+)
+
+EXHAUST = cases(
+    ("assert f(1) == 5",), outcomes=("memory", "crash", "error", "timeout"),
+    touches_memory="def f(n): return bytearray(1 << 33)",
+    grows_memory="def f(n):\n    x = []\n    while True: x.append(bytearray(1 << 20))",
+    grows_globally="x = []\ndef f(n):\n    while True: x.append(bytearray(1 << 20))",
+    maps_memory="import mmap\ndef f(n): return mmap.mmap(-1, 1 << 36)",
+    multiplies="def f(n): return [0] * 10 ** 12",
+    zip_bomb="""
+        import zlib
+        bomb = zlib.compress(bytes(1 << 28))
+        def f(n): return zlib.decompress(zlib.compress(bomb * 100)) * 10 ** 6
+        """,
+    huge_answer="def f(n): return 'x' * (50 << 20)",
+    wide_answer="def f(n): return list(range(10 ** 6))",
+    deep_answer="def f(n):\n    x = []\n    for _ in range(10 ** 5): x = [x]\n    return x",
+    cyclic_answer="def f(n):\n    x = []\n    x.append(x)\n    return x",
+    shared_answer="def f(n):\n    x = []\n    for _ in range(60): x = [x, x]\n    return x",
+    endless_recursion="def f(n): return f(n) + 1",
+    recursion_without_limit="""
+        import sys
+        sys.setrecursionlimit(10 ** 9)
+        def f(n): return max([n], key=f)
+        """,
+    segfault="import ctypes\ndef f(n): ctypes.string_at(8)",
+    abort="import os\ndef f(n): os.abort()",
+    stops_itself="import os, signal\ndef f(n): os.kill(os.getpid(), signal.SIGSTOP)",
+    stops_by_raise="import signal\ndef f(n): signal.raise_signal(signal.SIGSTOP)",
+    swarm_of_threads="""
+        import threading, time
+        def f(n):
+            for _ in range(10 ** 4): threading.Thread(target=time.sleep, args=(60,)).start()
+            return 5
+        """,
+    many_descriptors="""
+        import os
+        def f(n):
+            while True: os.dup(0)
+        """,
+    bad_exit_handler="""
+        import atexit
+        def hang():
+            while True: pass
+        atexit.register(hang)
+        def f(n): raise SystemExit
+        """,
+    wrecked_interpreter="""
+        import builtins, sys
+        def f(n):
+            sys.modules.clear()
+            vars(builtins).clear()
+            return 5 if len([]) else 0
+        """,
+)
+
+# A plain answer of which a careless test, run by the judge, makes something endless.
+STEER = [
+    Case("huge_range", "def f(n): return range(10 ** 15)", ("assert sum(f(1)) == 5",)),
+    Case("huge_list", "def f(n): return range(10 ** 15)", ("assert list(f(1)) == [5]",)),
+    Case("huge_repeat", "def f(n): return 10 ** 12", ("assert 'a' * f(1) == 'aaaaa'",)),
+    Case("huge_power", "def f(n): return 10 ** 9", ("assert 3 ** f(1) == 5",)),
+    Case("huge_loop", "def f(n): return 10 ** 15",
+         ("total = 0\nfor _ in range(f(1)):\n    total += 1\nassert total == 5",)),
+    Case("colliding", "def f(n): return [k * (2 ** 61 - 1) for k in range(1, 50_000)]",
+         ("assert set(f(1)) == {5}",)),
+    Case("endless_generator", "def f(n):\n    while True: yield 5",
+         ("assert list(f(1)) == [5]",)),
+    Case("swallowed_limit", "def f(n):\n    while True: pass",
+         ("try:\n    f(1)\nexcept:\n    pass",)),
+    Case("swallowed_crash", "import os\ndef f(n): os._exit(0)",
+         ("try:\n    f(1)\nexcept:\n    pass",)),
+]
+
+# ---- across programs: what the first plants, the second must not see ----------------------------
+
+SEEN = ("assert f(2) == 4",)
+PLANTS = cases(
+    SEEN,
+    in_builtins="import builtins\nbuiltins.planted = 1\nbuiltins.len = None\ndef f(n): return 4",
+    in_modules="import math, sys\nmath.planted = sys.planted = math.sqrt = 1\ndef f(n): return 4",
+    in_functions="import json\njson.dumps.__kwdefaults__ = {'planted': 1}\ndef f(n): return 4",
+    in_random="import random\nrandom.seed(77)\nrandom.random()\ndef f(n): return 4",
+    in_limits="import sys\nsys.setrecursionlimit(50_000)\ndef f(n): return 4",
+    in_signals="import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ndef f(n): return 4",
+    in_decimal="import decimal\ndecimal.getcontext().prec = 3\ndef f(n): return 4",
+    in_harness="""
+        import sys
+        sys._getframe(1).f_globals["RESERVE"].append("planted")
+        def f(n): return 4
+        """,
+    in_descriptors="import os\nos.closerange(0, 3)\ndef f(n): return 4",
+    in_crash="import os\ndef f(n): os._exit(1)",
+    in_memory="x = bytearray(90 << 20)\ndef f(n): return 4",
+    in_cpu_time="import time\nend = time.time() + 0.5\nwhile time.time() < end: pass\n"
+                "def f(n): return 4",
+)
+CHECK_NOTHING_PLANTED = """
+import builtins, decimal, json, math, os, random, signal, sys
+def f(n):
+    assert not hasattr(builtins, "planted") and not hasattr(math, "planted")
+    assert not hasattr(sys, "planted") and len("ab") == 2 and math.sqrt(4) == 2
+    assert json.dumps.__kwdefaults__["indent"] is None
+    assert sys.getrecursionlimit() == 1000 and decimal.getcontext().prec == 28
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert "planted" not in sys._getframe(1).f_globals["RESERVE"]
+    assert "solution" in sys.modules and len(bytearray(90 << 20)) and os.write(1, b"x")
+    return [random.random() for _ in range(3)], list({"a", "b", "c", "d"})
+"""
+
+# ---- honest, but odd: all must pass -------------------------------------------------------------
+
+
+def honest(name: str, code: str, *tests: str, entry_point: str = "f", setup: str = "") -> Case:
+    return Case(name, dedent(code).lstrip("\n"), tests, entry_point, ("ok",), setup)
+
+
+HONEST = [
+    honest("prints_a_lot", "def f(n):\n    print('x' * 80, flush=True)\n    for _ in range(20_000):"
+           " print(n)\n    return n", "assert f(3) == 3"),
+    honest("prints_oddly", """
+        import sys
+        def f(text):
+            print(text, '\\ud800', file=sys.stderr)
+            print(text, '\\ud800')
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return text
+        """, r"assert f('\u20ac \U0001f600 \ud800') == '\u20ac \U0001f600 \ud800'"),
+    honest("unicode_names", "def größe(señal): return señal * 2",
+           "assert größe('né') == 'néné'", entry_point="größe"),
+    honest("recursion", "def f(n): return 0 if n == 0 else 1 + f(n - 1)", "assert f(900) == 900"),
+    honest("raised_limit", """
+        import sys
+        sys.setrecursionlimit(100_000)
+        def f(n): return 0 if n == 0 else 1 + f(n - 1)
+        """, "assert f(20_000) == 20_000"),
+    honest("runs_into_the_limit", """
+        def f(n): return f(n + 1)
+        def g(n):
+            try: return f(n)
+            except RecursionError: return 'deep'
+        """, "assert g(0) == 'deep'", entry_point="g"),
+    honest("cache", """
+        from functools import lru_cache
+        @lru_cache(maxsize=None)
+        def f(n): return n if n < 2 else f(n - 1) + f(n - 2)
+        """, "assert f(80) == 23416728348467685"),
+    honest("imports", """
+        import abc, ast, base64, bisect, cmath, collections, copy, csv, dataclasses, datetime
+        import decimal, difflib, enum, fractions, functools, hashlib, heapq, html, io, itertools
+        import json, math, operator, os, pprint, queue, random, re, statistics, string, struct
+        import sys, textwrap, time, typing, unicodedata, urllib.parse, uuid, zlib
+        from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+        from typing import Any, Dict, List, Optional, Tuple, Union
+        def f(text: Optional[str]) -> List[Any]:
+            return [hashlib.md5(text.encode()).hexdigest(), hashlib.sha256(b"").hexdigest()[:4],
+                    statistics.mean([1, 2]),
+                    str(datetime.datetime.strptime("5 Mar 2024", "%d %b %Y")),
+                    base64.b64encode(b"x"), re.sub("a", "b", text), math.isqrt(17)]
+        """, "assert f('a') == ['0cc175b9c0f1b6a831c399e269772661', 'e3b0', 1.5, "
+             "'2024-03-05 00:00:00', b'eA==', 'b', 4]"),
+    honest("slow_within_the_limit", "import time\ndef f(n):\n    time.sleep(0.3)\n    return n",
+           "assert f(1) == 1"),
+    honest("subclasses", """
+        from collections import OrderedDict, defaultdict, namedtuple
+        import enum
+        Point = namedtuple('Point', 'x y')
+        class Level(enum.IntEnum): HIGH = 3
+        def f(kind):
+            return {'tuple': Point(1, 2), 'dict': defaultdict(list, a=[1]), 'enum': Level.HIGH,
+                    'ordered': OrderedDict(b=2, a=1), 'bool': 1 == 1}[kind]
+        """, "assert f('tuple') == (1, 2)", "assert f('dict') == {'a': [1]}",
+           "assert f('enum') == 3", "assert f('ordered') == {'a': 1, 'b': 2}",
+           "assert list(f('ordered')) == ['b', 'a']", "assert f('bool') is True"),
+    honest("dataclass", """
+        from dataclasses import dataclass, asdict, field
+        @dataclass(order=True)
+        class Item:
+            name: str
+            tags: list = field(default_factory=list)
+        def f(name): return asdict(Item(name))
+        """, "assert f('x') == {'name': 'x', 'tags': []}"),
+    honest("enum", """
+        from enum import Enum
+        class Color(Enum):
+            RED = 'red'
+        def f(): return Color.RED
+        """, "assert f().value == 'red' and f().name == 'RED'"),
+    honest("generator", "def f(n):\n    for k in range(n): yield k, k * k",
+           "assert list(f(3)) == [(0, 0), (1, 1), (2, 4)]", "assert dict(f(2)) == {0: 0, 1: 1}"),
+    honest("infinite_generator", "def f():\n    n = 0\n    while True:\n        yield n\n"
+           "        n += 1",
+           "from itertools import islice\nassert list(islice(f(), 3)) == [0, 1, 2]",
+           "it = f()\nassert (next(it), next(it)) == (0, 1)"),
+    honest("lazy_answers", "def f(xs): return map(str, xs) if xs else zip('ab', [1, 2])",
+           "assert list(f([1, 2])) == ['1', '2']", "assert sorted(f([])) == [('a', 1), ('b', 2)]",
+           "assert ', '.join(f([3])) == '3'"),
+    honest("plain_types", """
+        from collections import Counter, deque
+        from decimal import Decimal
+        from fractions import Fraction
+        def f(value): return value
+        """,
+           "assert f({1: {2, 3}, (4, 5): frozenset([6])}) == {1: {2, 3}, (4, 5): frozenset([6])}",
+           "assert f(b'\\0\\xff') == b'\\0\\xff' and f(bytearray(b'x')) == bytearray(b'x')",
+           "from decimal import Decimal\nassert f(Decimal('0.10')) == Decimal('0.1')",
+           "from fractions import Fraction\nassert f(Fraction(1, 3)) * 3 == 1",
+           "from collections import Counter, deque\nassert f(Counter('aab')).most_common(1) == "
+           "[('a', 2)] and f(deque([1, 2])) == deque([1, 2])",
+           "assert f(range(2, 9, 3)) == range(2, 9, 3) and f(1 + 2j) == 1 + 2j",
+           "assert f(None) is None and f(True) is True and f('') == '' and f([[], (), {}]) == "
+           "[[], (), {}]",
+           "assert type(f(1.0)) is float and type(f(1)) is int and type(f((1,))) is tuple",
+           "assert f(0.1 + 0.2) == 0.1 + 0.2 and f(-0.0) == 0 and f(5e-324) == 5e-324"),
+    honest("not_numbers", "def f(text): return float(text)",
+           "import math\nassert math.isnan(f('nan'))", "assert f('-inf') == float('-inf')"),
+    honest("big_integers", "def f(n): return 7 ** n",
+           "assert f(50_000) == 7 ** 50_000", "assert -f(200) == -(7 ** 200)"),
+    honest("state_across_tests", "count = 0\ndef f(seen=[]):\n    global count\n    count += 1\n"
+           "    seen.append(count)\n    return seen", "assert f() == [1]", "assert f() == [1, 2]"),
+    honest("arguments_are_copies", "def f(xs):\n    xs.sort()\n    return xs",
+           "xs = [2, 1]\nassert f(xs) == [1, 2] and xs == [2, 1]"),
+    honest("main_guard", "def f(n): return n\nif __name__ == '__main__':\n    print(input())\n"
+           "    f(1 / 0)", "assert f(1) == 1"),
+    honest("lambda", "f = lambda a, /, b=2, *c, d=4, **e: [a, b, c, d, e]",
+           "assert f(1) == [1, 2, (), 4, {}]", "assert f(1, 3, 5, d=6, z=7) == [1, 3, (5,), 6, "
+           "{'z': 7}]"),
+    honest("partial", "from functools import partial\nf = partial(pow, 2)", "assert f(5) == 32"),
+    honest("callable_object", "class Add:\n    def __call__(self, a, b): return a + b\nf = Add()",
+           "assert f(1, 2) == 3"),
+    honest("decorated", """
+        import functools
+        def twice(function):
+            @functools.wraps(function)
+            def wrapper(*args): return 2 * function(*args)
+            return wrapper
+        @twice
+        def f(n): return n + 1
+        """, "assert f(1) == 4"),
+    honest("solution_class", """
+        class Solution:
+            def __init__(self): self.calls = 0
+            def add(self, a, b):
+                self.calls += 1
+                return a + b
+        """, "s = Solution()\nassert s.add(1, 2) == 3 and s.calls == 1",
+           "assert Solution().add([1], [2]) == [1, 2]", entry_point="Solution"),
+    honest("linked_objects", """
+        class Node:
+            def __init__(self, value, next=None): self.value, self.next = value, next
+            def last(self, other=None): return other or self
+        def f(values):
+            node = None
+            for value in reversed(values): node = Node(value, node)
+            return node
+        """, "node = f([1, 2])\nassert node.value == 1 and node.next.value == 2 and node.next.next "
+             "is None", "a, b = f([1]), f([2])\nassert a.last(b).value == 2 and a != b"),
+    honest("returns_a_function", "def f(n):\n    def add(m): return n + m\n    return add",
+           "assert f(2)(3) == 5", "assert list(map(f(1), [1, 2])) == [2, 3]"),
+    honest("raises_as_expected", """
+        class TooSmall(ValueError): pass
+        def f(n):
+            if n < 0: raise TooSmall(f'{n} is too small')
+            return {}[n] if n else b'\\xff'.decode()
+        """, "try:\n    f(-1)\nexcept ValueError as error:\n    assert str(error) == '-1 is too "
+             "small'\nelse:\n    assert False", "try:\n    f(1)\n    assert False\n"
+             "except KeyError:\n    pass", "try:\n    f(0)\n    assert False\n"
+             "except UnicodeError:\n    pass"),
+    honest("seeded_randomness", "import random\nrandom.seed(4)\n"
+           "def f(): return random.randint(1, 9)",
+           "import random\nrandom.seed(4)\nassert f() == random.randint(1, 9)"),
+    honest("evaluates", "def f(text): return eval(text, {'x': 3})", "assert f('x * 2') == 6"),
+    honest("executes", "def f(text):\n    space = {}\n    exec(text, space)\n    return space['y']",
+           "assert f('y = [k for k in range(3)]') == [0, 1, 2]"),
+    honest("tabs", "def f(n):\n\tif n:\n\t\treturn n\n\treturn 0", "assert f(2) == 2"),
+    honest("windows_lines", "def f(n):\r\n    return n\r\n", "assert f(2) == 2"),
+    honest("coding_cookie", "# -*- coding: latin-1 -*-\ndef f(): return 'é'", "assert f() == 'é'"),
+    honest("byte_order_mark_text", "def f(): return '\ufeffx'", "assert f() == '\\ufeffx'"),
+    honest("future_import", "from __future__ import annotations\n"
+           "def f(n: Nowhere) -> None: return n", "assert f(1) == 1"),
+    honest("assertions_inside", 'def f(n):\n    """assert f(1) == 2\n    >>> f(1)\n    2\n    """\n'
+           "    assert n > 0, 'positive'\n    return n + 1\nassert f(1) == 2", "assert f(1) == 2"),
+    honest("names_of_the_harness", """
+        def send(n): return n + 1
+        def receive(n): return send(n) * 2
+        class Remote: pass
+        class Packer: value = 3
+        json = os = sys = main = Judge = tests = space = None
+        def load(n): return receive(n) + Packer.value
+        """, "assert load(1) == 7", entry_point="load"),
+    honest("names_of_builtins", "def f(list, dict, str): return [list, dict, str]\n"
+           "def input(n): return n\n", "assert f(1, 2, 3) == [1, 2, 3]"),
+    honest("entry_like_a_builtin", "def sum(xs): return 'own'", "assert sum([1]) == 'own'",
+           entry_point="sum"),
+    honest("large_arguments", "def f(xs): return xs[-1], len(xs)",
+           "assert f(list(range(200_000))) == (199_999, 200_000)",
+           "assert f('é' * 3_000_000) == ('é', 3_000_000)"),
+    honest("large_answer", "def f(n): return list(range(n))",
+           "assert f(50_000) == list(range(50_000))"),
+    honest("fifty_megabytes", "def f():\n    x = bytearray(50 << 20)\n    x[-1] = 3\n"
+           "    return sum(x[-5:])", "assert f() == 3"),
+    honest("messages", "def f(n): return n", "assert f(1) == 1, f'got {f(1)}, not 1'"),
+    honest("loops_in_tests", "def f(n): return n * n",
+           "import random\nfor n in random.sample(range(99), 20):\n    assert f(n) == n * n",
+           "def square(n): return n * n\n"
+           "assert all(f(n) == square(n) for n in range(20))"),
+    honest("setup_on_both_sides", "def f(x): return poly([1, 2], x) + LIMIT",
+           "assert f(3) == poly([1, 2], 3) + 10 == 17",
+           "assert abs(math.sqrt(f(3) - 1) - 4) < 1e-9",
+           setup="import math\nLIMIT = 10\ndef poly(cs, x):\n    return sum(c * x ** k for k, c in "
+                 "enumerate(cs))"),
+    honest("setup_calls_the_entry", "def f(n): return n + 1", "assert twice(3) == 5",
+           setup="def twice(n): return f(f(n))"),
+    honest("setup_is_replaced", "def helper(): return 'own'\ndef f(): return helper()",
+           "assert f() == 'own' and helper() == 'given'", setup="def helper(): return 'given'"),
+    honest("entry_in_setup", "def f(n): return n + 1", "assert f(1) == 2",
+           setup="def f(n):\n    raise NotImplementedError"),
+    honest("global_scope", "data = {}\ndef f(key):\n    def inner():\n        global data\n"
+           "        data[key] = 1\n    inner()\n    return globals()['data']",
+           "assert f('a') == {'a': 1}"),
+    honest("pickles_its_own", "import copy, pickle\nclass A:\n    x = 1\ndef f():\n"
+           "    return pickle.loads(pickle.dumps(A())).x + copy.deepcopy(A()).x",
+           "assert f() == 2"),
+    honest("reads_no_input", "import sys\ndef f():\n    try:\n        return input()\n"
+           "    except EOFError:\n        return sys.stdin.read()", "assert f() == ''"),
+    honest("closes_its_output", "import sys\ndef f():\n    sys.stdout.close()\n    return 1",
+           "assert f() == 1"),
+    honest("warns", "import warnings\ndef f():\n    warnings.warn('old', DeprecationWarning)\n"
+           "    return '\\d'", r"assert f() == '\\d'"),
+    honest("times_itself", "import time\ndef f():\n    t = time.perf_counter()\n    time.time()\n"
+           "    return time.perf_counter() >= t", "assert f() is True"),
+    honest("match_statement", "def f(x):\n    match x:\n        case [a, *rest]: return a\n"
+           "        case {'k': v}: return v\n    return None", "assert f([1, 2]) == 1",
+           "assert f({'k': 2}) == 2"),
+    honest("truthy_object", "import re\ndef f(text): return re.match('a+', text)",
+           "assert f('aab')", "assert f('b') is None", "assert f('aab').group() == 'aa'"),
+]

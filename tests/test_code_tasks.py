@@ -1,0 +1,464 @@
+"""HumanEval, CoopHumanEval and MBPP: reading rows, making items of them, what the agents are asked.
+
+python -m pytest tests/test_code_tasks.py
+"""
+
+import csv
+import gzip
+import json
+import textwrap
+from pathlib import Path
+
+import datasets
+import pandas
+import pytest
+
+import code_tasks
+import rewards
+import run
+import train
+from code_items import code_item, signature, split_tests
+from code_tasks import MBPP, CoopHumanEval, HumanEval
+from data import file_rows
+
+RECIPES = sorted((Path(code_tasks.__file__).parent / "recipes").glob("*.args"))
+
+# Rows in the shapes that HumanEval has: a plain one; a helper and an import in the prompt, a loop
+# with a local name that hides a built-in; a test in several lines beside one that says nothing.
+ROWS = [
+    {
+        "task_id": "own/0",
+        "prompt": 'def double(x):\n    """Twice x."""\n',
+        "entry_point": "double",
+        "canonical_solution": "    return 2 * x\n",
+        "test": "META = {}\n\ndef check(candidate):\n    assert candidate(2) == 4\n"
+        "    assert candidate(-1) == -2, 'wrong sign'\n",
+    },
+    {
+        "task_id": "own/1",
+        "prompt": "from typing import List\nimport math\n\n\ndef encode(s: str):\n"
+        '    """Reversed."""\n    return s[::-1]\n\n\ndef decode(s: str) -> str:\n'
+        '    """Undo encode."""\n',
+        "entry_point": "decode",
+        "canonical_solution": "    return encode(s)\n",
+        "test": "def check(candidate):\n    import random\n    letters = 'abc'\n"
+        "    for _ in range(3):\n        str = random.choice(letters) + 'x'\n"
+        "        assert candidate(encode(str)) == str\n",
+    },
+    {
+        "task_id": "own/2",
+        "prompt": 'def groups(s):\n    """The words of s."""\n',
+        "entry_point": "groups",
+        "canonical_solution": "    return s.split()\n",
+        "test": "def check(candidate):\n    assert candidate('a bc') == [\n        'a',\n"
+        "        'bc',\n    ]\n    assert True, 'an easy one'\n",
+    },
+]
+MBPP_ROW = {
+    "task_id": 7,
+    "prompt": "Write a function to scale a number.",
+    "code": "import math\nUNIT = 2\ndef half(x):\n    return x / UNIT\ndef other(): pass\n"
+    "def scale(p, k=1.5, *rest):\n    return half(2 * p) * k\n",
+    "test_imports": ["import math"],
+    "test_list": ["assert math.isclose(scale(half(4)), 3)", "assert scale(1, 2) == 2"],
+}
+
+
+def write(path: Path, rows: list[dict]) -> Path:
+    """The rows in the format that the file's name asks for."""
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".parquet"):
+        pandas.DataFrame(rows).to_parquet(path)
+        return path
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "wt", encoding="utf-8", newline="") as file:
+        if name.endswith(".csv"):
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(rows)
+        elif name.endswith(".jsonl"):
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            json.dump(rows, file)
+    return path
+
+
+def many(count: int) -> list[dict]:
+    return [ROWS[i % 3] | {"task_id": f"own/{i}"} for i in range(count)]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["a.json", "a.jsonl", "a.jsonl.gz", "a.json.gz", "a.csv", "a.csv.gz", "a.parquet"]
+)
+def test_every_format_gives_the_same_items(tmp_path, name):
+    path = write(tmp_path / name, ROWS)
+    assert HumanEval(str(path)).problems == [code_item(row) for row in ROWS]
+
+
+def test_byte_order_mark_blank_lines_and_windows_line_ends(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + b"\r\n\r\n".join(json.dumps(r).encode() for r in ROWS))
+    assert [number for number, _ in file_rows(str(path))] == [1, 3, 5]
+    assert HumanEval(str(path)).problems == [code_item(row) for row in ROWS]
+
+
+def without(name: str) -> dict:
+    return {key: value for key, value in ROWS[1].items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (without("test"), "field 'test' is missing"),
+        (ROWS[1] | {"prompt": 3}, "field 'prompt' has to be a text, not 3"),
+        (ROWS[1] | {"prompt": "  "}, "field 'prompt' has to be a text"),
+        (ROWS[1] | {"task_id": "own/0"}, "task_id 'own/0' is that of row 1"),
+        (ROWS[1] | {"task_id": None}, "field 'task_id' has to be a text"),
+        (ROWS[1] | {"prompt": "def decode(s:\n"}, "the prompt has to be Python"),
+        (ROWS[1] | {"prompt": "class A:\n    def decode(s): ...\n"}, "does not define a function"),
+        (ROWS[1] | {"entry_point": "missing"}, "does not define a function 'missing'"),
+        (ROWS[1] | {"prompt": "def aux(x):\n    1\n", "entry_point": "aux"}, "name of a helper"),
+        (ROWS[1] | {"test": "assert decode('a')"}, "defines check(candidate)"),
+        (ROWS[1] | {"test": "def check(candidate: )"}, "defines check(candidate)"),
+        (ROWS[1] | {"test": "def check(candidate):\n    assert True"}, "no assertion"),
+        (ROWS[1] | {"test": "def check(c):\n    assert c(9) == nine"}, "reads nine, which nothing"),
+        ({"task_id": 1, "test_list": ["assert f()"]}, "needs the texts prompt and code"),
+        (MBPP_ROW | {"test_list": "assert scale(1) == 2"}, "has to be a list of texts"),
+        (MBPP_ROW | {"code": "def other(): pass"}, "does not define the function that test_list"),
+        ([1, 2], "an object with named fields is needed"),
+    ],
+)
+def test_bad_row_is_named_in_one_line(tmp_path, row, says):
+    path = write(tmp_path / "a.jsonl", [ROWS[0], row, ROWS[2]])
+    with pytest.raises(ValueError, match="row 2: ") as raised:
+        HumanEval(str(path)).items("train")
+    assert says in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jsonl", b"", "holds no rows"),
+        ("a.json", b"[]", "holds no rows"),
+        ("a.csv", b"task_id,prompt\n", "holds no rows"),
+        ("a.json", b'{"a": 1}', "a list of rows is needed"),
+        ("a.json", b'{"a": 1}\n{"a": 2}\n', "one object per line is .jsonl"),
+        ("a.json", b"[" * 100_000, "is not JSON"),
+        ("a.jsonl", b'{"a": 1}\n{"a": \n', "row 2: not one JSON object"),
+        ("a.csv", b"task_id,prompt\n1,2\n1,2,3\n", "row 2: not the header's 2 fields"),
+        ("a.csv", b'task_id,prompt\n1,"2', "row 1: "),
+        ("a.jsonl", b'{"a": "\xff"}', "is not UTF-8 text"),
+        ("a.jsonl.gz", b'{"a": 1}', "cannot read"),
+        ("a.jsonl.gz", gzip.compress(b'{"a": 1}' * 99)[:-9], "compressed data is damaged"),
+        ("a.parquet", b"PAR1 no", "is not a Parquet file"),
+        ("a.txt", b"hello", "is none of .json"),
+        ("a.jsonl", json.dumps(ROWS[0]).encode(), "holds 1 problems"),
+    ],
+)
+def test_bad_file_is_told_in_one_line(tmp_path, name, content, says):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.") as raised:
+        HumanEval(str(path)).items("train")
+    assert says in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_missing_file_and_folder(tmp_path):
+    for path in (tmp_path / "none.json", tmp_path / "folder.json"):
+        if path.stem == "folder":
+            path.mkdir()
+        with pytest.raises(ValueError, match="cannot read"):
+            HumanEval(str(path)).items("train")
+
+
+def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
+    """A folder with the hub's layout stands in for the hub; so does a name that is not there."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    folder = tmp_path / "openai_humaneval"
+    folder.mkdir()
+    write(folder / "test.jsonl", many(164))
+    monkeypatch.setattr(HumanEval, "hub", str(folder))
+    assert [len(HumanEval().items(s)) for s in ("train", "dev", "test")] == [100, 32, 31]
+    monkeypatch.setattr(HumanEval, "hub", str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match=r"nowhere from the hub .* --data FILE"):
+        HumanEval().items("train")
+
+
+# --- splits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task", "count", "train_rows", "dev_rows", "test_rows"),
+    [
+        (HumanEval, 164, range(33, 133), range(32), range(133, 164)),
+        (CoopHumanEval, 82, range(50), range(50, 66), range(66, 82)),
+        (MBPP, 427, range(15, 65), range(15), range(65, 257)),
+        (HumanEval, 82, range(50), range(50, 66), range(66, 82)),  # by count: 16 is a fifth of 82
+        (MBPP, 10, range(6), range(6, 8), range(8, 10)),
+        (MBPP, 3, range(1), range(1, 2), range(2, 3)),
+    ],
+)
+def test_splits_are_the_papers_rows_or_fifths(
+    tmp_path, task, count, train_rows, dev_rows, test_rows
+):
+    source = task(str(write(tmp_path / "a.jsonl", many(count))))
+    for split, rows in (("train", train_rows), ("dev", dev_rows), ("test", test_rows)):
+        assert [item["task_id"] for item in source.items(split)] == [f"own/{i}" for i in rows]
+    with pytest.raises(ValueError, match="no split 'all'"):
+        source.items("all")
+
+
+# --- items ----------------------------------------------------------------------------------------
+
+
+def test_items_of_the_three_shapes():
+    plain, loop, lines = map(code_item, ROWS)
+    assert plain["tests"] == ["assert double(2) == 4", "assert double(-1) == -2"]
+    assert plain["setup"] == ""
+    assert "task_id" in plain
+    assert loop["setup"].startswith("from typing import List\nimport math\ndef encode(s: str):")
+    assert "decode" not in loop["setup"]
+    assert len(loop["tests"]) == 1
+    assert loop["tests"][0].endswith("_check(decode)")
+    assert lines["tests"] == ["assert groups('a bc') == ['a', 'bc']"]
+    assert lines["solution"].endswith('"""The words of s."""\n    return s.split()\n')
+
+
+SPLIT = {  # body of check(candidate): its tests, without indentation; f is the entry point
+    "assert candidate(1)\nassert f(2)": ["assert f(1)", "assert f(2)"],
+    "assert True\nassert 1 == 1, 'x'\nassert candidate(1)": ["assert f(1)"],
+    "x = 3\ny = 4\nassert candidate(x)": ["x = 3\nassert candidate(x)"],
+    "x = 3\nz = x + 1\nassert candidate(z)\nassert candidate(0)": [
+        "x = 3\nz = x + 1\nassert candidate(z)",
+        "assert f(0)",
+    ],
+    "xs = []\nxs.append(1)\nys = []\nys.append(2)\nassert candidate(xs)": [
+        "xs = []\nxs.append(1)\nassert candidate(xs)"
+    ],
+    "t = {}\nt['a'] = 1\nassert candidate(t)": ["t = {}\nt['a'] = 1\nassert candidate(t)"],
+    "n = 0\nfor i in range(3):\n    n += candidate(i)\nassert n == 3\nassert candidate(1)": [
+        "n = 0\nfor i in range(3):\n    n += candidate(i)\nassert n == 3",
+        "assert f(1)",
+    ],
+    "for i in range(3):\n    assert candidate(i)\nfor i in range(4):\n    assert candidate(i)": [
+        "for i in range(3):\n    assert candidate(i)",
+        "for i in range(4):\n    assert candidate(i)",
+    ],
+    "assert all(candidate(i) for i in [1])\nassert [candidate(i) for i in [2]]": [
+        "assert all((f(i) for i in [1]))",
+        "assert [f(i) for i in [2]]",
+    ],
+    "def same(a, b):\n    assert a == b\nsame(candidate(1), 2)\nsame(candidate(2), 3)": [
+        "def same(a, b):\n    assert a == b\nsame(candidate(1), 2)",
+        "def same(a, b):\n    assert a == b\nsame(candidate(2), 3)",
+    ],
+    "try:\n    candidate(0)\n    assert False\nexcept ValueError:\n    pass": [
+        "try:\n    candidate(0)\n    assert False\nexcept ValueError:\n    pass"
+    ],
+    "r = candidate(1)\nassert r == 1\nassert r < 2": [
+        "r = candidate(1)\nassert r == 1",
+        "r = candidate(1)\nassert r < 2",
+    ],
+    "assert candidate(lambda candidate: candidate)": [
+        "assert candidate(lambda candidate: candidate)"
+    ],
+    "assert sum(f for f in candidate(3)) == 3": ["assert sum((f for f in candidate(3))) == 3"],
+    "import math\nassert math.floor(candidate(1)) == 1": [
+        "import math\nassert math.floor(candidate(1)) == 1"
+    ],
+    '"""About this."""\nprint\nassert candidate(1)': ["assert f(1)"],
+}
+
+
+@pytest.mark.parametrize("body", SPLIT)
+def test_statements_that_assert_become_tests(body):
+    tests = split_tests(f"def check(candidate):\n{textwrap.indent(body, '    ')}", "f")
+    for number, test in enumerate(tests):
+        if test.startswith("def _check(candidate):\n"):
+            inner = test.removeprefix("def _check(candidate):\n").removesuffix("\n_check(f)")
+            tests[number] = textwrap.dedent(inner).strip()
+    assert tests == SPLIT[body]
+
+
+def test_what_stands_outside_check_rides_along_where_it_is_needed():
+    source = (
+        "from numpy import *\nimport numpy.testing\nCASES = [(1, 2)]\nOTHER = 3\n"
+        "def close(a, b):\n    numpy.testing.assert_allclose(a, b)\n"
+        "def check(candidate):\n    close(candidate(1), 2)\n"
+        "    for a, b in CASES:\n        assert candidate(a) == b\n"
+        "check(f)\n"
+    )
+    first, second = split_tests(source, "f")
+    assert "import numpy.testing" in first
+    assert "def close" in first
+    assert "CASES" not in first
+    assert "CASES = [(1, 2)]" in second
+    assert "OTHER" not in second
+    assert "close" not in second
+    assert "\ncheck(f)" not in first + second
+
+
+def test_an_mbpp_row_becomes_an_item_with_its_signature():
+    item = code_item(MBPP_ROW)
+    assert item["task_id"] == "7"
+    assert item["entry_point"] == "scale"
+    assert signature(item["prompt"], "scale") == "def scale(p, k=1.5, *rest):"
+    assert '"""Write a function to scale a number."""' in item["prompt"]
+    assert "def half" in item["setup"]  # a test calls it
+    assert "other" not in item["setup"]
+    assert len(item["tests"]) == 2
+    assert all(rewards.verdict(item, [item["solution"]]).passed)
+    assert not any(rewards.verdict(item, ["def scale(p, k=1, *r):\n    return 0"]).passed)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "line"),
+    [
+        ('def f(xs):\n    """Doc with (parentheses) and def g(a)."""\n', "def f(xs):"),
+        ("def f():\n    '''No parameters.'''\n", "def f():"),
+        (
+            "from typing import Dict\n\ndef g(x):\n    return x\n\n"
+            'def f(a: Dict[str, int], b=(1, (2, 3)), *, c: "x" = len("()")) -> list[int]:\n'
+            '    """Doc."""\n',
+            "def f(a: Dict[str, int], b=(1, (2, 3)), *, c: 'x'=len('()')) -> list[int]:",
+        ),
+        (
+            "import functools\n@functools.cache\ndef f(a,\n      b: int = 1,\n      *rest, **more\n"
+            '      ):\n    "doc"\n',
+            "def f(a, b: int=1, *rest, **more):",
+        ),
+        ("def f(a):\n    # only a comment\n", "def f(a):"),
+        ("def f(a):\n\t'''Tabs.'''\n", "def f(a):"),
+        ("def f(a):\n    '''One.'''\n\ndef f(b, /):\n    '''The last wins.'''\n", "def f(b, /):"),
+    ],
+)
+def test_signature_is_read_from_the_tree(prompt, line):
+    row = ROWS[0] | {"prompt": prompt, "entry_point": "f"}
+    item = code_item(row | {"test": "def check(candidate):\n    assert candidate(1) == 1"})
+    assert signature(item["prompt"], "f") == line
+    compile(item["prompt"] + item["setup"], "item", "exec")
+    observed = HumanEval().observe(1, item, [])
+    assert f"\n{line}\n    # your code here" in observed
+
+
+# --- what agents observe --------------------------------------------------------------------------
+
+
+def test_each_role_is_told_what_the_paper_lists():
+    item = code_item(ROWS[1])
+    task = HumanEval()
+    aux, main = (task.observe(agent, item, []) for agent in (0, 1))
+    for text in (aux, main):
+        assert text.startswith(item["prompt"].strip())
+        assert "no markdown, no tests, no examples, no explanation" in text
+        assert not any(test in text for test in item["tests"])
+    assert "helper function `aux`" in aux
+    assert "def aux(...):" in aux
+    assert "`decode`" in aux
+    assert "useful" in aux
+    assert "access to `aux(...)`" in main
+    assert "Do not define `aux`" in main
+    assert "Write `decode` and nothing else" in main
+    assert "def decode(s: str) -> str:" in main
+    single = HumanEval(num_agents=1).observe(0, item, [])
+    assert "def aux(...):" in single
+    assert "def decode(s: str) -> str:" in single
+    assert "Write both functions" in single
+
+
+def test_any_number_of_agents():
+    item, task = code_item(ROWS[0]), HumanEval(num_agents=4)
+    helpers = [task.observe(agent, item, []) for agent in range(3)]
+    for name, text in zip(("aux", "aux2", "aux3"), helpers, strict=True):
+        assert f"def {name}(...):" in text
+        assert f"Write `{name}` and nothing else" in text
+    main = task.observe(3, item, [])
+    assert "`aux(...)`, `aux2(...)` and `aux3(...)`" in main
+    with pytest.raises(ValueError, match="at least 1 agent"):
+        HumanEval(num_agents=0)
+
+
+def test_history_is_the_agents_own_in_order():
+    item, task = code_item(ROWS[0]), HumanEval()
+    first = task.observe(0, item, [])
+    history = [("def aux(x):\n    return 1\n", "told one"), ("def aux(x):\n    return 2", "")]
+    text = task.observe(0, item, history)
+    assert text.startswith(first + "def aux(x):\n    return 1\n\ntold one\n\nRevise `aux`.")
+    assert text.index("return 1") < text.index("told one") < text.index("return 2")
+    assert text.count("Revise `aux`.") == 2
+    assert text.endswith("Your code:\n")
+    assert "Revise `aux` and `double`." in HumanEval(num_agents=1).observe(0, item, history)
+
+
+def test_feedback_is_the_one_that_was_given():
+    item = code_item(ROWS[0])
+    task = HumanEval(feedback=lambda item, responses: [f"{item['task_id']}, {len(responses)}"])
+    assert task.feedback(item, ["a", "b"]) == ["own/0, 2"]
+    told = HumanEval().feedback(item, ["", "def double(x):\n    return x"])
+    assert "assert double(2) == 4" in told[1]
+    assert "double(-1)" not in told[1]
+
+
+# --- the check of a data set, and the recipes -----------------------------------------------------
+
+
+def test_reference_solutions_pass_whole_and_split(tmp_path, capsys, monkeypatch):
+    path = write(tmp_path / "a.jsonl", ROWS)
+    monkeypatch.setattr("sys.argv", ["code_tasks.py", "humaneval", "--data", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        code_tasks.main()
+    out = capsys.readouterr().out
+    assert ended.value.code == 0, out
+    assert "3 problems with 4 tests" in out
+    assert "0 tests pass with a function that" in out
+    assert out.count("3 of 3 solutions pass all tests") == 3
+    assert all(
+        rewards.code(code_item(row), ["", row["canonical_solution"]])["tests"] == 0 for row in ROWS
+    )
+
+    write(path, [ROWS[0], ROWS[1] | {"canonical_solution": "    return s\n"}, ROWS[2]])
+    with pytest.raises(SystemExit) as ended:
+        code_tasks.main()
+    out = capsys.readouterr().out
+    assert ended.value.code == 1
+    assert out.count("2 of 3 solutions pass all tests") == 3
+    assert "own/1: AssertionError" in out
+
+
+def test_imports_of_the_prompt_need_not_be_repeated():
+    item = code_item(ROWS[1])
+    main = "def decode(s: str) -> List[str]:\n    math.pi\n    return aux(encode(s))"
+    team = ["def aux(s: List[str]):\n    return s", main]
+    scores = rewards.code(item, team)
+    assert scores["tests"] == 1.0
+    assert scores["structure"] == 1.0
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_recipes_parse_and_name_what_exists(path):
+    args = train.parse([f"@{path}"])
+    assert issubclass(run.resolve(args.task, run.TASKS, "task"), HumanEval)
+    assert args.joint == "aligned"
+    assert args.num_generations == 4
+    assert args.num_agents == 2
+    assert (args.turns == 2) == ("2turns" in path.stem) == bool(args.feedback)
+    assert (args.bits == 4) == ("laptop" in path.stem)
+    if "laptop" not in path.stem:
+        assert (args.lr, args.max_new_tokens, args.batch_size) == (1e-5, 256, 1)
+        assert args.reward == "code_paper"
+        assert args.gamma == 1
+    rest = path.read_text()
+    assert f"@recipes/{path.name}" in rest
+    assert max(map(len, rest.splitlines())) <= 100
+
+
+def test_there_are_eight_recipes():
+    assert len(RECIPES) == 8

@@ -1,0 +1,454 @@
+"""The real command line on small runs of the embedded team: python -m pytest tests/test_eval.py
+
+A run of a team and one of a single agent are trained for a step; then they are evaluated.
+"""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_doctor import rows, samples, write
+
+import eval as evaluation
+import measures
+import players
+import train
+
+ROOT = Path(evaluation.__file__).parent
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "3", "--max-steps", "1"]
+SMALL += ["--max-new-tokens", "40", "--lr", "0.02", "--advantage", "none"]  # every agent moves
+METHODS = ["trained", "naive", "sequential", "discussion", "single", "single-trained"]
+METHODS += ["frozen-0", "frozen-1"]
+
+
+def run(*argv) -> None:
+    """In this process, as the command line."""
+    evaluation.main(list(map(str, argv)))
+
+
+def command(*argv) -> subprocess.CompletedProcess:
+    """In one of its own."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "eval.py"), *map(str, argv)], capture_output=True, text=True
+    )
+
+
+def refused(capsys, *argv) -> str:
+    """The one line that a mistake gets, with exit status 2."""
+    with pytest.raises(SystemExit) as stopped:
+        run(*argv)
+    said = capsys.readouterr().err.strip().splitlines()
+    assert stopped.value.code == 2
+    assert len(said) == 1, said
+    assert said[0].startswith("eval.py: error: ")
+    return said[0]
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "team"
+    train.main([*SMALL, "--run", str(path)])
+    return path
+
+
+@pytest.fixture(scope="module")
+def solo(team) -> Path:
+    train.main([*SMALL, "--num-agents", "1", "--run", str(team.parent / "solo")])
+    return team.parent / "solo"
+
+
+@pytest.fixture(scope="module")
+def whole(team, solo) -> Path:
+    """The folder of a whole evaluation, made by the real command line: all methods and outputs."""
+    path = team.parent / "whole"
+    path.mkdir()
+    outputs = [f"--{name}={path / name}" for name in ("json", "csv", "samples")]
+    done = command(
+        "--run", team, "--run", solo, "--limit", 3, "--num-samples", 4, "--seed", 0, *outputs
+    )
+    assert done.returncode == 0, done.stderr
+    (path / "said").write_text(done.stdout)
+    return path
+
+
+def methods(path: Path) -> dict:
+    return json.loads((path / "json").read_text())["methods"]
+
+
+def records(path: Path) -> dict[str, list[dict]]:
+    """The sampled records of each method."""
+    lines = [json.loads(line) for line in (path / "samples").read_text().splitlines()][1:]
+    return {name: [r for r in lines if r["method"] == name and not r["greedy"]] for name in METHODS}
+
+
+def texts(records: list[dict], agent: int, turn: int = 0) -> list[str]:
+    return [record["turns"][turn]["responses"][agent] for record in records]
+
+
+def timeless(path: Path) -> dict:
+    timing = re.compile("latency|tokens_per_s")
+    return {
+        name: {key: value for key, value in row.items() if not timing.match(key)}
+        for name, row in methods(path).items()
+    }
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_every_method_has_every_measure(whole):
+    found = methods(whole)
+    assert [name for name in found if name != "reference"] == METHODS
+    for name in METHODS:
+        row = found[name]
+        expected = {"return", "return_se", "greedy/return", "reward/tests", "reward/cooperation"}
+        expected |= {"pass@1", "pass@3", "accuracy@3", "coop_rate", "distinct", "schemes"}
+        expected |= {"length/0", "tokens_per_problem", "latency_s", "latency_s_se", "tokens_per_s"}
+        assert row.keys() >= expected
+        assert sum(scheme["count"] for scheme in row["schemes"].values()) == 12
+        assert 0 <= row["return"] <= 1
+        assert row["latency_s"] > 0
+        assert ("vs" in row) == (name != "trained")
+        if "vs" in row:
+            assert sum(row["vs"][key] for key in ("win", "tie", "loss")) == 3
+    said = (whole / "said").read_text()
+    assert all(name in said for name in METHODS)
+    assert f"{found['trained']['return']:.3f} ±" in said
+
+
+def test_it_measures_what_the_run_measured(whole, team, solo):
+    """Same random numbers, prompts and rewards as the run's own evaluation: equal, not close."""
+    found = methods(whole)
+    for directory, after, before in (
+        (team, "trained", "naive"),
+        (solo, "single-trained", "single"),
+    ):
+        summary = json.loads((directory / "summary.json").read_text())
+        for name, when in ((after, "after"), (before, "before")):
+            for key in ("return", "return_se", "greedy/return", "reward/structure"):
+                assert found[name][key] == pytest.approx(summary[when][key], abs=1e-9)
+    assert found["trained"]["return"] != found["naive"]["return"]
+
+
+def test_who_is_trained_in_which_method(whole):
+    played = records(whole)
+    assert texts(played["frozen-0"], 0) == texts(played["trained"], 0)
+    assert texts(played["frozen-0"], 1) == texts(played["naive"], 1)
+    assert texts(played["frozen-1"], 0) == texts(played["naive"], 0)
+    assert texts(played["frozen-1"], 1) == texts(played["trained"], 1)
+    assert texts(played["trained"], 0) != texts(played["naive"], 0)
+    assert texts(played["trained"], 1) != texts(played["naive"], 1)
+
+
+def test_sequential_and_discussion_start_like_naive(whole):
+    played = records(whole)
+    assert texts(played["sequential"], 0) == texts(played["naive"], 0)
+    assert texts(played["sequential"], 1) != texts(played["naive"], 1)
+    for agent in (0, 1):
+        assert texts(played["discussion"], agent) == texts(played["naive"], agent)
+    spent = methods(whole)
+    assert spent["discussion"]["tokens_per_problem"] > spent["naive"]["tokens_per_problem"]
+    for record in played["discussion"]:  # the second round's score counts
+        parts = record["turns"][1]["parts"]
+        worth = sum(value for name, value in parts.items() if "/" not in name)
+        assert record["return"] == pytest.approx(worth / 4)
+
+
+def test_full_copies_and_other_prompts_are_those_of_the_run_too(tmp_path):
+    path = tmp_path / "copies"
+    train.main([*SMALL, "--lora-rank", "0", "--turns", "2", "--run", str(path)])
+    some = ["--method", "trained", "naive", "--limit", 3, "--num-samples", 4]
+    run("--run", path, *some, "--json", tmp_path / "json")
+    summary, found = json.loads((path / "summary.json").read_text()), methods(tmp_path)
+    for name, when in (("trained", "after"), ("naive", "before")):
+        assert found[name]["return"] == pytest.approx(summary[when]["return"], abs=1e-9)
+        assert found[name]["greedy/return"] == pytest.approx(summary[when]["greedy/return"])
+
+
+def test_a_csv_line_per_method(whole):
+    with (whole / "csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["method"] for line in lines] == list(methods(whole))
+    assert float(lines[0]["return"]) == methods(whole)["trained"]["return"]
+    assert lines[0]["vs/difference"] == ""
+    assert float(lines[1]["vs/difference"]) == methods(whole)["naive"]["vs"]["difference"]
+
+
+def test_from_samples_gives_the_identical_table_without_a_model(whole, tmp_path):
+    start = time.perf_counter()
+    done = command("--from-samples", whole / "samples", "--json", tmp_path / "json")
+    assert time.perf_counter() - start < 3
+    assert done.stdout == (whole / "said").read_text()
+    assert (tmp_path / "json").read_text() == (whole / "json").read_text()
+    done = command("--from-samples", whole / "samples", "--method", "naive", "trained")
+    assert "trained - naive" in done.stdout
+    assert "discussion" not in done.stdout.partition("latency:")[0]
+
+
+def test_two_evaluations_with_one_seed_are_identical_and_another_seed_differs(team, tmp_path):
+    for name, seed in (("one", 7), ("two", 7), ("other", 8)):
+        (tmp_path / name).mkdir()
+        some = ["--method", "sequential", "discussion", "trained", "--limit", 2, "--num-samples", 2]
+        run("--run", team, *some, "--seed", seed, "--json", tmp_path / name / "json")
+    assert timeless(tmp_path / "one") == timeless(tmp_path / "two")
+    assert timeless(tmp_path / "one") != timeless(tmp_path / "other")
+    assert list(timeless(tmp_path / "one")) == ["sequential", "discussion", "trained"]
+
+
+def test_greedy_only_and_another_task_reward_and_turns(team, tmp_path):
+    short = ["--limit", 2, "--method", "trained", "--json", tmp_path / "json"]
+    run("--run", team, *short, "--greedy", "--reward", "code_paper", "--turns", 2)
+    row = methods(tmp_path)["trained"]
+    assert "greedy/return" not in row
+    assert "pass@3" not in row
+    assert row["tokens_per_problem"] > row["length/0"] + row["length/1"]  # of both turns
+
+
+# --- prompts --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def player(team):
+    args = evaluation.parse(["--run", str(team)])
+    return players.Player(players.settings(args, team), team)
+
+
+def asked(player, play, monkeypatch) -> list[tuple[int, str]]:
+    """(agent, prompt) of all that is asked for the first item, one sample."""
+    from magrpo import Rollout
+
+    found, encode = [], Rollout.encode
+
+    def spy(self, agent, text):
+        found.append((agent, text))
+        return encode(self, agent, text)
+
+    monkeypatch.setattr(Rollout, "encode", spy)
+    play(player, player.task.items("test")[:1], (0, 1, 0, 0), 1, player.sampling(False))
+    return found
+
+
+def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
+    own = [prompt for _, prompt in asked(player, evaluation.parallel, monkeypatch)]
+    assert len(own) == 2
+    assert not any("wrote:" in prompt for prompt in own)
+    first, second = asked(player, evaluation.sequential, monkeypatch)
+    assert first == (0, own[0])
+    assert second[1].startswith("Agent 0 wrote:\n")
+    assert second[1].endswith(own[1])
+    talk = asked(player, evaluation.discussion, monkeypatch)
+    assert talk[:2] == [(0, own[0]), (1, own[1])]
+    assert "Agent 1 wrote:" in talk[2][1]
+    assert "Agent 0 wrote:" not in talk[2][1]
+    assert "Agent 0 wrote:" in talk[3][1]
+
+
+def test_untrained_is_the_base_itself_and_trained_comes_back(player):
+    player.use(set())
+    loras = [p for group in player.parameters for p in group if p.shape[-1] == 16]  # the B of B A
+    assert loras
+    assert all(not p.any() for p in loras)
+    player.use({0, 1})
+    assert all(p.any() for p in loras)
+
+
+def test_a_single_model_gets_the_team_s_budget(team, solo):
+    args = evaluation.parse(["--run", str(team)])
+    main = players.settings(args, team)
+    flags = players.single_settings(main, "tiny")
+    assert (flags.num_agents, flags.max_new_tokens, flags.model) == (1, 80, [train.TINY])
+    assert main.num_agents == 2
+    args.max_new_tokens = 7  # of the team's agents
+    assert players.settings(args, team).max_new_tokens == 7
+    assert players.solo_settings(args, main, team, solo).max_new_tokens == 40
+
+
+# --- reference ------------------------------------------------------------------------------------
+
+ROWS = [
+    {
+        "task_id": f"t/{number}",
+        "prompt": f'def add{number}(x):\n    """Return x plus {number}."""\n',
+        "canonical_solution": f"    return x + {number}\n",
+        "test": f"def check(candidate):\n    assert candidate(1) == {1 + number}\n",
+        "entry_point": f"add{number}",
+    }
+    for number in range(5)
+]
+
+
+def test_reference_solutions_pass_without_a_model(tmp_path, monkeypatch):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    monkeypatch.setattr(players, "Player", None)  # no team is loaded
+    task = ["--task", "code_tasks.HumanEval", "--data", file]
+    run(*task, "--method", "reference", "--limit", 0, "--json", tmp_path / "json")
+    row = methods(tmp_path)["reference"]
+    assert (row["reward/tests"], row["reward/syntax"], row["pass@1"]) == (1.0, 0.5, 1.0)
+    assert "latency_s" not in row
+    assert "length/0" not in row
+
+
+# --- showing, asking, comparing, examining --------------------------------------------------------
+
+
+def test_show_prints_joint_responses_side_by_side(whole, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
+    run("--from-samples", whole / "samples", "--show", 2, "--method", "trained", "single")
+    said = capsys.readouterr().out
+    assert said.count("=== coop/test/") == 2
+    assert "--- trained, sampled, turn 1: structure" in said
+    assert "agent 0" in said
+    assert " | agent 1" in said
+    assert max(map(len, said.splitlines())) <= 100
+
+
+def test_show_plays_only_what_it_shows(team, capsys):
+    run("--run", team, "--show", 1, "--method", "trained")
+    said = capsys.readouterr().out
+    assert said.count("=== coop/test/") == 1
+    assert "--- trained, greedy, turn 1" in said
+
+
+def test_a_model_s_text_cannot_control_the_terminal():
+    assert evaluation.printable("a\x1b[2Jb\r\n\tc\x07") == "a[2Jb\n    c"
+
+
+def test_ask_answers_a_problem_of_the_user_s(team, capsys):
+    run("--run", team, "--ask", "Return the sum of the squares of the even numbers in xs.")
+    said = capsys.readouterr().out
+    assert '    """Return the sum of the squares' in said
+    assert "agent 0" in said
+    run("--run", team, "--ask", 'def main(xs):\n    """Return the largest of xs."""\n')
+    assert "def main(xs):" in capsys.readouterr().out
+
+
+def write_run(directory: Path, seed: int, end: float, rank: int = 16) -> None:
+    """What --compare reads of a run."""
+    directory.mkdir()
+    flags = {"seed": seed, "run": str(directory), "lora_rank": rank}
+    (directory / "args.json").write_text(json.dumps({"args": flags}))
+    write(directory, rows(**{"return": (0.35, end)}), [])
+    ends = {"before": 0.35, "after": end}
+    returns = {
+        when: {name: [value + 0.01 * seed + 0.05 * i for i in range(-2, 3)] for name in names}
+        for when, value in ends.items()
+        for names in [("return", "greedy/return")]
+    }
+    (directory / "summary.json").write_text(json.dumps({"returns": returns}))
+
+
+def test_compare_groups_seeds_and_draws(tmp_path, capsys):
+    for seed in range(3):
+        write_run(tmp_path / f"a-seed{seed}", seed, 0.9)
+        write_run(tmp_path / f"b-seed{seed}", seed, 0.7, rank=8)
+    runs = sorted(path for path in tmp_path.iterdir())
+    run("--compare", *runs, "--json", tmp_path / "json")
+    said = capsys.readouterr().out
+    assert re.search(r"^a +3 ", said, re.MULTILINE)
+    found = json.loads((tmp_path / "json").read_text())["groups"]
+    assert list(found) == ["a", "b"]
+    assert found["a"]["after/return"] == pytest.approx(0.91)
+    assert found["a"]["after/return_low"] < 0.9 < 0.92 < found["a"]["after/return_high"]
+    assert found["b"]["before/greedy/return"] == pytest.approx(0.36)
+    png, svg = tmp_path / "compare.png", tmp_path / "compare.svg"
+    assert png.read_bytes()[1:4] == b"PNG"
+    assert 5_000 < png.stat().st_size < 100_000
+    assert "a (3 seeds)" in svg.read_text()
+
+
+def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys):
+    write_run(tmp_path / "coop-1", 0, 0.9)
+    run("--compare", tmp_path / "coop-1")
+    assert "0.900 [" in capsys.readouterr().out
+    write_run(tmp_path / "coop-2", 0, 0.5, rank=8)  # other flags: no second seed
+    (tmp_path / "coop-2" / "summary.json").unlink()  # and not finished
+    run("--compare", tmp_path / "coop-1", tmp_path / "coop-2")
+    said = capsys.readouterr().out
+    assert "coop (1)" in said
+    assert "coop (2)" in said
+
+
+def test_doctor_reports(tmp_path, capsys):
+    write(tmp_path, rows(), samples(0.4))
+    run("--doctor", tmp_path)
+    assert "cascading errors         SEEN" in capsys.readouterr().out
+
+
+# --- mistakes -------------------------------------------------------------------------------------
+
+
+def test_help_is_instant():
+    start = time.perf_counter()
+    assert "--from-samples" in command("--help").stdout
+    assert time.perf_counter() - start < 0.5
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--runs", "x"], "unrecognized arguments: --runs"),
+        (["--run", "nowhere"], "--run nowhere: there is no run"),
+        (["--method", "trained"], "--method trained: what applies here is naive, sequential"),
+        (["--task", "cop"], "unknown task 'cop' (did you mean coop?)"),
+        (["--reward", "codes"], "unknown reward"),
+        (["--data", "x.jsonl"], "--data"),
+        (["--feedback", "tests"], "it needs --turns 2"),
+        (["--limit", "-1"], "--limit"),
+        (["--num-samples", "0"], "--num-samples"),
+        (["--json", "no/such/folder/x"], "--json no/such/folder/x: no file can be written"),
+        (["--model", "a", "--model", "b", "--run", "RUN", "--model", "c"], "given 3 times"),
+        (["--model", "no/such-model", "--method", "naive"], "no/such-model"),
+        (["--from-samples", "x", "--run", "y"], "--from-samples does not go with --run"),
+        (["--from-samples", "missing"], "missing"),
+        (["--compare", "a", "--doctor", "b"], "does not go with"),
+        (["--compare", "nowhere"], "nowhere is not a run"),
+        (["--doctor", "nowhere"], "nowhere is not a run"),
+        (["@missing.args"], "missing.args"),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else None,
+)
+def test_mistakes_get_one_line(argv, said, capsys, tmp_path, monkeypatch, team):
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(capsys, *(str(team) if word == "RUN" else word for word in argv))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_that_do_not_fit_are_refused(team, solo, tmp_path, capsys):
+    assert "two runs of a team" in refused(capsys, "--run", team, "--run", copied(team, tmp_path))
+    half = copied(solo, tmp_path)
+    (half / "agents" / "0").rename(half / "gone")
+    assert "is not finished" in refused(capsys, "--run", half)
+    (half / "args.json").write_text("{}")
+    assert "is not a run's" in refused(capsys, "--run", half)
+
+
+def copied(directory: Path, where: Path) -> Path:
+    """A run's args.json and agents, without their weights."""
+    copy = where / f"{directory.name}-copy"
+    copy.mkdir()
+    (copy / "args.json").write_text((directory / "args.json").read_text())
+    for agent in (directory / "agents").iterdir():
+        (copy / "agents" / agent.name).mkdir(parents=True)
+    return copy
+
+
+def test_a_bad_samples_file_names_its_line(whole, tmp_path, capsys):
+    lines = (whole / "samples").read_text().splitlines()
+    file = tmp_path / "samples"
+    file.write_text("\n".join([*lines[:3], lines[3][:50], *lines[4:]]))
+    assert "line 4: not a line of eval.py --samples" in refused(capsys, "--from-samples", file)
+    file.write_text(lines[0])
+    assert "holds no samples" in refused(capsys, "--from-samples", file)
+    told = refused(capsys, "--from-samples", whole / "samples", "--method", "nobody")
+    assert "--method nobody: what" in told
+
+
+def test_the_table_is_that_of_its_records(whole):
+    header, lines = evaluation.read_samples(str(whole / "samples"))
+    assert measures.summarize(header, lines)["methods"] == methods(whole)

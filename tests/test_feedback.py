@@ -1,0 +1,622 @@
+"""Feedback between turns: what each mode tells, what it never tells, and the expert's endpoint.
+
+python -m pytest tests/test_feedback.py
+"""
+
+import contextlib
+import http.server
+import itertools
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+import torch
+
+import expert
+import feedback
+import train
+from expert import Expert, ExpertError
+from feedback import configured, disclosed, tell
+from tasks import Coop
+
+ROOT = Path(train.__file__).parent
+ITEM = {
+    "task_id": "largest",
+    "prompt": 'def solve(xs, k):\n    """The sum of the k largest."""\n',
+    "entry_point": "solve",
+    "setup": "import math",
+    "tests": [
+        "assert solve([1, 2, 3], 2) == 5",
+        "assert solve([], 1) == 0",
+        "assert solve([4], 1) == 4",
+    ],
+}
+AUX = "def aux(xs, k):\n    return sorted(xs)[-k:]"
+MAIN = "def solve(xs, k):\n    return sum(aux(xs, k))"
+
+
+def both(mode: str, aux: str, main: str, limit: int = 0) -> tuple[str, str]:
+    return tuple(tell(ITEM, [aux, main], mode, limit))
+
+
+# --- modes ----------------------------------------------------------------------------------------
+
+
+def test_plain_says_nothing():
+    assert tell(ITEM, ["", "", ""], "plain") == ["", "", ""]
+
+
+def test_passed_is_one_bit_about_the_first_tests():
+    assert both("passed", AUX, MAIN) == ("The tests pass.",) * 2
+    first_only = "def solve(xs, k):\n    return 5"
+    assert both("passed", AUX, first_only) == ("The tests do not all pass.",) * 2
+    assert both("passed", AUX, first_only, limit=1) == ("The tests pass.",) * 2
+
+
+def test_levels_tell_state_use_and_count_but_no_test():
+    aux, main = both("levels", AUX, MAIN)
+    assert aux.splitlines()[1:] == [
+        "- aux: defined",
+        "- solve, a partner's: defined",
+        "- tests passed: 3 of 3",
+    ]
+    assert main.splitlines()[1:] == [
+        "- solve: defined",
+        "- aux, a partner's: defined",
+        "- solve uses what aux returns",
+        "- tests passed: 3 of 3",
+    ]
+    wrong = "def solve(xs, k):\n    return 5"
+    assert "tests passed: 1 of 3" in both("levels", AUX, wrong)[0]
+    assert "tests passed: 1 of 1" in both("levels", AUX, wrong, limit=1)[0]
+    assert "assert" not in "".join(both("levels", AUX, wrong))
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "partners"),
+    [
+        ("", "missing", "missing"),
+        ("I will not write it.", "missing", "missing"),
+        ("aux = 3", "missing", "missing"),
+        ("def aux(xs):\n    xs.sort()", "defined, but returns no value", None),
+        (
+            "```python\ndef aux(xs:\n    return xs\n```",
+            "does not parse, '(' was never closed",
+            None,
+        ),
+        ("def aux(xs):\nreturn xs", "does not parse, expected an indented block", None),
+        ("def aux(xs):\n    return (xs", "does not parse, '(' was never closed", None),
+    ],
+)
+def test_state_of_a_helper(text, own, partners):
+    aux, main = both("levels", text, MAIN)
+    assert f"- aux: {own}" in aux
+    state = re.search("- aux, a partner's: (.*)", main)[1]
+    assert own.startswith(state)
+    assert (partners or state) == state
+    assert "tests passed: 0 of 3" in main
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("return sum(xs)", "solve never calls aux"),
+        ("# aux(xs, k)\n    return 'aux(xs)'", "solve never calls aux"),
+        ("aux(xs, k)\n    return 1", "solve calls aux, but does not use what it returns"),
+        ("y = aux(xs, k)\n    return 1", "solve calls aux, but does not use what it returns"),
+        ("aux(xs, k)\n    return aux(xs, k)[0]", "solve uses what aux returns"),
+        ("x = aux(xs, k)\n    return x + 1", "solve uses what aux returns"),
+        ("x = aux(xs, k)\n    return x", "solve only passes on what aux returns"),
+        ("return aux(xs, k)", "solve only passes on what aux returns"),
+        ("return sum(map(aux, xs))", "solve uses what aux returns"),
+        ("return [y for y in xs if aux(y)]", "solve uses what aux returns"),
+    ],
+)
+def test_use_of_the_helper(body, says):
+    for mode in ("levels", "static"):
+        assert f"- {says}" in both(mode, AUX, f"def solve(xs, k):\n    {body}")[1]
+
+
+def test_tests_show_failed_assertions_with_their_error_up_to_the_limit():
+    wrong = "def solve(xs, k):\n    return 1 if k > 1 else xs[0]"
+    aux, main = both("tests", AUX, wrong)
+    for text in (aux, main):
+        assert "- tests passed: 1 of 3" in text
+        assert "- failed: assert solve([1, 2, 3], 2) == 5\n" in text  # a wrong value: no error
+        assert "solve([], 1) == 0 raised IndexError: list index out of range" in text
+        assert "solve([4], 1)" not in text  # it passed
+    aux, main = both("tests", AUX, wrong, limit=1)
+    for text in (aux, main):
+        assert "tests passed: 0 of 1" in text
+        assert "solve([], 1)" not in text
+
+
+def test_long_texts_are_cut_where_one_can_see_it():
+    tests = [f"assert solve({[i] * 200}, 1) == 'no'" for i in range(9)]
+    main = "def solve(xs, k):\n    raise ValueError('long ' * 1000)"
+    text = tell(ITEM | {"tests": tests}, [AUX, main], "tests", 0)[1]
+    assert len(text) < 3000
+    assert "and 4 more" in text
+    assert "(cut)" in text
+
+
+def test_static_findings_are_about_the_own_function_and_run_nothing(monkeypatch):
+    monkeypatch.setattr(feedback.rewards, "verdict", None)
+    monkeypatch.setattr(feedback.rewards, "sandbox", None)
+    main = "def solve(items):\n    import os\n    best = helper(items)\n    return 3\n"
+    aux, main = both("static", "def aux(xs):\n    return solve(xs, math.pi)", main)
+    assert aux.splitlines()[1:] == ["- aux uses solve, which is the function that calls it"]
+    assert main.splitlines()[1:] == [
+        "- solve has to take (xs, k)",
+        "- solve never calls aux",
+        "- 'os' imported but unused at: import os",
+        "- local variable 'best' is assigned to but never used at: best = helper(items)",
+        "- undefined name 'helper' at: best = helper(items)",
+    ]
+    assert both("static", AUX, MAIN)[0].endswith("- aux: no findings")
+    assert "assert" not in aux + main
+
+
+def test_one_agent_and_three():
+    single = tell(ITEM, [f"{AUX}\n{MAIN}"], "levels", 0)
+    assert len(single) == 1
+    assert "- aux: defined\n- solve: defined\n- solve uses what aux returns" in single[0]
+    assert "partner" not in single[0]
+    main = "def solve(xs, k):\n    return sum(aux(xs, k))"
+    told = tell(ITEM, [AUX, "def aux2(x):\n    return x", main], "levels", 0)
+    assert "- aux2: defined\n- aux, a partner's: defined\n- solve, a partner's" in told[1]
+    assert "- solve uses what aux returns\n- solve never calls aux2" in told[2]
+
+
+def test_a_partners_words_never_come_through():
+    aux = (
+        "# zebra comment\ndef aux(walrus, badger=1):\n    '''otter'''\n"
+        "    ferret = {'stoat': walrus}\n    raise KeyError('weasel said ' + str(ferret['lynx']))"
+    )
+    main = "def solve(xs, k):\n    return aux(xs).gibbon + heron(k)\n# ibis"
+    words = {"aux": re.findall(r"[a-z]{4,}", aux), "main": ["gibbon", "heron", "ibis"]}
+    common = {"comment", "raise", "return", "str", "said"}
+    for other in (
+        main,
+        "def solve(xs, k):\n    return aux()",
+        "def solve(xs, k):\n    return aux(1, b=2)",
+    ):
+        for mode in ("levels", "tests", "static"):
+            told_aux, told_main = both(mode, aux, other)
+            assert not (set(words["aux"]) - common) & set(re.findall(r"\w+", told_main)), told_main
+            assert not set(words["main"]) & set(re.findall(r"\w+", told_aux)), told_aux
+    told_aux, told_main = both("tests", aux, "def solve(xs, k):\n    return aux()")
+    assert "aux() missing 1 required positional argument: 'walrus'" in told_aux
+    assert "aux() missing 1 required positional argument: '...'" in told_main
+    raised = "def aux(xs, k):\n    raise ValueError('weasels here')"
+    assert "raised ValueError: weasels here" in both("tests", raised, MAIN)[0]
+    assert "raised ValueError: ..." in both("tests", raised, MAIN)[1]
+
+
+def test_any_text_at_all_is_answered():
+    texts = [
+        "\x00",
+        "\ud800",
+        "def",
+        "def aux(",
+        "(" * 5000,
+        "é" * 10,
+        "def aux():\n\treturn 1\n  x",
+    ]
+    texts += [
+        "def solve(xs, k):\n    return " + "-" * 400 + "1",
+        "aux = lambda: 1",
+        "async def aux(): 1",
+    ]
+    texts += [
+        "@property\ndef solve(xs):\n    yield aux",
+        "def solve(xs, k): return " + "k+" * 290 + "1",
+    ]
+    for text in texts:
+        for mode in ("levels", "tests", "static"):
+            for responses in ([text, MAIN], [AUX, text], [text], [text] * 3):
+                told = tell(ITEM, responses, mode, 0)
+                assert len(told) == len(responses)
+                assert all(isinstance(t, str) for t in told)
+
+
+def test_threads_get_the_same_answers():
+    teams = [[AUX, f"def solve(xs, k):\n    return sum(aux(xs, k)) + {i % 4}"] for i in range(24)]
+    plain = [tell(ITEM, team, "tests", 0) for team in teams]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda team: tell(ITEM, team, "tests", 0), teams)) == plain
+
+
+def test_flags_and_report():
+    assert (
+        configured("tests", 2)(ITEM, [AUX, "def solve(xs, k):\n    return 5"])[0].count("failed")
+        == 1
+    )
+    with pytest.raises(ValueError, match="unknown feedback 'test'; known: plain, passed"):
+        configured("test")
+    with pytest.raises(ValueError, match="needs --expert-url and --expert-model"):
+        configured("expert", url="http://localhost/v1")
+    configured("plain", url="http://localhost/v1", model="m")  # a recipe's, with another mode
+    assert "which of the first 2 of a problem's tests fail" in disclosed("tests", 2)
+    assert "how many of all of a problem's tests pass" in disclosed("levels", 0)
+    assert "no test was shown" in disclosed("static", 0)
+    assert disclosed(None, 1)
+    choices = next(a.choices for a in train.parser()._actions if a.dest == "feedback")
+    assert set(choices) == set(feedback.MODES)
+
+
+def test_coop_takes_every_mode():
+    item = Coop().items("dev")[0]
+    told = Coop(feedback=configured("levels")).feedback(item, ["", ""])
+    assert len(told) == 2
+    assert all(line.startswith("# ") for line in told[0].splitlines())
+
+
+# --- the expert -----------------------------------------------------------------------------------
+
+
+class Endpoint(http.server.ThreadingHTTPServer):
+    """A local endpoint that plays a script: one step a request, the last one for all that follow.
+
+    A step is text (the model's answer), or a function of the request handler.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, *script):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script, self.seen, self.lock = script, [], threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+    def __enter__(self):
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, *_):
+        pass  # the client hung up, as it should
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        server, size = self.server, int(self.headers["Content-Length"])
+        body = self.rfile.read(size)
+        with server.lock:
+            server.seen.append((self.path, dict(self.headers), body, time.monotonic()))
+            step = server.script[min(len(server.seen), len(server.script)) - 1]
+        if callable(step):
+            step(self)
+        else:
+            self.answer(200, completion(step))
+
+    do_GET = do_POST
+
+    def answer(self, code: int, body: bytes, **headers) -> None:
+        self.send_response(code)
+        for name, value in {"Content-Length": len(body), **headers}.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def completion(text) -> bytes:
+    message = {"role": "assistant", "content": text}
+    return json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
+
+
+def status(code: int, body: bytes = b"{}", **headers):
+    return lambda handler: handler.answer(code, body, **headers)
+
+
+def half(handler):
+    body = completion(EDITS)
+    handler.answer(200, body[: len(body) // 2])
+
+
+def cut(handler):
+    body = completion(EDITS)
+    handler.answer(200, body[:20], Content_Length=len(body))
+
+
+def hang_up(handler):
+    handler.connection.close()
+
+
+def slow(handler):
+    time.sleep(0.6)
+    with contextlib.suppress(OSError):
+        handler.answer(200, completion(EDITS))
+
+
+def dripping(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        for _ in range(100):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+            time.sleep(0.02)
+
+
+EDITS = json.dumps({"aux": "sort it first", "solve": "return 7"})
+KEY = "sk-very-secret"
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("MAGRPO_EXPERT_KEY", KEY)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-the-other")
+
+
+def ask(endpoint, responses=(AUX, MAIN), **options):
+    options = {"delay": 0.02, "timeout": 0.4, "tries": 4} | options
+    asked = Expert(endpoint.url, "big", **options)
+    return tell(ITEM, list(responses), "expert", expert=asked)
+
+
+def cached(tmp_path) -> list[Path]:
+    return [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+
+
+def test_each_agent_gets_its_own_edit():
+    with Endpoint(EDITS) as endpoint:
+        assert ask(endpoint) == [
+            "An expert's edit of aux:\nsort it first",
+            "An expert's edit of solve:\nreturn 7",
+        ]
+        single = ask(endpoint, [f"{AUX}\n{MAIN}"])
+    assert len(single) == 1
+    assert "sort it first" in single[0]
+    assert "return 7" in single[0]
+
+
+def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_path):
+    with Endpoint(EDITS) as endpoint:
+        ask(endpoint)
+        path, headers, body, _ = endpoint.seen[0]
+    assert path == "/v1/chat/completions"
+    assert headers["Authorization"] == f"Bearer {KEY}"
+    sent = json.loads(body)
+    assert sent["model"] == "big"
+    assert set(sent) == {"model", "messages"}
+    text = "\n".join(message["content"] for message in sent["messages"])
+    assert ITEM["prompt"] in text
+    assert AUX in text.replace("'", '"')
+    assert "sum(aux(xs, k))" in text
+    for hidden in (*ITEM["tests"], "solve([", "assert", "reward", "passed"):
+        assert hidden not in text
+    kept = cached(tmp_path)
+    assert len(kept) == 1
+    assert KEY not in kept[0].read_text() + kept[0].name
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        status(429, Retry_After=0),
+        status(500, b"oops"),
+        status(503, Retry_After="soon"),
+        status(200, b"<html>garbage</html>"),
+        status(200, b'{"choices": []}'),
+        status(200, b'{"error": {"message": "no"}}'),
+        status(200, b"[" * 100_000),
+        status(200, completion(None)),
+        status(200, b"\xff\xfe"),
+        status(200, b" " * (expert.MAX_REPLY + 2)),
+        half,
+        cut,
+        hang_up,
+        slow,
+        dripping,
+        "no JSON at all",
+        '{"aux": "cut in the mid',
+        '{"other": "x"}',
+        '{"aux": 3}',
+    ],
+)
+def test_one_bad_answer_is_tried_again(bad):
+    with Endpoint(bad, EDITS) as endpoint:
+        assert ask(endpoint)[0] == "An expert's edit of aux:\nsort it first"
+        assert len(endpoint.seen) == 2
+
+
+def test_retry_after_is_honoured_and_waits_double():
+    at = formatdate(time.time() + 2, usegmt=True)  # whole seconds: 1 to 2 from now
+    with Endpoint(status(429, Retry_After="0.3"), EDITS) as endpoint:
+        ask(endpoint)
+        times = [seen[-1] for seen in endpoint.seen]
+    assert 0.3 <= times[1] - times[0] < 1
+    assert 0.5 < expert._retry_after(at) <= 2
+    assert expert._retry_after("99999") == expert.MAX_DELAY
+    assert expert._retry_after("-5") == expert._retry_after("x") == expert._retry_after(None) == 0
+    with Endpoint(*[status(500)] * 3, EDITS) as endpoint:
+        ask(endpoint, delay=0.08)
+        times = [seen[-1] for seen in endpoint.seen]
+    waits = [after - before for before, after in itertools.pairwise(times)]
+    for wait, expected in zip(waits, (0.08, 0.16, 0.32), strict=True):
+        assert 0.75 * expected <= wait < 1.25 * expected + 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('Sure!\n```json\n{"aux": "a", "solve": ""}\n```\nBye {you}', {"aux": "a", "solve": ""}),
+        ('{"aux": "first"} then {"aux": "last {x}"}', {"aux": "last {x}"}),
+        ('{"aux": "a", "solve": 3, "other": "x"}', {"aux": "a"}),
+        ('{"edits": {"aux": "nested"}}', None),
+        ("{" * 3000, None),
+        ('{"a":' * 3000, None),
+        ("", None),
+    ],
+)
+def test_edits_are_found_in_what_a_model_says(text, found):
+    assert expert._read_edits(text, ["aux", "solve"]) == found
+
+
+def test_a_model_without_json_gives_no_edit_and_a_warning(caplog):
+    with Endpoint("I would not know.") as endpoint, caplog.at_level(logging.WARNING):
+        assert ask(endpoint, tries=2) == ["No edit of aux.", "No edit of solve."]
+        assert len(endpoint.seen) == 2
+    assert "does not answer with the JSON" in caplog.text
+    with Endpoint(json.dumps({"aux": " ", "solve": "x" * 9000})) as endpoint:
+        aux, main = ask(endpoint)
+    assert aux == "No edit of aux."
+    assert len(main) < 2100
+    assert main.endswith("(cut)")
+
+
+@pytest.mark.parametrize("bad", [status(500), status(429, Retry_After=0), hang_up, slow, half])
+def test_an_endpoint_that_stays_down_raises_one_clear_error(bad):
+    with Endpoint(bad) as endpoint:
+        with pytest.raises(ExpertError, match=r"/v1/chat/completions does not answer after 3") as e:
+            ask(endpoint, tries=3, timeout=0.2)
+        assert len(endpoint.seen) == 3
+    assert "\n" not in str(e.value)
+    assert KEY not in str(e.value)
+    assert issubclass(ExpertError, RuntimeError)  # train.py ends with status 2 and one line
+
+
+def test_no_endpoint_at_all():
+    with Endpoint(EDITS) as endpoint:
+        pass  # closed: nobody listens on its port
+    with pytest.raises(ExpertError, match=r"after 2 tries: URLError: .*refused"):
+        ask(endpoint, tries=2)
+
+
+@pytest.mark.parametrize("code", [301, 307, 400, 401, 403, 404, 422])
+def test_a_refusal_is_not_tried_again_and_shows_no_secret(code):
+    body = json.dumps({"error": f"wrong key {KEY}\nfor big"}).encode()
+    with Endpoint(status(code, body, Location="http://127.0.0.1:9/elsewhere")) as endpoint:
+        with pytest.raises(ExpertError, match=f"refuses: HTTP {code}") as raised:
+            ask(endpoint)
+        assert len(endpoint.seen) == 1
+    assert KEY not in str(raised.value)
+    assert "wrong key [key]" in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_answers_are_kept_whole_or_not_at_all(tmp_path):
+    with Endpoint(EDITS) as endpoint:
+        first = ask(endpoint)
+        assert ask(endpoint) == first
+        assert len(endpoint.seen) == 1  # another Expert, the same answer from the disk
+        (kept,) = cached(tmp_path)
+        for damaged in ("", '{"content": "{\\"aux', "[]", '{"content": 3}'):
+            kept.write_text(damaged)
+            assert ask(endpoint) == first
+        assert len(endpoint.seen) == 5
+        assert ask(endpoint, [AUX, "def solve(xs, k):\n    return 1"])
+        assert len(endpoint.seen) == 6  # another program, another question
+        assert len(cached(tmp_path)) == 2  # and no draft is left
+
+
+def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with Endpoint(EDITS) as endpoint, caplog.at_level(logging.WARNING):
+        assert "sort it first" in ask(endpoint)[0]
+    assert "cannot keep the expert's answer" in caplog.text
+
+
+def test_requests_run_at_the_same_time_and_the_same_one_once():
+    def late(handler):
+        time.sleep(0.25)
+        handler.answer(200, completion(EDITS))
+
+    with Endpoint(late) as endpoint:
+        asked = Expert(endpoint.url, "big", delay=0.01)
+        teams = [[AUX, f"def solve(xs, k):\n    return {i % 6}"] for i in range(12)]
+        start = time.monotonic()
+        with ThreadPoolExecutor(12) as pool:
+            told = list(pool.map(lambda team: tell(ITEM, team, "expert", expert=asked), teams))
+        assert time.monotonic() - start < 1.0  # one after the other: 1.5 for six
+        assert len(endpoint.seen) == 6
+    assert all(texts == told[0] for texts in told)
+
+
+def test_all_threads_stop_when_one_finds_the_endpoint_down():
+    with Endpoint(status(500)) as endpoint:
+        asked = Expert(endpoint.url, "big", delay=0.05, tries=4)
+        start = time.monotonic()
+        with ThreadPoolExecutor(4) as pool:
+            teams = [[AUX, f"def solve(xs, k):\n    return {i}"] for i in range(40)]
+            futures = [pool.submit(tell, ITEM, team, "expert", expert=asked) for team in teams]
+            errors = [future.exception() for future in futures]
+        assert all(isinstance(error, ExpertError) for error in errors)
+        assert len(endpoint.seen) <= 16  # not 160
+        assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("localhost:8000/v1", "has to look like https://host/v1"),
+        ("file:///etc/passwd", "has to look like"),
+        ("https://", "has to look like"),
+        ("https://me:secret@host/v1", "a key belongs into the environment"),
+        ("https://host/v1?key=secret", "a key belongs into the environment"),
+    ],
+)
+def test_bad_urls(url, says):
+    with pytest.raises(ValueError, match=says) as raised:
+        Expert(url, "big")
+    assert "secret" not in str(raised.value)
+
+
+def test_urls_and_keys(monkeypatch):
+    for url in ("http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"):
+        assert Expert(url, "m").url == "http://h:1/v1/chat/completions"
+    assert Expert("http://h/v1", "m").key == KEY
+    monkeypatch.delenv("MAGRPO_EXPERT_KEY")
+    assert Expert("http://h/v1", "m").key == "sk-the-other"
+    monkeypatch.setenv("MAGRPO_EXPERT_KEY", f"{KEY}\nX: y")
+    with pytest.raises(ValueError, match="holds unusable characters") as raised:
+        Expert("http://h/v1", "m")
+    assert KEY not in str(raised.value)
+    monkeypatch.setenv("MAGRPO_EXPERT_KEY", "")
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with Endpoint(EDITS) as endpoint:  # a server of one's own needs no key
+        ask(endpoint)
+        assert "Authorization" not in endpoint.seen[0][1]
+
+
+def test_a_run_whose_expert_goes_away_ends_with_a_checkpoint_and_one_line(tmp_path):
+    """The expert answers for some steps; the checkpoint has to hold every one of them."""
+    flags = (
+        "--task coop --turns 2 --feedback expert --expert-model big --eval-limit 1 --max-steps 9"
+    )
+    small = "--batch-size 1 --num-generations 2 --joint aligned --max-new-tokens 4 --save-every 99"
+    refusal = status(401, f"bad key {KEY}".encode())
+    run = tmp_path / "run"
+    # Before the run, the expert is asked up to 4 + 1 times; then up to twice a step.
+    with Endpoint(*[EDITS] * 7, refusal) as endpoint:
+        command = [sys.executable, "train.py", *flags.split(), *small.split()]
+        command += ["--expert-url", endpoint.url, "--run", str(run)]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=environment
+        )
+    assert done.returncode == 2, done.stderr
+    assert "error: the expert at" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] == len((run / "metrics.jsonl").read_text().splitlines()) > 0
+    everything = b"".join(p.read_bytes() for p in run.rglob("*") if p.is_file())
+    assert KEY.encode() not in everything + done.stdout.encode() + done.stderr.encode()

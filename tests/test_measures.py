@@ -1,0 +1,171 @@
+"""Estimators and the table made of them: python -m pytest tests/test_measures.py
+
+pass@k and accuracy@k against all subsets, standard errors and intervals against simulation.
+"""
+
+import itertools
+import math
+import random
+import statistics
+
+import pytest
+
+import measures
+
+
+@pytest.mark.parametrize("values", [[0, 0, 1], [1, 1, 1, 1], [0.2, 0.8, 0.8, 0.0, 1.0], [0.5]])
+def test_best_of_k_is_the_mean_over_all_subsets(values):
+    for k in range(1, len(values) + 1):
+        subsets = itertools.combinations(values, k)
+        brute = statistics.fmean(max(subset) for subset in subsets)
+        assert measures.best_of_k(values, k) == pytest.approx(brute, abs=1e-12)
+
+
+def test_best_of_k_of_zeros_and_ones_is_pass_at_k():
+    for n, passed in itertools.product((1, 7, 15), range(16)):
+        for k in range(1, n + 1):
+            if passed <= n:
+                expected = 1 - math.comb(n - passed, k) / math.comb(n, k)
+                values = [1.0] * passed + [0.0] * (n - passed)
+                assert measures.best_of_k(values, k) == pytest.approx(expected, abs=1e-12)
+
+
+def test_best_of_k_is_unbiased_where_the_best_of_the_first_k_is_noisy():
+    """Five draws of a pass with probability 0.3: pass@3 is 1 - 0.7^3 in expectation."""
+    rng, found = random.Random(0), []
+    for _ in range(4000):
+        found.append(measures.best_of_k([float(rng.random() < 0.3) for _ in range(5)], 3))
+    assert statistics.fmean(found) == pytest.approx(1 - 0.7**3, abs=0.015)
+
+
+def data(rng: random.Random, problems: int = 40, samples: int = 5) -> list[list[float]]:
+    """Problems differ (deviation 0.3), and so do the samples of one (0.5)."""
+    means = [rng.gauss(0.5, 0.3) for _ in range(problems)]
+    return [[rng.gauss(mean, 0.5) for _ in range(samples)] for mean in means]
+
+
+def test_the_standard_error_is_the_spread_over_repeated_evaluations():
+    rng, means, errors = random.Random(1), [], []
+    for _ in range(1500):
+        mean, error = measures.mean_and_error([statistics.fmean(values) for values in data(rng)])
+        means.append(mean)
+        errors.append(error)
+    assert statistics.fmean(errors) == pytest.approx(statistics.stdev(means), rel=0.06)
+    wrong = 0.58 / math.sqrt(40 * 5)  # as if the samples of a problem were independent
+    assert statistics.stdev(means) > 1.2 * wrong
+    assert measures.mean_and_error([0.5]) == (0.5, None)
+
+
+def test_a_paired_comparison_sees_what_two_errors_do_not():
+    rng, gaps, errors = random.Random(2), [], []
+    for _ in range(1000):
+        values = [statistics.fmean(row) for row in data(rng)]
+        others = [value - 0.1 + rng.gauss(0, 0.05) for value in values]
+        found = measures.paired(values, others)
+        gaps.append(found["difference"])
+        errors.append(found["difference_se"])
+    assert statistics.fmean(gaps) == pytest.approx(0.1, abs=0.002)
+    assert statistics.fmean(errors) == pytest.approx(statistics.stdev(gaps), rel=0.06)
+
+
+def test_wins_ties_and_losses():
+    found = measures.paired([0.5, 0.5, 1.0, 0.2], [0.5, 0.25, 0.5, 0.3])
+    assert (found["win"], found["tie"], found["loss"]) == (2, 1, 1)
+    assert found["difference"] == pytest.approx(0.1625)
+
+
+@pytest.mark.parametrize("seeds", [1, 3, 5])
+def test_a_bootstrap_interval_covers_the_truth(seeds):
+    """Runs differ by seed, problems by difficulty, and the same problems meet every seed."""
+    rng, covered, trials = random.Random(seeds), 0, 250
+    spread = 0.05 if seeds > 1 else 0.0
+    for _ in range(trials):
+        difficulty = [rng.gauss(0, 0.3) for _ in range(50)]
+        runs = []
+        for _ in range(seeds):
+            level = 0.7 + rng.gauss(0, spread)
+            runs.append([level + hard + rng.gauss(0, 0.1) for hard in difficulty])
+        mean, low, high = measures.interval(runs, draws=400, seed=1)
+        assert low <= mean <= high
+        covered += low <= 0.7 <= high
+    assert 0.89 <= covered / trials <= 0.99
+
+
+def test_more_seeds_narrow_the_interval_and_t_is_the_table_s():
+    runs = [[0.8 + 0.02 * (seed % 2)] * 4 for seed in range(12)]
+    widths = [high - low for _, low, high in (measures.interval(runs[:n]) for n in (2, 4, 12))]
+    assert widths[0] > widths[1] > widths[2] > 0
+    assert measures.t95(2) == 12.706
+    assert measures.t95(5) == 2.776
+    assert measures.t95(13) == pytest.approx(2.179, abs=0.02)
+    assert measures.t95(61) == pytest.approx(2.000, abs=0.02)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+MAIN = {True: "def solve(x):\n    return 1 + aux(x)", False: "def solve(x):\n    return x"}
+
+
+def record(method, item, sample, passed, greedy=False, tokens=(3, 5)) -> dict:
+    parts = {"tests": float(passed), "cooperation": 1.5 * passed, "metric/pass": float(passed)}
+    texts = [f"def aux(x):\n    return {sample}", MAIN[passed]]
+    turn = {"responses": texts, "tokens": list(tokens), "parts": parts}
+    worth = 2.5 * passed / 4
+    head = {"method": method, "greedy": greedy, "item": item, "sample": sample}
+    return head | {"return": worth, "turns": [turn]}
+
+
+def table(methods=None) -> dict:
+    records = [record("a", item, s, item == 0 or s == 0) for item in (0, 1) for s in range(4)]
+    records += [record("a", item, 0, True, greedy=True) for item in (0, 1)]
+    records += [record("b", item, s, False, tokens=(9, 1)) for item in (0, 1) for s in range(4)]
+    items = [{"entry_point": "solve"}, {"entry_point": "solve"}]
+    timing = {"a": {"seconds": [0.5, 1.5], "tokens": [10, 30]}}
+    header = {"settings": {"title": "head", "timed": "foot"}, "items": items, "timing": timing}
+    return measures.summarize(header, records, methods)
+
+
+def test_the_table_has_every_measure():
+    a, b = table()["methods"].values()
+    assert a["return"] == pytest.approx((1 + 0.25) / 2 * 2.5 / 4)
+    assert a["return_se"] == pytest.approx(2.5 / 4 * 0.75 / 2)
+    assert a["greedy/return"] == 2.5 / 4
+    assert a["pass@1"] == pytest.approx(0.625)
+    assert a["pass@3"] == pytest.approx((1 + 0.75) / 2)
+    assert "pass@5" not in a  # there are four samples
+    assert a["accuracy@3"] == a["pass@3"]
+    assert a["coop_rate"] == pytest.approx(0.625)
+    assert a["reward/cooperation"] == pytest.approx(1.5 * 0.625)
+    assert a["distinct"] == 1.0
+    assert (a["length/0"], b["length/0"], b["tokens_per_problem"]) == (3, 9, 10)
+    assert (a["latency_s"], a["latency_s_se"], a["tokens_per_s"]) == (1.0, 0.5, 20.0)
+    assert "latency_s" not in b
+    assert a["schemes"] == {
+        "decorator": {"count": 5, "pass_rate": 1.0},
+        "unused": {"count": 3, "pass_rate": 0.0},
+    }
+    assert b["vs"] == {
+        "method": "a",
+        "difference": pytest.approx(-a["return"]),
+        "difference_se": pytest.approx(a["return_se"]),
+        "win": 0,
+        "tie": 0,
+        "loss": 2,
+    }
+
+
+def test_the_first_method_asked_for_is_the_one_compared_with():
+    methods = table(["b", "a"])["methods"]
+    assert list(methods) == ["b", "a"]
+    assert methods["a"]["vs"]["win"] == 2
+    assert list(table(["a"])["methods"]) == ["a"]
+
+
+def test_the_rendered_table_aligns_and_leaves_out_what_nobody_has():
+    text = measures.render(table())
+    assert text.startswith("head")
+    assert text.endswith("foot")
+    assert "0.391 ±0.234" in text
+    assert "pass@10" not in text
+    assert "0.62 (1.00)" in text
+    assert max(map(len, text.splitlines())) <= 100

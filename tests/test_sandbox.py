@@ -1,0 +1,665 @@
+"""sandbox.py: its interface, the programs of sandbox_programs.py, and that nothing is left behind.
+
+    pytest tests/test_sandbox.py
+"""
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+import sandbox_programs as programs
+
+import sandbox
+import sandbox_worker
+from sandbox import Program, Sandbox
+
+ROOT = Path(sandbox.__file__).resolve().parent
+LINUX = sys.platform == "linux"
+QUICK = {"test_timeout": 0.5, "total_timeout": 2.0, "memory_mb": 256, "restarts": 0}
+PATIENT = {"test_timeout": 20.0, "total_timeout": 60.0}
+REFUSALS = ("PermissionError", "ModuleNotFoundError", "OSError: [Errno 38]", "Crash: the program's",
+            "RuntimeError: can't start new thread", "ValueError: not allowed to raise",
+            "OSError: [Errno 22]", "gaierror", "ZeroDivisionError")
+ADD = Program("def add(a, b): return a + b", ["assert add(1, 2) == 3", "assert add(1, 2) == 4"],
+              "add")
+
+pytestmark = pytest.mark.filterwarnings("ignore:programs are not fully contained")
+
+
+@pytest.fixture(scope="module")
+def box():
+    with Sandbox(workers=2, **PATIENT) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def canary(tmp_path_factory):
+    """A folder with a secret, a listening port, a signal handler: what attacks would move."""
+    folder = tmp_path_factory.mktemp("canary")
+    (folder / "secret.txt").write_text("treasure")
+    os.environ["SANDBOX_TEST_KEY"] = "treasure"
+    signals = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: signals.append(1))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield folder, server, signals
+    signal.signal(signal.SIGUSR1, before)
+    del os.environ["SANDBOX_TEST_KEY"]
+
+
+def program(case: programs.Case, folder=None, port: int = 9) -> Program:
+    code = (case.code.replace("TMP", str(folder)).replace("PID", str(os.getpid()))
+            .replace("PORT", str(port)))
+    return Program(code if folder else case.code, case.tests, case.entry_point, case.setup)
+
+
+def family(pid: int) -> set[int]:
+    """The descendants of a process."""
+    found = set()
+    with contextlib.suppress(OSError):  # it may end meanwhile
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, task.read_text().split()):
+                found |= {child} | family(child)
+    return found
+
+
+def alive(pids: set[int]) -> set[int]:
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):  # a zombie is dead, however late init reaps it
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                found.add(pid)
+    return found
+
+
+def soon(condition) -> bool:
+    deadline = time.monotonic() + 5
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def state() -> dict:
+    """What a program could have changed of the trainer and its machine."""
+    links = {}
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            links[entry.name] = os.readlink(entry)
+    return {
+        "descriptors": {name: link for name, link in links.items() if "/proc/" not in link},
+        "threads": {thread.name for thread in threading.enumerate()},
+        "environment": dict(os.environ), "directory": os.getcwd(),
+        "limits": [resource.getrlimit(kind) for kind in range(10)],
+        "signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
+        "priority": os.getpriority(os.PRIO_PROCESS, 0), "users": os.getresuid(),
+        "processors": os.sched_getaffinity(0), "recursion": sys.getrecursionlimit(),
+        "children": family(os.getpid()),
+        # What attacks would call loot, where names are the whole machine's:
+        "shared memory": os.path.exists("/dev/shm/loot"),
+        "sockets": "loot" in Path("/proc/net/unix").read_text(),
+    }
+
+
+# ---- the programs -------------------------------------------------------------------------------
+
+
+def test_there_are_enough_programs():
+    attacks = programs.VERDICT + programs.MACHINE + programs.SLOW + programs.EXHAUST
+    assert len(attacks) >= 200
+    assert len(programs.HONEST) >= 40
+    names = [case.name for case in [*attacks, *programs.STEER, *programs.HONEST]]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["locks", "no_locks"])
+def test_no_attack_on_the_verdict_earns_a_test(locks):
+    with Sandbox(workers=4, kernel_locks=locks, **QUICK) as box:
+        verdicts = box.run([program(case) for case in programs.VERDICT])
+    for case, verdict in zip(programs.VERDICT, verdicts, strict=True):
+        assert not any(verdict.passed), (case.name, verdict)
+        assert verdict.outcome in case.outcomes, (case.name, verdict)
+
+
+@pytest.mark.skipif(not LINUX, reason="kernel locks are Linux's")
+def test_attacks_on_the_machine_are_refused_and_leave_no_trace(canary):
+    folder, server, signals = canary
+    was = os.stat(folder / "secret.txt")
+    before = state()
+    with Sandbox(workers=4, **QUICK) as box:
+        port = server.getsockname()[1]
+        verdicts = box.run([program(case, folder, port) for case in programs.MACHINE])
+        pids = family(os.getpid()) - before["children"]
+    for case, verdict in zip(programs.MACHINE, verdicts, strict=True):
+        assert not any(verdict.passed), (case.name, verdict)
+        if "AssertionError" not in verdict.errors[0]:  # it tried, and saw that it had failed
+            assert verdict.errors[0].startswith(REFUSALS), (case.name, verdict)
+    assert state() == before
+    assert [path.name for path in folder.iterdir()] == ["secret.txt"]
+    assert os.stat(folder / "secret.txt") == was
+    assert (folder / "secret.txt").read_text() == "treasure"
+    server.settimeout(0)
+    with pytest.raises(BlockingIOError):
+        server.accept()
+    assert not signals
+    assert soon(lambda: not alive(pids))
+
+
+@pytest.mark.skipif(not LINUX, reason="no memory limit elsewhere")
+@pytest.mark.parametrize("cases", [programs.SLOW, programs.EXHAUST, programs.STEER],
+                         ids=["slow", "exhaust", "steer"])
+def test_time_and_memory_are_bounded(cases):
+    before = state()
+    with Sandbox(workers=6, **QUICK) as box:
+        verdicts = box.run([program(case) for case in cases])
+        pids = family(os.getpid()) - before["children"]
+    for case, verdict in zip(cases, verdicts, strict=True):
+        assert not any(verdict.passed), (case.name, verdict)
+        assert verdict.outcome in case.outcomes, (case.name, verdict)
+        assert verdict.seconds < 6
+    assert state() == before
+    assert soon(lambda: not alive(pids))
+
+
+@pytest.mark.parametrize("case", programs.HONEST, ids=lambda case: case.name)
+def test_honest_programs_pass(box, case):
+    [verdict] = box.run([program(case)])
+    assert verdict.errors == [None] * len(case.tests)
+    assert verdict.passed == [True] * len(case.tests)
+    assert verdict.outcome == "ok"
+
+
+def test_honest_programs_pass_without_kernel_locks():
+    with Sandbox(workers=2, kernel_locks=False, **PATIENT) as box:
+        verdicts = box.run([program(case) for case in programs.HONEST])
+    failed = [(case.name, verdict.errors) for case, verdict in
+              zip(programs.HONEST, verdicts, strict=True) if not all(verdict.passed)]
+    assert not failed
+
+
+def test_nothing_passes_from_one_program_to_the_next():
+    with Sandbox(workers=1, memory_mb=128) as box:
+        checker = programs.CHECK_NOTHING_PLANTED
+        [first] = box.run([Program(checker + "#", ["assert f(0) == 0"], "f")])
+        assert first.errors == ["AssertionError"]
+        alone = "from random import Random\nr = Random(0)\nnumbers, names = f(0)\n" \
+                "assert numbers == [r.random() for _ in range(3)]\n" \
+                "assert names == list({'a', 'b', 'c', 'd'})"
+        for number, case in enumerate(programs.PLANTS):
+            _, after = box.run([program(case), Program(f"{checker}# {number}", [alone], "f")])
+            assert after.passed == [True], (case.name, after)
+
+
+def handle(number: int):
+    raise LookupError(number)
+
+
+@pytest.mark.parametrize("line", [
+    '["value", {"s": {"r": [0, 1000000000000000, 1]}}]',
+    '["value", {"t": {"r": [0, 1000000000000000, 1]}}]',
+    '["value", {"d": [{"r": [0, 1000000000000000, 1]}]}]', '["value", {"C": [[[], 1]]}]',
+    '["value", {"z": 1}]', '["value", {"t": [], "s": []}]', '["value", {}]', '["value", {"h": 1}]',
+    '["value", {"F": [1, 0]}]', '["value", {"D": "1e"}]', '["value", {"i": "zz"}]',
+    '["value", {"i": 1}]', '["value", {"b": "0"}]', '["value", {"c": [1, 2, 3]}]',
+    '["value", {"r": ["a"]}]', '["value", ' + "9" * 5000 + "]", "[" * 100_000, "ready", "\xff"])
+def test_what_is_no_answer_is_refused_at_once(line):
+    began = time.monotonic()
+    with pytest.raises(sandbox_worker.REFUSED):
+        sandbox_worker.unpack(line.encode("latin-1"), handle)
+    assert time.monotonic() - began < 0.5
+
+
+# ---- the interface ------------------------------------------------------------------------------
+
+
+def test_verdicts_come_in_the_order_asked(box):
+    asked = [Program(f"import time\ndef f():\n    time.sleep({(20 - n) % 7 / 100})\n    return {n}",
+                     [f"assert f() == {n}", f"assert f() == {n + 1}"], "f") for n in range(40)]
+    verdicts = box.run(asked)
+    assert [verdict.passed for verdict in verdicts] == [[True, False]] * 40
+    assert {verdict.outcome for verdict in verdicts} == {"error"}
+    assert box.run([]) == []
+
+
+def test_a_verdict_says_what_happened(box):
+    code = "import os\ndef f(x):\n    if x == 1: raise KeyError('no')\n" \
+           "    if x == 2: os._exit(1)\n    if x == 3: return bytearray(1 << 40)\n    return x"
+    [verdict] = box.run([Program(code, [
+        "assert f(0) == 0", "assert f(0) == 1", "assert f(0) == 1, 'zero'", "f(1)", "f(2)", "f(3)",
+        "f(", "f(lambda: 0)", "nowhere", "assert f(0) == 0"], "f")])
+    assert verdict.errors == [
+        None, "AssertionError", "AssertionError: zero", "KeyError: 'no'",
+        "Crash: the program's process died", "MemoryError",
+        "BadTest: SyntaxError: '(' was never closed (<test>, line 1)",
+        "BadTest: it passes a function, which is no plain data",
+        "NameError: name 'nowhere' is not defined", None]
+    assert verdict.passed == [error is None for error in verdict.errors]
+    assert verdict.outcome == "crash"
+    assert 0 < verdict.seconds < 20
+
+
+@pytest.mark.skipif(not LINUX, reason="no memory limit elsewhere")
+def test_memory_is_limited():
+    code = "def f(n): return len(bytearray(n << 20))"
+    tests = ["assert f(60) == 60 << 20", "assert f(120) == 120 << 20"]
+    with Sandbox(workers=1, memory_mb=100) as box:
+        [tight] = box.run([Program(code, tests, "f")])
+    with Sandbox(workers=1, memory_mb=200) as box:
+        [wide] = box.run([Program(code, tests, "f")])
+    assert (tight.passed, tight.outcome) == ([True, False], "memory")
+    assert wide.passed == [True, True]
+
+
+def test_no_tests_still_tell_whether_it_loads(box):
+    loads, fails = box.run([Program("def f(): pass", [], "f"), Program("def f(:", [], "f")])
+    assert (loads.passed, loads.outcome, loads.errors) == ([], "ok", [])
+    assert fails.outcome == "error"
+
+
+def test_errors_are_bounded(box):
+    code = "def f(n):\n    raise ValueError('x' * n)"
+    [verdict] = box.run([Program(code, ["f(10 ** 6)", "assert False, 'y' * 10 ** 6"], "f")])
+    assert [len(error) for error in verdict.errors] == [300, 300]
+
+
+def test_a_bad_input_does_not_cost_the_other_tests():
+    code = "import os\ndef f(n):\n    while n == 2: pass\n    if n == 3: os._exit(0)\n    return n"
+    tests = [f"assert f({n}) == {n}" for n in (1, 2, 3, 4, 2, 5)]
+    with Sandbox(workers=1, test_timeout=0.3, total_timeout=5, restarts=2) as box:
+        [verdict] = box.run([Program(code, tests, "f")])
+    # The third failure finds no restart left, and stands for what follows.
+    assert verdict.passed == [True, False, False, True, False, False]
+    assert [error and error.split(":")[0] for error in verdict.errors] == [
+        None, "TimeoutError", "Crash", None, "TimeoutError", "TimeoutError"]
+
+
+def test_the_whole_program_has_a_limit():
+    code = "import time\ndef f(n):\n    time.sleep(0.3)\n    return n"
+    began = time.monotonic()
+    with Sandbox(workers=1, test_timeout=5, total_timeout=1) as box:
+        [verdict] = box.run([Program(code, [f"assert f({n}) == {n}" for n in range(50)], "f")])
+    assert verdict.passed[:2] == [True, True]
+    assert not any(verdict.passed[4:])
+    assert verdict.outcome == "timeout"
+    assert time.monotonic() - began < 8
+
+
+def test_a_test_that_hangs_the_judge_leaves_the_earlier_ones():
+    # C code does not hear the alarm: the judge dies of it, and its worker is replaced.
+    tests = ["assert f(1) == range(10 ** 15)", "assert f(1) == 2", "assert sum(f(1)) == 5",
+             "assert f(1)"]
+    with Sandbox(workers=1, **QUICK) as box:
+        hung, after = box.run([Program("def f(n): return range(10 ** 15)", tests, "f"), ADD])
+    assert hung.passed == [True, False, False, False]
+    assert hung.outcome == "timeout"
+    assert after.passed == [True, False]
+
+
+def test_a_slow_program_holds_up_no_other_while_a_worker_is_free():
+    with Sandbox(workers=2, test_timeout=60, total_timeout=60) as box:
+        box.run([Program(f"def f(): return {n}", ["f()"], "f") for n in range(20)])  # both started
+        for n in range(5):
+            slow = Program(f"import time\ndef f(): time.sleep(0.5) # {n}", ["f()"], "f")
+            fast = Program(f"def f(): return 'fast' # {n}", ["f()"], "f")
+            thread = threading.Thread(target=box.run, args=([slow],))
+            thread.start()
+            time.sleep(0.05)
+            box.run([fast])
+            assert thread.is_alive()
+            thread.join()
+
+
+def test_identical_programs_run_once():
+    # The system's randomness tells one run from two.
+    code = "import os\ndef f(): return os.urandom(8).hex()"
+    once = [Program(code, ["assert f() == 0, f()"], "f") for _ in range(20)]
+    with Sandbox(workers=4, **PATIENT) as box:
+        first = box.run(once)
+        again = box.run(once[:1])
+        others = []
+        threads = [threading.Thread(target=lambda: others.extend(box.run(once)))
+                   for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(others) == 80
+    assert len({verdict.errors[0] for verdict in [*first, *again, *others]}) == 1
+
+
+def test_a_verdict_is_the_callers_own(box):
+    [mine] = box.run([ADD])
+    mine.passed[0] = False
+    assert box.run([ADD])[0].passed == [True, False]
+
+
+def test_threads_can_share_a_sandbox():
+    wrong = []
+
+    def ask(base: int) -> None:
+        asked = [Program(f"def f(): return {n}", [f"assert f() == {n}", "assert f() == -1"], "f")
+                 for n in range(base, base + 60)]
+        if any(verdict.passed != [True, False] for verdict in box.run(asked)):
+            wrong.append(base)
+
+    with Sandbox(workers=2, **PATIENT) as box:
+        threads = [threading.Thread(target=ask, args=(30 * k,)) for k in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_verdicts_are_the_same_again():
+    code = "import random\ndef f(): return [random.random(), hash('x'), list({'a', 'b', 'c'})]"
+    asked = [Program(f"{code} # {n}", ["assert f() == 0, f()"], "f") for n in range(12)]
+    with Sandbox(workers=2) as box:
+        first = [verdict.errors for verdict in box.run(asked)]
+    with Sandbox(workers=1) as box:
+        second = [verdict.errors for verdict in box.run(asked[::-1])][::-1]
+    assert first == second
+    assert len({error for [error] in first}) == 1
+
+
+def test_a_program_is_a_value():
+    assert Program(ADD.code, list(ADD.tests), "add", "") == ADD
+    assert len({ADD, Program(ADD.code, ADD.tests, "add")}) == 1
+    with pytest.raises(TypeError, match="list of tests"):
+        Program("", "assert f()", "f")
+
+
+@pytest.mark.parametrize(("setup", "reason"), [
+    ("import nowhere", "No module named 'nowhere'"), ("def (", "SyntaxError"),
+    ("1 / 0", "division"), ("raise SystemExit", "SystemExit")])
+def test_a_broken_setup_is_the_data_sets_mistake(box, setup, reason):
+    with pytest.raises(ValueError, match=f"setup of 'f'.*{reason}"):
+        box.run([Program("def f(): pass", ["f()"], "f", setup)])
+    assert box.run([ADD])[0].passed == [True, False]
+
+
+def test_setup_is_out_of_the_programs_reach(box):
+    # The program changes its own copy; the tests use the judge's.
+    setup = "LIMIT = 3\ndef check(x): return x == LIMIT"
+    code = "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT"
+    [verdict] = box.run([Program(code, ["assert check(f())", "assert LIMIT == 3"], "f", setup)])
+    assert verdict.passed == [False, True]
+
+
+def test_the_program_has_no_name_of_the_tests(box):
+    [verdict] = box.run([Program("def aux(): pass\ndef f(): return 1", ["aux()", "f()"], "f")])
+    assert verdict.passed == [False, True]
+
+
+# ---- workers ------------------------------------------------------------------------------------
+
+
+def test_workers_start_when_needed():
+    before = family(os.getpid())
+    with Sandbox(workers=8) as box:
+        assert family(os.getpid()) == before
+        box.run([ADD])
+        # a judge and its zygote; the candidate is gone
+        assert soon(lambda: len(family(os.getpid()) - before) == 2)
+    assert Sandbox().workers == os.cpu_count()
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+def test_close_leaves_nothing():
+    before = state()
+    box = Sandbox(workers=3, **QUICK)
+    box.run([Program(f"def f(): return {n}", ["f()"], "f") for n in range(30)])
+    assert state() != before
+    pids = family(os.getpid()) - before["children"]
+    box.close()
+    assert state() == before
+    assert soon(lambda: not alive(pids))
+    box.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        box.run([ADD])
+    Sandbox().close()
+    assert state() == before
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+def test_close_interrupts_what_runs():
+    before = state()
+    box = Sandbox(workers=2, test_timeout=60, total_timeout=60)
+    box.run([ADD])
+    raised = []
+
+    def ask() -> None:
+        try:
+            box.run([Program(f"while True: pass # {n}", ["f()"], "f") for n in range(9)])
+        except RuntimeError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    assert soon(lambda: len(family(os.getpid()) - before["children"]) == 6)
+    pids = family(os.getpid()) - before["children"]
+    began = time.monotonic()
+    box.close()
+    thread.join()
+    assert time.monotonic() - began < 5
+    assert raised == ["the Sandbox was closed"]
+    assert state() == before
+    assert soon(lambda: not alive(pids))
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@pytest.mark.parametrize("victim", ["judge", "zygote"])
+def test_a_worker_killed_from_outside_is_replaced(victim):
+    slow = Program("import time\ndef f():\n    time.sleep(0.7)\n    return 1", ["assert f() == 1"],
+                   "f")
+    with Sandbox(workers=1, **PATIENT) as box:
+        box.run([ADD])
+        killed = kill_worker(box, victim)  # while idle
+        assert box.run([Program(ADD.code + "# again", ADD.tests, "add")])[0].passed == [True, False]
+        timer = threading.Timer(0.4, kill_worker, (box, victim))  # while it works
+        timer.start()
+        assert box.run([slow])[0].passed == [True]
+        timer.join()
+        assert not alive({killed})
+
+
+def zygote_of(judge) -> int:
+    [pid] = map(int, Path(f"/proc/{judge.process.pid}/task/{judge.process.pid}/children")
+                .read_text().split())
+    return pid
+
+
+def kill_worker(box: Sandbox, victim: str) -> int:
+    [judge] = box._judges
+    pid = judge.process.pid if victim == "judge" else zygote_of(judge)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+def test_a_second_loss_names_the_program():
+    slow = Program("import time\ntime.sleep(30)\ndef seldom(): pass", ["seldom()"], "seldom")
+    with Sandbox(workers=1, test_timeout=60, total_timeout=60) as box:
+        box.run([ADD])
+        stop = threading.Event()
+
+        def assassin() -> None:
+            while not stop.wait(0.5):
+                with contextlib.suppress(OSError, ValueError):
+                    kill_worker(box, "judge")
+
+        thread = threading.Thread(target=assassin, daemon=True)
+        thread.start()
+        try:
+            with pytest.raises(RuntimeError, match=r"seldom.*status -9, twice"):
+                box.run([slow])
+        finally:
+            stop.set()
+            thread.join()
+        assert box.run([Program(ADD.code + "#", ADD.tests, "add")])[0].passed == [True, False]
+
+
+def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
+    monkeypatch.setattr(sandbox, "WORKER", "/nowhere/worker.py")
+    with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match="no worker starts"):
+        box.run([ADD])
+
+
+def test_a_fork_of_the_trainer_is_told():
+    with Sandbox(workers=1) as box:
+        box.run([ADD])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: forking beside threads
+            pid = os.fork()
+        if not pid:
+            try:
+                box.run([ADD])
+            except RuntimeError:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+TRAINER = """
+import os, sys, threading, time
+sys.path.insert(0, {root!r})
+from sandbox import Program, Sandbox
+box = Sandbox(workers=2, test_timeout=60, total_timeout=60)
+box.run([Program("def f(): return 1", ["f()"], "f")])
+for n in range(2):
+    hang = Program(f"while True: pass # {{n}}", ["f()"], "f")
+    threading.Thread(target=box.run, args=([hang],), daemon=True).start()
+time.sleep(1)
+if {fork} and not os.fork():  # it holds the workers' sockets open
+    time.sleep(8)
+    os._exit(0)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@pytest.mark.parametrize("fork", [False, True], ids=["alone", "with_a_fork"])
+def test_workers_die_with_the_trainer(fork):
+    code = TRAINER.format(root=str(ROOT), fork=fork)
+    trainer = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], text=True,
+                               stdout=subprocess.PIPE, start_new_session=True)
+    with trainer.stdout as output:
+        assert output.readline() == "ready\n"
+        assert soon(lambda: len(family(trainer.pid)) == 6 + fork)  # judge, zygote, candidate twice
+        pids = family(trainer.pid)
+        trainer.kill()
+        trainer.wait()
+        assert soon(lambda: len(alive(pids)) == fork)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(trainer.pid, signal.SIGKILL)  # the fork
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+def test_ctrl_c_does_not_reach_the_workers():
+    with Sandbox(workers=1, **PATIENT) as box:
+        box.run([ADD])
+        [judge] = box._judges
+        pids = [judge.process.pid, zygote_of(judge)]
+        assert all(os.getsid(pid) != os.getsid(0) for pid in pids)
+        assert all(os.getpgid(pid) == judge.process.pid for pid in pids)
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+def test_a_worker_holds_nothing_of_the_trainers():
+    with open("/dev/null") as _held, Sandbox(workers=1, **PATIENT) as box:
+        box.run([ADD])
+        [judge] = box._judges
+        for pid, most in ((judge.process.pid, 6), (zygote_of(judge), 4)):
+            assert len(os.listdir(f"/proc/{pid}/fd")) <= most
+            status = Path(f"/proc/{pid}/status").read_text()
+            assert "NoNewPrivs:\t1" in status
+            assert "Seccomp:\t2" in status
+            assert "CapEff:\t0000000000000000" in status
+            assert "CapPrm:\t0000000000000000" in status
+            with contextlib.suppress(PermissionError):
+                names = {line.split(b"=")[0] for line in
+                         Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if line}
+                assert names <= {b"PATH", b"LC_ALL", b"PYTHONHASHSEED", b"LD_LIBRARY_PATH"}
+
+
+def test_missing_locks_are_told_once():
+    with Sandbox(workers=1, kernel_locks=False) as box:
+        with pytest.warns(RuntimeWarning, match=r"seccomp, Landlock.*container"):
+            box.run([ADD])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            box.run([Program(ADD.code + "#", ADD.tests, "add")])
+    with (Sandbox(workers=1, kernel_locks=False, strict=True) as box,
+          pytest.raises(RuntimeError, match="seccomp")):
+        box.run([ADD])
+
+
+UNHEARD = ("stat", "resolve", "make_fifo", "change_root", "read_own_image", "late_thread")
+
+
+def test_the_audit_hook_stops_accidents(tmp_path):
+    # What is left on macOS: ordinary ways out are shut, though ctypes opens them again.
+    cases = [case for case in programs.FILES + programs.NETWORK
+             if "ctypes" not in case.code and case.name not in UNHEARD]
+    (tmp_path / "secret.txt").write_text("treasure")
+    with Sandbox(workers=2, kernel_locks=False, **QUICK) as box:
+        verdicts = box.run([program(case, tmp_path) for case in cases])
+    done = [case.name for case, verdict in zip(cases, verdicts, strict=True) if any(verdict.passed)]
+    assert not done
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.txt"]
+
+
+AS_NOBODY = """
+import os, sys, warnings
+sys.path.insert(0, sys.argv[1])
+import sandbox_programs as programs
+from sandbox import Program, Sandbox
+warnings.simplefilter("error")
+def program(case):
+    code = case.code.replace("TMP", sys.argv[1]).replace("PID", str(os.getpid()))
+    return Program(code.replace("PORT", "9"), case.tests, case.entry_point, case.setup)
+attacks = programs.VERDICT + programs.MACHINE
+with Sandbox(workers=2, test_timeout=2, total_timeout=9, restarts=0) as box:
+    for case, verdict in zip(attacks, box.run([program(case) for case in attacks])):
+        if any(verdict.passed):
+            print(case.name, verdict)
+with Sandbox(workers=2, test_timeout=20, total_timeout=60) as box:
+    for case, verdict in zip(programs.HONEST, box.run([program(c) for c in programs.HONEST])):
+        if not all(verdict.passed):
+            print(case.name, verdict)
+print(os.getuid(), "done")
+"""
+
+
+@pytest.mark.skipif(not LINUX or os.getuid() != 0, reason="needs root, to become somebody else")
+def test_it_holds_for_an_ordinary_user(tmp_path):
+    for path in [*ROOT.glob("sandbox*.py"), Path(programs.__file__)]:
+        shutil.copy(path, tmp_path)
+    (tmp_path / "secret.txt").write_text("treasure")
+    for folder in [tmp_path, *tmp_path.parents]:
+        folder.chmod(folder.stat().st_mode | 0o755) if folder.owner() == "root" else None
+    tmp_path.chmod(0o777)
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            subprocess.run([python, "-c", "import sys; assert sys.version_info >= (3, 11)"],
+                           check=True, capture_output=True, **nobody)
+            break
+        except (OSError, subprocess.CalledProcessError):
+            continue
+    else:
+        pytest.skip("no Python that nobody can run")
+    done = subprocess.run([python, "-B", "-c", AS_NOBODY, str(tmp_path)], capture_output=True,
+                          text=True, timeout=60, **nobody)
+    assert done.stdout == "65534 done\n", done
+    assert done.stderr == ""
+    assert not (tmp_path / "loot").exists()

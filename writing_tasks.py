@@ -1,0 +1,142 @@
+"""TLDR and arXiv: the paper's writing problems (arXiv 2508.04652).
+
+Two agents write two texts from one source, a Reddit post or the abstract of a paper; one agent
+alone writes both, with a line between them. The wording of the prompts is ours, what each role is
+told is the paper's: in tldr neither agent knows of the other, in arxiv each knows what the other
+one covers.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import ClassVar
+
+from data import file_rows, hub_rows
+from writing import arxiv, tldr
+from writing_text import SEPARATOR
+
+SPLITS = ("train", "dev", "test")
+
+
+class Tldr:
+    """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt".
+
+    train, dev and test are the first 1,000 rows of the hub's train, validation and test: the paper
+    trained on the first and evaluated on the last. (Later configurations of the authors took
+    1,100.) A local file is divided in its own order: the last fifth is test, the fifth before it
+    dev, the rest train.
+    """
+
+    reward = name = "tldr"
+    hub, field, score = "trl-lib/tldr", "prompt", staticmethod(tldr)
+    ranges: ClassVar = {
+        "train": "train[:1000]",
+        "dev": "validation[:1000]",
+        "test": "test[:1000]",
+    }
+    given = "A post from an online forum:"
+    # per agent: what it is asked for, and how its text is introduced
+    roles = (
+        (
+            "Write a concise summary of this post, in one sentence or a few. Keep to the facts "
+            "that the post gives.",
+            "Concise summary:",
+        ),
+        (
+            "Write a detailed summary of this post, in one paragraph and in your own words. Use a "
+            "varied vocabulary, and some transition words so that the sentences flow.",
+            "Detailed summary:",
+        ),
+    )
+    both = (
+        "Write two summaries of this post. The first is concise: one sentence or a few. The second "
+        "is detailed: one paragraph in your own words, two or three times as long, with a varied "
+        "vocabulary and some transition words. Between them write this line, exactly:"
+    )
+
+    def __init__(self, data: str | None = None, num_agents: int = 2):
+        if num_agents not in (1, 2):
+            raise ValueError(f"task {self.name} has two roles: 1 or 2 agents, not {num_agents}")
+        self.data, self.num_agents = data, num_agents
+
+    def items(self, split: str) -> list[dict]:
+        """{"task_id", and the source in `field`} of each row; ValueError names a bad one."""
+        if split not in SPLITS:
+            raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(SPLITS)}")
+        source = self.data or self.hub
+        rows = self.local[split] if self.data else hub_rows(self.hub, None, self.ranges[split])
+        return [self._item(source, split, number, row) for number, row in rows]
+
+    @functools.cached_property
+    def local(self) -> dict[str, list[tuple[int, dict]]]:
+        rows = file_rows(self.data)
+        if len(rows) < 3:
+            raise ValueError(f"{self.data} holds {len(rows)} rows: train, dev, test need 3")
+        fifth = max(len(rows) // 5, 1)
+        parts = (rows[: -2 * fifth], rows[-2 * fifth : -fifth], rows[-fifth:])
+        return dict(zip(SPLITS, parts, strict=True))
+
+    def _item(self, source: str, split: str, number: int, row: dict) -> dict:
+        text = row.get(self.field)
+        if not isinstance(text, str) or not text.strip():
+            found = f"it has {', '.join(map(str, row))}" if text is None else f"not {text!r:.40}"
+            raise ValueError(
+                f"{source}, row {number}: task {self.name} needs a text in the field "
+                f"{self.field!r} ({found})"
+            )
+        return {"task_id": f"{self.name}/{split}/{number}", self.field: text}
+
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        """The source and the agent's role, then its own responses with what it was told."""
+        asked, cue = self.roles[agent]
+        if self.num_agents == 1:
+            asked, cue = f"{self.both}\n{SEPARATOR}", self.roles[0][1]
+        source = item[self.field].strip().removesuffix("TL;DR:").strip()
+        prompt = f"{self.given}\n\n{source}\n\n{asked}\n\n{cue}"
+        for response, told in history:
+            prompt += f" {response.strip()}\n\n{told} Write it again, and better.\n\n{cue}"
+        return prompt
+
+    def feedback(self, item: dict, responses: list[str]) -> list[str]:
+        """For every agent the same: the three aspects, and the weakest part of all."""
+        if self.num_agents == 1 and responses[0].count(SEPARATOR) != 1:
+            return [f"The line {SEPARATOR} has to stand between the two texts, once."]
+        return [_told(self.score, item, responses)] * len(responses)
+
+
+class Arxiv(Tldr):
+    """OpenMLRL/arXiv_abstract: abstracts of 100 to 300 words, in the field "abstract_text".
+
+    train, dev and test are the first 1,000 rows of the hub's train, val and test; the paper trained
+    on the first and evaluated on val. A local file is divided as in Tldr.
+    """
+
+    reward = name = "arxiv"
+    hub, field, score = "OpenMLRL/arXiv_abstract", "abstract_text", staticmethod(arxiv)
+    ranges: ClassVar = {"train": "train[:1000]", "dev": "val[:1000]", "test": "test[:1000]"}
+    given = "The abstract of a scientific paper:"
+    roles = (
+        (
+            "Expand it into the first paragraph of an introduction, about 150 words: the "
+            "background and the motivation of this work. Another writer adds the methods and the "
+            "implications, so leave those out.",
+            "Background and motivation:",
+        ),
+        (
+            "Expand it into the second paragraph of an introduction, about 150 words: the methods "
+            "of this work and their implications. Another writer adds the background and the "
+            "motivation, so leave those out.",
+            "Methods and implications:",
+        ),
+    )
+    both = (
+        "Expand it into an introduction of two paragraphs, about 150 words each. The first gives "
+        "the background and the motivation of this work, the second its methods and implications. "
+        "Between them write this line, exactly:"
+    )
+
+
+def _told(score: Callable, item: dict, responses: list[str]) -> str:
+    parts = score(item, responses)
+    aspects = ", ".join(f"{name} {value:.2f}" for name, value in parts.items() if "/" not in name)
+    weakest = min((name for name in parts if "/" in name), key=parts.get).partition("/")[2]
+    return f"Scores, of 1.00 each: {aspects}. Weakest part: {weakest}."
