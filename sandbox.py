@@ -5,7 +5,7 @@
                                      entry_point="f")])
 
 What decides a verdict never shares a process with the program that is judged. Each worker is a
-group of three processes, all of them in sandbox_worker.py:
+group of three processes, which are in sandbox_worker.py (and what locks them in sandbox_locks.py):
 
     trainer ──program, tests──> judge ──pipe ends──> zygote ──fork per program──> candidate
             <────verdicts─────    │ <──── calls and answers, as plain data ─────>    │
@@ -38,9 +38,11 @@ program can read the clock and its user and process numbers, can use one core fo
 run, and can attack the kernel through about 50 system calls. Not contained there: side channels of
 the processor, and how much memory all workers together take (workers x memory_mb).
 
-On macOS, and on Linux for other processors, there is no kernel lock: CPU and file-size limits, an
-audit hook and deadlines stop accidents, not intent, and memory is not limited. Verdicts are decided
-in the same way everywhere. What is missing on a machine is said once, in a warning at the start.
+On macOS there is no kernel lock: CPU and file-size limits, an audit hook and deadlines stop
+accidents, not intent, and memory is not limited. Linux on other processors has everything but
+seccomp, and the audit hook in its place: no files, no network, but other harm is possible. Verdicts
+are decided in the same way everywhere. What is missing on a machine is said once, in a warning at
+the start.
 
 Verdicts do not depend on what ran before: every program gets a fresh fork, hashing and `random` are
 seeded. Those of programs that use the clock, addresses (`id`) or the system's randomness, or that
@@ -88,14 +90,12 @@ DOORS = {
     "change limits": "resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))",
     "take 64 GiB of memory": "bytearray(64 << 30)",
 }
-PROBE = f"""
+PROBE = """
 import os, resource, socket
-def closed(door):
+def closed(way):
     try:
-        exec({DOORS!r}[door])
+        exec(way)
     except Exception:
-        return True
-    except MemoryError:
         return True
     return False
 """
@@ -145,7 +145,7 @@ class Sandbox:
                  strict: bool = False, kernel_locks: bool = True):
         self.workers = workers or os.cpu_count() or 1
         self._limits = [memory_mb, test_timeout, total_timeout, restarts, kernel_locks]
-        self._patience = total_timeout + GRACE_SECONDS
+        self._patience = 2 * total_timeout + GRACE_SECONDS  # setup may take as long again
         self._strict, self._missing = strict, []
         self._probed, self._probing = False, threading.Lock()
         self._pid = os.getpid()
@@ -189,10 +189,12 @@ class Sandbox:
 
     def _probe(self) -> None:
         """One warning that names what this machine lacks and which doors are open."""
-        tests = [f"assert closed({door!r})" for door in DOORS]
-        [future] = self._submit([Program(PROBE, tests, "closed")])
-        passed = future.result().passed
-        doors = [door for door, is_closed in zip(DOORS, passed, strict=True) if not is_closed]
+        ways = [f"assert closed({way!r})" for way in DOORS.values()]
+        [future] = self._submit([Program(PROBE, ["assert not closed('pass')", *ways], "closed")])
+        (works, *shut), (why, *_) = future.result().passed, future.result().errors
+        if not works:
+            raise RuntimeError(f"the sandbox does not work on this machine: {why}")
+        doors = [door for door, is_shut in zip(DOORS, shut, strict=True) if not is_shut]
         if not doors and not self._missing:
             return
         text = ("programs are not fully contained on this machine. Missing: "
@@ -268,9 +270,9 @@ class Sandbox:
                 judge.interrupt()
         try:
             self._missing = judge.receive(START_SECONDS)
-        except (OSError, EOFError):
-            self._close_judge(judge, signal.SIGKILL)
-            raise
+        except (OSError, EOFError) as error:
+            status = self._close_judge(judge, signal.SIGKILL)
+            raise EOFError(f"status {status}") from error
         return judge
 
     def _close_judge(self, judge: "Judge", by: signal.Signals | None) -> int:
@@ -282,7 +284,7 @@ class Sandbox:
         """What it means for a program that its judge is gone: a reply, or None to try once more."""
         if judge is None:
             seconds, status = 0.0, NOT_READY
-            why = f"no worker starts ({type(error).__name__}: {error})"
+            why = f"no worker starts ({error})"
         else:
             done = [name for letter in judge.progress() for name in OUTCOMES if name[0] == letter]
             seconds = time.monotonic() - judge.turn
@@ -338,6 +340,8 @@ class Judge:
         command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
         environment = ENVIRONMENT | {name: os.environ[name] for name in PASSED_ON
                                      if name in os.environ}
+        for end in (self.socket, theirs):  # macOS gives 8 KiB
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
         with theirs:  # its own session: Ctrl-C in the terminal is for the trainer
             self.process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE,
                                             bufsize=0, env=environment, start_new_session=True)

@@ -30,7 +30,7 @@ CALLS = {
     "gettid": 186, "time": 201, "futex": 202, "sched_getaffinity": 204, "restart_syscall": 219,
     "clock_gettime": 228, "clock_getres": 229, "clock_nanosleep": 230, "exit_group": 231,
     "pselect6": 270, "ppoll": 271, "set_robust_list": 273, "getrandom": 318, "membarrier": 324,
-    "rseq": 334,
+    "getcpu": 309, "rseq": 334,
 }
 BY_ARGUMENT = {"ioctl": (16, (0x5401, 0x5450, 0x5451)), "fcntl": (72, (1, 2, 3))}
 ZYGOTE_ONLY = {"clone": 56, "fork": 57, "kill": 62, "prctl": 157, "prlimit64": 302}
@@ -145,14 +145,14 @@ def allowed_processors() -> set[int]:
 
 
 def current_processor() -> int:
-    return LIBC.sched_getcpu() if LINUX else 0
+    return LIBC.sched_getcpu() if LINUX else -1
 
 
 def keep_to(processors: set[int]) -> None:
     # Judge, zygote and candidate only ever wait for each other. On one processor a hand-over takes
     # microseconds; across two of a busy machine, each can wait for a time slice of somebody else.
     if LINUX:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             os.sched_setaffinity(0, processors)
 
 

@@ -280,7 +280,7 @@ def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
         if not message:  # the judge is gone
             os._exit(0)
         if pipes:
-            sandbox_locks.keep_to({int.from_bytes(message, "little")})
+            sandbox_locks.keep_to({int.from_bytes(message, "little", signed=True)})
             candidate = os.fork()
             if not candidate:
                 try:
@@ -323,7 +323,8 @@ class Candidate:
 
     def tell_zygote(self, processor: int, *pipes: int) -> None:
         try:
-            socket.send_fds(self.channel, [processor.to_bytes(4, "little")], pipes)
+            socket.send_fds(self.channel, [processor.to_bytes(4, "little", signed=True)],
+                            pipes)
         except OSError:
             os._exit(NOT_READY)
 
@@ -335,7 +336,7 @@ class Candidate:
         self.lost = self.lost or "the program was stopped"
         if self.running:
             self.running = False
-            self.tell_zygote(0)
+            self.tell_zygote(-1)
             os.close(self.requests)
             os.close(self.answers)
 

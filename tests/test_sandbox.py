@@ -603,6 +603,18 @@ def test_missing_locks_are_told_once():
         box.run([ADD])
 
 
+def test_the_probe_finds_open_doors(tmp_path, monkeypatch):
+    for path in ROOT.glob("sandbox_*.py"):
+        text = path.read_text().replace("sys.addaudithook(audit)", "pass")
+        (tmp_path / path.name).write_text(text)
+    monkeypatch.setattr(sandbox, "WORKER", tmp_path / sandbox.WORKER.name)
+    with Sandbox(workers=1, kernel_locks=False) as box, pytest.warns(RuntimeWarning) as told:
+        box.run([])
+    for door in ("write files", "read files", "open sockets", "start processes", "send signals",
+                 "change limits"):
+        assert door in str(told[0].message)
+
+
 UNHEARD = ("stat", "resolve", "make_fifo", "change_root", "read_own_image", "late_thread")
 
 
