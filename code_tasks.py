@@ -4,7 +4,7 @@ python code_tasks.py humaneval --data FILE    checks a data set: every reference
                                               split over two agents, has to pass all of its tests
 
 Their rows hold a prompt (a signature with its docstring), the entry_point that it defines, and a
-test: a function check(candidate) with assertions. code_items.py turns rows into items.
+test: a function check(candidate) with assertions. coding/items.py turns rows into items.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import rewards
-from code_items import code_item, signature
+from coding.feedback import configured
+from coding.items import code_item, signature
 from data import file_rows, hub_rows
-from feedback import configured
 
 # --- what the agents are asked --------------------------------------------------------------------
 # Change the wording here. What each role is told is the paper's: all see the whole problem, helpers

@@ -30,6 +30,7 @@ from pathlib import Path
 
 import train
 
+CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
 TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm up
 HOW_TIMED = """\
 latency: wall time of decoding for one problem alone, mean over {count} problems ({device});
@@ -242,21 +243,27 @@ def evaluate(args) -> tuple[dict, list[dict]]:
 
 def play_method(name: str, play, player, items: list[dict], args) -> list[dict]:
     """The records of one method, sampled and greedy."""
+    import torch
+
     from magrpo import EVAL
 
-    found = []
+    found, chunk = [], len(items) if torch.cuda.is_available() else CHUNK
     for greedy in (False, True)[args.greedy :]:
-        samples = 1 if greedy else args.num_samples
-        key, sampling = (args.seed, EVAL, 0, 0), player.sampling(greedy)
-        nodes = play(player, items, key, samples, sampling)
-        found += lines(name, greedy, nodes, player.reward.maximum, player.args.gamma)
+        samples, sampling = 1 if greedy else args.num_samples, player.sampling(greedy)
+        for start in range(0, len(items), chunk):
+            key, some = (args.seed, EVAL, 0, start), items[start : start + chunk]
+            nodes = play(player, some, key, samples, sampling)
+            maximum, gamma = player.reward.maximum, player.args.gamma
+            found += lines(name, greedy, nodes, maximum, gamma, start)
     return found
 
 
-def lines(name: str, greedy: bool, nodes: list, maximum: float, gamma: float) -> list[dict]:
+def lines(
+    name: str, greedy: bool, nodes: list, maximum: float, gamma: float, first: int = 0
+) -> list[dict]:
     """One record per problem and sample, with all its turns; one without parts was not scored."""
     found = []
-    for number, root in enumerate(nodes):
+    for number, root in enumerate(nodes, first):
         for sample in range(root.samples):
             turns, node, at = [], root, sample
             while node:

@@ -58,7 +58,7 @@ import contextlib
 import re
 import threading
 
-from extraction import Part, extract
+from coding.extraction import Part, extract
 from sandbox import Program, Sandbox, Verdict
 
 HELPERS, MAIN, SYNTAX, TESTS, USED, DIVIDED, IGNORED = 0.4, 0.6, 0.5, 1.0, 0.5, 1.0, -0.5

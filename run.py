@@ -26,7 +26,7 @@ import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
 from torch.utils.tensorboard import SummaryWriter
 
-import feedback
+from coding import feedback
 from magrpo import EVAL, MAGRPO, Node
 from metrics import mean_parts
 from policies import Sampling
@@ -43,12 +43,12 @@ TASKS = {
 REWARDS = {
     "code": "rewards.code",
     "code_paper": "rewards.code_paper",
-    "tldr": "writing.tldr",
-    "tldr_paper": "writing_paper.tldr_paper",
-    "tldr_released": "writing_paper.tldr_released",
-    "arxiv": "writing.arxiv",
-    "arxiv_paper": "writing_paper.arxiv_paper",
-    "arxiv_released": "writing_paper.arxiv_released",
+    "tldr": "writing.strict.tldr",
+    "tldr_paper": "writing.paper.tldr_paper",
+    "tldr_released": "writing.paper.tldr_released",
+    "arxiv": "writing.strict.arxiv",
+    "arxiv_paper": "writing.paper.arxiv_paper",
+    "arxiv_released": "writing.paper.arxiv_released",
 }
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 

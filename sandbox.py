@@ -140,9 +140,16 @@ class Sandbox:
     kernel_locks=False does without them, as on macOS.
     """
 
-    def __init__(self, workers: int | None = None, test_timeout: float = 2.0,
-                 total_timeout: float = 10.0, memory_mb: int = 512, restarts: int = 2,
-                 strict: bool = False, kernel_locks: bool = True):
+    def __init__(
+        self,
+        workers: int | None = None,
+        test_timeout: float = 2.0,
+        total_timeout: float = 10.0,
+        memory_mb: int = 512,
+        restarts: int = 2,
+        strict: bool = False,
+        kernel_locks: bool = True,
+    ):
         self.workers = workers or os.cpu_count() or 1
         self._limits = [memory_mb, test_timeout, total_timeout, restarts, kernel_locks]
         self._patience = 2 * total_timeout + GRACE_SECONDS  # setup may take as long again
@@ -197,10 +204,12 @@ class Sandbox:
         doors = [door for door, is_shut in zip(DOORS, shut, strict=True) if not is_shut]
         if not doors and not self._missing:
             return
-        text = ("programs are not fully contained on this machine. Missing: "
-                f"{', '.join(self._missing) or 'nothing'}. A program can: "
-                f"{', '.join(doors) or 'nothing that was tried'}. Verdicts can be trusted all the "
-                "same; run models that you do not trust in a container.")
+        text = (
+            "programs are not fully contained on this machine. Missing: "
+            f"{', '.join(self._missing) or 'nothing'}. A program can: "
+            f"{', '.join(doors) or 'nothing that was tried'}. Verdicts can be trusted all the "
+            "same; run models that you do not trust in a container."
+        )
         if self._strict:
             raise RuntimeError(text)
         warnings.warn(text, RuntimeWarning, stacklevel=3)
@@ -257,8 +266,9 @@ class Sandbox:
                 self._changed.wait()
             self._working.add(threading.get_ident())
             free = len(self._threads) - len(self._working)
-            while self._queue and (self._closed or not flying
-                                   or (len(flying) < 2 and len(self._queue) > free)):
+            while self._queue and (
+                self._closed or not flying or (len(flying) < 2 and len(self._queue) > free)
+            ):
                 flying.append(self._queue.popleft())
             return not self._closed
 
@@ -306,19 +316,24 @@ class Sandbox:
     def _settle(self, job: "Job", reply: dict) -> None:
         program = job.program
         if "setup" in reply:
-            job.future.set_exception(ValueError(
-                f"the setup of {program.entry_point!r} does not run: {reply['setup']}"))
+            job.future.set_exception(
+                ValueError(f"the setup of {program.entry_point!r} does not run: {reply['setup']}")
+            )
         elif "lost" in reply:
             with self._changed:
                 self._known.pop(program, None)  # the next to ask may have better luck
-            job.future.set_exception(RuntimeError(
-                f"program {program.entry_point!r}: {reply['lost']}, twice: {program.code[:200]!r}"))
+            shown = f"{program.entry_point!r}: {reply['lost']}, twice: {program.code[:200]!r}"
+            job.future.set_exception(RuntimeError(f"program {shown}"))
         else:
             statuses = [status for status, _ in reply["results"]]
-            job.future.set_result(Verdict(
-                passed=[status == "ok" for status in statuses],
-                outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
-                errors=[error for _, error in reply["results"]], seconds=reply["seconds"]))
+            job.future.set_result(
+                Verdict(
+                    passed=[status == "ok" for status in statuses],
+                    outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
+                    errors=[error for _, error in reply["results"]],
+                    seconds=reply["seconds"],
+                )
+            )
 
 
 class Job:
@@ -326,8 +341,10 @@ class Job:
 
     def __init__(self, program: Program):
         self.program, self.future, self.tries = program, Future(), 0
-        self.request = json.dumps([program.code, program.tests, program.entry_point,
-                                   program.setup]).encode() + b"\n"
+        self.request = (
+            json.dumps([program.code, program.tests, program.entry_point, program.setup]).encode()
+            + b"\n"
+        )
 
 
 class Judge:
@@ -338,13 +355,20 @@ class Judge:
         self.socket, theirs = socket.socketpair()
         # not -I, which would ignore the hash seed
         command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
-        environment = ENVIRONMENT | {name: os.environ[name] for name in PASSED_ON
-                                     if name in os.environ}
+        environment = ENVIRONMENT | {
+            name: os.environ[name] for name in PASSED_ON if name in os.environ
+        }
         for end in (self.socket, theirs):  # macOS gives 8 KiB
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
         with theirs:  # its own session: Ctrl-C in the terminal is for the trainer
-            self.process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE,
-                                            bufsize=0, env=environment, start_new_session=True)
+            self.process = subprocess.Popen(
+                command,
+                stdin=theirs,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                env=environment,
+                start_new_session=True,
+            )
         os.set_blocking(self.process.stdout.fileno(), False)
         self.heard, self.told = bytearray(), ""
         self.sent = 0  # requests without a reply so far
@@ -378,7 +402,7 @@ class Judge:
                 raise EOFError
             self.heard += chunk
         line = bytes(self.heard[:end])
-        del self.heard[:end + 1]
+        del self.heard[: end + 1]
         return json.loads(line)
 
     def progress(self) -> str:

@@ -21,16 +21,56 @@ PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 # a use for them any more. fcntl and ioctl only to see or set close-on-exec and to ask for a
 # terminal: one other makes the kernel send any signal to any process, one types into a terminal.
 CALLS = {
-    "read": 0, "write": 1, "close": 3, "poll": 7, "mmap": 9, "mprotect": 10, "munmap": 11,
-    "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15, "select": 23,
-    "sched_yield": 24, "mremap": 25, "madvise": 28, "pause": 34, "nanosleep": 35, "getitimer": 36,
-    "alarm": 37, "setitimer": 38, "getpid": 39, "exit": 60, "wait4": 61, "getcwd": 79,
-    "gettimeofday": 96, "getrlimit": 97, "getrusage": 98, "times": 100, "getuid": 102,
-    "getgid": 104, "geteuid": 107, "getegid": 108, "getppid": 110, "sigaltstack": 131,
-    "gettid": 186, "time": 201, "futex": 202, "sched_getaffinity": 204, "restart_syscall": 219,
-    "clock_gettime": 228, "clock_getres": 229, "clock_nanosleep": 230, "exit_group": 231,
-    "pselect6": 270, "ppoll": 271, "set_robust_list": 273, "getrandom": 318, "membarrier": 324,
-    "getcpu": 309, "rseq": 334,
+    "read": 0,
+    "write": 1,
+    "close": 3,
+    "poll": 7,
+    "mmap": 9,
+    "mprotect": 10,
+    "munmap": 11,
+    "brk": 12,
+    "rt_sigaction": 13,
+    "rt_sigprocmask": 14,
+    "rt_sigreturn": 15,
+    "select": 23,
+    "sched_yield": 24,
+    "mremap": 25,
+    "madvise": 28,
+    "pause": 34,
+    "nanosleep": 35,
+    "getitimer": 36,
+    "alarm": 37,
+    "setitimer": 38,
+    "getpid": 39,
+    "exit": 60,
+    "wait4": 61,
+    "getcwd": 79,
+    "gettimeofday": 96,
+    "getrlimit": 97,
+    "getrusage": 98,
+    "times": 100,
+    "getuid": 102,
+    "getgid": 104,
+    "geteuid": 107,
+    "getegid": 108,
+    "getppid": 110,
+    "sigaltstack": 131,
+    "gettid": 186,
+    "time": 201,
+    "futex": 202,
+    "sched_getaffinity": 204,
+    "restart_syscall": 219,
+    "clock_gettime": 228,
+    "clock_getres": 229,
+    "clock_nanosleep": 230,
+    "exit_group": 231,
+    "pselect6": 270,
+    "ppoll": 271,
+    "set_robust_list": 273,
+    "getrandom": 318,
+    "membarrier": 324,
+    "getcpu": 309,
+    "rseq": 334,
 }
 BY_ARGUMENT = {"ioctl": (16, (0x5401, 0x5450, 0x5451)), "fcntl": (72, (1, 2, 3))}
 ZYGOTE_ONLY = {"clone": 56, "fork": 57, "kill": 62, "prctl": 157, "prlimit64": 302}
@@ -43,8 +83,14 @@ NUMBER, ARCHITECTURE, SECOND_ARGUMENT = 0, 4, 24  # offsets in what a filter loo
 
 def seccomp_filter(rules: list, default: int) -> ctypes.Array:
     """Rules: (system call, answer), or (system call, the values its second argument may have)."""
-    code = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, 0xC000003E), (RETURN, 0, 0, KILL),  # int 0x80
-            (LOAD, 0, 0, NUMBER), (AT_LEAST, 0, 1, 0x40000000), (RETURN, 0, 0, KILL)]  # x32
+    code = [
+        (LOAD, 0, 0, ARCHITECTURE),
+        (EQUAL, 1, 0, 0xC000003E),
+        (RETURN, 0, 0, KILL),  # int 0x80
+        (LOAD, 0, 0, NUMBER),
+        (AT_LEAST, 0, 1, 0x40000000),
+        (RETURN, 0, 0, KILL),
+    ]  # x32
     for call, answer in rules:
         if isinstance(answer, int):
             code += [(EQUAL, 0, 1, call), (RETURN, 0, 0, answer)]
@@ -56,18 +102,25 @@ def seccomp_filter(rules: list, default: int) -> ctypes.Array:
     code.append((RETURN, 0, 0, default))
     body = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
     program = ctypes.create_string_buffer(
-        struct.pack("HxxxxxxP", len(code), ctypes.addressof(body)))
+        struct.pack("HxxxxxxP", len(code), ctypes.addressof(body))
+    )
     program.body = body  # the kernel follows the address: keep it alive
     return program
 
 
 FIRST_FILTER = seccomp_filter(
-    [(CLONE3, REFUSE | ENOSYS), *BY_ARGUMENT.values(),
-     *((call, ALLOW) for call in (CALLS | ZYGOTE_ONLY | NOT_CANDIDATE).values())], REFUSE | EPERM)
+    [
+        (CLONE3, REFUSE | ENOSYS),
+        *BY_ARGUMENT.values(),
+        *((call, ALLOW) for call in (CALLS | ZYGOTE_ONLY | NOT_CANDIDATE).values()),
+    ],
+    REFUSE | EPERM,
+)
 # Later ones take away more. They are small, because every candidate pays for installing one.
 JUDGE_FILTER, CANDIDATE_FILTER = (
     seccomp_filter([(call, REFUSE | EPERM) for call in calls.values()], ALLOW)
-    for calls in (ZYGOTE_ONLY, ZYGOTE_ONLY | NOT_CANDIDATE))
+    for calls in (ZYGOTE_ONLY, ZYGOTE_ONLY | NOT_CANDIDATE)
+)
 
 
 def prctl(option: int, *arguments: int) -> bool:
@@ -104,8 +157,12 @@ def limit(kind: int, value: int) -> bool:
 
 def lock_down(memory_mb: int, kernel_locks: bool) -> list[str]:
     """Locks this process and all it will fork; returns the names of the locks that are missing."""
-    for kind, value in ((resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
-                        (resource.RLIMIT_NOFILE, 64), (resource.RLIMIT_STACK, 64 << 20)):
+    for kind, value in (
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_STACK, 64 << 20),
+    ):
         limit(kind, value)
     if not (LINUX and kernel_locks):
         return ["seccomp", "Landlock", "a memory limit"]
@@ -156,8 +213,22 @@ def keep_to(processors: set[int]) -> None:
             os.sched_setaffinity(0, processors)
 
 
-HARMLESS = ("exec", "compile", "import", "sys.", "gc.", "code.", "object.", "function.",
-            "builtins.", "array.", "marshal.", "pickle.find_class", "time.sleep", "cpython.")
+HARMLESS = (
+    "exec",
+    "compile",
+    "import",
+    "sys.",
+    "gc.",
+    "code.",
+    "object.",
+    "function.",
+    "builtins.",
+    "array.",
+    "marshal.",
+    "pickle.find_class",
+    "time.sleep",
+    "cpython.",
+)
 
 
 def audit(event: str, _arguments) -> None:

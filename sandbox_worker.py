@@ -93,12 +93,24 @@ CODEC = {  # type: (tag, how it goes flat, type of the flat, how it is built aga
     bytes: ("b", lambda _, value, __: bytes.hex(value), str, bytes.fromhex),
     bytearray: ("B", lambda _, value, __: bytearray.hex(value), str, bytearray.fromhex),
     complex: ("c", lambda _, value, __: [value.real, value.imag], list, lambda two: complex(*two)),
-    decimal.Decimal: ("D", lambda _, value, __: decimal.Decimal.__str__(value), str,
-                      decimal.Decimal),
-    fractions.Fraction: ("F", lambda _, value, pack: [*map(pack, value.as_integer_ratio())], list,
-                         lambda two: fractions.Fraction(*two)),
-    range: ("r", lambda _, value, pack: [*map(pack, (value.start, value.stop, value.step))], list,
-            lambda three: range(*three)),
+    decimal.Decimal: (
+        "D",
+        lambda _, value, __: decimal.Decimal.__str__(value),
+        str,
+        decimal.Decimal,
+    ),
+    fractions.Fraction: (
+        "F",
+        lambda _, value, pack: [*map(pack, value.as_integer_ratio())],
+        list,
+        lambda two: fractions.Fraction(*two),
+    ),
+    range: (
+        "r",
+        lambda _, value, pack: [*map(pack, (value.start, value.stop, value.step))],
+        list,
+        lambda three: range(*three),
+    ),
 }
 BUILD = {tag: (kind, build) for tag, _, kind, build in CODEC.values()}
 BUILD["i"] = str, lambda digits: int(digits, 16)
@@ -149,6 +161,7 @@ class Packer:
 
 def unpack(line: bytes, handle):
     """The reverse. Raises one of REFUSED for what no Packer sends: the sender may be hostile."""
+
     def revive(tagged: dict):
         [(tag, flat)] = tagged.items()
         if tag == "h":
@@ -167,7 +180,7 @@ REFUSED = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 def send(pipe: int, message: bytes) -> None:
     rest = memoryview(message + b"\n")
     while rest:
-        rest = rest[os.write(pipe, rest):]
+        rest = rest[os.write(pipe, rest) :]
 
 
 def receive(pipe: int, most: float) -> bytearray:
@@ -323,8 +336,7 @@ class Candidate:
 
     def tell_zygote(self, processor: int, *pipes: int) -> None:
         try:
-            socket.send_fds(self.channel, [processor.to_bytes(4, "little", signed=True)],
-                            pipes)
+            socket.send_fds(self.channel, [processor.to_bytes(4, "little", signed=True)], pipes)
         except OSError:
             os._exit(NOT_READY)
 
@@ -413,7 +425,8 @@ def rebuilt(base: str, name: str, text: str) -> BaseException:
     """The program's exception, as the nearest built-in one: a test may expect a ValueError."""
     kind = getattr(builtins, base)
     if not issubclass(kind, BaseException) or issubclass(
-            kind, StopIteration | StopAsyncIteration | GeneratorExit):  # these end loops
+        kind, StopIteration | StopAsyncIteration | GeneratorExit
+    ):  # these end loops
         kind = RuntimeError
     for parent in kind.__mro__:  # some, such as UnicodeDecodeError, cannot be made from a text
         with contextlib.suppress(TypeError):
@@ -441,8 +454,14 @@ def compiled(source: str) -> types.CodeType:
 
 
 class Judge:
-    def __init__(self, channel: socket.socket, progress: int, test_timeout: float,
-                 total_timeout: float, restarts: int):
+    def __init__(
+        self,
+        channel: socket.socket,
+        progress: int,
+        test_timeout: float,
+        total_timeout: float,
+        restarts: int,
+    ):
         self.channel, self.progress = channel, progress
         self.test_timeout, self.total_timeout, self.restarts = test_timeout, total_timeout, restarts
         self.armed = self.rang = False

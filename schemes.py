@@ -25,7 +25,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from extraction import extract
+from coding.extraction import extract
 
 NAMES = (
     "fallback",

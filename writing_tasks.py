@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from data import file_rows, hub_rows
-from writing import arxiv, tldr
-from writing_text import SEPARATOR
+from writing.strict import arxiv, tldr
+from writing.text import SEPARATOR
 
 SPLITS = ("train", "dev", "test")
 

@@ -36,8 +36,13 @@ def total(numbers, scale=1):
         result += number * scale
     return result
 '''
-TESTS = ["assert total([1, 2, 3]) == 2", "assert total([]) == 0", "assert total([2, 4], 2) == 12",
-         "assert total(list(range(20))) == 90", "assert total([1, 3, 5]) == 0"]
+TESTS = [
+    "assert total([1, 2, 3]) == 2",
+    "assert total([]) == 0",
+    "assert total([2, 4], 2) == 12",
+    "assert total(list(range(20))) == 90",
+    "assert total([1, 3, 5]) == 0",
+]
 
 
 def sources(count: int, start: int) -> list[str]:
@@ -69,13 +74,18 @@ def bare_loop(count: int, start: int) -> None:
 
 
 def cpu() -> float:
-    return sum(sum(resource.getrusage(who)[:2])
-               for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(
+        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
 
 
 def bare(count: int, start: int) -> tuple[float, float]:
-    child = subprocess.run([sys.executable, "-s", "-S", "-P", __file__, "--bare", str(count),
-                            str(start)], check=True, capture_output=True, text=True)
+    child = subprocess.run(
+        [sys.executable, "-s", "-S", "-P", __file__, "--bare", str(count), str(start)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     seconds, used = child.stdout.split()
     return float(seconds), float(used)
 
@@ -121,13 +131,19 @@ def main() -> None:
             costs[name].append(used / count * 1000)
     print(f"{'':20} programs/s   ms CPU per program")
     for name in ways:
-        print(f"{name:20} {statistics.median(rates[name]):10.0f} "
-              f"{statistics.median(costs[name]):12.2f}")
+        print(
+            f"{name:20} {statistics.median(rates[name]):10.0f} "
+            f"{statistics.median(costs[name]):12.2f}"
+        )
     print(f"starting a worker: {sandboxed(0, 0)[1] * 1000:.0f} ms CPU")
-    ratios = [ours / floor for ours, floor in zip(rates["sandbox, 1 worker"], rates["bare"],
-                                                  strict=True)]
-    print(f"sandbox / bare: {statistics.median(ratios):.2f} (rounds: "
-          + " ".join(f"{ratio:.2f}" for ratio in ratios) + ")")
+    ratios = [
+        ours / floor for ours, floor in zip(rates["sandbox, 1 worker"], rates["bare"], strict=True)
+    ]
+    print(
+        f"sandbox / bare: {statistics.median(ratios):.2f} (rounds: "
+        + " ".join(f"{ratio:.2f}" for ratio in ratios)
+        + ")"
+    )
 
 
 if __name__ == "__main__":

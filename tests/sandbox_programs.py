@@ -37,8 +37,10 @@ class Case:
 
 def cases(tests=SQUARE, entry_point="f", outcomes=None, **codes: str) -> list[Case]:
     more = {"outcomes": outcomes} if outcomes else {}
-    return [Case(name, dedent(code).lstrip("\n"), tests, entry_point, **more)
-            for name, code in codes.items()]
+    return [
+        Case(name, dedent(code).lstrip("\n"), tests, entry_point, **more)
+        for name, code in codes.items()
+    ]
 
 
 # ---- attacks on the verdict ---------------------------------------------------------------------
@@ -261,7 +263,8 @@ def answer_from(text, n):
     return None
 """
 SPY = cases(
-    frames=PEEK + """
+    frames=PEEK
+    + """
 import sys
 def f(n):
     frame = sys._getframe()
@@ -271,7 +274,8 @@ def f(n):
                 return found
         frame = frame.f_back
 """,
-    garbage_collector=PEEK + """
+    garbage_collector=PEEK
+    + """
 import gc
 def f(n):
     gc.unfreeze() if hasattr(gc, "unfreeze") else None
@@ -281,17 +285,20 @@ def f(n):
                 if (found := answer_from(inner, n)) is not None:
                     return found
 """,
-    inspection=PEEK + """
+    inspection=PEEK
+    + """
 import inspect, linecache
 def f(n):
     text = "".join("".join(frame.code_context or []) for frame in inspect.stack(9))
     return answer_from(text + "".join(map(str, linecache.cache.values())), n)
 """,
-    standard_input=PEEK + """
+    standard_input=PEEK
+    + """
 import sys
 def f(n): return answer_from(sys.stdin.read(), n)
 """,
-    every_descriptor=PEEK + """
+    every_descriptor=PEEK
+    + """
 import os
 def f(n):
     text = b""
@@ -305,7 +312,8 @@ def f(n):
             pass
     return answer_from(text.decode(errors="replace"), n)
 """,
-    process_memory=PEEK + """
+    process_memory=PEEK
+    + """
 import os
 def f(n):
     for pid in (os.getpid(), os.getppid()):
@@ -317,13 +325,15 @@ def f(n):
                 if (found := answer_from(text, n)) is not None:
                     return found
 """,
-    heap_through_ctypes=PEEK + """
+    heap_through_ctypes=PEEK
+    + """
 import ctypes
 def f(n):
     text = ctypes.string_at(id(object()) & ~0xfffff, 1 << 20)  # the arena; may well be a fault
     return answer_from(text.decode(errors="replace"), n)
 """,
-    parents_memory=PEEK + """
+    parents_memory=PEEK
+    + """
 import ctypes, os
 def f(n):
     buffer = ctypes.create_string_buffer(1 << 16)
@@ -464,16 +474,29 @@ VERDICT = LEAVE + OBJECTS + SABOTAGE + SPY + FORGE + TEXTS + SOURCES
 
 
 def tries(*lines: str, imports: str = "os") -> str:
-    return "\n".join([f"import {imports}", "def attack():", *(f"    {line}" for line in lines),
-                      "    return 'done'"])
+    return "\n".join(
+        [
+            f"import {imports}",
+            "def attack():",
+            *(f"    {line}" for line in lines),
+            "    return 'done'",
+        ]
+    )
 
 
 def calls(name_or_number, *arguments: str) -> str:
     """A system call as the kernel sees it; a result of -1 is a refusal."""
-    return "\n".join([
-        "import ctypes, os", "libc = ctypes.CDLL(None, use_errno=True)", "def attack():",
-        f"    result = libc.syscall({', '.join([f'ctypes.c_long({name_or_number})', *arguments])})",
-        "    if result == -1: raise OSError(ctypes.get_errno(), 'refused')", "    return 'done'"])
+    number = f"ctypes.c_long({name_or_number})"
+    return "\n".join(
+        [
+            "import ctypes, os",
+            "libc = ctypes.CDLL(None, use_errno=True)",
+            "def attack():",
+            f"    result = libc.syscall({', '.join([number, *arguments])})",
+            "    if result == -1: raise OSError(ctypes.get_errno(), 'refused')",
+            "    return 'done'",
+        ]
+    )
 
 
 def machine_code(*code: int) -> str:
@@ -492,7 +515,8 @@ def attack():
 
 
 FILES = cases(
-    UNDONE, "attack",
+    UNDONE,
+    "attack",
     write=tries("open('TMP/loot', 'w').write('x')"),
     write_at_top="open('TMP/loot', 'w').write('x')\ndef attack(): return 'done'",
     append=tries("open('TMP/secret.txt', 'a').write('x')"),
@@ -510,16 +534,20 @@ FILES = cases(
     make_fifo=tries("os.mkfifo('TMP/loot')"),
     change_directory=tries("os.chdir('TMP')"),
     change_root=tries("os.chroot('TMP')"),
-    log_file=tries("logging.FileHandler('TMP/loot').emit(logging.makeLogRecord({}))",
-                   imports="logging"),
+    log_file=tries(
+        "logging.FileHandler('TMP/loot').emit(logging.makeLogRecord({}))", imports="logging"
+    ),
     database=tries("import sqlite3", "sqlite3.connect('TMP/loot').execute('create table x (y)')"),
     temporary=tries("import tempfile", "tempfile.NamedTemporaryFile(dir='TMP', delete=False)"),
     shared_memory=tries("os.open('/dev/shm/loot', os.O_CREAT | os.O_RDWR)"),
-    through_libc=tries("assert ctypes.CDLL(None).open(b'TMP/loot', 0o102, 0o600) >= 0",
-                       imports="ctypes"),
+    through_libc=tries(
+        "assert ctypes.CDLL(None).open(b'TMP/loot', 0o102, 0o600) >= 0", imports="ctypes"
+    ),
     late_thread=tries(
         "def late(): time.sleep(0.2); open('TMP/loot', 'w')",
-        "threading.Thread(target=late).start()", imports="threading, time"),
+        "threading.Thread(target=late).start()",
+        imports="threading, time",
+    ),
     at_exit="import atexit\natexit.register(lambda: open('TMP/loot', 'w'))\n" + tries("1 / 0"),
     read=tries("assert 'treasure' in open('TMP/secret.txt').read()"),
     read_passwords=tries("open('/etc/passwd').read()"),
@@ -545,10 +573,13 @@ FILES = cases(
 )
 
 NETWORK = cases(
-    UNDONE, "attack",
+    UNDONE,
+    "attack",
     tcp=tries("socket.create_connection(('127.0.0.1', PORT), 1)", imports="socket"),
-    udp=tries("socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
-              imports="socket"),
+    udp=tries(
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
+        imports="socket",
+    ),
     listen=tries("socket.create_server(('127.0.0.1', 0))", imports="socket"),
     unix=tries("socket.socket(socket.AF_UNIX).bind('TMP/loot')", imports="socket"),
     abstract=tries("socket.socket(socket.AF_UNIX).bind('\\0loot')", imports="socket"),
@@ -568,11 +599,13 @@ NETWORK = cases(
     url=tries("import urllib.request", "urllib.request.urlopen('http://127.0.0.1:PORT')"),
     event_loop=tries("import asyncio", "asyncio.run(asyncio.sleep(0))"),
     pass_descriptors=tries(
-        "ours = socket.socket(fileno=3)", "socket.send_fds(ours, [b'x'], [0])", imports="socket"),
+        "ours = socket.socket(fileno=3)", "socket.send_fds(ours, [b'x'], [0])", imports="socket"
+    ),
 )
 
 PROCESSES = cases(
-    UNDONE, "attack",
+    UNDONE,
+    "attack",
     fork=tries("if os.fork() == 0: os._exit(0)"),
     double_fork=tries("if os.fork() == 0: os.setsid(); os.fork(); os._exit(0)"),
     spawn=tries("os.posix_spawn('/bin/true', ['true'], {})"),
@@ -605,7 +638,8 @@ PROCESSES = cases(
 )
 
 POWERS = cases(
-    UNDONE, "attack",
+    UNDONE,
+    "attack",
     own_limit=tries("resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))", imports="resource"),
     limit_of_trainer=tries("resource.prlimit(PID, resource.RLIMIT_NOFILE)", imports="resource"),
     nice=tries("os.nice(-5)"),
@@ -628,9 +662,12 @@ POWERS = cases(
     system_v_memory=calls(29, "0", "4096", "0o1600"),
     system_v_semaphore=calls(64, "0", "1", "0o1600"),
     poison_memory=tries(
-        "page = id(os) & ~4095", "libc = ctypes.CDLL(None, use_errno=True)",
+        "page = id(os) & ~4095",
+        "libc = ctypes.CDLL(None, use_errno=True)",
         "result = libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t(4096), 100)",
-        "if result: raise OSError(ctypes.get_errno(), 'refused')", imports="ctypes, os"),
+        "if result: raise OSError(ctypes.get_errno(), 'refused')",
+        imports="ctypes, os",
+    ),
     fault_handler=calls(323, "0"),
     watch_files=calls(253),
     personality=calls(135, "0x0040000"),
@@ -651,7 +688,8 @@ MACHINE = FILES + NETWORK + PROCESSES + POWERS
 # ---- attacks on time and memory -----------------------------------------------------------------
 
 SLOW = cases(
-    ("assert f(1) == 5",), outcomes=("timeout",),
+    ("assert f(1) == 5",),
+    outcomes=("timeout",),
     loop_at_top="while True: pass",
     loop_in_call="def f(n):\n    while True: pass",
     loop_in_finally="def f(n):\n    try: return 5\n    finally:\n        while True: pass",
@@ -707,7 +745,8 @@ SLOW = cases(
 )
 
 EXHAUST = cases(
-    ("assert f(1) == 5",), outcomes=("memory", "crash", "error", "timeout"),
+    ("assert f(1) == 5",),
+    outcomes=("memory", "crash", "error", "timeout"),
     touches_memory="def f(n): return bytearray(1 << 33)",
     grows_memory="def f(n):\n    x = []\n    while True: x.append(bytearray(1 << 20))",
     grows_globally="x = []\ndef f(n):\n    while True: x.append(bytearray(1 << 20))",
@@ -766,16 +805,25 @@ STEER = [
     Case("huge_list", "def f(n): return range(10 ** 15)", ("assert list(f(1)) == [5]",)),
     Case("huge_repeat", "def f(n): return 10 ** 12", ("assert 'a' * f(1) == 'aaaaa'",)),
     Case("huge_power", "def f(n): return 10 ** 9", ("assert 3 ** f(1) == 5",)),
-    Case("huge_loop", "def f(n): return 10 ** 15",
-         ("total = 0\nfor _ in range(f(1)):\n    total += 1\nassert total == 5",)),
-    Case("colliding", "def f(n): return [k * (2 ** 61 - 1) for k in range(1, 50_000)]",
-         ("assert set(f(1)) == {5}",)),
-    Case("endless_generator", "def f(n):\n    while True: yield 5",
-         ("assert list(f(1)) == [5]",)),
-    Case("swallowed_limit", "def f(n):\n    while True: pass",
-         ("try:\n    f(1)\nexcept:\n    pass",)),
-    Case("swallowed_crash", "import os\ndef f(n): os._exit(0)",
-         ("try:\n    f(1)\nexcept:\n    pass",)),
+    Case(
+        "huge_loop",
+        "def f(n): return 10 ** 15",
+        ("total = 0\nfor _ in range(f(1)):\n    total += 1\nassert total == 5",),
+    ),
+    Case(
+        "colliding",
+        "def f(n): return [k * (2 ** 61 - 1) for k in range(1, 50_000)]",
+        ("assert set(f(1)) == {5}",),
+    ),
+    Case("endless_generator", "def f(n):\n    while True: yield 5", ("assert list(f(1)) == [5]",)),
+    Case(
+        "swallowed_limit", "def f(n):\n    while True: pass", ("try:\n    f(1)\nexcept:\n    pass",)
+    ),
+    Case(
+        "swallowed_crash",
+        "import os\ndef f(n): os._exit(0)",
+        ("try:\n    f(1)\nexcept:\n    pass",),
+    ),
 ]
 
 # ---- across programs: what the first plants, the second must not see ----------------------------
@@ -799,7 +847,7 @@ PLANTS = cases(
     in_crash="import os\ndef f(n): os._exit(1)",
     in_memory="x = bytearray(90 << 20)\ndef f(n): return 4",
     in_cpu_time="import time\nend = time.time() + 0.5\nwhile time.time() < end: pass\n"
-                "def f(n): return 4",
+    "def f(n): return 4",
 )
 CHECK_NOTHING_PLANTED = """
 import builtins, decimal, json, math, os, random, signal, sys
@@ -822,9 +870,15 @@ def honest(name: str, code: str, *tests: str, entry_point: str = "f", setup: str
 
 
 HONEST = [
-    honest("prints_a_lot", "def f(n):\n    print('x' * 80, flush=True)\n    for _ in range(20_000):"
-           " print(n)\n    return n", "assert f(3) == 3"),
-    honest("prints_oddly", """
+    honest(
+        "prints_a_lot",
+        "def f(n):\n    print('x' * 80, flush=True)\n    for _ in range(20_000):"
+        " print(n)\n    return n",
+        "assert f(3) == 3",
+    ),
+    honest(
+        "prints_oddly",
+        """
         import sys
         def f(text):
             print(text, '\\ud800', file=sys.stderr)
@@ -832,27 +886,48 @@ HONEST = [
             sys.stdout.write(text)
             sys.stdout.flush()
             return text
-        """, r"assert f('\u20ac \U0001f600 \ud800') == '\u20ac \U0001f600 \ud800'"),
-    honest("unicode_names", "def größe(señal): return señal * 2",
-           "assert größe('né') == 'néné'", entry_point="größe"),
+        """,
+        r"assert f('\u20ac \U0001f600 \ud800') == '\u20ac \U0001f600 \ud800'",
+    ),
+    honest(
+        "unicode_names",
+        "def größe(señal): return señal * 2",
+        "assert größe('né') == 'néné'",
+        entry_point="größe",
+    ),
     honest("recursion", "def f(n): return 0 if n == 0 else 1 + f(n - 1)", "assert f(900) == 900"),
-    honest("raised_limit", """
+    honest(
+        "raised_limit",
+        """
         import sys
         sys.setrecursionlimit(100_000)
         def f(n): return 0 if n == 0 else 1 + f(n - 1)
-        """, "assert f(20_000) == 20_000"),
-    honest("runs_into_the_limit", """
+        """,
+        "assert f(20_000) == 20_000",
+    ),
+    honest(
+        "runs_into_the_limit",
+        """
         def f(n): return f(n + 1)
         def g(n):
             try: return f(n)
             except RecursionError: return 'deep'
-        """, "assert g(0) == 'deep'", entry_point="g"),
-    honest("cache", """
+        """,
+        "assert g(0) == 'deep'",
+        entry_point="g",
+    ),
+    honest(
+        "cache",
+        """
         from functools import lru_cache
         @lru_cache(maxsize=None)
         def f(n): return n if n < 2 else f(n - 1) + f(n - 2)
-        """, "assert f(80) == 23416728348467685"),
-    honest("imports", """
+        """,
+        "assert f(80) == 23416728348467685",
+    ),
+    honest(
+        "imports",
+        """
         import abc, ast, base64, bisect, cmath, collections, copy, csv, dataclasses, datetime
         import decimal, difflib, enum, fractions, functools, hashlib, heapq, html, io, itertools
         import json, math, operator, os, pprint, queue, random, re, statistics, string, struct
@@ -864,11 +939,18 @@ HONEST = [
                     statistics.mean([1, 2]),
                     str(datetime.datetime.strptime("5 Mar 2024", "%d %b %Y")),
                     base64.b64encode(b"x"), re.sub("a", "b", text), math.isqrt(17)]
-        """, "assert f('a') == ['0cc175b9c0f1b6a831c399e269772661', 'e3b0', 1.5, "
-             "'2024-03-05 00:00:00', b'eA==', 'b', 4]"),
-    honest("slow_within_the_limit", "import time\ndef f(n):\n    time.sleep(0.3)\n    return n",
-           "assert f(1) == 1"),
-    honest("subclasses", """
+        """,
+        "assert f('a') == ['0cc175b9c0f1b6a831c399e269772661', 'e3b0', 1.5, "
+        "'2024-03-05 00:00:00', b'eA==', 'b', 4]",
+    ),
+    honest(
+        "slow_within_the_limit",
+        "import time\ndef f(n):\n    time.sleep(0.3)\n    return n",
+        "assert f(1) == 1",
+    ),
+    honest(
+        "subclasses",
+        """
         from collections import OrderedDict, defaultdict, namedtuple
         import enum
         Point = namedtuple('Point', 'x y')
@@ -876,66 +958,119 @@ HONEST = [
         def f(kind):
             return {'tuple': Point(1, 2), 'dict': defaultdict(list, a=[1]), 'enum': Level.HIGH,
                     'ordered': OrderedDict(b=2, a=1), 'bool': 1 == 1}[kind]
-        """, "assert f('tuple') == (1, 2)", "assert f('dict') == {'a': [1]}",
-           "assert f('enum') == 3", "assert f('ordered') == {'a': 1, 'b': 2}",
-           "assert list(f('ordered')) == ['b', 'a']", "assert f('bool') is True"),
-    honest("dataclass", """
+        """,
+        "assert f('tuple') == (1, 2)",
+        "assert f('dict') == {'a': [1]}",
+        "assert f('enum') == 3",
+        "assert f('ordered') == {'a': 1, 'b': 2}",
+        "assert list(f('ordered')) == ['b', 'a']",
+        "assert f('bool') is True",
+    ),
+    honest(
+        "dataclass",
+        """
         from dataclasses import dataclass, asdict, field
         @dataclass(order=True)
         class Item:
             name: str
             tags: list = field(default_factory=list)
         def f(name): return asdict(Item(name))
-        """, "assert f('x') == {'name': 'x', 'tags': []}"),
-    honest("enum", """
+        """,
+        "assert f('x') == {'name': 'x', 'tags': []}",
+    ),
+    honest(
+        "enum",
+        """
         from enum import Enum
         class Color(Enum):
             RED = 'red'
         def f(): return Color.RED
-        """, "assert f().value == 'red' and f().name == 'RED'"),
-    honest("generator", "def f(n):\n    for k in range(n): yield k, k * k",
-           "assert list(f(3)) == [(0, 0), (1, 1), (2, 4)]", "assert dict(f(2)) == {0: 0, 1: 1}"),
-    honest("infinite_generator", "def f():\n    n = 0\n    while True:\n        yield n\n"
-           "        n += 1",
-           "from itertools import islice\nassert list(islice(f(), 3)) == [0, 1, 2]",
-           "it = f()\nassert (next(it), next(it)) == (0, 1)"),
-    honest("lazy_answers", "def f(xs): return map(str, xs) if xs else zip('ab', [1, 2])",
-           "assert list(f([1, 2])) == ['1', '2']", "assert sorted(f([])) == [('a', 1), ('b', 2)]",
-           "assert ', '.join(f([3])) == '3'"),
-    honest("plain_types", """
+        """,
+        "assert f().value == 'red' and f().name == 'RED'",
+    ),
+    honest(
+        "generator",
+        "def f(n):\n    for k in range(n): yield k, k * k",
+        "assert list(f(3)) == [(0, 0), (1, 1), (2, 4)]",
+        "assert dict(f(2)) == {0: 0, 1: 1}",
+    ),
+    honest(
+        "infinite_generator",
+        "def f():\n    n = 0\n    while True:\n        yield n\n        n += 1",
+        "from itertools import islice\nassert list(islice(f(), 3)) == [0, 1, 2]",
+        "it = f()\nassert (next(it), next(it)) == (0, 1)",
+    ),
+    honest(
+        "lazy_answers",
+        "def f(xs): return map(str, xs) if xs else zip('ab', [1, 2])",
+        "assert list(f([1, 2])) == ['1', '2']",
+        "assert sorted(f([])) == [('a', 1), ('b', 2)]",
+        "assert ', '.join(f([3])) == '3'",
+    ),
+    honest(
+        "plain_types",
+        """
         from collections import Counter, deque
         from decimal import Decimal
         from fractions import Fraction
         def f(value): return value
         """,
-           "assert f({1: {2, 3}, (4, 5): frozenset([6])}) == {1: {2, 3}, (4, 5): frozenset([6])}",
-           "assert f(b'\\0\\xff') == b'\\0\\xff' and f(bytearray(b'x')) == bytearray(b'x')",
-           "from decimal import Decimal\nassert f(Decimal('0.10')) == Decimal('0.1')",
-           "from fractions import Fraction\nassert f(Fraction(1, 3)) * 3 == 1",
-           "from collections import Counter, deque\nassert f(Counter('aab')).most_common(1) == "
-           "[('a', 2)] and f(deque([1, 2])) == deque([1, 2])",
-           "assert f(range(2, 9, 3)) == range(2, 9, 3) and f(1 + 2j) == 1 + 2j",
-           "assert f(None) is None and f(True) is True and f('') == '' and f([[], (), {}]) == "
-           "[[], (), {}]",
-           "assert type(f(1.0)) is float and type(f(1)) is int and type(f((1,))) is tuple",
-           "assert f(0.1 + 0.2) == 0.1 + 0.2 and f(-0.0) == 0 and f(5e-324) == 5e-324"),
-    honest("not_numbers", "def f(text): return float(text)",
-           "import math\nassert math.isnan(f('nan'))", "assert f('-inf') == float('-inf')"),
-    honest("big_integers", "def f(n): return 7 ** n",
-           "assert f(50_000) == 7 ** 50_000", "assert -f(200) == -(7 ** 200)"),
-    honest("state_across_tests", "count = 0\ndef f(seen=[]):\n    global count\n    count += 1\n"
-           "    seen.append(count)\n    return seen", "assert f() == [1]", "assert f() == [1, 2]"),
-    honest("arguments_are_copies", "def f(xs):\n    xs.sort()\n    return xs",
-           "xs = [2, 1]\nassert f(xs) == [1, 2] and xs == [2, 1]"),
-    honest("main_guard", "def f(n): return n\nif __name__ == '__main__':\n    print(input())\n"
-           "    f(1 / 0)", "assert f(1) == 1"),
-    honest("lambda", "f = lambda a, /, b=2, *c, d=4, **e: [a, b, c, d, e]",
-           "assert f(1) == [1, 2, (), 4, {}]", "assert f(1, 3, 5, d=6, z=7) == [1, 3, (5,), 6, "
-           "{'z': 7}]"),
+        "assert f({1: {2, 3}, (4, 5): frozenset([6])}) == {1: {2, 3}, (4, 5): frozenset([6])}",
+        "assert f(b'\\0\\xff') == b'\\0\\xff' and f(bytearray(b'x')) == bytearray(b'x')",
+        "from decimal import Decimal\nassert f(Decimal('0.10')) == Decimal('0.1')",
+        "from fractions import Fraction\nassert f(Fraction(1, 3)) * 3 == 1",
+        "from collections import Counter, deque\nassert f(Counter('aab')).most_common(1) == "
+        "[('a', 2)] and f(deque([1, 2])) == deque([1, 2])",
+        "assert f(range(2, 9, 3)) == range(2, 9, 3) and f(1 + 2j) == 1 + 2j",
+        "assert f(None) is None and f(True) is True and f('') == '' and f([[], (), {}]) == "
+        "[[], (), {}]",
+        "assert type(f(1.0)) is float and type(f(1)) is int and type(f((1,))) is tuple",
+        "assert f(0.1 + 0.2) == 0.1 + 0.2 and f(-0.0) == 0 and f(5e-324) == 5e-324",
+    ),
+    honest(
+        "not_numbers",
+        "def f(text): return float(text)",
+        "import math\nassert math.isnan(f('nan'))",
+        "assert f('-inf') == float('-inf')",
+    ),
+    honest(
+        "big_integers",
+        "def f(n): return 7 ** n",
+        "assert f(50_000) == 7 ** 50_000",
+        "assert -f(200) == -(7 ** 200)",
+    ),
+    honest(
+        "state_across_tests",
+        "count = 0\ndef f(seen=[]):\n    global count\n    count += 1\n"
+        "    seen.append(count)\n    return seen",
+        "assert f() == [1]",
+        "assert f() == [1, 2]",
+    ),
+    honest(
+        "arguments_are_copies",
+        "def f(xs):\n    xs.sort()\n    return xs",
+        "xs = [2, 1]\nassert f(xs) == [1, 2] and xs == [2, 1]",
+    ),
+    honest(
+        "main_guard",
+        "def f(n): return n\nif __name__ == '__main__':\n    print(input())\n    f(1 / 0)",
+        "assert f(1) == 1",
+    ),
+    honest(
+        "lambda",
+        "f = lambda a, /, b=2, *c, d=4, **e: [a, b, c, d, e]",
+        "assert f(1) == [1, 2, (), 4, {}]",
+        "assert f(1, 3, 5, d=6, z=7) == [1, 3, (5,), 6, {'z': 7}]",
+    ),
     honest("partial", "from functools import partial\nf = partial(pow, 2)", "assert f(5) == 32"),
-    honest("callable_object", "class Add:\n    def __call__(self, a, b): return a + b\nf = Add()",
-           "assert f(1, 2) == 3"),
-    honest("decorated", """
+    honest(
+        "callable_object",
+        "class Add:\n    def __call__(self, a, b): return a + b\nf = Add()",
+        "assert f(1, 2) == 3",
+    ),
+    honest(
+        "decorated",
+        """
         import functools
         def twice(function):
             @functools.wraps(function)
@@ -943,16 +1078,25 @@ HONEST = [
             return wrapper
         @twice
         def f(n): return n + 1
-        """, "assert f(1) == 4"),
-    honest("solution_class", """
+        """,
+        "assert f(1) == 4",
+    ),
+    honest(
+        "solution_class",
+        """
         class Solution:
             def __init__(self): self.calls = 0
             def add(self, a, b):
                 self.calls += 1
                 return a + b
-        """, "s = Solution()\nassert s.add(1, 2) == 3 and s.calls == 1",
-           "assert Solution().add([1], [2]) == [1, 2]", entry_point="Solution"),
-    honest("linked_objects", """
+        """,
+        "s = Solution()\nassert s.add(1, 2) == 3 and s.calls == 1",
+        "assert Solution().add([1], [2]) == [1, 2]",
+        entry_point="Solution",
+    ),
+    honest(
+        "linked_objects",
+        """
         class Node:
             def __init__(self, value, next=None): self.value, self.next = value, next
             def last(self, other=None): return other or self
@@ -960,85 +1104,173 @@ HONEST = [
             node = None
             for value in reversed(values): node = Node(value, node)
             return node
-        """, "node = f([1, 2])\nassert node.value == 1 and node.next.value == 2 and node.next.next "
-             "is None", "a, b = f([1]), f([2])\nassert a.last(b).value == 2 and a != b"),
-    honest("returns_a_function", "def f(n):\n    def add(m): return n + m\n    return add",
-           "assert f(2)(3) == 5", "assert list(map(f(1), [1, 2])) == [2, 3]"),
-    honest("raises_as_expected", """
+        """,
+        "node = f([1, 2])\nassert node.value == 1 and node.next.value == 2 and node.next.next "
+        "is None",
+        "a, b = f([1]), f([2])\nassert a.last(b).value == 2 and a != b",
+    ),
+    honest(
+        "returns_a_function",
+        "def f(n):\n    def add(m): return n + m\n    return add",
+        "assert f(2)(3) == 5",
+        "assert list(map(f(1), [1, 2])) == [2, 3]",
+    ),
+    honest(
+        "raises_as_expected",
+        """
         class TooSmall(ValueError): pass
         def f(n):
             if n < 0: raise TooSmall(f'{n} is too small')
             return {}[n] if n else b'\\xff'.decode()
-        """, "try:\n    f(-1)\nexcept ValueError as error:\n    assert str(error) == '-1 is too "
-             "small'\nelse:\n    assert False", "try:\n    f(1)\n    assert False\n"
-             "except KeyError:\n    pass", "try:\n    f(0)\n    assert False\n"
-             "except UnicodeError:\n    pass"),
-    honest("seeded_randomness", "import random\nrandom.seed(4)\n"
-           "def f(): return random.randint(1, 9)",
-           "import random\nrandom.seed(4)\nassert f() == random.randint(1, 9)"),
+        """,
+        "try:\n    f(-1)\nexcept ValueError as error:\n    assert str(error) == '-1 is too "
+        "small'\nelse:\n    assert False",
+        "try:\n    f(1)\n    assert False\nexcept KeyError:\n    pass",
+        "try:\n    f(0)\n    assert False\nexcept UnicodeError:\n    pass",
+    ),
+    honest(
+        "seeded_randomness",
+        "import random\nrandom.seed(4)\ndef f(): return random.randint(1, 9)",
+        "import random\nrandom.seed(4)\nassert f() == random.randint(1, 9)",
+    ),
     honest("evaluates", "def f(text): return eval(text, {'x': 3})", "assert f('x * 2') == 6"),
-    honest("executes", "def f(text):\n    space = {}\n    exec(text, space)\n    return space['y']",
-           "assert f('y = [k for k in range(3)]') == [0, 1, 2]"),
+    honest(
+        "executes",
+        "def f(text):\n    space = {}\n    exec(text, space)\n    return space['y']",
+        "assert f('y = [k for k in range(3)]') == [0, 1, 2]",
+    ),
     honest("tabs", "def f(n):\n\tif n:\n\t\treturn n\n\treturn 0", "assert f(2) == 2"),
     honest("windows_lines", "def f(n):\r\n    return n\r\n", "assert f(2) == 2"),
     honest("coding_cookie", "# -*- coding: latin-1 -*-\ndef f(): return 'é'", "assert f() == 'é'"),
     honest("byte_order_mark_text", "def f(): return '\ufeffx'", "assert f() == '\\ufeffx'"),
-    honest("future_import", "from __future__ import annotations\n"
-           "def f(n: Nowhere) -> None: return n", "assert f(1) == 1"),
-    honest("assertions_inside", 'def f(n):\n    """assert f(1) == 2\n    >>> f(1)\n    2\n    """\n'
-           "    assert n > 0, 'positive'\n    return n + 1\nassert f(1) == 2", "assert f(1) == 2"),
-    honest("names_of_the_harness", """
+    honest(
+        "future_import",
+        "from __future__ import annotations\ndef f(n: Nowhere) -> None: return n",
+        "assert f(1) == 1",
+    ),
+    honest(
+        "assertions_inside",
+        'def f(n):\n    """assert f(1) == 2\n    >>> f(1)\n    2\n    """\n'
+        "    assert n > 0, 'positive'\n    return n + 1\nassert f(1) == 2",
+        "assert f(1) == 2",
+    ),
+    honest(
+        "names_of_the_harness",
+        """
         def send(n): return n + 1
         def receive(n): return send(n) * 2
         class Remote: pass
         class Packer: value = 3
         json = os = sys = main = Judge = tests = space = None
         def load(n): return receive(n) + Packer.value
-        """, "assert load(1) == 7", entry_point="load"),
-    honest("names_of_builtins", "def f(list, dict, str): return [list, dict, str]\n"
-           "def input(n): return n\n", "assert f(1, 2, 3) == [1, 2, 3]"),
-    honest("entry_like_a_builtin", "def sum(xs): return 'own'", "assert sum([1]) == 'own'",
-           entry_point="sum"),
-    honest("large_arguments", "def f(xs): return xs[-1], len(xs)",
-           "assert f(list(range(200_000))) == (199_999, 200_000)",
-           "assert f('é' * 3_000_000) == ('é', 3_000_000)"),
-    honest("large_answer", "def f(n): return list(range(n))",
-           "assert f(50_000) == list(range(50_000))"),
-    honest("fifty_megabytes", "def f():\n    x = bytearray(50 << 20)\n    x[-1] = 3\n"
-           "    return sum(x[-5:])", "assert f() == 3"),
+        """,
+        "assert load(1) == 7",
+        entry_point="load",
+    ),
+    honest(
+        "names_of_builtins",
+        "def f(list, dict, str): return [list, dict, str]\ndef input(n): return n\n",
+        "assert f(1, 2, 3) == [1, 2, 3]",
+    ),
+    honest(
+        "entry_like_a_builtin",
+        "def sum(xs): return 'own'",
+        "assert sum([1]) == 'own'",
+        entry_point="sum",
+    ),
+    honest(
+        "large_arguments",
+        "def f(xs): return xs[-1], len(xs)",
+        "assert f(list(range(200_000))) == (199_999, 200_000)",
+        "assert f('é' * 3_000_000) == ('é', 3_000_000)",
+    ),
+    honest(
+        "large_answer", "def f(n): return list(range(n))", "assert f(50_000) == list(range(50_000))"
+    ),
+    honest(
+        "fifty_megabytes",
+        "def f():\n    x = bytearray(50 << 20)\n    x[-1] = 3\n    return sum(x[-5:])",
+        "assert f() == 3",
+    ),
     honest("messages", "def f(n): return n", "assert f(1) == 1, f'got {f(1)}, not 1'"),
-    honest("loops_in_tests", "def f(n): return n * n",
-           "import random\nfor n in random.sample(range(99), 20):\n    assert f(n) == n * n",
-           "def square(n): return n * n\n"
-           "assert all(f(n) == square(n) for n in range(20))"),
-    honest("setup_on_both_sides", "def f(x): return poly([1, 2], x) + LIMIT",
-           "assert f(3) == poly([1, 2], 3) + 10 == 17",
-           "assert abs(math.sqrt(f(3) - 1) - 4) < 1e-9",
-           setup="import math\nLIMIT = 10\ndef poly(cs, x):\n    return sum(c * x ** k for k, c in "
-                 "enumerate(cs))"),
-    honest("setup_calls_the_entry", "def f(n): return n + 1", "assert twice(3) == 5",
-           setup="def twice(n): return f(f(n))"),
-    honest("setup_is_replaced", "def helper(): return 'own'\ndef f(): return helper()",
-           "assert f() == 'own' and helper() == 'given'", setup="def helper(): return 'given'"),
-    honest("entry_in_setup", "def f(n): return n + 1", "assert f(1) == 2",
-           setup="def f(n):\n    raise NotImplementedError"),
-    honest("global_scope", "data = {}\ndef f(key):\n    def inner():\n        global data\n"
-           "        data[key] = 1\n    inner()\n    return globals()['data']",
-           "assert f('a') == {'a': 1}"),
-    honest("pickles_its_own", "import copy, pickle\nclass A:\n    x = 1\ndef f():\n"
-           "    return pickle.loads(pickle.dumps(A())).x + copy.deepcopy(A()).x",
-           "assert f() == 2"),
-    honest("reads_no_input", "import sys\ndef f():\n    try:\n        return input()\n"
-           "    except EOFError:\n        return sys.stdin.read()", "assert f() == ''"),
-    honest("closes_its_output", "import sys\ndef f():\n    sys.stdout.close()\n    return 1",
-           "assert f() == 1"),
-    honest("warns", "import warnings\ndef f():\n    warnings.warn('old', DeprecationWarning)\n"
-           "    return '\\d'", r"assert f() == '\\d'"),
-    honest("times_itself", "import time\ndef f():\n    t = time.perf_counter()\n    time.time()\n"
-           "    return time.perf_counter() >= t", "assert f() is True"),
-    honest("match_statement", "def f(x):\n    match x:\n        case [a, *rest]: return a\n"
-           "        case {'k': v}: return v\n    return None", "assert f([1, 2]) == 1",
-           "assert f({'k': 2}) == 2"),
-    honest("truthy_object", "import re\ndef f(text): return re.match('a+', text)",
-           "assert f('aab')", "assert f('b') is None", "assert f('aab').group() == 'aa'"),
+    honest(
+        "loops_in_tests",
+        "def f(n): return n * n",
+        "import random\nfor n in random.sample(range(99), 20):\n    assert f(n) == n * n",
+        "def square(n): return n * n\nassert all(f(n) == square(n) for n in range(20))",
+    ),
+    honest(
+        "setup_on_both_sides",
+        "def f(x): return poly([1, 2], x) + LIMIT",
+        "assert f(3) == poly([1, 2], 3) + 10 == 17",
+        "assert abs(math.sqrt(f(3) - 1) - 4) < 1e-9",
+        setup="import math\nLIMIT = 10\ndef poly(cs, x):\n    return sum(c * x ** k for k, c in "
+        "enumerate(cs))",
+    ),
+    honest(
+        "setup_calls_the_entry",
+        "def f(n): return n + 1",
+        "assert twice(3) == 5",
+        setup="def twice(n): return f(f(n))",
+    ),
+    honest(
+        "setup_is_replaced",
+        "def helper(): return 'own'\ndef f(): return helper()",
+        "assert f() == 'own' and helper() == 'given'",
+        setup="def helper(): return 'given'",
+    ),
+    honest(
+        "entry_in_setup",
+        "def f(n): return n + 1",
+        "assert f(1) == 2",
+        setup="def f(n):\n    raise NotImplementedError",
+    ),
+    honest(
+        "global_scope",
+        "data = {}\ndef f(key):\n    def inner():\n        global data\n"
+        "        data[key] = 1\n    inner()\n    return globals()['data']",
+        "assert f('a') == {'a': 1}",
+    ),
+    honest(
+        "pickles_its_own",
+        "import copy, pickle\nclass A:\n    x = 1\ndef f():\n"
+        "    return pickle.loads(pickle.dumps(A())).x + copy.deepcopy(A()).x",
+        "assert f() == 2",
+    ),
+    honest(
+        "reads_no_input",
+        "import sys\ndef f():\n    try:\n        return input()\n"
+        "    except EOFError:\n        return sys.stdin.read()",
+        "assert f() == ''",
+    ),
+    honest(
+        "closes_its_output",
+        "import sys\ndef f():\n    sys.stdout.close()\n    return 1",
+        "assert f() == 1",
+    ),
+    honest(
+        "warns",
+        "import warnings\ndef f():\n    warnings.warn('old', DeprecationWarning)\n    return '\\d'",
+        r"assert f() == '\\d'",
+    ),
+    honest(
+        "times_itself",
+        "import time\ndef f():\n    t = time.perf_counter()\n    time.time()\n"
+        "    return time.perf_counter() >= t",
+        "assert f() is True",
+    ),
+    honest(
+        "match_statement",
+        "def f(x):\n    match x:\n        case [a, *rest]: return a\n"
+        "        case {'k': v}: return v\n    return None",
+        "assert f([1, 2]) == 1",
+        "assert f({'k': 2}) == 2",
+    ),
+    honest(
+        "truthy_object",
+        "import re\ndef f(text): return re.match('a+', text)",
+        "assert f('aab')",
+        "assert f('b') is None",
+        "assert f('aab').group() == 'aa'",
+    ),
 ]

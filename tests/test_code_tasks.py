@@ -17,11 +17,11 @@ import code_tasks
 import rewards
 import run
 import train
-from code_items import code_item, signature, split_tests
 from code_tasks import MBPP, CoopHumanEval, HumanEval
+from coding.items import code_item, signature, split_tests
 from data import file_rows
 
-RECIPES = sorted((Path(code_tasks.__file__).parent / "recipes").glob("*.args"))
+RECIPES = sorted((Path(code_tasks.__file__).parent / "recipes").glob("*humaneval*.args"))
 
 # Rows in the shapes that HumanEval has: a plain one; a helper and an import in the prompt, a loop
 # with a local name that hides a built-in; a test in several lines beside one that says nothing.

@@ -21,11 +21,10 @@ from pathlib import Path
 import pytest
 import torch
 
-import expert
-import feedback
 import train
-from expert import Expert, ExpertError
-from feedback import configured, disclosed, tell
+from coding import expert, feedback
+from coding.expert import Expert, ExpertError
+from coding.feedback import configured, disclosed, tell
 from tasks import Coop
 
 ROOT = Path(train.__file__).parent

@@ -1,6 +1,6 @@
 """sandbox.py: its interface, the programs of sandbox_programs.py, and that nothing is left behind.
 
-    pytest tests/test_sandbox.py
+pytest tests/test_sandbox.py
 """
 
 import contextlib
@@ -27,11 +27,20 @@ ROOT = Path(sandbox.__file__).resolve().parent
 LINUX = sys.platform == "linux"
 QUICK = {"test_timeout": 0.5, "total_timeout": 2.0, "memory_mb": 256, "restarts": 0}
 PATIENT = {"test_timeout": 20.0, "total_timeout": 60.0}
-REFUSALS = ("PermissionError", "ModuleNotFoundError", "OSError: [Errno 38]", "Crash: the program's",
-            "RuntimeError: can't start new thread", "ValueError: not allowed to raise",
-            "OSError: [Errno 22]", "gaierror", "ZeroDivisionError")
-ADD = Program("def add(a, b): return a + b", ["assert add(1, 2) == 3", "assert add(1, 2) == 4"],
-              "add")
+REFUSALS = (
+    "PermissionError",
+    "ModuleNotFoundError",
+    "OSError: [Errno 38]",
+    "Crash: the program's",
+    "RuntimeError: can't start new thread",
+    "ValueError: not allowed to raise",
+    "OSError: [Errno 22]",
+    "gaierror",
+    "ZeroDivisionError",
+)
+ADD = Program(
+    "def add(a, b): return a + b", ["assert add(1, 2) == 3", "assert add(1, 2) == 4"], "add"
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:programs are not fully contained")
 
@@ -57,8 +66,11 @@ def canary(tmp_path_factory):
 
 
 def program(case: programs.Case, folder=None, port: int = 9) -> Program:
-    code = (case.code.replace("TMP", str(folder)).replace("PID", str(os.getpid()))
-            .replace("PORT", str(port)))
+    code = (
+        case.code.replace("TMP", str(folder))
+        .replace("PID", str(os.getpid()))
+        .replace("PORT", str(port))
+    )
     return Program(code if folder else case.code, case.tests, case.entry_point, case.setup)
 
 
@@ -97,11 +109,14 @@ def state() -> dict:
     return {
         "descriptors": {name: link for name, link in links.items() if "/proc/" not in link},
         "threads": {thread.name for thread in threading.enumerate()},
-        "environment": dict(os.environ), "directory": os.getcwd(),
+        "environment": dict(os.environ),
+        "directory": os.getcwd(),
         "limits": [resource.getrlimit(kind) for kind in range(10)],
         "signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
-        "priority": os.getpriority(os.PRIO_PROCESS, 0), "users": os.getresuid(),
-        "processors": os.sched_getaffinity(0), "recursion": sys.getrecursionlimit(),
+        "priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "users": os.getresuid(),
+        "processors": os.sched_getaffinity(0),
+        "recursion": sys.getrecursionlimit(),
         "children": family(os.getpid()),
         # What attacks would call loot, where names are the whole machine's:
         "shared memory": os.path.exists("/dev/shm/loot"),
@@ -154,8 +169,9 @@ def test_attacks_on_the_machine_are_refused_and_leave_no_trace(canary):
 
 
 @pytest.mark.skipif(not LINUX, reason="no memory limit elsewhere")
-@pytest.mark.parametrize("cases", [programs.SLOW, programs.EXHAUST, programs.STEER],
-                         ids=["slow", "exhaust", "steer"])
+@pytest.mark.parametrize(
+    "cases", [programs.SLOW, programs.EXHAUST, programs.STEER], ids=["slow", "exhaust", "steer"]
+)
 def test_time_and_memory_are_bounded(cases):
     before = state()
     with Sandbox(workers=6, **QUICK) as box:
@@ -180,8 +196,11 @@ def test_honest_programs_pass(box, case):
 def test_honest_programs_pass_without_kernel_locks():
     with Sandbox(workers=2, kernel_locks=False, **PATIENT) as box:
         verdicts = box.run([program(case) for case in programs.HONEST])
-    failed = [(case.name, verdict.errors) for case, verdict in
-              zip(programs.HONEST, verdicts, strict=True) if not all(verdict.passed)]
+    failed = [
+        (case.name, verdict.errors)
+        for case, verdict in zip(programs.HONEST, verdicts, strict=True)
+        if not all(verdict.passed)
+    ]
     assert not failed
 
 
@@ -190,9 +209,11 @@ def test_nothing_passes_from_one_program_to_the_next():
         checker = programs.CHECK_NOTHING_PLANTED
         [first] = box.run([Program(checker + "#", ["assert f(0) == 0"], "f")])
         assert first.errors == ["AssertionError"]
-        alone = "from random import Random\nr = Random(0)\nnumbers, names = f(0)\n" \
-                "assert numbers == [r.random() for _ in range(3)]\n" \
-                "assert names == list({'a', 'b', 'c', 'd'})"
+        alone = (
+            "from random import Random\nr = Random(0)\nnumbers, names = f(0)\n"
+            "assert numbers == [r.random() for _ in range(3)]\n"
+            "assert names == list({'a', 'b', 'c', 'd'})"
+        )
         for number, case in enumerate(programs.PLANTS):
             _, after = box.run([program(case), Program(f"{checker}# {number}", [alone], "f")])
             assert after.passed == [True], (case.name, after)
@@ -202,14 +223,30 @@ def handle(number: int):
     raise LookupError(number)
 
 
-@pytest.mark.parametrize("line", [
-    '["value", {"s": {"r": [0, 1000000000000000, 1]}}]',
-    '["value", {"t": {"r": [0, 1000000000000000, 1]}}]',
-    '["value", {"d": [{"r": [0, 1000000000000000, 1]}]}]', '["value", {"C": [[[], 1]]}]',
-    '["value", {"z": 1}]', '["value", {"t": [], "s": []}]', '["value", {}]', '["value", {"h": 1}]',
-    '["value", {"F": [1, 0]}]', '["value", {"D": "1e"}]', '["value", {"i": "zz"}]',
-    '["value", {"i": 1}]', '["value", {"b": "0"}]', '["value", {"c": [1, 2, 3]}]',
-    '["value", {"r": ["a"]}]', '["value", ' + "9" * 5000 + "]", "[" * 100_000, "ready", "\xff"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        '["value", {"s": {"r": [0, 1000000000000000, 1]}}]',
+        '["value", {"t": {"r": [0, 1000000000000000, 1]}}]',
+        '["value", {"d": [{"r": [0, 1000000000000000, 1]}]}]',
+        '["value", {"C": [[[], 1]]}]',
+        '["value", {"z": 1}]',
+        '["value", {"t": [], "s": []}]',
+        '["value", {}]',
+        '["value", {"h": 1}]',
+        '["value", {"F": [1, 0]}]',
+        '["value", {"D": "1e"}]',
+        '["value", {"i": "zz"}]',
+        '["value", {"i": 1}]',
+        '["value", {"b": "0"}]',
+        '["value", {"c": [1, 2, 3]}]',
+        '["value", {"r": ["a"]}]',
+        '["value", ' + "9" * 5000 + "]",
+        "[" * 100_000,
+        "ready",
+        "\xff",
+    ],
+)
 def test_what_is_no_answer_is_refused_at_once(line):
     began = time.monotonic()
     with pytest.raises(sandbox_worker.REFUSED):
@@ -221,8 +258,14 @@ def test_what_is_no_answer_is_refused_at_once(line):
 
 
 def test_verdicts_come_in_the_order_asked(box):
-    asked = [Program(f"import time\ndef f():\n    time.sleep({(20 - n) % 7 / 100})\n    return {n}",
-                     [f"assert f() == {n}", f"assert f() == {n + 1}"], "f") for n in range(40)]
+    asked = [
+        Program(
+            f"import time\ndef f():\n    time.sleep({(20 - n) % 7 / 100})\n    return {n}",
+            [f"assert f() == {n}", f"assert f() == {n + 1}"],
+            "f",
+        )
+        for n in range(40)
+    ]
     verdicts = box.run(asked)
     assert [verdict.passed for verdict in verdicts] == [[True, False]] * 40
     assert {verdict.outcome for verdict in verdicts} == {"error"}
@@ -230,17 +273,42 @@ def test_verdicts_come_in_the_order_asked(box):
 
 
 def test_a_verdict_says_what_happened(box):
-    code = "import os\ndef f(x):\n    if x == 1: raise KeyError('no')\n" \
-           "    if x == 2: os._exit(1)\n    if x == 3: return bytearray(1 << 40)\n    return x"
-    [verdict] = box.run([Program(code, [
-        "assert f(0) == 0", "assert f(0) == 1", "assert f(0) == 1, 'zero'", "f(1)", "f(2)", "f(3)",
-        "f(", "f(lambda: 0)", "nowhere", "assert f(0) == 0"], "f")])
+    code = (
+        "import os\ndef f(x):\n    if x == 1: raise KeyError('no')\n"
+        "    if x == 2: os._exit(1)\n    if x == 3: return bytearray(1 << 40)\n    return x"
+    )
+    [verdict] = box.run(
+        [
+            Program(
+                code,
+                [
+                    "assert f(0) == 0",
+                    "assert f(0) == 1",
+                    "assert f(0) == 1, 'zero'",
+                    "f(1)",
+                    "f(2)",
+                    "f(3)",
+                    "f(",
+                    "f(lambda: 0)",
+                    "nowhere",
+                    "assert f(0) == 0",
+                ],
+                "f",
+            )
+        ]
+    )
     assert verdict.errors == [
-        None, "AssertionError", "AssertionError: zero", "KeyError: 'no'",
-        "Crash: the program's process died", "MemoryError",
+        None,
+        "AssertionError",
+        "AssertionError: zero",
+        "KeyError: 'no'",
+        "Crash: the program's process died",
+        "MemoryError",
         "BadTest: SyntaxError: '(' was never closed (<test>, line 1)",
         "BadTest: it passes a function, which is no plain data",
-        "NameError: name 'nowhere' is not defined", None]
+        "NameError: name 'nowhere' is not defined",
+        None,
+    ]
     assert verdict.passed == [error is None for error in verdict.errors]
     assert verdict.outcome == "crash"
     assert 0 < verdict.seconds < 20
@@ -278,7 +346,13 @@ def test_a_bad_input_does_not_cost_the_other_tests():
     # The third failure finds no restart left, and stands for what follows.
     assert verdict.passed == [True, False, False, True, False, False]
     assert [error and error.split(":")[0] for error in verdict.errors] == [
-        None, "TimeoutError", "Crash", None, "TimeoutError", "TimeoutError"]
+        None,
+        "TimeoutError",
+        "Crash",
+        None,
+        "TimeoutError",
+        "TimeoutError",
+    ]
 
 
 def test_the_whole_program_has_a_limit():
@@ -294,8 +368,12 @@ def test_the_whole_program_has_a_limit():
 
 def test_a_test_that_hangs_the_judge_leaves_the_earlier_ones():
     # C code does not hear the alarm: the judge dies of it, and its worker is replaced.
-    tests = ["assert f(1) == range(10 ** 15)", "assert f(1) == 2", "assert sum(f(1)) == 5",
-             "assert f(1)"]
+    tests = [
+        "assert f(1) == range(10 ** 15)",
+        "assert f(1) == 2",
+        "assert sum(f(1)) == 5",
+        "assert f(1)",
+    ]
     with Sandbox(workers=1, **QUICK) as box:
         hung, after = box.run([Program("def f(n): return range(10 ** 15)", tests, "f"), ADD])
     assert hung.passed == [True, False, False, False]
@@ -325,8 +403,7 @@ def test_identical_programs_run_once():
         first = box.run(once)
         again = box.run(once[:1])
         others = []
-        threads = [threading.Thread(target=lambda: others.extend(box.run(once)))
-                   for _ in range(4)]
+        threads = [threading.Thread(target=lambda: others.extend(box.run(once))) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -345,8 +422,10 @@ def test_threads_can_share_a_sandbox():
     wrong = []
 
     def ask(base: int) -> None:
-        asked = [Program(f"def f(): return {n}", [f"assert f() == {n}", "assert f() == -1"], "f")
-                 for n in range(base, base + 60)]
+        asked = [
+            Program(f"def f(): return {n}", [f"assert f() == {n}", "assert f() == -1"], "f")
+            for n in range(base, base + 60)
+        ]
         if any(verdict.passed != [True, False] for verdict in box.run(asked)):
             wrong.append(base)
 
@@ -377,9 +456,15 @@ def test_a_program_is_a_value():
         Program("", "assert f()", "f")
 
 
-@pytest.mark.parametrize(("setup", "reason"), [
-    ("import nowhere", "No module named 'nowhere'"), ("def (", "SyntaxError"),
-    ("1 / 0", "division"), ("raise SystemExit", "SystemExit")])
+@pytest.mark.parametrize(
+    ("setup", "reason"),
+    [
+        ("import nowhere", "No module named 'nowhere'"),
+        ("def (", "SyntaxError"),
+        ("1 / 0", "division"),
+        ("raise SystemExit", "SystemExit"),
+    ],
+)
 def test_a_broken_setup_is_the_data_sets_mistake(box, setup, reason):
     with pytest.raises(ValueError, match=f"setup of 'f'.*{reason}"):
         box.run([Program("def f(): pass", ["f()"], "f", setup)])
@@ -458,8 +543,9 @@ def test_close_interrupts_what_runs():
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
 @pytest.mark.parametrize("victim", ["judge", "zygote"])
 def test_a_worker_killed_from_outside_is_replaced(victim):
-    slow = Program("import time\ndef f():\n    time.sleep(0.7)\n    return 1", ["assert f() == 1"],
-                   "f")
+    slow = Program(
+        "import time\ndef f():\n    time.sleep(0.7)\n    return 1", ["assert f() == 1"], "f"
+    )
     with Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])
         killed = kill_worker(box, victim)  # while idle
@@ -472,8 +558,10 @@ def test_a_worker_killed_from_outside_is_replaced(victim):
 
 
 def zygote_of(judge) -> int:
-    [pid] = map(int, Path(f"/proc/{judge.process.pid}/task/{judge.process.pid}/children")
-                .read_text().split())
+    [pid] = map(
+        int,
+        Path(f"/proc/{judge.process.pid}/task/{judge.process.pid}/children").read_text().split(),
+    )
     return pid
 
 
@@ -550,8 +638,12 @@ time.sleep(60)
 @pytest.mark.parametrize("fork", [False, True], ids=["alone", "with_a_fork"])
 def test_workers_die_with_the_trainer(fork):
     code = TRAINER.format(root=str(ROOT), fork=fork)
-    trainer = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], text=True,
-                               stdout=subprocess.PIPE, start_new_session=True)
+    trainer = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code],
+        text=True,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
     with trainer.stdout as output:
         assert output.readline() == "ready\n"
         assert soon(lambda: len(family(trainer.pid)) == 6 + fork)  # judge, zygote, candidate twice
@@ -586,8 +678,11 @@ def test_a_worker_holds_nothing_of_the_trainers():
             assert "CapEff:\t0000000000000000" in status
             assert "CapPrm:\t0000000000000000" in status
             with contextlib.suppress(PermissionError):
-                names = {line.split(b"=")[0] for line in
-                         Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if line}
+                names = {
+                    line.split(b"=")[0]
+                    for line in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                    if line
+                }
                 assert names <= {b"PATH", b"LC_ALL", b"PYTHONHASHSEED", b"LD_LIBRARY_PATH"}
 
 
@@ -598,8 +693,10 @@ def test_missing_locks_are_told_once():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             box.run([Program(ADD.code + "#", ADD.tests, "add")])
-    with (Sandbox(workers=1, kernel_locks=False, strict=True) as box,
-          pytest.raises(RuntimeError, match="seccomp")):
+    with (
+        Sandbox(workers=1, kernel_locks=False, strict=True) as box,
+        pytest.raises(RuntimeError, match="seccomp"),
+    ):
         box.run([ADD])
 
 
@@ -610,8 +707,14 @@ def test_the_probe_finds_open_doors(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "WORKER", tmp_path / sandbox.WORKER.name)
     with Sandbox(workers=1, kernel_locks=False) as box, pytest.warns(RuntimeWarning) as told:
         box.run([])
-    for door in ("write files", "read files", "open sockets", "start processes", "send signals",
-                 "change limits"):
+    for door in (
+        "write files",
+        "read files",
+        "open sockets",
+        "start processes",
+        "send signals",
+        "change limits",
+    ):
         assert door in str(told[0].message)
 
 
@@ -620,8 +723,11 @@ UNHEARD = ("stat", "resolve", "make_fifo", "change_root", "read_own_image", "lat
 
 def test_the_audit_hook_stops_accidents(tmp_path):
     # What is left on macOS: ordinary ways out are shut, though ctypes opens them again.
-    cases = [case for case in programs.FILES + programs.NETWORK
-             if "ctypes" not in case.code and case.name not in UNHEARD]
+    cases = [
+        case
+        for case in programs.FILES + programs.NETWORK
+        if "ctypes" not in case.code and case.name not in UNHEARD
+    ]
     (tmp_path / "secret.txt").write_text("treasure")
     with Sandbox(workers=2, kernel_locks=False, **QUICK) as box:
         verdicts = box.run([program(case, tmp_path) for case in cases])
@@ -663,15 +769,24 @@ def test_it_holds_for_an_ordinary_user(tmp_path):
     nobody = {"user": 65534, "group": 65534, "extra_groups": []}
     for python in (sys.executable, "/usr/bin/python3"):
         try:
-            subprocess.run([python, "-c", "import sys; assert sys.version_info >= (3, 11)"],
-                           check=True, capture_output=True, **nobody)
+            subprocess.run(
+                [python, "-c", "import sys; assert sys.version_info >= (3, 11)"],
+                check=True,
+                capture_output=True,
+                **nobody,
+            )
             break
         except (OSError, subprocess.CalledProcessError):
             continue
     else:
         pytest.skip("no Python that nobody can run")
-    done = subprocess.run([python, "-B", "-c", AS_NOBODY, str(tmp_path)], capture_output=True,
-                          text=True, timeout=60, **nobody)
+    done = subprocess.run(
+        [python, "-B", "-c", AS_NOBODY, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **nobody,
+    )
     assert done.stdout == "65534 done\n", done
     assert done.stderr == ""
     assert not (tmp_path / "loot").exists()

@@ -17,11 +17,10 @@ from writing_pairs import SALAD, degenerate, honest, permuted
 
 import run
 import train
-import writing
-import writing_paper
-import writing_words
-from writing_tasks import Arxiv, Tldr
-from writing_text import (
+from writing import paper as writing_paper
+from writing import strict as writing
+from writing import words as writing_words
+from writing.text import (
     SEPARATOR,
     Band,
     content,
@@ -33,6 +32,7 @@ from writing_text import (
     repeated,
     stem,
 )
+from writing_tasks import Arxiv, Tldr
 
 TASKS = ("tldr", "arxiv")
 STRICT = {task: getattr(writing, task) for task in TASKS}
@@ -552,7 +552,7 @@ def test_feedback_quotes_nobody(kind):
 def test_training_with_the_embedded_team(kind, data, tmp_path):
     known = kind.name in run.TASKS  # or else as a forker would name it
     flags = ["--task", kind.name if known else f"writing_tasks.{type(kind()).__name__}"]
-    flags += [] if known else ["--reward", f"writing.{kind.name}"]
+    flags += [] if known else ["--reward", f"writing.strict.{kind.name}"]
     flags += ["--data", str(data), "--max-steps", "3", "--run", str(tmp_path / "run")]
     small = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1"]
     train.main([*flags, *small, "--max-new-tokens", "16"])

@@ -1099,11 +1099,10 @@ def degenerate(task: str, remaining: bool = False, seed: int = 0):
 def table(task: str) -> str:
     """Per kind of pair the largest score under the strict, the paper's and the released reward; of
     honest pairs also the smallest. An inversion is a degenerate pair not below an honest one."""
-    import writing
-    import writing_paper
+    from writing import paper, strict
 
-    rewards = [getattr(writing, task)]
-    rewards += [getattr(writing_paper, f"{task}_{kind}") for kind in ("paper", "released")]
+    rewards = [getattr(strict, task)]
+    rewards += [getattr(paper, f"{task}_{kind}") for kind in ("paper", "released")]
 
     def scores(pairs) -> list[list[float]]:
         found = []

@@ -30,8 +30,8 @@ from collections.abc import Callable
 from pyflakes import checker
 
 import rewards
-from expert import Expert
-from extraction import Part, extract
+from coding.expert import Expert
+from coding.extraction import Part, extract
 
 MODES = ("plain", "passed", "levels", "tests", "static", "expert")
 SHOWN = 5  # failed tests, or findings, of one text: an agent's context is small

@@ -1,6 +1,6 @@
 """Word lists of the writing rewards. TRANSITIONS and STOP_WORDS are those of arXiv 2508.04652
 (the authors' released lists, entry by entry, double entries included). The other lists are ours,
-for the strict rewards; writing.py says what each one is for."""
+for the strict rewards; strict.py says what each one is for."""
 
 
 def _phrases(text: str) -> tuple[str, ...]:

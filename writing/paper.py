@@ -23,7 +23,7 @@ level's value is a component, of at most:
 |               |                      |                      | joined without a blank           |
 | a phrase is   | whole words          | whole words          | letters: "so" is in "person"     |
 | cap of J      | 0.03                 | 0.23                 | the same                         |
-| words are     | writing_text.py's    | writing_text.py's    | runs of \\w; when counted, what   |
+| words are     | text.py's            | text.py's            | runs of \\w; when counted, what   |
 |               |                      |                      | stands between blanks            |
 
 Content words are those that are not among the paper's 106 stop-words. Which code: that of the
@@ -38,8 +38,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from writing_text import Band, ramp, read, share, split
-from writing_words import STOP_WORDS, TRANSITIONS
+from writing.text import Band, ramp, read, share, split
+from writing.words import STOP_WORDS, TRANSITIONS
 
 PARTS = ("structure", "length", "vocabulary", "coherence", "consistency")
 

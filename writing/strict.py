@@ -1,9 +1,9 @@
 """How a pair of responses to a post (`tldr`) or to an abstract (`arxiv`) is scored: strict rewards.
 
-They measure what the paper's rewards (writing_paper.py) measure, structure, consistency and
+They measure what the paper's rewards (paper.py) measure, structure, consistency and
 coherence, each in [0, 1], and do not pay for what can be had without writing. No model is needed,
 every count can be repeated by hand (`tldr` has an example), and a joint response takes less than
-2 ms. Words, sentences, content words and stems are explained in writing_text.py. An *anchor* is a
+2 ms. Words, sentences, content words and stems are explained in text.py. An *anchor* is a
 content word of the source that would not fit any other source (GENERIC_WORDS: author, problem,
 result, ...). The words of transitions, but for EVERYDAY ones, are left out of the counts. Every
 part is in [0, 1], linear between the two limits, and logged as metric/<part>:
@@ -40,7 +40,7 @@ part is in [0, 1], linear between the two limits, and logged as metric/<part>:
 | linked     | neighbouring anchors of a sentence that stand together in    | 0.35  | 0.55      |
 |            | the source: in the same or adjoining 24ths of it [4]         |       |           |
 | original   | words copied from the source, or by the second from the      | 0.88  | 0.60      |
-|            | first (`copied` in writing_text.py);                         |       |           |
+|            | first (`copied` in text.py);                         |       |           |
 |            | anchors of the second response that the first does not name  | 0.1   | 0.4       |
 
 length, order, balance, varied and grounded are those of the worse response; original is the least
@@ -67,7 +67,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from writing_text import (
+from writing.text import (
     Band,
     content,
     copied,
@@ -82,7 +82,7 @@ from writing_text import (
     stem,
     verbs,
 )
-from writing_words import EVERYDAY, GENERIC_WORDS, JOINING
+from writing.words import EVERYDAY, GENERIC_WORDS, JOINING
 
 SOURCE_READ = 4096  # words of a source; the rest is not looked at
 _LABELS = re.compile(r"(?m)^(SUBREDDIT:.*|TITLE:|POST:|TL;DR:)")  # of a post, no words of it

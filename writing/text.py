@@ -22,7 +22,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from writing_words import AUXILIARIES, FUNCTION_WORDS, NEVER, SUBJECTS, TO_OR_MODAL, TRANSITIONS
+from writing.words import AUXILIARIES, FUNCTION_WORDS, NEVER, SUBJECTS, TO_OR_MODAL, TRANSITIONS
 
 SEPARATOR = "=== PART TWO ==="  # between the two texts that a single agent writes
 WORDS_READ = 1024
