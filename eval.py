@@ -19,15 +19,14 @@ with one seed are identical but for their timing.
 """
 
 import argparse
-import csv
 import itertools
 import json
 import re
-import shutil
 import sys
 import time
 from pathlib import Path
 
+import report
 import train
 
 CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
@@ -36,6 +35,7 @@ HOW_TIMED = """\
 latency: wall time of decoding for one problem alone, mean over {count} problems ({device});
 agents decode at the same time, so it is the slowest agent's; rounds of sequential and discussion
 add up; rewards and feedback are not in it"""
+PROBLEM = ("prompt", "abstract_text")  # where an item has its text
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
     "compare": {"json"},
@@ -205,11 +205,13 @@ def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[di
 
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
-    from players import Player, find_runs, problem, settings, single_settings, solo_settings
+    from players import Player, find_runs, settings, single_settings, solo_settings
+    from run import make_reward, make_task
 
     team, solo = find_runs(args.run)
     main = settings(args, team or solo)
-    task, reward = problem(main)
+    task = make_task(main)
+    reward = make_reward(main, task)
     items = task.items("test")[: args.limit or None]
     if not items:
         raise ValueError(f"task {main.task!r} has no test items")
@@ -219,7 +221,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
         "solo": lambda: Player(solo_settings(args, main, team, solo), solo),
         "single": lambda: Player(single_settings(main, args.single_model)),
     }
-    kept = ("task_id", "prompt", "entry_point")
+    kept = ("task_id", "entry_point", *PROBLEM)
     header = {"settings": describe(args, main, task, reward, len(items)), "timing": {}}
     header["items"] = [{key: item[key] for key in kept if key in item} for item in items]
     records = []
@@ -238,6 +240,8 @@ def evaluate(args) -> tuple[dict, list[dict]]:
                 nodes = reference(task, reward, main, items)
                 records += lines(name, False, nodes, reward.maximum, main.gamma)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+            if args.samples:  # what is played is not lost, whatever comes
+                report.write_samples(args.samples, header, records)
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
@@ -323,101 +327,30 @@ def describe(args, main: argparse.Namespace, task, reward, count: int) -> dict:
 # --- what is done with it -------------------------------------------------------------------------
 
 
-def write_samples(file: str, header: dict, records: list[dict]) -> None:
-    with Path(file).open("w") as out:
-        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *records))
-
-
-def read_samples(file: str) -> tuple[dict, list[dict]]:
-    """What write_samples wrote; ValueError names the line that it cannot have written."""
-    rows = []
-    for number, line in enumerate(Path(file).read_text().splitlines(), 1):
-        try:
-            rows.append(json.loads(line))
-            rows[-1]["settings" if number == 1 else "turns"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{file}, line {number}: not a line of eval.py --samples") from error
-    if len(rows) < 2:
-        raise ValueError(f"{file} holds no samples")
-    return rows[0], rows[1:]
-
-
-def write_csv(file: str, methods: dict[str, dict]) -> None:
-    """A line per method; names of nested measures are joined by slashes."""
-
-    def flat(row: dict, prefix: str = ""):
-        for key, value in row.items():
-            if isinstance(value, dict):
-                yield from flat(value, f"{prefix}{key}/")
-            else:
-                yield prefix + key, value
-
-    rows = [{"method": name, **dict(flat(row))} for name, row in methods.items()]
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    with Path(file).open("w", newline="") as out:
-        writer = csv.DictWriter(out, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def table(args) -> None:
     """Evaluates, or reads what was evaluated, and shows it."""
     import measures
 
     if args.show and not args.from_samples:
         args.limit, args.num_samples = args.show, 1
-    header, records = read_samples(args.from_samples) if args.from_samples else evaluate(args)
+    file = args.from_samples
+    header, records = report.read_samples(file) if file else evaluate(args)
     known = list(dict.fromkeys(record["method"] for record in records))
     for name in args.method or ():
         if name not in known:
-            raise ValueError(f"--method {name}: what {args.from_samples} has is {', '.join(known)}")
+            raise ValueError(f"--method {name}: what {file} has is {', '.join(known)}")
     found = measures.summarize(header, records, args.method or known)
     if args.show:
-        print(show(header, [r for r in records if r["method"] in found["methods"]], args.show))
+        shown = [record for record in records if record["method"] in found["methods"]]
+        print(report.show(header, shown, args.show))
     else:
-        print(measures.render(found))
+        print(report.render(found))
     if args.json:
         Path(args.json).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     if args.csv:
-        write_csv(args.csv, found["methods"])
+        report.write_csv(args.csv, found["methods"])
     if args.samples:
-        write_samples(args.samples, header, records)
-
-
-def show(header: dict, records: list[dict], count: int) -> str:
-    """The first joint response of each method to `count` problems, with every component's score."""
-    shown = []
-    for number in range(min(count, len(header["items"]))):
-        item = header["items"][number]
-        shown.append(f"=== {item.get('task_id', number)}\n{printable(item.get('prompt', ''))}")
-        for record in [r for r in records if r["item"] == number and r["sample"] == 0]:
-            kind = "greedy" if record["greedy"] else "sampled"
-            for turn, played in enumerate(record["turns"], 1):
-                scores = ", ".join(
-                    f"{k} {v:.2f}" for k, v in played["parts"].items() if "/" not in k
-                )
-                head = f"--- {record['method']}, {kind}, turn {turn}: {scores}"
-                shown += [head, side_by_side(played["responses"])]
-            shown[-1] += f"\nreturn {record['return']:.3f}"
-    return "\n".join(shown)
-
-
-def side_by_side(texts: list[str]) -> str:
-    """One column per agent, as wide as the terminal allows."""
-    width = max(shutil.get_terminal_size((100, 0)).columns // len(texts) - 3, 20)
-    columns = []
-    for agent, text in enumerate(texts):
-        rows = [f"agent {agent}"]
-        for line in printable(text).splitlines():
-            rows += [line[at : at + width] for at in range(0, max(len(line), 1), width)]
-        columns.append(rows)
-    rows = itertools.zip_longest(*columns, fillvalue="")
-    return "\n".join(" | ".join(cell.ljust(width) for cell in row).rstrip() for row in rows)
-
-
-def printable(text: str) -> str:
-    """A model's text without what would control the terminal."""
-    return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
+        report.write_samples(args.samples, header, records)
 
 
 def ask(args) -> None:
@@ -429,15 +362,18 @@ def ask(args) -> None:
     flags = settings(args, team or solo)
     player = Player(flags, team or solo)
     player.use(set(range(flags.num_agents)) if args.run else set())
-    item, text = player.task.items("test")[0] | {"prompt": args.ask, "tests": []}, args.ask
+    item, text = player.task.items("test")[0], args.ask
+    field = next(name for name in PROBLEM if name in item)
     if "entry_point" in item:
         if "def " not in text:
             text = f'def solve(xs):\n    """{text}"""\n'
-        item |= {"prompt": text, "setup": "", "entry_point": re.findall(r"def\s+(\w+)", text)[-1]}
+        name = re.findall(r"def\s+(\w+)", text)[-1]
+        item |= {"entry_point": name, "setup": "", "tests": []}
+    item |= {field: text}
     node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
     player.rollout().act([node], player.sampling(args.temperature is None))
-    print(printable(item["prompt"]))
-    print(side_by_side(node.texts((0,) * flags.num_agents)))
+    print(report.printable(item[field]))
+    print(report.side_by_side(node.texts((0,) * flags.num_agents)))
 
 
 def main(argv: list[str] | None = None) -> None:

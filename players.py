@@ -111,9 +111,10 @@ class Player:
         import torch
 
         from magrpo import Team
+        from run import make_reward, make_task
 
-        self.args = args
-        self.task, self.reward = problem(args)
+        self.args, self.task = args, make_task(args)
+        self.reward = make_reward(args, self.task)
         load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
         team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
@@ -151,14 +152,3 @@ class Player:
             args.turns = turns
             args.max_prompt_tokens += 2 * self.clock.size * args.max_new_tokens
         return Rollout(self.clock, self.task, self.reward, args)
-
-
-def problem(args):
-    """The task and the reward that the flags name."""
-    from run import REWARDS, make_task, resolve
-
-    task = make_task(args)
-    reward = resolve(args.reward or task.reward, REWARDS, "reward")
-    if not hasattr(reward, "maximum"):
-        raise ValueError(f"reward {args.reward!r} needs its largest value: set reward.maximum")
-    return task, reward

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import shlex
+import signal
 import sys
 import time
 from importlib.metadata import version
@@ -26,6 +27,7 @@ import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
 from torch.utils.tensorboard import SummaryWriter
 
+import doctor
 from coding import feedback
 from magrpo import EVAL, MAGRPO, Node
 from metrics import mean_parts
@@ -91,6 +93,14 @@ def make_task(args):
     return kind(**options)
 
 
+def make_reward(args, task):
+    """The reward of --reward, or the task's own."""
+    reward = resolve(args.reward or task.reward, REWARDS, "reward")
+    if not hasattr(reward, "maximum"):
+        raise ValueError(f"reward {args.reward!r} needs its largest value: set reward.maximum")
+    return reward
+
+
 def new_directory(args) -> Path:
     """runs/<--run>, or the first free runs/<task>-<number>; made here, never one that exists."""
     if args.run:
@@ -143,23 +153,25 @@ def keep_until(path: Path, step: int) -> None:
     os.replace(draft, path)
 
 
-def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, list[Node]]:
+def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[Node]]:
     """Held-out evaluation: sampled (as in training, without the tree) and greedy.
 
-    Returns the measures and the last turn's nodes of the sampled rollout. The random numbers are
-    the same at every call, so before and after differ by the team alone.
+    Returns the measures, the returns problem by problem, and the last turn's nodes of the sampled
+    rollout. The random numbers are the same at every call, so before and after differ by the team
+    alone.
     """
     greedy = Sampling(0.0, 0, 1.0, args.max_new_tokens)
-    measures, shown = {}, []
+    measures, per_problem, shown = {}, {}, []
     for name, sampling, samples in (("", module.sampling, EVAL_SAMPLES), ("greedy/", greedy, 1)):
         turns = module.rollout(items, (args.seed, EVAL, 0, 0), samples, sampling, "aligned", True)
         returns = torch.stack([node.returns[0].mean() for node in turns[0]]) / module.maximum
+        per_problem[f"{name}return"] = returns.tolist()
         spread = float(returns.std()) if len(items) > 1 else 0.0
         measures[f"{name}return"] = float(returns.mean())
         measures[f"{name}return_se"] = spread / math.sqrt(len(items))
         measures |= {name + key: value for key, value in mean_parts(turns[-1]).items()}
         shown = shown or turns[-1]
-    return measures, shown
+    return measures, per_problem, shown
 
 
 def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
@@ -183,20 +195,36 @@ class Recorder(L.Callback):
         self.directory, self.held_out, self.args = directory, held_out, args
         self.before: dict = {}
         self.after: dict = {}
+        self.returns: dict = {}  # before and after, problem by problem
         self.example: dict = {}  # one held-out joint response of the untrained team
+        self.warned: set[str] = set()  # signs of failure that were told
         self.seconds = 0.0  # spent by earlier processes of this run
         self.start = time.perf_counter()
         self.saved = -1  # step of the checkpoint on disk
 
     def state_dict(self):
         elapsed = self.seconds + time.perf_counter() - self.start
-        return {"before": self.before, "example": self.example, "seconds": elapsed}
+        kept = {"before": self.before, "returns": self.returns, "example": self.example}
+        return kept | {"seconds": elapsed}
 
     def load_state_dict(self, state):
-        self.before, self.example = state["before"], state["example"]
+        self.before, self.returns = state["before"], state["returns"]
+        self.example = state["example"]
         self.seconds = state["seconds"]
 
+    def catch_signals(self, module) -> None:
+        """The first SIGINT or SIGTERM ends the run at a safe place, a second one at once. Called
+        after Lightning has set its own handlers."""
+
+        def stop(number, frame):
+            signal.signal(number, signal.SIG_DFL)
+            module.stop(Stopped(signal.Signals(number).name))
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stop)
+
     def on_train_start(self, trainer, module):
+        self.catch_signals(module)
         self.start = time.perf_counter()
         self.saved = module.global_step if module.global_step else -1
         self.board = SummaryWriter(self.directory, purge_step=module.global_step)
@@ -205,7 +233,8 @@ class Recorder(L.Callback):
         if not self.before:
             rows = "\n".join(f"|{k}|{html.escape(str(v))}|" for k, v in vars(self.args).items())
             self.board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
-            self.before, nodes = evaluate(module, self.held_out["test"], self.args)
+            self.before, returns, nodes = evaluate(module, self.held_out["test"], self.args)
+            self.returns["before"] = returns
             self.example = sample_record(0, nodes[0], self.args.turns - 1, 0)
             self.scalars("test", self.before, 0)
             self.save(trainer)
@@ -218,16 +247,21 @@ class Recorder(L.Callback):
             self.show_samples(module, step)
         done = step + 1
         if args.eval_every and done % args.eval_every == 0:
-            measures, _ = evaluate(module, self.held_out["dev"], args)
+            measures, _, _ = evaluate(module, self.held_out["dev"], args)
             self.append("metrics.jsonl", [{"step": step, **_under("dev", measures)}])
             self.scalars("dev", measures, step)
+        if done % max(args.max_steps // 10, doctor.STEPS) == 0:
+            for line in doctor.warnings(self.directory, self.warned):
+                print(f"\nwarning: {line}", file=sys.stderr)
         if done % args.save_every == 0 or done == args.max_steps:
             self.save(trainer)
 
     def on_train_end(self, trainer, module):
         if module.global_step < self.args.max_steps:
             return
-        self.after, nodes = evaluate(module, self.held_out["test"], self.args)
+        self.after, self.returns["after"], nodes = evaluate(
+            module, self.held_out["test"], self.args
+        )
         self.scalars("test", self.after, module.global_step)
         for agent in range(module.team.size):
             module.team.base_of[agent].save(agent, self.directory / "agents" / str(agent))
@@ -236,6 +270,7 @@ class Recorder(L.Callback):
             "seconds": self.state_dict()["seconds"],
             "before": self.before,
             "after": self.after,
+            "returns": self.returns,
             "example": {
                 "before": self.example,
                 "after": sample_record(module.global_step, nodes[0], self.args.turns - 1, 0),

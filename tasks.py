@@ -139,7 +139,15 @@ def _compose(rng: random.Random, names: tuple[str, str, str, str]) -> dict:
         "setup": "",
         "composition": names,
         "parts": (predicate, transform, reducer),
+        "solution": _solution(predicate, transform, reducer),
     }
+
+
+def _solution(predicate: str, transform: str, reducer: str) -> str:
+    """A helper and a main function that divide the work: the predicate, or else the transform."""
+    main = comprehension("aux(x)", transform) if predicate else comprehension("", "aux(x)")
+    code = f"def aux(x):\n    return {predicate or transform}\n\n\n"
+    return code + f"def solve(xs):\n    return {reducer.format(main)}\n"
 
 
 def _tests(rng: random.Random, pool: tuple, parts: tuple[str, str, str]) -> list[str]:

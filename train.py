@@ -53,7 +53,7 @@ def parser() -> Parser:
     add("--turns", type=count, default=1, help="turns per problem, with feedback between them")
     modes = ("plain", "passed", "levels", "tests", "static", "expert")
     add("--feedback", choices=modes, help="told between turns (None: what the task itself tells)")
-    add("--feedback-tests", type=size, default=1, help="how many tests it may show, 0: all")
+    add("--feedback-tests", type=size, help="how many tests it may show, 0: all (None: 1)")
     add("--expert-url", help="an OpenAI-compatible endpoint, such as http://localhost:8000/v1")
     add("--expert-model", help="its model; the key is MAGRPO_EXPERT_KEY or OPENAI_API_KEY")
 
@@ -138,6 +138,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         top.error("--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0")
     if args.feedback and args.turns == 1:
         top.error("--feedback is told between turns: it needs --turns 2 or more")
+    if args.feedback_tests is not None and args.feedback not in ("passed", "levels", "tests"):
+        top.error("--feedback-tests goes with --feedback passed, levels or tests")
+    args.feedback_tests = 1 if args.feedback_tests is None else args.feedback_tests
     if args.temperature == 0:
         top.error("--temperature 0 is greedy: all samples of a group would be the same")
     if args.top_p == 0:
@@ -150,12 +153,10 @@ def build(args):
     import torch
 
     from magrpo import MAGRPO, Team
-    from run import REWARDS, make_task, resolve
+    from run import make_reward, make_task
 
     task = make_task(args)
-    reward = resolve(args.reward or task.reward, REWARDS, "reward")
-    if not hasattr(reward, "maximum"):
-        raise ValueError(f"reward {args.reward!r} needs its largest value: set reward.maximum")
+    reward = make_reward(args, task)
     problems = task.items("train")
     held_out = {split: task.items(split)[: args.eval_limit or None] for split in ("dev", "test")}
     if not problems or not held_out["test"]:
@@ -230,8 +231,6 @@ def quiet() -> None:
 
 
 def train(args) -> None:
-    import signal
-
     quiet()
     import lightning as L
 
@@ -244,13 +243,6 @@ def train(args) -> None:
     write_args(directory, args)
     checkpoint = directory / "checkpoints" / "last.ckpt"
     recorder = Recorder(directory, held_out, args)
-
-    def stop(number, frame):
-        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
-        module.stop(Stopped(signal.Signals(number).name))
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
     trainer = L.Trainer(
         max_steps=args.max_steps,
         limit_train_batches=args.max_steps + 1,  # the epoch never ends: a finished run can go on

@@ -71,7 +71,7 @@ def test_items_are_deterministic_distinct_and_fast():
             assert len({item[key] for item in items}) == len(items)
     # A change of the generator is another benchmark: the README's figures and tiny/ go with it.
     assert SPLITS["test"][0]["prompt"].splitlines()[1] == (
-        '    """Return the sorted list of the lengths of the words shorter than 4 in xs."""'
+        '    """Return the longest of the uppercase forms of the 4-letter words in xs."""'
     )
 
 

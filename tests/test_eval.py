@@ -17,6 +17,7 @@ from test_doctor import rows, samples, write
 import eval as evaluation
 import measures
 import players
+import report
 import train
 
 ROOT = Path(evaluation.__file__).parent
@@ -316,7 +317,7 @@ def test_show_plays_only_what_it_shows(team, capsys):
 
 
 def test_a_model_s_text_cannot_control_the_terminal():
-    assert evaluation.printable("a\x1b[2Jb\r\n\tc\x07") == "a[2Jb\n    c"
+    assert report.printable("a\x1b[2Jb\r\n\tc\x07") == "a[2Jb\n    c"
 
 
 def test_ask_answers_a_problem_of_the_user_s(team, capsys):
@@ -372,6 +373,30 @@ def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys
     said = capsys.readouterr().out
     assert "coop (1)" in said
     assert "coop (2)" in said
+
+
+def test_compare_and_doctor_read_real_runs(team, solo, capsys):
+    run("--compare", team, solo)
+    summary = json.loads((team / "summary.json").read_text())
+    mean = summary["after"]["return"]
+    assert f"{mean:.3f} [" in capsys.readouterr().out
+    assert len(summary["returns"]["before"]["greedy/return"]) == 3
+    run("--doctor", team)
+    assert "too short" in capsys.readouterr().out
+
+
+def test_training_warns_when_a_sign_shows(tmp_path, capsys):
+    reward = tmp_path / "mine.py"
+    reward.write_text(
+        "calls = []\n"
+        "def rising(item, responses):\n"
+        "    calls.append(1)\n"
+        "    return {'tests': 0.2, 'cooperation': len(calls) / 100}\n"
+        "rising.maximum = 10.0\n"
+    )
+    some = ["--max-steps", "20", "--max-new-tokens", "4", "--reward", f"{reward}:rising"]
+    train.main([*SMALL, *some, "--run", str(tmp_path / "run")])
+    assert "warning: sign of reward hacking: reward/cooperation +" in capsys.readouterr().err
 
 
 def test_doctor_reports(tmp_path, capsys):
@@ -450,5 +475,5 @@ def test_a_bad_samples_file_names_its_line(whole, tmp_path, capsys):
 
 
 def test_the_table_is_that_of_its_records(whole):
-    header, lines = evaluation.read_samples(str(whole / "samples"))
+    header, lines = report.read_samples(str(whole / "samples"))
     assert measures.summarize(header, lines)["methods"] == methods(whole)

@@ -11,6 +11,7 @@ import statistics
 import pytest
 
 import measures
+import report
 
 
 @pytest.mark.parametrize("values", [[0, 0, 1], [1, 1, 1, 1], [0.2, 0.8, 0.8, 0.0, 1.0], [0.5]])
@@ -162,7 +163,7 @@ def test_the_first_method_asked_for_is_the_one_compared_with():
 
 
 def test_the_rendered_table_aligns_and_leaves_out_what_nobody_has():
-    text = measures.render(table())
+    text = report.render(table())
     assert text.startswith("head")
     assert text.endswith("foot")
     assert "0.391 ±0.234" in text

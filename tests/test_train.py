@@ -139,12 +139,11 @@ def test_saved_agents_load_with_peft_alone_and_differ(finished):
     assert not torch.equal(*logits)
 
 
-def test_a_stopped_and_resumed_run_ends_the_same(finished, tmp_path):
-    part = run(tmp_path / "part", "--save-every", 2, steps=6)
-    assert_same_run(part, finished)  # when it saves makes no difference
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_and_resumed_run_ends_the_same(number, finished, tmp_path):
     half = tmp_path / "half"
     with pytest.raises(SystemExit) as stopped:
-        interrupt_after(half, signal.SIGINT, 3)
+        interrupt_after(half, number, 3)
     assert stopped.value.code == 130
     assert not (half / "summary.json").exists()
     train.main(["--resume", str(half)])
@@ -259,6 +258,8 @@ def test_plugins_by_file_and_by_dotted_path(tmp_path):
         (["--lr", "fast"], "--lr"),
         (["--top-p", "1.5"], "--top-p"),
         (["--temperature", "0"], "greedy"),
+        (["--feedback", "tests"], "--turns 2"),
+        (["--feedback-tests", "3", "--turns", "2"], "--feedback-tests goes with"),
         (["--max-steps", "3", "--epochs", "1"], "one of them"),
         (["--model", "a", "--model", "b", "--model", "c"], "3 times for 2 agents"),
         (["--lora-rank", "0", "--bits", "4"], "need --bits 32"),

@@ -1,0 +1,159 @@
+"""What eval.py prints and writes: the table, joint responses side by side, CSV, samples."""
+
+import csv
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import schemes
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def render(table: dict) -> str:
+    """The table as it is shown in a terminal, about 100 columns wide."""
+    settings, methods = table["settings"], table["methods"]
+    names = dict.fromkeys(key for row in methods.values() for key in row)
+    starts = [("return", "greedy/return", "reward/"), ("pass@", "coop_rate", "metric/coop")]
+    starts += [("accuracy@", "distinct"), ("length/", "tokens_per_", "latency_s")]
+    blocks = [settings["title"]]
+    for some in starts:
+        columns = [n for start in some for n in names if n.startswith(start)]
+        blocks.append(_block(methods, [n for n in columns if not n.endswith("_se")]))
+    blocks += [_pairs(methods), _scheme_block(methods)]
+    blocks += [settings["timed"]] if "latency_s" in names else []
+    return "\n\n".join(filter(None, blocks))
+
+
+LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens", "metric/coop": "strict coop"}
+LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s", "coop_rate": "coop rate"}
+
+
+def _block(methods: dict[str, dict], columns: list[str]) -> str:
+    """Methods x measures, with their errors."""
+    rows = [["method", *(LABELS.get(c, c.removeprefix("reward/")) for c in columns)]]
+    for name, row in methods.items():
+        rows.append([name, *(_cell(row.get(c), row.get(f"{c}_se")) for c in columns)])
+    return _align(rows) if columns else ""
+
+
+def _cell(value: float | None, error: float | None = None) -> str:
+    if value is None:
+        return "-"
+    digits = 3 if abs(value) < 10 else 1
+    return f"{value:.{digits}f}" + ("" if error is None else f" ±{error:.{digits}f}")
+
+
+def _align(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for name, *cells in rows:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *padded]).rstrip())
+    return "\n".join(lines)
+
+
+def _pairs(methods: dict[str, dict]) -> str:
+    rows = [["", "difference of return", "win", "tie", "loss"]]
+    for name, row in methods.items():
+        if vs := row.get("vs"):
+            gap = _cell(vs["difference"], vs["difference_se"])
+            counts = [str(vs[key]) for key in ("win", "tie", "loss")]
+            rows.append([f"{name} - {vs['method']}", gap, *counts])
+    return _align(rows) if len(rows) > 1 else ""
+
+
+def _scheme_block(methods: dict[str, dict]) -> str:
+    """Share of each cooperation scheme among the joint responses, its pass rate in brackets."""
+    seen = [
+        n for n in schemes.NAMES if any(n in row.get("schemes", {}) for row in methods.values())
+    ]
+    rows = [["share (pass rate)", *seen]]
+    for name, row in methods.items():
+        found = row.get("schemes", {})
+        total = sum(entry["count"] for entry in found.values())
+        cells = [found.get(scheme) for scheme in seen]
+        texts = [c and f"{c['count'] / total:.2f} ({c['pass_rate']:.2f})" for c in cells]
+        rows.append([name, *(text or "-" for text in texts)])
+    return _align(rows) if seen else ""
+
+
+# --- joint responses ------------------------------------------------------------------------------
+
+
+def show(header: dict, records: list[dict], count: int) -> str:
+    """The first joint response of each method to `count` problems, with every component's score."""
+    shown = []
+    for number in range(min(count, len(header["items"]))):
+        item = header["items"][number]
+        text = item.get("prompt", item.get("abstract_text", ""))
+        shown.append(f"=== {item.get('task_id', number)}\n{printable(text)}")
+        for record in [r for r in records if r["item"] == number and r["sample"] == 0]:
+            kind = "greedy" if record["greedy"] else "sampled"
+            for turn, played in enumerate(record["turns"], 1):
+                scores = ", ".join(
+                    f"{k} {v:.2f}" for k, v in played["parts"].items() if "/" not in k
+                )
+                head = f"--- {record['method']}, {kind}, turn {turn}: {scores}"
+                shown += [head, side_by_side(played["responses"])]
+            shown[-1] += f"\nreturn {record['return']:.3f}"
+    return "\n".join(shown)
+
+
+def side_by_side(texts: list[str]) -> str:
+    """One column per agent, as wide as the terminal allows."""
+    width = max(shutil.get_terminal_size((100, 0)).columns // len(texts) - 3, 20)
+    columns = []
+    for agent, text in enumerate(texts):
+        rows = [f"agent {agent}"]
+        for line in printable(text).splitlines():
+            rows += [line[at : at + width] for at in range(0, max(len(line), 1), width)]
+        columns.append(rows)
+    rows = itertools.zip_longest(*columns, fillvalue="")
+    return "\n".join(" | ".join(cell.ljust(width) for cell in row).rstrip() for row in rows)
+
+
+def printable(text: str) -> str:
+    """A model's text without what would control the terminal."""
+    return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def write_samples(file: str, header: dict, records: list[dict]) -> None:
+    with Path(file).open("w") as out:
+        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *records))
+
+
+def read_samples(file: str) -> tuple[dict, list[dict]]:
+    """What write_samples wrote; ValueError names the line that it cannot have written."""
+    rows = []
+    for number, line in enumerate(Path(file).read_text().splitlines(), 1):
+        try:
+            rows.append(json.loads(line))
+            rows[-1]["settings" if number == 1 else "turns"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{file}, line {number}: not a line of eval.py --samples") from error
+    if len(rows) < 2:
+        raise ValueError(f"{file} holds no samples")
+    return rows[0], rows[1:]
+
+
+def write_csv(file: str, methods: dict[str, dict]) -> None:
+    """A line per method; names of nested measures are joined by slashes."""
+
+    def flat(row: dict, prefix: str = ""):
+        for key, value in row.items():
+            if isinstance(value, dict):
+                yield from flat(value, f"{prefix}{key}/")
+            else:
+                yield prefix + key, value
+
+    rows = [{"method": name, **dict(flat(row))} for name, row in methods.items()]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with Path(file).open("w", newline="") as out:
+        writer = csv.DictWriter(out, columns)
+        writer.writeheader()
+        writer.writerows(rows)
