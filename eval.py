@@ -26,8 +26,8 @@ import sys
 import time
 from pathlib import Path
 
-import report
 import train
+from evaluation import report
 
 CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
 TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm up
@@ -205,7 +205,7 @@ def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[di
 
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
-    from players import Player, find_runs, settings, single_settings, solo_settings
+    from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
     from run import make_reward, make_task
 
     team, solo = find_runs(args.run)
@@ -329,7 +329,7 @@ def describe(args, main: argparse.Namespace, task, reward, count: int) -> dict:
 
 def table(args) -> None:
     """Evaluates, or reads what was evaluated, and shows it."""
-    import measures
+    from evaluation import measures
 
     if args.show and not args.from_samples:
         args.limit, args.num_samples = args.show, 1
@@ -355,8 +355,8 @@ def table(args) -> None:
 
 def ask(args) -> None:
     """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
+    from evaluation.players import Player, find_runs, settings
     from magrpo import EVAL, Node
-    from players import Player, find_runs, settings
 
     team, solo = find_runs(args.run)
     flags = settings(args, team or solo)
@@ -380,11 +380,11 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     try:
         if args.compare:
-            import plots
+            from evaluation import plots
 
             plots.compare(args.compare, args.json)
         elif args.doctor:
-            import doctor
+            from evaluation import doctor
 
             print(doctor.report(Path(args.doctor)))
         else:

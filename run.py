@@ -27,8 +27,8 @@ import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
 from torch.utils.tensorboard import SummaryWriter
 
-import doctor
 from coding import feedback
+from evaluation import doctor
 from magrpo import EVAL, MAGRPO, Node
 from metrics import mean_parts
 from policies import Sampling

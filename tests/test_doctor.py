@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-import doctor
+from evaluation import doctor
 
 NAMES = [check.__name__.replace("_", " ") for check in doctor.CHECKS]
 

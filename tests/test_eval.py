@@ -15,10 +15,8 @@ import pytest
 from test_doctor import rows, samples, write
 
 import eval as evaluation
-import measures
-import players
-import report
 import train
+from evaluation import measures, players, report
 
 ROOT = Path(evaluation.__file__).parent
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "3", "--max-steps", "1"]

@@ -10,8 +10,7 @@ import statistics
 
 import pytest
 
-import measures
-import report
+from evaluation import measures, report
 
 
 @pytest.mark.parametrize("values", [[0, 0, 1], [1, 1, 1, 1], [0.2, 0.8, 0.8, 0.0, 1.0], [0.5]])

@@ -11,7 +11,7 @@ import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measures import interval, t95
+from evaluation.measures import interval, t95
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # for every eye
 ENDS = (("before", "return"), ("after", "return"))

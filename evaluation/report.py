@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-import schemes
+from evaluation import schemes
 
 # --- the table ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import random
 import statistics
 from collections import Counter, defaultdict
 
-import schemes
+from evaluation import schemes
 
 KS = (1, 3, 5, 10)
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
