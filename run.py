@@ -156,12 +156,12 @@ def keep_until(path: Path, step: int) -> None:
 def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[Node]]:
     """Held-out evaluation: sampled (as in training, without the tree) and greedy.
 
-    Returns the measures, the returns problem by problem, and the last turn's nodes of the sampled
+    Returns the measures, the returns problem by problem, and the last turn's nodes of the greedy
     rollout. The random numbers are the same at every call, so before and after differ by the team
     alone.
     """
     greedy = Sampling(0.0, 0, 1.0, args.max_new_tokens)
-    measures, per_problem, shown = {}, {}, []
+    measures, per_problem = {}, {}
     for name, sampling, samples in (("", module.sampling, EVAL_SAMPLES), ("greedy/", greedy, 1)):
         turns = module.rollout(items, (args.seed, EVAL, 0, 0), samples, sampling, "aligned", True)
         returns = torch.stack([node.returns[0].mean() for node in turns[0]]) / module.maximum
@@ -170,8 +170,7 @@ def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[
         measures[f"{name}return"] = float(returns.mean())
         measures[f"{name}return_se"] = spread / math.sqrt(len(items))
         measures |= {name + key: value for key, value in mean_parts(turns[-1]).items()}
-        shown = shown or turns[-1]
-    return measures, per_problem, shown
+    return measures, per_problem, turns[-1]
 
 
 def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
