@@ -258,7 +258,13 @@ class Rollout:
 
     def encode(self, agent: int, text: str) -> tuple[int, ...]:
         base, args = self.team.base_of[agent], self.args
-        return base.encode(text, args.chat_template, args.max_prompt_tokens)
+        ids = base.encode(text, args.chat_template, args.max_prompt_tokens)
+        if len(ids) + args.max_new_tokens > base.context:
+            raise ValueError(
+                f"a prompt of {len(ids)} tokens and --max-new-tokens {args.max_new_tokens} are "
+                f"more than the model's context of {base.context}"
+            )
+        return ids
 
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
         """Every agent of every node answers its own prompt, all of them decoded together."""

@@ -157,6 +157,11 @@ class Base(nn.Module):
         super().__init__()
         self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
         self.eos = eos_tokens(model, tokenizer)
+        config = model.config.get_text_config()
+        self.context = getattr(config, "max_position_embeddings", None) or math.inf  # in tokens
+        kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+        if kinds:  # the caches here hold every position of every layer
+            raise ValueError(f"models with {', '.join(sorted(kinds))} layers are not supported")
         self.rows: list[tuple[str, int]] = []  # (adapter, rows) of the batch in hand
         if self.lora:
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules="all-linear")

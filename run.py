@@ -232,7 +232,7 @@ class Recorder(L.Callback):
         if not self.before:
             rows = "\n".join(f"|{k}|{html.escape(str(v))}|" for k, v in vars(self.args).items())
             self.board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
-            self.before, returns, nodes = evaluate(module, self.held_out["test"], self.args)
+            self.before, returns, nodes = self.evaluate(trainer, module, "test")
             self.returns["before"] = returns
             self.example = sample_record(0, nodes[0], self.args.turns - 1, 0)
             self.scalars("test", self.before, 0)
@@ -246,7 +246,7 @@ class Recorder(L.Callback):
             self.show_samples(module, step)
         done = step + 1
         if args.eval_every and done % args.eval_every == 0:
-            measures, _, _ = evaluate(module, self.held_out["dev"], args)
+            measures, _, _ = self.evaluate(trainer, module, "dev")
             self.append("metrics.jsonl", [{"step": step, **_under("dev", measures)}])
             self.scalars("dev", measures, step)
         if done % max(args.max_steps // 10, doctor.STEPS) == 0:
@@ -258,9 +258,7 @@ class Recorder(L.Callback):
     def on_train_end(self, trainer, module):
         if module.global_step < self.args.max_steps:
             return
-        self.after, self.returns["after"], nodes = evaluate(
-            module, self.held_out["test"], self.args
-        )
+        self.after, self.returns["after"], nodes = self.evaluate(trainer, module, "test")
         self.scalars("test", self.after, module.global_step)
         for agent in range(module.team.size):
             module.team.base_of[agent].save(agent, self.directory / "agents" / str(agent))
@@ -277,6 +275,10 @@ class Recorder(L.Callback):
         }
         write_json(self.directory / "summary.json", summary)
         self.board.close()
+
+    def evaluate(self, trainer, module, split: str):
+        with trainer.precision_plugin.forward_context():  # the precision of training
+            return evaluate(module, self.held_out[split], self.args)
 
     def on_exception(self, trainer, module, exception):
         if self.before and self.saved < module.global_step:

@@ -11,6 +11,19 @@ from pathlib import Path
 TINY = str(Path(__file__).resolve().parent / "tiny")
 
 
+class FromFile(str):
+    """A word of a flag file."""
+
+
+class Models(argparse.Action):
+    """Collects --model: once per agent, but one on the command line replaces a flag file's."""
+
+    def __call__(self, parser, namespace, value, option_string=None):
+        known = getattr(namespace, self.dest, None) or []
+        same = [name for name in known if isinstance(name, FromFile) == isinstance(value, FromFile)]
+        setattr(namespace, self.dest, [*same, value])
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with one-line errors and commented flag files (@file)."""
 
@@ -18,7 +31,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, fromfile_prefix_chars="@", **kwargs)
 
     def convert_arg_line_to_args(self, line):
-        return shlex.split(line, comments=True)
+        return [FromFile(word) for word in shlex.split(line, comments=True)]
 
     def error(self, message):
         print(f"{self.prog}: error: {' '.join(message.split())}", file=sys.stderr)
@@ -58,7 +71,7 @@ def parser() -> Parser:
     add("--expert-model", help="its model; the key is MAGRPO_EXPERT_KEY or OPENAI_API_KEY")
 
     add = top.add_argument_group("team").add_argument
-    add("--model", action="append", help="folder or hub name; once, or once per agent (None: tiny)")
+    add("--model", action=Models, help="folder or hub name; once, or once per agent (None: tiny)")
     add("--num-agents", type=count, default=2, help="1 is single-agent GRPO on the same path")
     add("--lora-rank", type=size, default=16, help="0: full copies, one per agent")
     add("--lora-alpha", type=count, default=32, help="scale of the adapters: alpha / rank")

@@ -204,11 +204,15 @@ def test_a_finished_run_can_go_on(finished, tmp_path):
         ["--model", "tiny", "--model", "tiny"],
         ["--joint", "aligned"],
         ["--branching", "chain"],
+        ["--bits", "16", "--kl-coef", "0.1", "--warmup-steps", "2"],
+        ["--precision", "bf16-mixed", "--normalize", "token", "--epochs", "0.005"],
+        ["--temperature", "0.7", "--top-p", "0.9", "--top-k", "20", "--advantage", "rloo"],
     ],
     ids="_".join,
 )
 def test_every_switch_trains_and_writes(argv, tmp_path):
-    path = run(tmp_path / "run", *argv, steps=5)
+    steps = [] if "--epochs" in argv else ["--max-steps", "5"]  # 0.005 of 2000 problems, 2 a step
+    train.main([*SMALL, *steps, "--run", str(path := tmp_path / "run"), *argv])
     assert len(lines(path, "metrics.jsonl")) == 5
     agents = json.loads((path / "args.json").read_text())["args"]["num_agents"]
     weights = "model.safetensors" if "0" in argv else "adapter_model.safetensors"
@@ -232,6 +236,10 @@ def test_flag_files_comments_and_later_flags(tmp_path):
     file.write_text("# a recipe\n--lr 0.5  # high\n--num-generations 3\n")
     args = train.parse([f"@{file}", "--lr", "0.25"])
     assert (args.lr, args.num_generations) == (0.25, 3)
+    file.write_text("--model a --model b\n")
+    assert train.parse([f"@{file}"]).model == ["a", "b"]
+    assert train.parse([f"@{file}", "--model", "c"]).model == ["c", "c"]
+    assert train.parse(["--model", "c", "--model", "d", f"@{file}"]).model == ["a", "b"]
 
 
 def test_plugins_by_file_and_by_dotted_path(tmp_path):
@@ -267,6 +275,8 @@ def test_plugins_by_file_and_by_dotted_path(tmp_path):
         (["--model", "no/such-model"], "no/such-model"),
         (["--data", "x.json"], "--data"),
         (["--max-prompt-tokens", "8"], "--max-prompt-tokens is 8"),
+        (["--max-new-tokens", "9000"], "the model's context of 8192"),
+        (["--chat-template"], "chat_template"),
         (["--resume", "nowhere"], "there is no run"),
         (["@missing.args"], "missing.args"),
     ],
