@@ -254,7 +254,11 @@ class Rollout:
     def check(self, item: dict) -> None:
         """Raises ValueError where an agent's first prompt for this item could not be used."""
         for agent in range(self.team.size):
-            self.encode(agent, self.task.observe(agent, item, []))
+            try:
+                text = self.task.observe(agent, item, [])
+            except Exception as error:  # the task is the user's code
+                raise ValueError(f"observe({agent}, {item!r}, []) raised {error!r}") from error
+            self.encode(agent, text)
 
     def encode(self, agent: int, text: str) -> tuple[int, ...]:
         base, args = self.team.base_of[agent], self.args

@@ -75,8 +75,8 @@ def resolve(name: str, known: dict[str, str], what: str):
         else:
             module = importlib.import_module(path)
         return getattr(module, attribute)
-    except (ImportError, OSError, SyntaxError, AttributeError) as error:
-        raise ValueError(f"cannot load the {what} {name!r}: {error}") from error
+    except Exception as error:  # a plug-in is the user's code: anything may come
+        raise ValueError(f"cannot load the {what} {name!r}: {error!r}") from error
 
 
 def make_task(args):
@@ -95,9 +95,10 @@ def make_task(args):
 
 def make_reward(args, task):
     """The reward of --reward, or the task's own."""
-    reward = resolve(args.reward or task.reward, REWARDS, "reward")
-    if not hasattr(reward, "maximum"):
-        raise ValueError(f"reward {args.reward!r} needs its largest value: set reward.maximum")
+    name = args.reward or task.reward
+    reward = resolve(name, REWARDS, "reward")
+    if not getattr(reward, "maximum", 0) > 0:
+        raise ValueError(f"reward {name!r} needs its largest value, a number above 0, as .maximum")
     return reward
 
 
@@ -129,10 +130,12 @@ def write_json(path: Path, value) -> None:
 
 def write_args(directory: Path, args) -> None:
     versions = {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
-    command = shlex.join(["python", *sys.argv])
-    write_json(
-        directory / "args.json", {"args": vars(args), "versions": versions, "command": command}
-    )
+    path, command = directory / "args.json", shlex.join(["python", *sys.argv])
+    record = {"args": vars(args), "versions": versions, "command": command, "resumed": []}
+    if path.exists():
+        before = json.loads(path.read_text())
+        record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
+    write_json(path, record)
 
 
 def read_jsonl(path: Path) -> list[dict]:

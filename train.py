@@ -31,7 +31,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, fromfile_prefix_chars="@", **kwargs)
 
     def convert_arg_line_to_args(self, line):
-        return [FromFile(word) for word in shlex.split(line, comments=True)]
+        try:
+            return [FromFile(word) for word in shlex.split(line, comments=True)]
+        except ValueError as error:
+            self.error(f"a flag file's line {line!r}: {error}")
 
     def error(self, message):
         print(f"{self.prog}: error: {' '.join(message.split())}", file=sys.stderr)
@@ -43,7 +46,7 @@ def at_least(kind, low, high=None):
 
     def number(text: str):
         value = kind(text)
-        if not low <= value <= (float("inf") if high is None else high):
+        if not low <= value <= (float("inf") if high is None else high) or value == float("inf"):
             raise argparse.ArgumentTypeError(
                 f"{text} is not {'at least ' + str(low) if high is None else f'in [{low}, {high}]'}"
             )
@@ -99,7 +102,11 @@ def parser() -> Parser:
     add("--lr-schedule", choices=("constant", "linear", "cosine"), default="linear")
     add("--warmup-steps", type=size, default=0)
     add("--max-steps", type=count, help="(None: 130, or what --epochs says)")
-    add("--epochs", type=positive, help="passes over the problems, instead of --max-steps")
+    add(
+        "--epochs",
+        type=at_least(float, 1e-6),
+        help="passes over the problems, instead of --max-steps",
+    )
 
     add = top.add_argument_group("run").add_argument
     add("--run", help="name of the run's folder in runs/ (None: the task's name and a number)")
@@ -109,7 +116,13 @@ def parser() -> Parser:
     add("--eval-limit", type=size, default=100, help="held-out problems, 0: all")
     add("--save-every", type=count, default=10, help="steps between checkpoints")
     add("--sample-every", type=count, default=10, help="steps between lines of samples.jsonl")
-    add("--precision", default="32-true", help="Lightning's; the base's own is --bits")
+    kinds = ("32-true", "bf16-mixed", "16-mixed")
+    add(
+        "--precision",
+        choices=kinds,
+        default="32-true",
+        help="Lightning's; the base's own is --bits",
+    )
     add("--dry-run", action="store_true", help="load, roll out one batch, print, write nothing")
     add("--debug", action="store_true", help="show the traceback of an error")
     return top
@@ -132,8 +145,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         path = Path(args.resume) / "args.json"
         if not path.is_file():
             top.error(f"--resume {args.resume}: there is no run (no {path})")
-        args = argparse.Namespace(**json.loads(path.read_text())["args"] | given)
-        return args
+        try:
+            return argparse.Namespace(**json.loads(path.read_text())["args"] | given)
+        except (ValueError, KeyError, TypeError) as error:
+            top.error(f"{path} is not what a run writes: {error}")
     if args.max_steps and args.epochs:
         top.error("--max-steps and --epochs: give one of them")
     models = args.model or [TINY]
@@ -181,6 +196,8 @@ def build(args):
     load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
     team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
     module = MAGRPO(team, task, reward, problems, args)
+    if args.turns > 1 and not hasattr(task, "feedback"):
+        raise ValueError(f"task {args.task!r} has no feedback(item, responses): --turns needs it")
     for item in [*problems, *held_out["dev"], *held_out["test"]]:
         module.rollout.check(item)
     return module, held_out
@@ -247,12 +264,15 @@ def train(args) -> None:
     quiet()
     import lightning as L
 
-    from run import Bar, Recorder, Stopped, new_directory, report, write_args
+    from run import Bar, Recorder, Stopped, new_directory, read_jsonl, report, write_args
 
     module, held_out = build(args)
     if args.dry_run:
         return dry_run(module, args)
     directory = Path(args.resume) if args.resume else new_directory(args)
+    done = len(read_jsonl(directory / "metrics.jsonl"))
+    if args.resume and args.max_steps < done:
+        raise ValueError(f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it")
     write_args(directory, args)
     checkpoint = directory / "checkpoints" / "last.ckpt"
     recorder = Recorder(directory, held_out, args)

@@ -124,7 +124,7 @@ class Game:
     """Two agents, two actions, two turns. Agent 0 acts at both turns, knowing its first action;
     agent 1 chooses at turn 0 only. Samples come from a script, so that all can be listed."""
 
-    size = 2
+    size, context = 2, math.inf
     reward_of = (
         [[1.0, -1.0], [0.5, 2.0]],
         [0.0, 3.0],

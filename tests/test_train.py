@@ -275,6 +275,9 @@ def test_plugins_by_file_and_by_dotted_path(tmp_path):
         (["--model", "no/such-model"], "no/such-model"),
         (["--data", "x.json"], "--data"),
         (["--max-prompt-tokens", "8"], "--max-prompt-tokens is 8"),
+        (["--epochs", "0"], "--epochs"),
+        (["--lr", "inf"], "--lr"),
+        (["--precision", "bogus"], "--precision"),
         (["--max-new-tokens", "9000"], "the model's context of 8192"),
         (["--chat-template"], "chat_template"),
         (["--resume", "nowhere"], "there is no run"),
@@ -286,6 +289,45 @@ def test_mistakes_get_one_line(argv, said, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert said in refused(capsys, *argv)
     assert list(tmp_path.iterdir()) == []
+
+
+PLUGIN = """
+class Task:
+    reward = "code"
+    def __init__(self, data=None, num_agents=2): pass
+    def items(self, split): return [{"task_id": "a"}]
+    def observe(self, agent, item, history): return item[KEY]
+def free(item, responses): return 0.0
+free.maximum = MAXIMUM
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "maximum", "argv", "said"),
+    [
+        ("undefined", "1.0", [], "observe(0, "),
+        ("'missing'", "1.0", [], "KeyError('missing')"),
+        ("'task_id'", "0", [], "'FILE:free' needs its largest value"),
+        ("'task_id'", "1.0", ["--turns", "2"], "has no feedback"),
+        ("'task_id'", "nothing", [], "NameError"),
+    ],
+)
+def test_mistakes_of_a_plugin_get_one_line(key, maximum, argv, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "mine.py"
+    file.write_text(PLUGIN.replace("KEY", key).replace("MAXIMUM", maximum))
+    told = refused(capsys, "--task", f"{file}:Task", "--reward", f"{file}:free", *argv)
+    assert said.replace("FILE", str(file)) in told
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_mistakes_in_files_get_one_line(finished, tmp_path, capsys):
+    file = tmp_path / "bad.args"
+    file.write_text("--run 'unclosed")
+    assert "No closing quotation" in refused(capsys, f"@{file}")
+    (tmp_path / "args.json").write_text("{")
+    assert "is not what a run writes" in refused(capsys, "--resume", tmp_path)
+    assert "has 6 steps" in refused(capsys, "--resume", finished, "--max-steps", 3)
 
 
 def test_a_run_is_never_overwritten(finished, capsys):
