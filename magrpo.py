@@ -27,7 +27,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 
 import lightning as L
@@ -101,8 +100,7 @@ def kl_loss(logps: Tensor, reference: Tensor, mask: Tensor, weight: Tensor) -> T
 
 
 def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> float:
-    """Factor on --lr at update `step` (from 0): linear warm-up, then constant, or linear or cosine
-    down to a tenth."""
+    """Factor on --lr at step 0, 1, ...: warm-up, then constant, or linear or cosine to a tenth."""
     if step < warmup:
         return (step + 1) / warmup
     done = min((step - warmup) / max(total - warmup, 1), 1.0)
@@ -204,7 +202,10 @@ class Node:
 
 
 class RewardError(RuntimeError):
-    """A reward that raised, hung or returned no finite number, and what it was given."""
+    """(what a reward did that it must not, and what it was given; False if it still hangs)."""
+
+    def __str__(self):
+        return self.args[0]
 
 
 class Rollout:
@@ -338,11 +339,12 @@ def _reward_parts(future, item: dict, texts: list[str]) -> dict[str, float]:
         if all(map(math.isfinite, parts.values())):
             return parts
         problem = f"returned {parts}"
-    except FutureTimeout:
-        problem = f"did not answer within {REWARD_TIMEOUT:.0f} s"
-    except Exception as error:  # the reward is the user's code: anything may come
+    except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
         problem = f"raised {type(error).__name__}: {error}"
-    raise RewardError(f"the reward {problem}, for item {item!r} and responses {texts!r}")
+        if not future.done():  # it is our own TimeoutError
+            problem = f"did not answer within {REWARD_TIMEOUT:.0f} s"
+    told = f"the reward {problem}, for item {item!r} and responses {texts!r}"
+    raise RewardError(told, future.done())
 
 
 def _generator(*key: int) -> np.random.Generator:
@@ -350,10 +352,8 @@ def _generator(*key: int) -> np.random.Generator:
 
 
 def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
-    """Which of `size` problems come at positions start, start + 1, ...: a new order every epoch,
-    a function of the seed and the position alone."""
-    orders: dict[int, np.ndarray] = {}
-    numbers = []
+    """Which of `size` problems stand at positions start, ...: a new order every epoch."""
+    orders, numbers = {}, []
     for position in range(start, start + count):
         epoch, place = divmod(position, size)
         if epoch not in orders:
@@ -453,7 +453,7 @@ class MAGRPO(L.LightningModule):
 
     def update(self, rows: list[Row]) -> list[float]:
         """One step of every agent on its own loss. Returns the agents' gradient norms."""
-        coef_kl, optimizer = self.args.kl_coef, self.optimizers()
+        args, coef_kl, optimizer = self.args, self.args.kl_coef, self.optimizers()
         if not coef_kl:  # a response without advantage has no gradient: it is not even run
             rows = [row for row in rows if row.coef != 0.0]
         optimizer.zero_grad()
@@ -469,9 +469,13 @@ class MAGRPO(L.LightningModule):
             self.manual_backward(loss)
         groups = [group["params"] for group in optimizer.param_groups]  # one per agent
         norms = [float(nn.utils.clip_grad_norm_(params, GRAD_CLIP)) for params in groups]
-        self.learning_rate = optimizer.param_groups[0]["lr"]
+        if not all(map(math.isfinite, norms)):  # one such step would ruin every weight
+            raise FloatingPointError(f"gradient norms {norms} at step {self.global_step}")
+        schedule = (args.lr_schedule, args.warmup_steps, args.max_steps)
+        self.learning_rate = args.lr * learning_rate_factor(self.global_step, *schedule)
+        for group in optimizer.param_groups:
+            group["lr"] = self.learning_rate
         optimizer.step()
-        self.lr_schedulers().step()
         return norms
 
     @torch.no_grad()
@@ -480,16 +484,8 @@ class MAGRPO(L.LightningModule):
         return [logps for _, logps, _ in self.team.score(rows, self.sampling, frozen=True)]
 
     def configure_optimizers(self):
-        args = self.args
         groups = [{"params": self.team.parameters_of(agent)} for agent in range(self.team.size)]
-        optimizer = torch.optim.Adam(groups, lr=args.lr, betas=(0.9, 0.99))
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer,
-            lambda step: learning_rate_factor(
-                step, args.lr_schedule, args.warmup_steps, args.max_steps
-            ),
-        )
-        return [optimizer], [schedule]
+        return torch.optim.Adam(groups, lr=self.args.lr, betas=(0.9, 0.99))
 
     def train_dataloader(self):
         """Endless empty batches: which problems a step takes depends on its number alone."""

@@ -31,7 +31,8 @@ def measure(module, norms: list[float]) -> dict[str, float]:
         metrics[f"completions/{agent}/mean_length"] = length / len(mine)
         metrics[f"completions/{agent}/clipped_ratio"] = np.mean([not r.ended for r in mine])
         metrics[f"entropy/{agent}"] = sum(response.entropy for response in mine) / length
-        if module.args.lora_rank:  # a full copy leaves no base to compare with
+        # A full copy leaves no base to compare with, and KL is of distributions without truncation.
+        if module.args.lora_rank and module.sampling.top_p == 1 and not module.sampling.top_k:
             metrics[f"kl/{agent}"] = divergence(module, agent)
         metrics[f"grad_norm/{agent}"] = norms[agent]
     metrics["lr"] = module.learning_rate

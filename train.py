@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import os
 import shlex
 import sys
 import warnings
@@ -169,6 +170,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.feedback_tests is not None and args.feedback not in ("passed", "levels", "tests"):
         top.error("--feedback-tests goes with --feedback passed, levels or tests")
     args.feedback_tests = 1 if args.feedback_tests is None else args.feedback_tests
+    if args.kl_coef and (args.top_p < 1 or args.top_k):
+        top.error("--kl-coef is of whole distributions: not with --top-p or --top-k")
     if args.temperature == 0:
         top.error("--temperature 0 is greedy: all samples of a group would be the same")
     if args.top_p == 0:
@@ -302,9 +305,12 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     try:
         train(args)
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
         if args.debug:
             raise
+        if error.args[1:] == (False,):  # a reward hangs: its thread would keep this process alive
+            print(f"train.py: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+            os._exit(2)
         parser().error(str(error))
 
 

@@ -1,13 +1,14 @@
 """The module on a small model, in Lightning's own loop: python -m pytest tests/test_magrpo.py"""
 
 import itertools
-import types
 
 import lightning as L
+import numpy as np
 import pytest
 import torch
 from helpers import flags, small_base
 
+import magrpo
 from magrpo import MAGRPO, RewardError, Team
 from policies import Row
 
@@ -195,6 +196,15 @@ def test_normalisers(normalize):
         for row in mine:
             size = {"sum": 1, "token": mean, "sequence": len(row.tokens)}[normalize]
             assert row.weight == pytest.approx(1 / 2 / 4 / size)
+    values = [
+        float(value)
+        for node in module.turns[0]
+        for agent in range(2)
+        for value in node.advantages[agent]
+    ]
+    assert [row.coef for row in rows] == pytest.approx(
+        [value * row.weight for value, row in zip(values, rows, strict=True)]
+    )
 
 
 def test_the_update_is_the_gradient_of_the_written_loss():
@@ -210,13 +220,12 @@ def test_the_update_is_the_gradient_of_the_written_loss():
             )
             return norms
 
-    args, task = flags(), Echo()
+    args, task = flags("--lr", "0"), Echo()
     module = Probe(team, task, rewarding(long_answers), task.items("train"), args)
     optimizer = torch.optim.SGD(
         [{"params": team.parameters_of(agent)} for agent in range(2)], lr=0.0
     )
     module.optimizers = lambda: optimizer
-    module.lr_schedulers = lambda: types.SimpleNamespace(step=lambda: None)
     module.manual_backward = lambda loss: loss.backward()
     module.training_step(0, 0)
     team.zero_grad()
@@ -263,7 +272,62 @@ def test_metrics_do_not_depend_on_padding():
         metrics = module.metrics
         assert metrics[f"completions/{agent}/mean_length"] == pytest.approx(length / len(mine))
         assert metrics[f"entropy/{agent}"] == pytest.approx(sum(r.entropy for r in mine) / length)
+        assert metrics[f"completions/{agent}/clipped_ratio"] == np.mean([not r.ended for r in mine])
+        total, tokens, base = 0.0, 0, module.team.base_of[agent]
+        for response in nodes[0].responses[agent]:
+            row = Row(agent, nodes[0].prompts[agent], response.tokens)
+            with torch.no_grad():
+                ((_, logps, _),) = base.score([row], module.sampling, frozen=True)
+            ratio = logps[0] - torch.tensor(response.logps)
+            total, tokens = total + float((ratio.exp() - 1 - ratio).sum()), tokens + len(ratio)
+        assert metrics[f"kl/{agent}"] == pytest.approx(total / tokens, rel=1e-3)
         assert metrics[f"kl/{agent}"] > 0
+
+
+def test_every_sample_has_its_own_random_numbers():
+    """Same item, same prompt: another problem of the batch, turn or step samples anew."""
+
+    class Same(Echo):
+        def items(self, split):
+            return [{"task_id": "same", "word": "A"}] * 4
+
+        def observe(self, agent, item, history):
+            return "the same prompt"
+
+    args, task = flags("--turns", "2", "--max-new-tokens", "16"), Same()
+    module = MAGRPO(small_team(), task, rewarding(long_answers), task.items("train"), args)
+    steps = []
+    for step in range(2):
+        type(module).global_step = step
+        steps.append(module.play(2))
+    del type(module).global_step
+    nodes = [node for turns in steps for here in turns for node in here]
+    assert len({node.key for node in nodes}) == len(nodes)
+    seen = {tuple(r.tokens for r in node.responses[0]).__repr__() for node in nodes}
+    assert len(seen) == len(nodes)
+
+
+def test_metrics_of_a_reward_earn_nothing():
+    module = train(lambda item, texts: {"a": 0.25, "b": 0.5, "metric/c": 7.0})
+    assert float(module.turns[0][0].rewards.min()) == 0.75
+    assert module.metrics["metric/c"] == 7
+    assert module.metrics["reward/a"] == 0.25
+
+
+def test_the_learning_rate_follows_its_schedule():
+    module = train(long_answers, "--lr", "0.01", "--warmup-steps", "1", steps=3)
+    assert module.metrics["lr"] == pytest.approx(0.01 * (1 - 0.9 * 1 / 2))
+    assert module.optimizers().param_groups[1]["lr"] == module.metrics["lr"]
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch):
+    team = small_team()
+    before = snapshot(team)
+    real = magrpo.policy_loss
+    monkeypatch.setattr(magrpo, "policy_loss", lambda *args: real(*args) * float("nan"))
+    with pytest.raises(FloatingPointError, match="at step 0"):
+        train(long_answers, team=team)
+    assert moved(team, before) == set()
 
 
 def test_kl_to_the_base_pulls_back():
@@ -295,7 +359,7 @@ def test_single_agent_learns_like_grpo():
     module = train(letter, *argv, steps=1)
     start = module.metrics["return"]
     module = train(letter, *argv, steps=60)
-    assert module.metrics["return"] > start + 0.2
+    assert module.metrics["return"] > start + 0.1
 
 
 @pytest.mark.parametrize("joint", ["aligned", "cross"])
@@ -309,7 +373,7 @@ def test_a_team_learns_to_match(joint):
     argv = ("--joint", joint, "--lr", "0.05", "--lr-schedule", "constant", "--batch-size", "4")
     argv += ("--num-generations", "16")
     start = train(match, *argv, steps=1).metrics["return"]
-    assert train(match, *argv, steps=60).metrics["return"] > start + 0.2
+    assert train(match, *argv, steps=60).metrics["return"] > start + 0.1
 
 
 @pytest.mark.parametrize(

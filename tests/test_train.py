@@ -184,6 +184,13 @@ def test_a_killed_run_resumes_to_the_same_end(finished, tmp_path):
     assert_same_run(killed, finished)
 
 
+def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
+    path = run(tmp_path / "run", "--lr", "0.01", steps=2)
+    train.main(["--resume", str(path), "--max-steps", "4"])
+    rates = [row["lr"] for row in lines(path, "metrics.jsonl")]
+    assert rates == pytest.approx([0.01, 0.0055, 0.0055, 0.00325])
+
+
 def test_a_finished_run_can_go_on(finished, tmp_path):
     longer = run(tmp_path / "longer", "--lr-schedule", "constant", steps=2)
     train.main(["--resume", str(longer), "--max-steps", "4"])
@@ -300,6 +307,19 @@ class Task:
 def free(item, responses): return 0.0
 free.maximum = MAXIMUM
 """
+
+
+def test_a_reward_that_hangs_ends_the_run(tmp_path):
+    file = tmp_path / "hangs.py"
+    file.write_text(
+        "import time\nimport magrpo\nmagrpo.REWARD_TIMEOUT = 1.0\n"
+        "def reward(item, responses):\n    time.sleep(1000)\n"
+        "reward.maximum = 1.0\n"
+    )
+    argv = [*SMALL, "--run", tmp_path / "run", "--reward", f"{file}:reward"]
+    ended = subprocess.run(command(*argv), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "did not answer within 1 s" in ended.stderr
 
 
 @pytest.mark.parametrize(
