@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup train test slow lint tiny
+.PHONY: setup train test lint tiny
 
 setup: .venv/ready
 
@@ -15,9 +15,6 @@ train: setup
 
 test: setup
 	$(BIN)/python -m pytest
-
-slow: setup
-	$(BIN)/python -m pytest -m slow
 
 lint: setup
 	$(BIN)/ruff check
