@@ -34,6 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import parallel
 from metrics import measure
 from policies import DECODE_TOKENS, Base, Response, Row, Sampling, load_model
 
@@ -384,12 +385,8 @@ class MAGRPO(L.LightningModule):
         self.stopping: Exception | None = None
 
     def training_step(self, batch, batch_idx):
-        if self.stopping:
-            raise self.stopping
-        args, self.playing = self.args, True
         self.rollout.seconds.clear()
-        self.turns = self.play(args.batch_size)  # steps 1 to 4
-        self.playing = False
+        self.turns = self.play(self.args.batch_size * parallel.place()[1])  # steps 1 to 4
         self.set_advantages()  # step 5
         with self.rollout.timed("update"):
             norms = self.update(self.rows())  # steps 6 and 7
@@ -400,8 +397,17 @@ class MAGRPO(L.LightningModule):
         args, step = self.args, self.global_step
         numbers = problem_numbers(step * count, count, len(self.problems), args.seed)
         items, key = [self.problems[n] for n in numbers], (args.seed, TRAIN, step, 0)
-        chain = args.branching == "chain"
-        return self.rollout(items, key, args.num_generations, self.sampling, args.joint, chain)
+        how = (args.num_generations, self.sampling, args.joint, args.branching == "chain")
+        return parallel.play(self.stoppable_rollout, items, key, *how)
+
+    def stoppable_rollout(self, *what) -> list[list[Node]]:
+        if self.stopping:
+            raise self.stopping
+        self.playing = True
+        try:
+            return self.rollout(*what)
+        finally:
+            self.playing = False
 
     def stop(self, why: Exception) -> None:
         """Ends the run with `why`: at once where no update is under way, else after it."""
@@ -433,8 +439,7 @@ class MAGRPO(L.LightningModule):
         """
         rows = []
         for nodes in self.turns:
-            per_problem = sum(node.samples for node in nodes if node.problem == 0)
-            weight = 1.0 / (self.args.batch_size * per_problem)
+            weight = 1.0 / sum(node.samples for node in nodes)
             for node in nodes:
                 for agent, responses in enumerate(node.responses):
                     for response, value in zip(responses, node.advantages[agent], strict=True):
@@ -442,7 +447,7 @@ class MAGRPO(L.LightningModule):
                         if self.args.normalize == "sequence":
                             share /= len(response.tokens)
                         prompt, coef = node.prompts[agent], float(value) * share
-                        rows.append(Row(agent, prompt, response.tokens, coef, share))
+                        rows.append(Row(agent, prompt, response.tokens, coef, share, node.problem))
         if self.args.normalize == "token":
             for agent in range(self.team.size):
                 mine = [row for row in rows if row.agent == agent]
@@ -454,6 +459,7 @@ class MAGRPO(L.LightningModule):
     def update(self, rows: list[Row]) -> list[float]:
         """One step of every agent on its own loss. Returns the agents' gradient norms."""
         args, coef_kl, optimizer = self.args, self.args.kl_coef, self.optimizers()
+        rows = [row for row in rows if parallel.is_own(row.problem, len(self.turns[0]))]
         if not coef_kl:  # a response without advantage has no gradient: it is not even run
             rows = [row for row in rows if row.coef != 0.0]
         optimizer.zero_grad()
@@ -468,6 +474,7 @@ class MAGRPO(L.LightningModule):
                 loss = loss + coef_kl * kl_loss(logps, reference, mask, weight)
             self.manual_backward(loss)
         groups = [group["params"] for group in optimizer.param_groups]  # one per agent
+        parallel.sum_gradients([parameter for params in groups for parameter in params])
         norms = [float(nn.utils.clip_grad_norm_(params, GRAD_CLIP)) for params in groups]
         if not all(map(math.isfinite, norms)):  # one such step would ruin every weight
             raise FloatingPointError(f"gradient norms {norms} at step {self.global_step}")

@@ -64,6 +64,7 @@ class Row:
     tokens: list[int]
     coef: float = 0.0  # advantage times weight
     weight: float = 0.0  # its share of the batch
+    problem: int = 0  # its number in the batch
 
 
 def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:

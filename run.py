@@ -27,6 +27,7 @@ import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
 from torch.utils.tensorboard import SummaryWriter
 
+import parallel
 from coding import feedback
 from evaluation import doctor
 from magrpo import EVAL, MAGRPO, Node
@@ -166,7 +167,8 @@ def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[
     greedy = Sampling(0.0, 0, 1.0, args.max_new_tokens)
     measures, per_problem = {}, {}
     for name, sampling, samples in (("", module.sampling, EVAL_SAMPLES), ("greedy/", greedy, 1)):
-        turns = module.rollout(items, (args.seed, EVAL, 0, 0), samples, sampling, "aligned", True)
+        how = (samples, sampling, "aligned", True)
+        turns = parallel.play(module.rollout, items, (args.seed, EVAL, 0, 0), *how)
         returns = torch.stack([node.returns[0].mean() for node in turns[0]]) / module.maximum
         per_problem[f"{name}return"] = returns.tolist()
         spread = float(returns.std()) if len(items) > 1 else 0.0
@@ -191,7 +193,10 @@ def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
 
 
 class Recorder(L.Callback):
-    """Writes everything a run writes; evaluates before, during and after; saves checkpoints."""
+    """Writes everything a run writes; evaluates before, during and after; saves checkpoints.
+
+    Of several processes all evaluate, each its share, and the first one writes.
+    """
 
     def __init__(self, directory: Path, held_out: dict[str, list[dict]], args):
         self.directory, self.held_out, self.args = directory, held_out, args
@@ -227,41 +232,51 @@ class Recorder(L.Callback):
 
     def on_train_start(self, trainer, module):
         self.catch_signals(module)
+        self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
         self.start = time.perf_counter()
         self.saved = module.global_step if module.global_step else -1
-        self.board = SummaryWriter(self.directory, purge_step=module.global_step)
-        for name in ("metrics.jsonl", "samples.jsonl"):
-            keep_until(self.directory / name, module.global_step)
-        if not self.before:
+        if trainer.is_global_zero:
+            self.board = SummaryWriter(self.directory, purge_step=module.global_step)
+            for name in ("metrics.jsonl", "samples.jsonl"):
+                keep_until(self.directory / name, module.global_step)
+        if self.before:
+            return
+        self.before, self.returns["before"], nodes = self.evaluate(trainer, module, "test")
+        self.example = sample_record(0, nodes[0], self.args.turns - 1, 0)
+        if trainer.is_global_zero:
             rows = "\n".join(f"|{k}|{html.escape(str(v))}|" for k, v in vars(self.args).items())
             self.board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
-            self.before, returns, nodes = self.evaluate(trainer, module, "test")
-            self.returns["before"] = returns
-            self.example = sample_record(0, nodes[0], self.args.turns - 1, 0)
             self.scalars("test", self.before, 0)
-            self.save(trainer)
+        self.save(trainer)
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        step, args = module.global_step - 1, self.args
-        self.append("metrics.jsonl", [{"step": step, **module.metrics}])
-        self.scalars("", module.metrics, step)
-        if step % args.sample_every == 0:
-            self.show_samples(module, step)
-        done = step + 1
+        done, args, measures = module.global_step, self.args, None
         if args.eval_every and done % args.eval_every == 0:
             measures, _, _ = self.evaluate(trainer, module, "dev")
-            self.append("metrics.jsonl", [{"step": step, **_under("dev", measures)}])
-            self.scalars("dev", measures, step)
-        if done % max(args.max_steps // 10, doctor.STEPS) == 0:
-            for line in doctor.warnings(self.directory, self.warned):
-                print(f"\nwarning: {line}", file=sys.stderr)
+        if trainer.is_global_zero:
+            self.record(module, done - 1, measures)
         if done % args.save_every == 0 or done == args.max_steps:
             self.save(trainer)
+
+    def record(self, module, step: int, dev: dict | None) -> None:
+        """What a step writes; dev: the measures of an evaluation after it."""
+        self.append("metrics.jsonl", [{"step": step, **module.metrics}])
+        self.scalars("", module.metrics, step)
+        if step % self.args.sample_every == 0:
+            self.show_samples(module, step)
+        if dev:
+            self.append("metrics.jsonl", [{"step": step, **_under("dev", dev)}])
+            self.scalars("dev", dev, step)
+        if (step + 1) % max(self.args.max_steps // 10, doctor.STEPS) == 0:
+            for line in doctor.warnings(self.directory, self.warned):
+                print(f"\nwarning: {line}", file=sys.stderr)
 
     def on_train_end(self, trainer, module):
         if module.global_step < self.args.max_steps:
             return
         self.after, self.returns["after"], nodes = self.evaluate(trainer, module, "test")
+        if not trainer.is_global_zero:
+            return
         self.scalars("test", self.after, module.global_step)
         for agent in range(module.team.size):
             module.team.base_of[agent].save(agent, self.directory / "agents" / str(agent))
@@ -284,17 +299,19 @@ class Recorder(L.Callback):
             return evaluate(module, self.held_out[split], self.args)
 
     def on_exception(self, trainer, module, exception):
-        if self.before and self.saved < module.global_step:
+        here_alone = trainer.world_size > 1 and not getattr(exception, "shared", False)
+        if self.before and self.saved < module.global_step and not here_alone:
             self.save(trainer)
 
     def save(self, trainer) -> None:
         """Writes checkpoints/last.ckpt whole or not at all."""
         path = self.directory / "checkpoints" / "last.ckpt"
         draft = path.with_name("last.ckpt.tmp")
-        trainer.save_checkpoint(draft)
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+        trainer.save_checkpoint(draft)  # every process comes here, the first one writes
+        if trainer.is_global_zero:
+            with draft.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(draft, path)
         self.saved = trainer.global_step
 
     def append(self, name: str, records: list[dict]) -> None:

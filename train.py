@@ -117,6 +117,9 @@ def parser() -> Parser:
     add("--eval-limit", type=size, default=100, help="held-out problems, 0: all")
     add("--save-every", type=count, default=10, help="steps between checkpoints")
     add("--sample-every", type=count, default=10, help="steps between lines of samples.jsonl")
+    add("--devices", type=count, default=1, help="processes per node: GPUs, or on the CPU")
+    add("--num-nodes", type=count, default=1, help="machines; --batch-size is of one process")
+    add("--strategy", choices=("auto", "ddp"), default="auto", help="auto: ddp if several devices")
     kinds = ("32-true", "bf16-mixed", "16-mixed")
     add(
         "--precision",
@@ -260,6 +263,8 @@ def quiet() -> None:
 
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    # Says which process died before it ends the others.
+    logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel("INFO")
     transformers.utils.logging.disable_progress_bar()
 
 
@@ -267,38 +272,50 @@ def train(args) -> None:
     quiet()
     import lightning as L
 
+    from parallel import Processes, is_first
     from run import Bar, Recorder, Stopped, new_directory, read_jsonl, report, write_args
 
     module, held_out = build(args)
     if args.dry_run:
         return dry_run(module, args)
-    directory = Path(args.resume) if args.resume else new_directory(args)
-    done = len(read_jsonl(directory / "metrics.jsonl"))
-    if args.resume and args.max_steps < done:
-        raise ValueError(f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it")
-    write_args(directory, args)
-    checkpoint = directory / "checkpoints" / "last.ckpt"
+    first, directory = is_first(args), args.resume and Path(args.resume)
+    if first:
+        directory = directory or new_directory(args)
+        done = len(read_jsonl(directory / "metrics.jsonl"))
+        if args.resume and args.max_steps < done:
+            raise ValueError(
+                f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it"
+            )
+        write_args(directory, args)
     recorder = Recorder(directory, held_out, args)
+    several = args.strategy == "ddp" or args.devices * args.num_nodes > 1
     trainer = L.Trainer(
         max_steps=args.max_steps,
         limit_train_batches=args.max_steps + 1,  # the epoch never ends: a finished run can go on
         max_epochs=1,
+        devices=args.devices,
+        num_nodes=args.num_nodes,
+        strategy=Processes() if several else "auto",
         precision=args.precision,
         logger=False,
         callbacks=[recorder, Bar()],
         enable_checkpointing=False,
         enable_model_summary=False,
     )
+    checkpoint = directory and directory / "checkpoints" / "last.ckpt"
     resumed = checkpoint if args.resume and checkpoint.exists() else None
     try:
         trainer.fit(module, ckpt_path=resumed, weights_only=True)
     except Stopped as signalled:
+        if not first:
+            sys.exit(130)
         print(
             f"\nstopped by {signalled} at step {trainer.global_step}; nothing is lost. Go on with:"
         )
         print(f"  python train.py --resume {directory}")
         sys.exit(130)
-    print(report(directory))
+    if first:
+        print(report(directory))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -308,6 +325,10 @@ def main(argv: list[str] | None = None) -> None:
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
         if args.debug:
             raise
+        from parallel import is_first
+
+        if getattr(error, "shared", False) and not is_first(args):
+            sys.exit(2)  # the first process says it
         if error.args[1:] == (False,):  # a reward hangs: its thread would keep this process alive
             print(f"train.py: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
             os._exit(2)

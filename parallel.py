@@ -1,0 +1,107 @@
+"""Several processes, one team: every process plays its share of a step's problems.
+
+A group is never split: all G samples of a problem, and the turns they open, live in one process.
+The processes then tell each other what they played, so that each has the whole step: it is measured
+and normalised exactly as by one process. Each runs the backward passes of its own share, and the
+gradients are summed. What two processes do with --batch-size B is what one does with 2B.
+"""
+
+import contextlib
+import itertools
+import os
+import pickle
+
+import torch
+import torch.distributed as dist
+from lightning.pytorch.strategies import DDPStrategy
+from torch import nn
+
+
+class Processes(DDPStrategy):
+    """Lightning's DDP (launching, ranks, process group) without its wrapper around the module:
+    its hooks expect one backward pass a step that reaches every parameter, and a step here has as
+    many as there are micro-batches, of other rows in every process; sum_gradients follows them."""
+
+    def configure_ddp(self):
+        pass
+
+
+def place() -> tuple[int, int]:
+    """(number of this process, number of processes)."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+
+def is_first(args) -> bool:
+    """Whether this process is the one that writes, known before the processes have met: by what
+    Lightning, torchrun and SLURM put into the environment of the others."""
+    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
+    alone = args.devices * args.num_nodes == 1
+    return alone or not any(int(os.environ.get(name) or 0) for name in names)
+
+
+def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
+    """The nodes of each turn of all items, of which every process has played its share.
+
+    An exception in one process is raised in all of them, marked as `shared`, so that they stop at
+    the same place and can save together.
+    """
+    rank, size = place()
+    if size == 1:
+        return rollout(items, key, *how)
+    starts = [len(items) * r // size for r in range(size + 1)]
+    turns, error = [], None
+    try:
+        mine = items[starts[rank] : starts[rank + 1]]
+        turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
+    except Exception as raised:
+        error = _sendable(raised)
+    told: list = [None] * size
+    with _meeting():
+        dist.all_gather_object(told, (turns, error))
+    for _, error in told:
+        if error:
+            error.shared = True
+            raise error
+    for start, (turns, _) in zip(starts, told, strict=False):
+        for node in (node for nodes in turns for node in nodes):
+            node.problem += start
+    shares = itertools.zip_longest(*(turns for turns, _ in told), fillvalue=[])
+    return [list(itertools.chain(*turn)) for turn in shares]
+
+
+def is_own(problem: int, count: int) -> bool:
+    """Whether this process has played problem number `problem` of `count`."""
+    rank, size = place()
+    return count * rank // size <= problem < count * (rank + 1) // size
+
+
+def sum_gradients(parameters: list[nn.Parameter]) -> None:
+    """Gives every process the sum of all processes' gradients, None where no process has one."""
+    if place()[1] == 1:
+        return
+    there = parameters[0].new_tensor([parameter.grad is not None for parameter in parameters])
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    flat = torch.cat([*(grad.flatten() for grad in grads), there])
+    with _meeting():
+        dist.all_reduce(flat)
+    *parts, there = flat.split([p.numel() for p in parameters] + [len(parameters)])
+    for parameter, part, any_there in zip(parameters, parts, there.tolist(), strict=True):
+        parameter.grad = part.view_as(parameter) if any_there else None
+
+
+@contextlib.contextmanager
+def _meeting():
+    try:
+        yield
+    except RuntimeError as error:  # torch has no kind of its own for a connection that broke
+        raise RuntimeError(
+            f"another process of this run has died or cannot be reached; --resume goes on ({error})"
+        ) from error
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error itself, or what it said where other processes could not rebuild it."""
+    try:
+        return pickle.loads(pickle.dumps(error))
+    except Exception:  # a class of a plug-in file, or one that takes other arguments: anything
+        return RuntimeError(f"{type(error).__name__}: {error}")

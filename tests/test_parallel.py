@@ -1,0 +1,206 @@
+"""Several processes on the CPU (gloo): python -m pytest tests/test_parallel.py
+
+Each test starts the real command line, as Lightning, torchrun or SLURM would (the last two with
+-m slow).
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import parallel
+from test_train import ROOT, adapters, assert_same_run, command, lines
+
+SMALL = ["--num-generations", 2, "--eval-limit", 3, "--max-new-tokens", 24, "--sample-every", 1]
+TWO = ["--devices", 2, "--strategy", "ddp", "--batch-size", 2]
+DEADLINE = 120  # seconds, on a busy machine
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def start(*argv, **options) -> subprocess.Popen:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command(*SMALL, *argv), **streams, **options)
+
+
+def end(process) -> tuple[int, str]:
+    _, errors = process.communicate(timeout=DEADLINE)
+    return process.returncode, errors
+
+
+def wait_for_step(process, path, step: int) -> None:
+    while not ((file := path / "metrics.jsonl").exists() and file.read_text().count("\n") > step):
+        assert process.poll() is None, "it ended too early"
+        time.sleep(0.005)
+
+
+def second(process) -> int:
+    """Process id of the other training process (the sandbox's workers are children too)."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True)
+    for pid in listed.stdout.decode().split():
+        if b"LOCAL_RANK=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            return int(pid)
+    raise AssertionError("there is no second process")
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """Six steps of two processes, never stopped."""
+    path = tmp_path_factory.mktemp("parallel") / "two"
+    assert end(start(*TWO, "--max-steps", 6, "--run", path))[0] == 0
+    return path
+
+
+@pytest.mark.parametrize("how", [[], ["--turns", 2, "--normalize", "token", "--kl-coef", 0.1]])
+def test_two_processes_make_the_update_of_one_with_twice_the_problems(how, tmp_path):
+    two, one = tmp_path / "two", tmp_path / "one"
+    assert end(start(*TWO, *how, "--max-steps", 1, "--run", two))[0] == 0
+    assert end(start("--batch-size", 4, *how, "--max-steps", 1, "--run", one))[0] == 0
+    assert lines(two, "samples.jsonl") == lines(one, "samples.jsonl")
+    for mine, theirs in zip(lines(two, "metrics.jsonl"), lines(one, "metrics.jsonl"), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-6)
+    mine, theirs = adapters(two), adapters(one)
+    moments = [name for name in mine if name.endswith("exp_avg")]  # a tenth of the gradient
+    largest = max(float(theirs[name].abs().max()) for name in moments)
+    assert 1e-5 < largest < 1e-2
+    for name in moments:
+        torch.testing.assert_close(mine[name], theirs[name], rtol=0, atol=1e-4 * largest)
+    # Adam divides by the gradient's size: rounding decides where one of 1e-9 goes, so all but a few
+    weights = [name for name in mine if "lora" in name]
+    same = [torch.isclose(mine[name], theirs[name], rtol=0, atol=1e-6) for name in weights]
+    assert torch.cat([s.flatten() for s in same]).double().mean() > 0.999
+    before, after = (json.loads((two / "summary.json").read_text())[k] for k in ("before", "after"))
+    whole = json.loads((one / "summary.json").read_text())
+    assert before == pytest.approx(whole["before"], abs=1e-6)
+    assert after.keys() == whole["after"].keys()
+
+
+def test_a_signal_to_one_process_stops_both_and_resuming_ends_the_same(together, tmp_path):
+    path = tmp_path / "half"
+    process = start(*TWO, "--max-steps", 6, "--save-every", 100, "--run", path)
+    wait_for_step(process, path, 1)
+    other = second(process)
+    os.kill(other, signal.SIGTERM)
+    assert end(process)[0] == 130
+    assert len(lines(path, "metrics.jsonl")) < 6
+    refused = subprocess.run(
+        command("--resume", path, "--devices", 1), capture_output=True, text=True
+    )
+    assert refused.returncode == 2
+    assert "--devices" in refused.stderr
+    assert subprocess.run(command("--resume", path), capture_output=True).returncode == 0
+    assert_same_run(path, together)
+
+
+def test_a_reward_that_fails_in_one_process_ends_both_with_one_line(tmp_path):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "import os, pathlib\n"
+        "def reward(item, responses):\n"
+        f"    late = len(pathlib.Path({str(tmp_path / 'run' / 'metrics.jsonl')!r}).read_text()) > 9"
+        f" if os.path.exists({str(tmp_path / 'run' / 'metrics.jsonl')!r}) else False\n"
+        "    if late and os.environ.get('LOCAL_RANK') == '1':\n"
+        "        raise ValueError('not this one')\n"
+        "    return float(len(responses[0]) % 3)\n"
+        "reward.maximum = 2.0\n"
+    )
+    argv = [*TWO, "--max-steps", 50, "--save-every", 100, "--reward", f"{plugin}:reward"]
+    code, errors = end(start(*argv, "--run", tmp_path / "run"))
+    assert code == 2
+    said = [line for line in errors.splitlines() if "error" in line]
+    assert len(said) == 1, errors
+    assert "not this one" in said[0]
+    steps = len(lines(tmp_path / "run", "metrics.jsonl"))
+    state = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert 0 < steps == state["global_step"] < 50
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_process_that_dies_brings_the_other_down(first, tmp_path):
+    path = tmp_path / "run"
+    process = start(*TWO, "--max-steps", 10000, "--run", path)
+    wait_for_step(process, path, 1)
+    other = second(process)
+    os.kill(process.pid if first else other, signal.SIGKILL)
+    code, errors = end(process)
+    assert code not in (0, None)
+    if not first:
+        assert "terminated with code -9" in errors or "another process of this run" in errors
+    deadline = time.monotonic() + 30
+    while os.path.exists(f"/proc/{other}") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not os.path.exists(f"/proc/{other}")
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_same_run(together, tmp_path):
+    path = tmp_path / "run"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    launcher += ["--master-port", free_port()]
+    argv = ["--", *command(*SMALL, *TWO)[1:], "--max-steps", "6", "--run", str(path)]
+    done = subprocess.run([*launcher, *argv], capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 0, done.stderr
+    assert_same_run(path, together)
+
+
+@pytest.mark.slow
+def test_two_nodes_of_slurm_start_the_same_run(together, tmp_path):
+    path, port = tmp_path / "run", free_port()
+    shared = {"SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
+    shared |= {"SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2", "SLURM_LOCALID": "0"}
+    shared |= {"SLURM_NODELIST": "127.0.0.1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    argv = ["--devices", 1, "--num-nodes", 2, "--batch-size", 2, "--max-steps", 6, "--run", path]
+    nodes = [
+        start(*argv, env={**os.environ, **shared, "SLURM_PROCID": node, "SLURM_NODEID": node})
+        for node in ("0", "1")
+    ]
+    assert [end(node)[0] for node in nodes] == [0, 0]
+    assert_same_run(path, together)
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
+    """A step without signal must not let Adam's momentum move an agent, however it is split."""
+    script = (
+        "import sys, torch, torch.distributed as dist, parallel\n"
+        "rank, file = int(sys.argv[1]), sys.argv[2]\n"
+        "dist.init_process_group('gloo', init_method='file://' + file, rank=rank, world_size=2)\n"
+        "ps = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]\n"
+        "ps[0].grad = torch.ones(2)\n"
+        "if rank: ps[1].grad = torch.full((2,), 5.0)\n"
+        "parallel.sum_gradients(ps)\n"
+        "assert ps[0].grad.tolist() == [2, 2] and ps[1].grad.tolist() == [5, 5]\n"
+        "assert ps[2].grad is None\n"
+    )
+    options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    started = [
+        subprocess.Popen([sys.executable, "-c", script, str(r), str(tmp_path / "meet")], **options)
+        for r in range(2)
+    ]
+    assert [process.wait(DEADLINE) for process in started] == [0, 0]
+
+
+def test_shares_cover_every_problem_once(monkeypatch):
+    for size in (1, 2, 3, 5):
+        for count in (1, 2, 7):
+            owners = []
+            for rank in range(size):
+                monkeypatch.setattr(parallel, "place", lambda rank=rank, size=size: (rank, size))
+                owners += [n for n in range(count) if parallel.is_own(n, count)]
+            assert sorted(owners) == list(range(count))
