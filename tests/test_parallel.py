@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_train import ROOT, adapters, assert_same_run, command, lines
 
 import parallel
-from test_train import ROOT, adapters, assert_same_run, command, lines
 
 SMALL = ["--num-generations", 2, "--eval-limit", 3, "--max-new-tokens", 24, "--sample-every", 1]
 TWO = ["--devices", 2, "--strategy", "ddp", "--batch-size", 2]
