@@ -13,7 +13,7 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V
 """
 
 import contextlib
-import itertools
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,12 @@ from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from peft.utils.save_and_load import load_peft_weights
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers import (
+    AttentionInterface,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+)
 from transformers.cache_utils import Cache, DynamicLayer
 
 UPDATE_TOKENS = 8192  # padded tokens (prompt and response) of one forward pass in the update ...
@@ -92,62 +97,186 @@ def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tens
     return logits.masked_fill(drop, -math.inf) if drop.dim() else logits
 
 
-def draw(logps: Tensor, uniforms: Tensor) -> Tensor:
-    """Tokens (R,) from log-probabilities (R, V) by inverting the distribution at uniforms (R,).
+def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
+    """Tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
 
     One number in [0, 1) decides one token, so a row's sample depends on nothing else in the batch:
-    not on which rows are decoded beside it, nor on when finished ones leave.
+    not on which rows are decoded beside it, nor on when finished ones leave. First a block of
+    tokens, then one of the block: a running sum over a large vocabulary is slow.
     """
-    mass = logps.double().exp().cumsum(-1)
-    points = uniforms.to(mass).unsqueeze(-1) * mass[:, -1:]
-    return torch.searchsorted(mass, points, right=True).squeeze(-1)
+    blocks = F.pad(mass, (0, -mass.shape[-1] % 64)).unflatten(-1, (-1, 64))
+    ends = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    below = 1 - 1e-12  # rounding must not lead past the last token that has a probability
+    points = (uniforms.to(ends)[:, None] * ends[:, -1:]).minimum(below * ends[:, -1:])
+    block = torch.searchsorted(ends, points, right=True)
+    points = points - F.pad(ends, (1, 0)).gather(-1, block)
+    block_mass = blocks.gather(1, block[..., None].expand(-1, -1, 64)).squeeze(1)
+    inside = block_mass.double().cumsum(-1)
+    token = torch.searchsorted(inside, points.minimum(below * inside[:, -1:]), right=True)
+    return (64 * block + token).squeeze(-1)
 
 
-class Buffer(DynamicLayer):
-    """Keys and values of one layer with room for more tokens. DynamicLayer grows by concatenation,
-    which copies the whole cache for every token: it took 3/4 of the decode's time on a CPU."""
+class TokenLogps(torch.autograd.Function):
+    """log pi of target tokens (N,) from the last hidden states (N, D) and the output layer.
 
-    def __init__(self, keys: Tensor, values: Tensor, room: int):
+    Of N x V logits only a few rows exist at a time. d log pi / d hidden is a row of its own for
+    every token, known once its logits are: it is made with them, and backward only scales it. A
+    trained output layer (full copies) needs its logits once more, for its own gradient.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling: Sampling):
+        logps = hidden.new_empty(len(hidden), dtype=torch.float32)
+        slope = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        for part in _parts(hidden, weight):
+            logps[part], odds = _token_logps(hidden[part], weight, bias, targets[part], sampling)
+            if slope is not None:
+                slope[part] = odds @ weight
+        ctx.save_for_backward(hidden, weight, bias, targets, slope)
+        ctx.sampling = sampling
+        return logps
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        hidden, weight, bias, targets, slope = ctx.saved_tensors
+        grads = [None if slope is None else slope * grad[:, None].to(slope.dtype), None, None]
+        if ctx.needs_input_grad[1]:
+            grads[1] = torch.zeros_like(weight)
+            grads[2] = None if bias is None else torch.zeros_like(bias)
+            for part in _parts(hidden, weight):
+                x = hidden[part].to(weight.dtype)
+                _, odds = _token_logps(x, weight, bias, targets[part], ctx.sampling)
+                odds *= grad[part, None].to(odds.dtype)
+                grads[1].addmm_(odds.T, x)
+                if bias is not None:
+                    grads[2] += odds.sum(0)
+        return *grads, None, None
+
+
+def _parts(hidden: Tensor, weight: Tensor) -> list[slice]:
+    """A CPU is fastest where logits stay in its cache, a GPU where its cores are busy."""
+    size = max(2 ** (21 if hidden.device.type == "cpu" else 26) // len(weight), 64)
+    return [slice(start, start + size) for start in range(0, len(hidden), size)]
+
+
+def _token_logps(hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling: Sampling):
+    """log pi of the targets (N,), and d log pi / d logits (N, V)."""
+    logits = warp(F.linear(hidden, weight, bias), sampling, targets[:, None])
+    total = logits.logsumexp(-1, keepdim=True)
+    chosen = logits.gather(-1, targets[:, None]) - total
+    odds = (logits - total).exp_().neg_()
+    odds.scatter_add_(-1, targets[:, None], torch.ones_like(chosen))
+    if sampling.temperature not in (0, 1):
+        odds /= sampling.temperature
+    return chosen.squeeze(-1), odds.to(weight.dtype)
+
+
+class Grid:
+    """Which prompt each of R rows continues: rows are ordered by prompt and laid out P x S, so that
+    a prompt's keys are read once for all of its rows. place: where each row stands in the layout,
+    None where they fill it."""
+
+    def __init__(self, owner: Tensor, lengths: Tensor, width: int):
+        self.owner, self.lengths, self.width = owner, lengths, width
+        counts = torch.bincount(owner)
+        self.prompts, self.samples = len(counts), int(counts.max())
+        first = (counts.cumsum(0) - counts)[owner]
+        self.place = owner * self.samples + torch.arange(len(owner), device=owner.device) - first
+        if self.prompts * self.samples == len(owner):
+            self.place = None
+        self.hidden = None  # what is added to the scores of a prompt's padding
+        if int(lengths.min()) < width:
+            padding = torch.arange(width, device=owner.device) >= lengths[:, None]
+            self.hidden = torch.zeros(padding.shape, device=owner.device)
+            self.hidden = self.hidden.masked_fill(padding, -math.inf)[:, None, None]
+
+    def by_prompt(self, x: Tensor) -> Tensor:
+        """(R, h, g, X) -> (P, h, S g, X)."""
+        if self.place is not None:
+            x = x.new_zeros(self.prompts * self.samples, *x.shape[1:]).index_copy(0, self.place, x)
+        x = x.view(self.prompts, self.samples, *x.shape[1:]).transpose(1, 2)
+        return x.reshape(*x.shape[:2], -1, x.shape[-1])
+
+    def by_row(self, x: Tensor) -> Tensor:
+        """(P, h, S g, X) -> (R, h, g, X)."""
+        x = x.view(*x.shape[:2], self.samples, -1, x.shape[-1]).transpose(1, 2).flatten(0, 1)
+        return x if self.place is None else x[self.place]
+
+
+class RowCache(DynamicLayer):
+    """Keys and values of one layer while decoding: a prompt's are held once for all of its rows, a
+    row's own in a store with room for every token. (DynamicLayer grows by concatenation: copying
+    the whole cache for every token took 3/4 of the decode's time on a CPU.)"""
+
+    def __init__(self, keys: Tensor, values: Tensor, grid: Grid, room: int):
         super().__init__()
         self.lazy_initialization(keys, values)
-        self.store = [F.pad(t, (0, 0, 0, room)) for t in (keys, values)]
-        self.view(keys.shape[-2])
+        self.keys, self.values, self.grid = keys.transpose(2, 3), values, grid  # k (P, h, D, W)
+        rows, (_, heads, _, size) = len(grid.owner), keys.shape
+        self.own, self.used = keys.new_empty(2, rows, heads, room, size), 0
 
-    def view(self, used: int) -> None:
-        self.used = used
-        self.keys, self.values = (store[:, :, :used] for store in self.store)
+    def get_seq_length(self) -> int:
+        return self.grid.width + self.used
 
-    def update(self, keys: Tensor, values: Tensor, *args, **kwargs) -> tuple[Tensor, Tensor]:
-        start, end = self.used, self.used + keys.shape[-2]
-        for store, new in zip(self.store, (keys, values), strict=True):
-            store[:, :, start:end] = new
-        self.view(end)
-        return self.keys, self.values
+    def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
+        """Takes a token's keys and values (R, h, 1, D); `attend` is given the cache itself."""
+        self.own[0, :, :, self.used], self.own[1, :, :, self.used] = keys[:, :, 0], values[:, :, 0]
+        self.used += 1
+        return self, self
+
+    def attend(self, query: Tensor, scaling: float) -> Tensor:
+        """(R, H, 1, D) -> (R, 1, H, D): attention over a row's prompt and its own tokens."""
+        grid, (rows, heads, _, size) = self.grid, query.shape
+        own_keys, own_values = self.own[:, :, :, : self.used]
+        query = (query * scaling).view(rows, own_keys.shape[1], -1, size)  # (R, h, H / h, D)
+        prompt = _products(grid.by_prompt(query), self.keys)
+        prompt = grid.by_row(prompt if grid.hidden is None else prompt + grid.hidden)
+        scores = torch.cat([prompt, _products(query, own_keys.transpose(2, 3))], -1)
+        weights = scores.softmax(-1).to(query.dtype)
+        prompt, own = weights.split([grid.width, self.used], -1)
+        mixed = own @ own_values + grid.by_row(grid.by_prompt(prompt) @ self.values)
+        return mixed.view(rows, 1, heads, size)
+
+    def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
+        self.own, self.grid = self.own[:, rows], grid
+        if len(prompts) < len(self.keys):
+            self.keys, self.values = self.keys[prompts], self.values[prompts]
 
 
-class Context:
-    """What R rows have seen: cached keys and values, of which the first W positions are prompts,
-    padded on the right. lengths: real positions of each row's prompt; agents: who acts in it."""
+def _products(queries: Tensor, keys: Tensor) -> Tensor:
+    """queries @ keys in single precision: rounded to 16 bits, scores would move log-probabilities
+    by several hundredths."""
+    if queries.dtype == torch.float32 and not torch.is_autocast_enabled(queries.device.type):
+        return queries @ keys
+    if queries.is_cuda and queries.dtype != torch.float32:
+        both = torch.bmm(queries.flatten(0, 1), keys.flatten(0, 1), out_dtype=torch.float32)
+        return both.view(*queries.shape[:3], -1)
+    with torch.autocast(queries.device.type, enabled=False):
+        return queries.float() @ keys.float()
 
-    def __init__(
-        self, layers: list[DynamicLayer], lengths: list[int], agents: list[int], room: int
-    ):
-        self.cache, self.agents = Cache(layers=layers), agents
-        device, width = layers[0].keys.device, layers[0].keys.shape[-2]
-        self.positions = torch.tensor(lengths, device=device)[:, None]  # (R, 1) of the next token
-        self.mask = None  # no padding, nothing to hide
-        if min(lengths) < width:
-            self.mask = torch.ones(len(lengths), width + room, dtype=torch.long, device=device)
-            self.mask[:, :width] = torch.arange(width, device=device) < self.positions
 
-    def select(self, rows: Tensor) -> None:
-        """Keeps these rows only."""
-        for layer in self.cache.layers:
-            layer.store = [store[rows] for store in layer.store]
-            layer.view(layer.used)
-        self.positions = self.positions[rows]
-        self.mask = None if self.mask is None else self.mask[rows]
-        self.agents = [self.agents[row] for row in rows.tolist()]
+def attend(module, query, key, value, attention_mask, scaling, sliding_window=None, **kwargs):
+    """The attention of every model here, for transformers' AttentionInterface: causal over prompts,
+    over a RowCache in decoding, and under `Base.mask` in the update."""
+    unknown = [name for name in ("softcap", "s_aux") if kwargs.get(name) is not None]
+    if sliding_window is not None or unknown:
+        raise ValueError(
+            "models with sliding-window, soft-capped or sink attention are not supported"
+        )
+    if isinstance(key, RowCache):
+        return key.attend(query, scaling), None
+    shape = query.shape
+    if attention_mask is None:
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=scaling, enable_gqa=True
+        )
+    else:  # the queries that share a head's keys go beside each other: keys are never repeated
+        query = query.reshape(shape[0], key.shape[1], -1, shape[3])
+        mixed = F.scaled_dot_product_attention(query, key, value, attention_mask, scale=scaling)
+    return mixed.view(shape).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("shared_prompts", attend)
 
 
 class Base(nn.Module):
@@ -163,7 +292,12 @@ class Base(nn.Module):
         kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
         if kinds:  # the caches here hold every position of every layer
             raise ValueError(f"models with {', '.join(sorted(kinds))} layers are not supported")
-        self.rows: list[tuple[str, int]] = []  # (adapter, rows) of the batch in hand
+        model.set_attn_implementation("shared_prompts")
+        check_head(model)
+        fuse_norms(model)
+        self.actors: list[int] = []  # agents of the batch in hand; none: the frozen base acts
+        self.turn: Tensor | None = None  # (R, 1, actors x rank): 1 where a row is its actor's
+        self.stacks: dict | None = None  # adapters side by side, kept while decoding
         if self.lora:
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules="all-linear")
             model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
@@ -172,7 +306,7 @@ class Base(nn.Module):
             model.base_model.disable_adapter_layers()  # `_adapt` applies them, all in one batch
             for layer in model.modules():
                 if isinstance(layer, LoraLayer):
-                    layer.register_forward_hook(self._adapt)
+                    layer.forward = functools.partial(self._adapt, layer)
         self.model = model.eval()  # no dropout: the sampled policy is the scored one
         for layer in model.modules():
             if type(layer).__name__ == "Linear4bit":
@@ -187,6 +321,10 @@ class Base(nn.Module):
     @property
     def net(self):
         return self.model.get_base_model() if self.lora else self.model
+
+    @property
+    def head(self) -> nn.Linear:
+        return self.net.get_output_embeddings()
 
     @property
     def device(self) -> torch.device:
@@ -216,26 +354,50 @@ class Base(nn.Module):
         else:
             self.net.load_state_dict(AutoModelForCausalLM.from_pretrained(path).state_dict())
 
-    def _adapt(self, layer, args, output: Tensor) -> Tensor:
-        """Adds to each agent's rows what its own adapter says: y + s B A x."""
-        if not self.rows:
-            return output
-        parts = args[0].split([count for _, count in self.rows])
-        deltas = []
-        for (name, _), x in zip(self.rows, parts, strict=True):
-            down, up = layer.lora_A[name], layer.lora_B[name]
-            deltas.append(up(down(x.to(down.weight.dtype)) * layer.scaling[name]))
-        return output + torch.cat(deltas).to(output.dtype)
+    def _adapt(self, layer: LoraLayer, x: Tensor) -> Tensor:
+        """W x and, for each agent's rows, what its own adapter adds: s B A x. The adapters lie side
+        by side as one of rank actors x r, of which a row keeps its actor's part."""
+        if not self.actors:
+            return type(layer).forward(layer, x)
+        output = layer.base_layer(x)
+        if self.stacks is None:
+            down, up = self._stacked(layer)
+        elif (found := self.stacks.get(layer)) is not None:
+            down, up = found
+        else:
+            down, up = self.stacks[layer] = self._stacked(layer)
+        inner = F.linear(x.to(down.dtype), down)
+        if self.turn is not None:
+            inner = inner * self.turn
+        if output.dtype != inner.dtype:
+            return output + F.linear(inner, up).to(output.dtype)
+        flat = torch.addmm(output.flatten(0, 1), inner.flatten(0, 1), up.T)
+        return flat.view_as(output)
+
+    def _stacked(self, layer) -> tuple[Tensor, Tensor]:
+        names = [f"agent{agent}" for agent in self.actors]
+        down = torch.cat([layer.lora_A[name].weight for name in names])
+        up = torch.cat([layer.lora_B[name].weight * layer.scaling[name] for name in names], 1)
+        return down, up
 
     @contextlib.contextmanager
     def acting(self, agents: list[int] | None):
         """Rows are run as these agents; None: as the frozen base, which is the KL reference."""
-        if self.lora and agents is not None:
-            self.rows = [(f"agent{a}", len(list(g))) for a, g in itertools.groupby(agents)]
+        self.act(agents)
         try:
             yield
         finally:
-            self.rows = []
+            self.act(None)
+
+    def act(self, agents: list[int] | None) -> None:
+        if not self.lora:
+            return
+        self.actors, self.turn = sorted(set(agents or [])), None
+        if len(self.actors) > 1:
+            rank = next(iter(self.model.peft_config.values())).r
+            mine = torch.tensor([[agent == a for a in self.actors] for agent in agents])
+            mine = mine.to(self.device, torch.float32).repeat_interleave(rank, 1)
+            self.turn = mine[:, None]
 
     def prefill(self, prompts: list[tuple[int, ...]], agents: list[int] | None) -> list:
         """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
@@ -249,20 +411,15 @@ class Base(nn.Module):
             out = self.net.base_model(input_ids=ids.to(self.device), use_cache=True)
         return [(layer.keys, layer.values) for layer in out.past_key_values.layers]
 
-    def logits(self, tokens: Tensor, context: Context, frozen: bool = False) -> Tensor:
-        """Logits (R, T, V) after each of the tokens (R, T) that follow the context."""
-        steps = torch.arange(tokens.shape[1], device=tokens.device)
-        seen = context.cache.get_seq_length() + tokens.shape[1]
-        with self.acting(None if frozen else context.agents):
-            out = self.net(
-                input_ids=tokens,
-                attention_mask=None if context.mask is None else context.mask[:, :seen],
-                position_ids=context.positions + steps,
-                past_key_values=context.cache,
-                use_cache=True,
-            )
-        context.positions = context.positions + tokens.shape[1]
-        return out.logits
+    def hidden(self, tokens: Tensor, positions: Tensor, cache: Cache, mask=None) -> Tensor:
+        """Last hidden states (R, T, D) of tokens (R, T) that follow what the cache holds."""
+        return self.net.base_model(
+            input_ids=tokens,
+            position_ids=positions,
+            past_key_values=cache,
+            attention_mask=mask,
+            use_cache=True,
+        ).last_hidden_state
 
     @torch.no_grad()
     def decode(
@@ -274,34 +431,45 @@ class Base(nn.Module):
     ) -> list[list[Response]]:
         """S responses to each prompt. agents (sorted): who answers; uniforms (prompts, S, T)."""
         samples, limit = uniforms.shape[1:]
-        repeat = torch.arange(len(prompts), device=self.device).repeat_interleave(samples)
-        layers = [Buffer(k[repeat], v[repeat], limit + 1) for k, v in self.prefill(prompts, agents)]
-        rows = [row for row in range(len(prompts)) for _ in range(samples)]
-        lengths = [len(prompts[row]) - 1 for row in rows]
-        context = Context(layers, lengths, [agents[row] for row in rows], limit + 1)
+        self.stacks = {}
+        lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=self.device)
+        owner = torch.arange(len(prompts), device=self.device).repeat_interleave(samples)
+        grid = Grid(owner, lengths, max(map(len, prompts)) - 1)
+        layers = [RowCache(k, v, grid, limit) for k, v in self.prefill(prompts, agents)]
         uniforms = uniforms.flatten(0, 1).to(self.device)  # (R, T)
-        tokens = torch.tensor([[prompts[row][-1]] for row in rows], device=self.device)
+        tokens = torch.tensor([prompt[-1:] for prompt in prompts], device=self.device)[owner]
         eos = torch.tensor(sorted(self.eos), device=self.device)
-        chosen = torch.zeros(len(rows), limit, dtype=torch.long, device=self.device)
-        logps, entropy = torch.zeros(2, len(rows), limit, device=self.device)
-        alive = torch.arange(len(rows), device=self.device)  # row of `chosen` of each decoded row
+        chosen = torch.zeros(len(owner), limit, dtype=torch.long, device=self.device)
+        logps, entropy = torch.zeros(2, len(owner), limit, device=self.device)
+        alive = torch.arange(len(owner), device=self.device)  # row of `chosen` of each decoded row
         done = torch.zeros_like(alive, dtype=torch.bool)
+        self.act([agents[prompt] for prompt in owner.tolist()])
         for step in range(limit):
-            scores = warp(self.logits(tokens, context)[:, -1], sampling).log_softmax(-1)
+            positions = grid.lengths[grid.owner, None] + step
+            hidden = self.hidden(tokens, positions, Cache(layers=layers))[:, -1]
+            scores = warp(self.head(hidden), sampling).log_softmax(-1)
+            mass = scores.exp()
             greedy = sampling.temperature == 0
-            new = scores.argmax(-1) if greedy else draw(scores, uniforms[alive, step])
+            new = scores.argmax(-1) if greedy else draw(mass, uniforms[alive, step])
             chosen[alive, step] = new
             logps[alive, step] = scores.gather(-1, new[:, None]).squeeze(-1)
-            entropy[alive, step] = -(scores.exp() * scores.clamp(min=-1e30)).sum(-1)
+            entropy[alive, step] = -torch.linalg.vecdot(mass, scores.clamp_(min=-1e30))
             done = done | torch.isin(new, eos)
             finished = int(done.sum())
             if finished == len(alive):
                 break
             if 4 * finished >= len(alive):  # copying the cache costs about one step
                 keep = (~done).nonzero().squeeze(-1)
-                context.select(keep)
+                left, owner = grid.owner[keep].unique(return_inverse=True)
+                grid = Grid(owner, grid.lengths[left], grid.width)
+                for layer in layers:
+                    layer.select(keep, left, grid)
                 alive, new, done = alive[keep], new[keep], done[keep]
+                self.act([agents[row // samples] for row in alive.tolist()])
+                self.stacks = {}
             tokens = new[:, None]
+        self.act(None)
+        self.stacks = None
         columns = (chosen.tolist(), logps.tolist(), entropy.tolist())
         found = [self._response(*row) for row in zip(*columns, strict=True)]
         return [found[i : i + samples] for i in range(0, len(found), samples)]
@@ -315,11 +483,11 @@ class Base(nn.Module):
 
     def activations(self, prompt: int, response: int) -> int:
         """Bytes that the backward pass keeps for a row, about: 16 numbers per hidden unit and 4 per
-        feed-forward unit of every layer and token, 3 per logit; four bytes each."""
+        feed-forward unit of every layer and token, four bytes each. TokenLogps keeps no logits."""
         config = self.net.config.get_text_config()
         width = 16 * config.hidden_size + 4 * config.intermediate_size
         hidden = (prompt + response) * config.num_hidden_layers * width
-        return 4 * (hidden + 3 * response * config.vocab_size)
+        return 4 * hidden
 
     def cache_bytes(self) -> int:
         """Bytes of one token's keys and values in all layers."""
@@ -374,19 +542,43 @@ class Base(nn.Module):
             layer.lazy_initialization(keys, values)
             layer.keys, layer.values = keys, values
             layers.append(layer)
-        lengths = [len(row.prompt) - 1 for row in rows]
-        context = Context(layers, lengths, [row.agent for row in rows], limit)
         pad = [[0] * (limit - len(row.tokens)) for row in rows]
         targets = torch.tensor(
             [row.tokens + p for row, p in zip(rows, pad, strict=True)], device=device
         )
         opening = torch.tensor([[row.prompt[-1]] for row in rows], device=device)
-        logits = self.logits(torch.cat([opening, targets[:, :-1]], 1), context, frozen)
-        logits = warp(logits, sampling, targets[..., None])
-        logps = -F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-        sizes = torch.tensor([len(row.tokens) for row in rows], device=device)
-        mask = torch.arange(limit, device=device) < sizes[:, None]
-        return logps.view_as(targets), mask
+        lengths = torch.tensor([[len(row.prompt) - 1] for row in rows], device=device)
+        with self.acting(None if frozen else [row.agent for row in rows]):
+            hidden = self.hidden(
+                torch.cat([opening, targets[:, :-1]], 1),
+                lengths + torch.arange(limit, device=device),
+                Cache(layers=layers),
+                self.mask(lengths, prefix[0][0].shape[2], limit),
+            )
+        sizes = torch.tensor([[len(row.tokens)] for row in rows], device=device)
+        mask = torch.arange(limit, device=device) < sizes
+        real = mask.flatten().nonzero().squeeze(-1)
+        logps = TokenLogps.apply(
+            hidden.flatten(0, 1).index_select(0, real),
+            self.head.weight,
+            getattr(self.head, "bias", None),
+            targets.flatten()[real],
+            sampling,
+        )
+        return logps.new_zeros(mask.numel()).index_copy(0, real, logps).view_as(mask), mask
+
+    def mask(self, lengths: Tensor, width: int, limit: int) -> Tensor:
+        """What tokens of responses may look at, (R or 1, 1, H / h T, W + T): the real part of their
+        prompt, and themselves and what came before. Once for each query head of a key head."""
+        config = self.net.config.get_text_config()
+        repeat = config.num_attention_heads // config.num_key_value_heads
+        if int(lengths.min()) == width:
+            lengths = lengths[:1]
+        places = torch.arange(width, device=self.device) < lengths
+        prompt = places[:, None, None].expand(-1, 1, limit, width)
+        causal = torch.ones(limit, limit, dtype=torch.bool, device=self.device).tril()
+        both = torch.cat([prompt, causal.expand(len(lengths), 1, limit, limit)], -1)
+        return both.repeat(1, 1, repeat, 1)
 
     def encode(self, text: str, chat: bool, limit: int) -> tuple[int, ...]:
         """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`."""
@@ -420,6 +612,34 @@ def pack(costs: list[float]) -> Iterator[list[int]]:
         batch.append(number)
     if batch:
         yield batch
+
+
+@torch.no_grad()
+def fuse_norms(model) -> None:
+    """Lets every root-mean-square norm of the usual kind run as one operation instead of six, of
+    which the backward pass would keep three results."""
+
+    def fused(norm, x: Tensor) -> Tensor:
+        return F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
+
+    for norm in model.modules():
+        if hasattr(norm, "variance_epsilon") and type(norm).__name__.endswith("RMSNorm"):
+            x = torch.linspace(-2, 3, norm.weight.numel()).to(norm.weight)
+            if torch.allclose(fused(norm, x), norm(x), 2e-2, 1e-5):  # some norms add 1 to a weight
+                norm.forward = functools.partial(fused, norm)
+
+
+@torch.no_grad()
+def check_head(model) -> None:
+    """Raises ValueError where a model's logits are more than its output layer, or where its
+    attention cannot be replaced: TokenLogps and RowCache would then compute another model."""
+    if model.config._attn_implementation != "shared_prompts":
+        raise ValueError(f"{type(model).__name__} does not let its attention be replaced")
+    head = model.get_output_embeddings()
+    ids = torch.zeros(1, 2, dtype=torch.long, device=model.device)
+    logits, hidden = model(input_ids=ids).logits, model.base_model(input_ids=ids).last_hidden_state
+    if not torch.allclose(F.linear(hidden, head.weight, head.bias), logits, 1e-2, 1e-2):
+        raise ValueError(f"{type(model).__name__} does more than one linear layer for its logits")
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:

@@ -168,10 +168,24 @@ def test_histogram_of_samples_is_the_softmax():
 
 
 def test_draw_never_takes_an_impossible_token():
-    logps = torch.tensor([[-math.inf, 0.0, -math.inf], [math.log(0.5), -math.inf, math.log(0.5)]])
-    assert draw(logps, torch.tensor([0.0, 0.0])).tolist() == [1, 0]
+    mass = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])
+    assert draw(mass, torch.tensor([0.0, 0.0])).tolist() == [1, 0]
     edge = torch.tensor([1 - 2**-53, 0.5], dtype=torch.float64)
-    assert draw(logps, edge).tolist() == [1, 2]
+    assert draw(mass, edge).tolist() == [1, 2]
+
+
+def test_draw_inverts_the_distribution_of_a_large_vocabulary():
+    """Block by block or by one running sum in double precision: the same token."""
+    torch.manual_seed(0)
+    logits = torch.randn(500, 1000) * 3
+    logits[:, ::3] = -math.inf
+    mass, uniforms = logits.softmax(-1), torch.rand(500, dtype=torch.float64)
+    uniforms[:2] = torch.tensor([0.0, 1 - 2**-53])
+    ends = mass.double().cumsum(-1)
+    plain = torch.searchsorted(ends, uniforms[:, None] * ends[:, -1:], right=True).squeeze(-1)
+    taken = draw(mass, uniforms)
+    assert (mass[torch.arange(500), taken] > 0).all()
+    assert (taken == plain)[2:].all()
 
 
 def test_warp_against_literals():
