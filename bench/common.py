@@ -177,8 +177,6 @@ def take_turns(contenders: list[Contender], rounds: int, steps: int = 1) -> dict
 
 def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: list[str]) -> Contender:
     """This project's Trainer, as train.py makes it but for what is written to disk."""
-    import lightning as L
-
     from magrpo import MAGRPO, Team
 
     words = ["--model", folder, "--num-agents", str(num_agents), "--turns", str(turns)]
@@ -192,14 +190,26 @@ def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: list
     task = Words(texts, num_agents)
     module = MAGRPO(team, task, reward, task.items("train"), args)
 
+    return contender_of(module)
+
+
+def contender_of(module) -> Contender:
+    """A module of ours under the Trainer that train.py makes.
+
+    It may make one step more than the run has: its loop then waits at that step's gate.
+    """
+    import lightning as L
+
+    args = module.args
+
     class Gate(L.Callback):
         def on_train_batch_start(self, *_):
             gates[0]()
 
     gates = []
     trainer = L.Trainer(
-        max_steps=args.max_steps,
-        limit_train_batches=args.max_steps + 1,
+        max_steps=args.max_steps + 1,
+        limit_train_batches=args.max_steps + 2,
         max_epochs=1,
         precision=args.precision,
         logger=False,
