@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup train test lint tiny
+.PHONY: setup train test lint tiny bench
 
 setup: .venv/ready
 
@@ -22,3 +22,15 @@ lint: setup
 
 tiny: setup
 	$(BIN)/python -m tiny.make
+
+bench/.venv/ready: requirements.txt bench/requirements.txt
+	$(PYTHON) -m venv bench/.venv
+	bench/.venv/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	touch $@
+
+bench: bench/.venv/ready
+	bench/.venv/bin/python -m bench.step
+	bench/.venv/bin/python -m bench.floor
+	bench/.venv/bin/python -m bench.memory
+	bench/.venv/bin/python -m bench.learning
+	bench/.venv/bin/python bench/sandbox.py
