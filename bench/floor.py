@@ -31,7 +31,9 @@ from bench.common import RESPONSE, make_model, ours
 from bench.step import POINTS
 
 LR, CLIP = 3e-3, 1.0
-TOKENS = 4096  # of one backward pass: more than the processor's cache holds is slower
+TOKENS = (
+    4096  # of one backward pass, so that what it keeps stays small; little is known of the best
+)
 FUSED = {  # one product for the linear layers that read the same input
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "out": ("self_attn.o_proj",),

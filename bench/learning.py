@@ -5,9 +5,9 @@
 
 Both sides train two agents of tiny/ with the same reward (rewards.code, in the sandbox) on the same
 problems in the same order, 8 samples of at most 96 tokens at temperature 1, every pairing scored
-(cross; the better choice for both). Ours runs its default 130 steps of 12 problems; comlrl runs
+(cross; not tried otherwise for comlrl). Ours runs its default 130 steps of 12 problems; comlrl runs
 until it has seen as many samples or --seconds of its own clock are over. It has no schedule of the
-learning rate; its rate and its problems an optimizer step are those that --tune found best.
+learning rate; its rate and its problems an optimizer step are CHOSEN, a guess until --tune is run.
 
 The clock stands still while a team is evaluated. One evaluator serves both: plain models with the
 adapters merged into them, 4 samples for each of the held-out problems.
