@@ -31,6 +31,9 @@ from bench.common import RESPONSE, make_model, ours
 from bench.step import POINTS
 
 LR, CLIP = 3e-3, 1.0
+TOKENS = (
+    4096  # of one backward pass, so that what it keeps stays small; little is known of the best
+)
 FUSED = {  # one product for the linear layers that read the same input
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "out": ("self_attn.o_proj",),
@@ -200,7 +203,11 @@ class Floor:
         self.optimizer.zero_grad()
         for prompts, tokens in played:
             coef = torch.randn(tokens.shape[:3])
-            self.loss(prompts, tokens, coef - coef.mean(-1, keepdim=True)).backward()
+            coef = coef - coef.mean(-1, keepdim=True)
+            fit = TOKENS // (self.agents * (prompts.shape[-1] + group * RESPONSE)) or 1
+            parts = (t.split(fit, 1) for t in (prompts, tokens, coef))
+            for part in zip(*parts, strict=True):
+                self.loss(*part).backward()
         for agent in range(self.agents):  # every agent's gradient is clipped on its own
             grads = [t.grad[agent] for t in self.trained]
             norm = torch.stack(torch._foreach_norm(grads)).norm()

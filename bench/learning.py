@@ -5,9 +5,9 @@
 
 Both sides train two agents of tiny/ with the same reward (rewards.code, in the sandbox) on the same
 problems in the same order, 8 samples of at most 96 tokens at temperature 1, every pairing scored
-(cross; the better choice for both), 12 problems an optimizer step. Ours runs its default 130 steps;
-comlrl runs until it has seen as many samples or --seconds of its own clock are over. It has no
-schedule of the learning rate, so it keeps the one that --tune found best.
+(cross; not tried otherwise for comlrl). Ours runs its default 130 steps of 12 problems; comlrl runs
+until it has seen as many samples or --seconds of its own clock are over. It has no schedule of the
+learning rate; its rate and its problems an optimizer step are CHOSEN, a guess until --tune is run.
 
 The clock stands still while a team is evaluated. One evaluator serves both: plain models with the
 adapters merged into them, 4 samples for each of the held-out problems.
@@ -29,8 +29,14 @@ from magrpo import problem_numbers
 from run import evaluate
 
 BATCH, GROUP, LENGTH = 12, 8, 96
-TRIED = [(16, 3e-3), (16, 1e-3), (0, 5e-4), (0, 2e-4)]  # comlrl's (LoRA rank, rate) in --tune
-CHOSEN = TRIED[0]
+TRIED = [  # comlrl's LoRA rank, rate, problems an optimizer step; --tune compares them on dev
+    (16, 3e-3, 12),
+    (16, 3e-3, 4),
+    (16, 1e-3, 2),
+    (0, 5e-4, 4),
+    (0, 2e-4, 2),
+]
+CHOSEN = TRIED[1]
 
 
 def flags_of(seed: int, *more: str) -> list[str]:
@@ -75,7 +81,7 @@ def ours(seed: int):
     return contender_of(module), lambda: [plain_state(base.model, f"agent{i}") for i in range(2)]
 
 
-def comlrl(seed: int, rank: int, rate: float):
+def comlrl(seed: int, rank: int, rate: float, batch: int):
     from comlrl.trainers.reinforce import MAGRPOConfig, MAGRPOTrainer
     from transformers import AutoTokenizer
 
@@ -102,8 +108,8 @@ def comlrl(seed: int, rank: int, rate: float):
         joint_mode="cross",
         early_termination_threshold=None,
         eval_interval=0,
-        rollout_buffer_size=BATCH,
-        train_batch_size=BATCH,
+        rollout_buffer_size=batch,
+        train_batch_size=batch,
         advantage_normalization=False,
     )
     torch.manual_seed(seed)
@@ -137,7 +143,7 @@ def comlrl(seed: int, rank: int, rate: float):
 
 
 def curve(side, evaluator: Evaluator, steps: int, limit: float, every: int) -> list[dict]:
-    """Points of one run: steps made, samples of an agent, seconds of training, return."""
+    """Points of one run: batches of 12, samples of an agent, seconds of training, return."""
     contender, weights = side
     points, clock = [], 0.0
     for step in range(steps + 1):
@@ -157,9 +163,9 @@ def curve(side, evaluator: Evaluator, steps: int, limit: float, every: int) -> l
 def tune(seconds: float) -> None:
     """comlrl's final return on dev after so many seconds, for each setting of TRIED."""
     evaluator = Evaluator("dev")
-    for rank, rate in TRIED:
-        print(f"comlrl, LoRA rank {rank}, rate {rate}")
-        curve(comlrl(0, rank, rate), evaluator, 130, seconds, 1000)
+    for rank, rate, batch in TRIED:
+        print(f"comlrl, LoRA rank {rank}, rate {rate}, {batch} problems an optimizer step")
+        curve(comlrl(0, rank, rate, batch), evaluator, 130, seconds, 1000)
 
 
 def main() -> None:
@@ -176,7 +182,7 @@ def main() -> None:
         return tune(flags.seconds)
     evaluator, results = Evaluator("test"), []
     for seed in flags.seeds:
-        print(f"seed {seed}: steps, samples an agent, seconds, held-out return")
+        print(f"seed {seed}: batches of 12, samples an agent, seconds, held-out return")
         theirs = curve(comlrl(seed, *CHOSEN), evaluator, flags.steps, flags.seconds, 5)
         mine = curve(ours(seed), evaluator, flags.steps, float("inf"), 5)
         results.append({"seed": seed, "ours": mine, "comlrl": theirs})
