@@ -147,7 +147,7 @@ class Team(nn.Module):
             mine.sort(key=lambda pair: pair[1][0])  # by agent
             while mine:
                 longest = max(len(prompt) for _, (_, prompt) in mine)
-                fit = max(1, DECODE_TOKENS // (samples * (longest + limit)))
+                fit = max(1, DECODE_TOKENS // (longest + samples * limit))
                 chunk, mine = mine[:fit], mine[fit:]
                 numbers = [number for number, _ in chunk]
                 agents = [agent for _, (agent, _) in chunk]
@@ -492,7 +492,7 @@ class MAGRPO(L.LightningModule):
 
     def configure_optimizers(self):
         groups = [{"params": self.team.parameters_of(agent)} for agent in range(self.team.size)]
-        return torch.optim.Adam(groups, lr=self.args.lr, betas=(0.9, 0.99))
+        return torch.optim.Adam(groups, lr=self.args.lr, betas=(0.9, 0.99), fused=True)
 
     def train_dataloader(self):
         """Endless empty batches: which problems a step takes depends on its number alone."""

@@ -8,6 +8,8 @@ import torch
 
 from policies import Row
 
+KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
+
 
 def measure(module, norms: list[float]) -> dict[str, float]:
     """The metrics of the step that `module` has just made; norms: the agents' gradient norms."""
@@ -54,10 +56,10 @@ def mean_parts(nodes: list) -> dict[str, float]:
 
 @torch.no_grad()
 def divergence(module, agent: int) -> float:
-    """KL(policy || frozen base) per token, by the k3 estimator, of one agent's responses to the
-    first problem of the batch: a forward pass of a few rows, so it is logged at every step."""
-    nodes = [node for node in module.turns[0] if node.problem == 0]
-    pairs = [(node.prompts[agent], r) for node in nodes for r in node.responses[agent]]
+    """KL(policy || frozen base) per token, by the k3 estimator, of an agent's first response to the
+    first problems of the batch: a forward pass of few rows, so it is logged at every step."""
+    nodes = module.turns[0][:KL_PROBLEMS]
+    pairs = [(node.prompts[agent], node.responses[agent][0]) for node in nodes]
     rows = [Row(agent, prompt, response.tokens) for prompt, response in pairs]
     total = 0.0
     for numbers, logps, _ in module.team.score(rows, module.sampling, frozen=True):

@@ -34,8 +34,8 @@ from transformers import (
 )
 from transformers.cache_utils import Cache, DynamicLayer
 
-UPDATE_TOKENS = 8192  # padded tokens (prompt and response) of one forward pass in the update ...
-UPDATE_BYTES = 6 * 2**30  # ... and what they may keep for the backward pass, logits included
+# What one forward pass of the update may keep for the backward pass: more is no faster.
+UPDATE_BYTES = {"cpu": 2**25, "cuda": 3 * 2**30}
 DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
 
 
@@ -81,6 +81,8 @@ def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tens
     logits = logits.float()
     if sampling.temperature not in (0, 1):
         logits = logits / sampling.temperature
+    if not sampling.top_k and sampling.top_p == 1:
+        return logits
     drop = torch.zeros((), dtype=torch.bool, device=logits.device)
     if 0 < sampling.top_k < logits.shape[-1]:
         drop = logits < logits.topk(sampling.top_k).values[..., -1:]
@@ -104,16 +106,20 @@ def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
     not on which rows are decoded beside it, nor on when finished ones leave. First a block of
     tokens, then one of the block: a running sum over a large vocabulary is slow.
     """
-    blocks = F.pad(mass, (0, -mass.shape[-1] % 64)).unflatten(-1, (-1, 64))
-    ends = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    return _draw(mass, uniforms.double()[:, None] * mass.sum(-1, True, dtype=torch.float64))
+
+
+def _draw(mass: Tensor, points: Tensor) -> Tensor:
+    """Where the running sum of each row passes its point (R, 1)."""
     below = 1 - 1e-12  # rounding must not lead past the last token that has a probability
-    points = (uniforms.to(ends)[:, None] * ends[:, -1:]).minimum(below * ends[:, -1:])
-    block = torch.searchsorted(ends, points, right=True)
-    points = points - F.pad(ends, (1, 0)).gather(-1, block)
-    block_mass = blocks.gather(1, block[..., None].expand(-1, -1, 64)).squeeze(1)
-    inside = block_mass.double().cumsum(-1)
-    token = torch.searchsorted(inside, points.minimum(below * inside[:, -1:]), right=True)
-    return (64 * block + token).squeeze(-1)
+    if mass.shape[-1] <= 4096:
+        ends = mass.cumsum(-1, dtype=torch.float64)
+        return torch.searchsorted(ends, points.minimum(below * ends[:, -1:]), right=True)[:, 0]
+    blocks = F.pad(mass, (0, -mass.shape[-1] % 256)).unflatten(-1, (-1, 256))
+    sums = blocks.sum(-1, dtype=torch.float64)
+    block = _draw(sums, points)
+    before = F.pad(sums.cumsum(-1), (1, 0)).gather(-1, block[:, None])
+    return 256 * block + _draw(blocks[torch.arange(len(block)), block], points - before)
 
 
 class TokenLogps(torch.autograd.Function):
@@ -176,31 +182,38 @@ class Grid:
     a prompt's keys are read once for all of its rows. place: where each row stands in the layout,
     None where they fill it."""
 
-    def __init__(self, owner: Tensor, lengths: Tensor, width: int):
-        self.owner, self.lengths, self.width = owner, lengths, width
+    def __init__(self, owner: Tensor, lengths: Tensor, width: int, heads: int):
+        self.owner, self.lengths, self.width, self.heads = owner, lengths, width, heads
         counts = torch.bincount(owner)
         self.prompts, self.samples = len(counts), int(counts.max())
         first = (counts.cumsum(0) - counts)[owner]
         self.place = owner * self.samples + torch.arange(len(owner), device=owner.device) - first
         if self.prompts * self.samples == len(owner):
             self.place = None
-        self.hidden = None  # what is added to the scores of a prompt's padding
+        self.hidden = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
         if int(lengths.min()) < width:
             padding = torch.arange(width, device=owner.device) >= lengths[:, None]
             self.hidden = torch.zeros(padding.shape, device=owner.device)
-            self.hidden = self.hidden.masked_fill(padding, -math.inf)[:, None, None]
+            self.hidden = self.hidden.masked_fill(padding, -math.inf)[:, None]
+            self.hidden = self.hidden.repeat_interleave(heads, 0)
 
     def by_prompt(self, x: Tensor) -> Tensor:
-        """(R, h, g, X) -> (P, h, S g, X)."""
+        """(R h, g, X) -> (P h, S g, X)."""
+        _, group, size = x.shape
         if self.place is not None:
-            x = x.new_zeros(self.prompts * self.samples, *x.shape[1:]).index_copy(0, self.place, x)
-        x = x.view(self.prompts, self.samples, *x.shape[1:]).transpose(1, 2)
-        return x.reshape(*x.shape[:2], -1, x.shape[-1])
+            x = x.view(-1, self.heads * group * size)
+            x = x.new_zeros(self.prompts * self.samples, x.shape[1]).index_copy(0, self.place, x)
+        x = x.view(self.prompts, self.samples, self.heads, group, size).transpose(1, 2)
+        return x.reshape(self.prompts * self.heads, self.samples * group, size)
 
     def by_row(self, x: Tensor) -> Tensor:
-        """(P, h, S g, X) -> (R, h, g, X)."""
-        x = x.view(*x.shape[:2], self.samples, -1, x.shape[-1]).transpose(1, 2).flatten(0, 1)
-        return x if self.place is None else x[self.place]
+        """(P h, S g, X) -> (R h, g, X)."""
+        _, group, size = x.shape
+        group //= self.samples
+        x = x.view(self.prompts, self.heads, self.samples, group, size).transpose(1, 2)
+        if self.place is not None:
+            x = x.reshape(self.prompts * self.samples, -1).index_select(0, self.place)
+        return x.reshape(-1, group, size)
 
 
 class RowCache(DynamicLayer):
@@ -211,48 +224,57 @@ class RowCache(DynamicLayer):
     def __init__(self, keys: Tensor, values: Tensor, grid: Grid, room: int):
         super().__init__()
         self.lazy_initialization(keys, values)
-        self.keys, self.values, self.grid = keys.transpose(2, 3), values, grid  # k (P, h, D, W)
-        rows, (_, heads, _, size) = len(grid.owner), keys.shape
-        self.own, self.used = keys.new_empty(2, rows, heads, room, size), 0
+        self.grid, size = grid, keys.shape[3]
+        self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
+        rows = len(grid.owner) * grid.heads
+        self.own_keys, self.own_values = keys.new_empty(2, rows, room, size)  # (R h, T, D)
+        self.used = 0
 
     def get_seq_length(self) -> int:
         return self.grid.width + self.used
 
     def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
         """Takes a token's keys and values (R, h, 1, D); `attend` is given the cache itself."""
-        self.own[0, :, :, self.used], self.own[1, :, :, self.used] = keys[:, :, 0], values[:, :, 0]
+        shape = (self.own_keys.shape[0], keys.shape[3])
+        self.own_keys.select(1, self.used).copy_(keys.view(shape))
+        self.own_values.select(1, self.used).copy_(values.view(shape))
         self.used += 1
         return self, self
 
     def attend(self, query: Tensor, scaling: float) -> Tensor:
         """(R, H, 1, D) -> (R, 1, H, D): attention over a row's prompt and its own tokens."""
         grid, (rows, heads, _, size) = self.grid, query.shape
-        own_keys, own_values = self.own[:, :, :, : self.used]
-        query = (query * scaling).view(rows, own_keys.shape[1], -1, size)  # (R, h, H / h, D)
+        query = (query * scaling).view(rows * grid.heads, -1, size)  # (R h, H / h, D)
         prompt = _products(grid.by_prompt(query), self.keys)
         prompt = grid.by_row(prompt if grid.hidden is None else prompt + grid.hidden)
-        scores = torch.cat([prompt, _products(query, own_keys.transpose(2, 3))], -1)
-        weights = scores.softmax(-1).to(query.dtype)
+        own = _products(query, self.own_keys.narrow(1, 0, self.used).transpose(1, 2))
+        weights = torch.cat([prompt, own], -1).softmax(-1).to(query.dtype)
         prompt, own = weights.split([grid.width, self.used], -1)
-        mixed = own @ own_values + grid.by_row(grid.by_prompt(prompt) @ self.values)
+        mixed = grid.by_row(torch.bmm(grid.by_prompt(prompt.contiguous()), self.values))
+        mixed = torch.baddbmm(mixed, own, self.own_values.narrow(1, 0, self.used))
         return mixed.view(rows, 1, heads, size)
 
     def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
-        self.own, self.grid = self.own[:, rows], grid
-        if len(prompts) < len(self.keys):
-            self.keys, self.values = self.keys[prompts], self.values[prompts]
+        """Keeps these rows and prompts, which `grid` lays out anew."""
+
+        def kept(t: Tensor, which: Tensor) -> Tensor:
+            return t.unflatten(0, (-1, grid.heads))[which].flatten(0, 1)
+
+        self.own_keys, self.own_values = kept(self.own_keys, rows), kept(self.own_values, rows)
+        if len(prompts) < self.grid.prompts:
+            self.keys, self.values = kept(self.keys, prompts), kept(self.values, prompts)
+        self.grid = grid
 
 
 def _products(queries: Tensor, keys: Tensor) -> Tensor:
     """queries @ keys in single precision: rounded to 16 bits, scores would move log-probabilities
     by several hundredths."""
     if queries.dtype == torch.float32 and not torch.is_autocast_enabled(queries.device.type):
-        return queries @ keys
+        return torch.bmm(queries, keys)
     if queries.is_cuda and queries.dtype != torch.float32:
-        both = torch.bmm(queries.flatten(0, 1), keys.flatten(0, 1), out_dtype=torch.float32)
-        return both.view(*queries.shape[:3], -1)
+        return torch.bmm(queries, keys, out_dtype=torch.float32)
     with torch.autocast(queries.device.type, enabled=False):
-        return queries.float() @ keys.float()
+        return torch.bmm(queries.float(), keys.float())
 
 
 def attend(module, query, key, value, attention_mask, scaling, sliding_window=None, **kwargs):
@@ -294,9 +316,8 @@ class Base(nn.Module):
             raise ValueError(f"models with {', '.join(sorted(kinds))} layers are not supported")
         model.set_attn_implementation("shared_prompts")
         check_head(model)
-        fuse_norms(model)
         self.actors: list[int] = []  # agents of the batch in hand; none: the frozen base acts
-        self.turn: Tensor | None = None  # (R, 1, actors x rank): 1 where a row is its actor's
+        self.turn: Tensor | None = None  # (R T, actors r): 1 where a row is its actor's
         self.stacks: dict | None = None  # adapters side by side, kept while decoding
         if self.lora:
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules="all-linear")
@@ -359,37 +380,45 @@ class Base(nn.Module):
         by side as one of rank actors x r, of which a row keeps its actor's part."""
         if not self.actors:
             return type(layer).forward(layer, x)
-        output = layer.base_layer(x)
         if self.stacks is None:
             down, up = self._stacked(layer)
-        elif (found := self.stacks.get(layer)) is not None:
-            down, up = found
+        elif layer in self.stacks:
+            down, up = self.stacks[layer]
         else:
             down, up = self.stacks[layer] = self._stacked(layer)
-        inner = F.linear(x.to(down.dtype), down)
+        flat = x.flatten(0, 1)
+        base = layer.base_layer
+        plain = type(base) is nn.Linear  # a module's call costs as much as a small product
+        output = F.linear(flat, base.weight, base.bias) if plain else base(flat)
+        inner = torch.mm(flat.to(down.dtype), down)
         if self.turn is not None:
             inner = inner * self.turn
         if output.dtype != inner.dtype:
-            return output + F.linear(inner, up).to(output.dtype)
-        flat = torch.addmm(output.flatten(0, 1), inner.flatten(0, 1), up.T)
-        return flat.view_as(output)
+            output = output + torch.mm(inner, up).to(output.dtype)
+        elif torch.is_grad_enabled():
+            output = torch.addmm(output, inner, up)
+        else:
+            output = output.addmm_(inner, up)
+        return output.view(*x.shape[:2], -1)
 
     def _stacked(self, layer) -> tuple[Tensor, Tensor]:
+        """(in, actors r) and (actors r, out)."""
         names = [f"agent{agent}" for agent in self.actors]
         down = torch.cat([layer.lora_A[name].weight for name in names])
         up = torch.cat([layer.lora_B[name].weight * layer.scaling[name] for name in names], 1)
-        return down, up
+        return down.T, up.T
 
     @contextlib.contextmanager
-    def acting(self, agents: list[int] | None):
-        """Rows are run as these agents; None: as the frozen base, which is the KL reference."""
-        self.act(agents)
+    def acting(self, agents: list[int] | None, tokens: int):
+        """Rows of so many tokens are run as these agents; None: as the frozen base, which is the KL
+        reference."""
+        self.act(agents, tokens)
         try:
             yield
         finally:
             self.act(None)
 
-    def act(self, agents: list[int] | None) -> None:
+    def act(self, agents: list[int] | None, tokens: int = 1) -> None:
         if not self.lora:
             return
         self.actors, self.turn = sorted(set(agents or [])), None
@@ -397,7 +426,7 @@ class Base(nn.Module):
             rank = next(iter(self.model.peft_config.values())).r
             mine = torch.tensor([[agent == a for a in self.actors] for agent in agents])
             mine = mine.to(self.device, torch.float32).repeat_interleave(rank, 1)
-            self.turn = mine[:, None]
+            self.turn = mine.repeat_interleave(tokens, 0)
 
     def prefill(self, prompts: list[tuple[int, ...]], agents: list[int] | None) -> list:
         """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
@@ -407,7 +436,7 @@ class Base(nn.Module):
         """
         width = max(map(len, prompts)) - 1
         ids = torch.tensor([p[:-1] + (0,) * (width + 1 - len(p)) for p in prompts])
-        with self.acting(agents):
+        with self.acting(agents, width):
             out = self.net.base_model(input_ids=ids.to(self.device), use_cache=True)
         return [(layer.keys, layer.values) for layer in out.past_key_values.layers]
 
@@ -431,29 +460,31 @@ class Base(nn.Module):
     ) -> list[list[Response]]:
         """S responses to each prompt. agents (sorted): who answers; uniforms (prompts, S, T)."""
         samples, limit = uniforms.shape[1:]
+        greedy = sampling.temperature == 0
         self.stacks = {}
+        config = self.net.config.get_text_config()
         lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=self.device)
         owner = torch.arange(len(prompts), device=self.device).repeat_interleave(samples)
-        grid = Grid(owner, lengths, max(map(len, prompts)) - 1)
-        layers = [RowCache(k, v, grid, limit) for k, v in self.prefill(prompts, agents)]
+        grid = Grid(owner, lengths, max(map(len, prompts)) - 1, config.num_key_value_heads)
+        cache = Cache([RowCache(k, v, grid, limit) for k, v in self.prefill(prompts, agents)])
         uniforms = uniforms.flatten(0, 1).to(self.device)  # (R, T)
         tokens = torch.tensor([prompt[-1:] for prompt in prompts], device=self.device)[owner]
+        positions = lengths[owner][:, None]
         eos = torch.tensor(sorted(self.eos), device=self.device)
-        chosen = torch.zeros(len(owner), limit, dtype=torch.long, device=self.device)
-        logps, entropy = torch.zeros(2, len(owner), limit, device=self.device)
-        alive = torch.arange(len(owner), device=self.device)  # row of `chosen` of each decoded row
+        alive = torch.arange(len(owner), device=self.device)  # the decoded rows' numbers
         done = torch.zeros_like(alive, dtype=torch.bool)
         self.act([agents[prompt] for prompt in owner.tolist()])
+        steps = []  # of each token: rows, tokens, log-probabilities, entropies
         for step in range(limit):
-            positions = grid.lengths[grid.owner, None] + step
-            hidden = self.hidden(tokens, positions, Cache(layers=layers))[:, -1]
+            hidden = self.hidden(tokens, positions, cache)[:, -1]
             scores = warp(self.head(hidden), sampling).log_softmax(-1)
             mass = scores.exp()
-            greedy = sampling.temperature == 0
-            new = scores.argmax(-1) if greedy else draw(mass, uniforms[alive, step])
-            chosen[alive, step] = new
-            logps[alive, step] = scores.gather(-1, new[:, None]).squeeze(-1)
-            entropy[alive, step] = -torch.linalg.vecdot(mass, scores.clamp_(min=-1e30))
+            new = scores.argmax(-1) if greedy else draw(mass, uniforms[:, step])
+            tokens = new[:, None]
+            logps = scores.gather(-1, tokens).squeeze(-1)
+            entropy = -torch.linalg.vecdot(mass, scores.clamp_(min=-1e30))
+            steps.append((alive, new, logps, entropy))
+            positions = positions + 1
             done = done | torch.isin(new, eos)
             finished = int(done.sum())
             if finished == len(alive):
@@ -461,17 +492,20 @@ class Base(nn.Module):
             if 4 * finished >= len(alive):  # copying the cache costs about one step
                 keep = (~done).nonzero().squeeze(-1)
                 left, owner = grid.owner[keep].unique(return_inverse=True)
-                grid = Grid(owner, grid.lengths[left], grid.width)
-                for layer in layers:
+                grid = Grid(owner, grid.lengths[left], grid.width, grid.heads)
+                for layer in cache.layers:
                     layer.select(keep, left, grid)
-                alive, new, done = alive[keep], new[keep], done[keep]
+                alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
+                uniforms, done = uniforms[keep], done[keep]
                 self.act([agents[row // samples] for row in alive.tolist()])
                 self.stacks = {}
-            tokens = new[:, None]
         self.act(None)
         self.stacks = None
-        columns = (chosen.tolist(), logps.tolist(), entropy.tolist())
-        found = [self._response(*row) for row in zip(*columns, strict=True)]
+        rows: list[list[tuple]] = [[] for _ in range(len(prompts) * samples)]
+        columns = [torch.cat(column).tolist() for column in zip(*steps, strict=True)]
+        for row, *token in zip(*columns, strict=True):
+            rows[row].append(token)
+        found = [self._response(*map(list, zip(*row, strict=True))) for row in rows]
         return [found[i : i + samples] for i in range(0, len(found), samples)]
 
     def _response(self, tokens: list[int], logps: list, entropy: list) -> Response:
@@ -481,13 +515,12 @@ class Base(nn.Module):
         text = self.tokenizer.decode(tokens[:end], skip_special_tokens=True)
         return Response(tokens[:size], text, logps[:size], sum(entropy[:size]), end is not None)
 
-    def activations(self, prompt: int, response: int) -> int:
-        """Bytes that the backward pass keeps for a row, about: 16 numbers per hidden unit and 4 per
-        feed-forward unit of every layer and token, four bytes each. TokenLogps keeps no logits."""
+    def activations(self, tokens: int) -> int:
+        """Bytes that the backward pass keeps for so many tokens, about: 12 numbers per hidden unit
+        and 4 per feed-forward unit of every layer, four bytes each. TokenLogps keeps no logits."""
         config = self.net.config.get_text_config()
-        width = 16 * config.hidden_size + 4 * config.intermediate_size
-        hidden = (prompt + response) * config.num_hidden_layers * width
-        return 4 * hidden
+        width = 12 * config.hidden_size + 4 * config.intermediate_size
+        return 4 * tokens * config.num_hidden_layers * width
 
     def cache_bytes(self) -> int:
         """Bytes of one token's keys and values in all layers."""
@@ -497,9 +530,14 @@ class Base(nn.Module):
         return 2 * config.num_hidden_layers * config.num_key_value_heads * head * size
 
     def cost(self, prompt: int, response: int) -> float:
-        """Share of one forward pass of the update that a row of so many tokens takes up."""
-        tokens = (prompt + response) / UPDATE_TOKENS
-        return max(tokens, self.activations(prompt, response) / UPDATE_BYTES)
+        """Share of one forward pass of the update that a row takes up: its own tokens, and a copy
+        of its prompt's keys and values."""
+        kept = self.activations(response) + prompt * self.cache_bytes()
+        return kept / self.update_bytes
+
+    @property
+    def update_bytes(self) -> int:
+        return UPDATE_BYTES["cuda" if self.device.type == "cuda" else "cpu"]
 
     def score(
         self, rows: list[Row], sampling: Sampling, frozen: bool = False
@@ -513,7 +551,7 @@ class Base(nn.Module):
         for number, row in enumerate(rows):
             groups.setdefault((row.agent, row.prompt), []).append(number)
         prompts = list(groups)
-        for chunk in pack([self.cost(len(prompt), 0) for _, prompt in prompts]):
+        for chunk in pack([self.cost(0, len(prompt)) for _, prompt in prompts]):
             mine = sorted(prompts[c] for c in chunk)  # by agent
             prefix = self.prefill([p for _, p in mine], None if frozen else [a for a, _ in mine])
             leaves = [[t.detach().requires_grad_(t.requires_grad) for t in kv] for kv in prefix]
@@ -548,7 +586,7 @@ class Base(nn.Module):
         )
         opening = torch.tensor([[row.prompt[-1]] for row in rows], device=device)
         lengths = torch.tensor([[len(row.prompt) - 1] for row in rows], device=device)
-        with self.acting(None if frozen else [row.agent for row in rows]):
+        with self.acting(None if frozen else [row.agent for row in rows], limit):
             hidden = self.hidden(
                 torch.cat([opening, targets[:, :-1]], 1),
                 lengths + torch.arange(limit, device=device),
@@ -612,21 +650,6 @@ def pack(costs: list[float]) -> Iterator[list[int]]:
         batch.append(number)
     if batch:
         yield batch
-
-
-@torch.no_grad()
-def fuse_norms(model) -> None:
-    """Lets every root-mean-square norm of the usual kind run as one operation instead of six, of
-    which the backward pass would keep three results."""
-
-    def fused(norm, x: Tensor) -> Tensor:
-        return F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
-
-    for norm in model.modules():
-        if hasattr(norm, "variance_epsilon") and type(norm).__name__.endswith("RMSNorm"):
-            x = torch.linspace(-2, 3, norm.weight.numel()).to(norm.weight)
-            if torch.allclose(fused(norm, x), norm(x), 2e-2, 1e-5):  # some norms add 1 to a weight
-                norm.forward = functools.partial(fused, norm)
 
 
 @torch.no_grad()

@@ -274,8 +274,9 @@ def test_metrics_do_not_depend_on_padding():
         assert metrics[f"entropy/{agent}"] == pytest.approx(sum(r.entropy for r in mine) / length)
         assert metrics[f"completions/{agent}/clipped_ratio"] == np.mean([not r.ended for r in mine])
         total, tokens, base = 0.0, 0, module.team.base_of[agent]
-        for response in nodes[0].responses[agent]:
-            row = Row(agent, nodes[0].prompts[agent], response.tokens)
+        for node in nodes[:2]:
+            response = node.responses[agent][0]
+            row = Row(agent, node.prompts[agent], response.tokens)
             with torch.no_grad():
                 ((_, logps, _),) = base.score([row], module.sampling, frozen=True)
             ratio = logps[0] - torch.tensor(response.logps)
@@ -336,7 +337,7 @@ def test_kl_to_the_base_pulls_back():
     team = small_team()
     module = train(lambda item, texts: 0.0, *argv, team=team)
     first = sum(module.metrics[f"kl/{agent}"] for agent in range(2))
-    module = train(lambda item, texts: 0.0, *argv, team=team, steps=25)
+    module = train(lambda item, texts: 0.0, *argv, team=team, steps=60)
     assert sum(module.metrics[f"kl/{agent}"] for agent in range(2)) < 0.5 * first
 
 
