@@ -5,9 +5,12 @@ metrics.jsonl   one line per step            samples.jsonl  joint responses, eve
 events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
 agents/<i>/     the trained agents, in peft's format (or as full models)
 summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
+lock            held by the process that writes here
 """
 
+import contextlib
 import difflib
+import fcntl
 import html
 import importlib
 import importlib.util
@@ -31,7 +34,7 @@ from coding import feedback
 from evaluation import doctor
 from magrpo import EVAL, MAGRPO, Node
 from metrics import mean_parts
-from policies import Sampling
+from policies import Sampling, fingerprint
 
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 TASKS = {
@@ -79,6 +82,14 @@ def resolve(name: str, known: dict[str, str], what: str):
         raise ValueError(f"cannot load the {what} {name!r}: {error!r}") from error
 
 
+def check_signature(function, what: str, *args, **kwargs) -> None:
+    """Raises ValueError where a function of the user's cannot be called like that."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ValueError(f"{what}: {error}") from error
+
+
 def make_task(args):
     """The task of --task, with the flags that are a task's."""
     options = {"data": args.data, "num_agents": args.num_agents}
@@ -86,29 +97,65 @@ def make_task(args):
         flags = (args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
         options["feedback"] = feedback.configured(*flags)
     kind = resolve(args.task, TASKS, "task")
-    try:
-        inspect.signature(kind).bind(**options)
-    except TypeError as error:
-        raise ValueError(f"task {args.task!r} cannot be made with these flags: {error}") from error
-    return kind(**options)
+    given = ", ".join(f"{name}=" for name in options)
+    check_signature(kind, f"task {args.task!r} has to take ({given})", **options)
+    task = kind(**options)
+    wanted = {"items": ("split",), "observe": ("agent", "item", "history")}
+    if args.turns > 1:
+        wanted["feedback"] = ("item", "responses")
+    for name, names in wanted.items():
+        form = f"{name}({', '.join(names)})"
+        if not callable(getattr(task, name, None)):
+            raise ValueError(f"task {args.task!r} has no {form}: it needs one")
+        check_signature(getattr(task, name), f"task {args.task!r} needs {form}", *names)
+    return task
 
 
 def make_reward(args, task):
     """The reward of --reward, or the task's own."""
-    name = args.reward or task.reward
+    name = args.reward or getattr(task, "reward", None)
+    if not name:
+        raise ValueError(f"task {args.task!r} names no reward of its own: give one with --reward")
     reward = resolve(name, REWARDS, "reward")
-    if not getattr(reward, "maximum", 0) > 0:
+    if not callable(reward):
+        raise ValueError(f"reward {name!r} is no function but {reward!r:.60}")
+    check_signature(reward, f"reward {name!r} has to take (item, responses)", {}, [])
+    maximum = getattr(reward, "maximum", None)
+    if not (isinstance(maximum, int | float) and 0 < maximum < math.inf):
         raise ValueError(f"reward {name!r} needs its largest value, a number above 0, as .maximum")
     return reward
+
+
+def items_of(task, name: str, split: str) -> list[dict]:
+    """A split's items; ValueError where the task does not give a list of them."""
+    try:
+        items = task.items(split)
+    except (ValueError, OSError):  # in words already
+        raise
+    except Exception as error:  # the task is the user's code
+        raise ValueError(f"task {name!r}: items({split!r}) raised {error!r}") from error
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ValueError(f"task {name!r}: items({split!r}) has to give a list of dicts")
+    return items
+
+
+def refuse_name(name: str) -> Path:
+    """The folder of --run, which has to be a new one."""
+    path = Path(name) if "/" in name else Path("runs") / name
+    if path.exists():
+        raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
+    return path
 
 
 def new_directory(args) -> Path:
     """runs/<--run>, or the first free runs/<task>-<number>; made here, never one that exists."""
     if args.run:
-        path = Path(args.run) if "/" in args.run else Path("runs") / args.run
-        if path.exists():
-            raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
-        path.mkdir(parents=True)
+        path = refuse_name(args.run)
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            told = f"cannot make the run's folder {path} ({error.strerror}): choose another --run"
+            raise ValueError(told) from error
         return path
     stem = Path(args.task.replace(":", ".")).name
     for number in range(1, 10**6):
@@ -119,6 +166,21 @@ def new_directory(args) -> Path:
         except FileExistsError:
             continue
     raise ValueError("runs/ is full: name the run with --run")
+
+
+@contextlib.contextmanager
+def alone(directory: Path):
+    """Holds a run's lock; ValueError where another process has it. The kernel releases it with the
+    process, however that ends."""
+    with (directory / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            told = f"another process is at work on {directory}: wait for its end, or stop it"
+            raise ValueError(told) from error
+        except OSError:  # a file system without locks, as on some clusters
+            pass
+        yield
 
 
 def write_json(path: Path, value) -> None:
@@ -132,25 +194,72 @@ def write_args(directory: Path, args) -> None:
     versions = {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
     path, command = directory / "args.json", shlex.join(["python", *sys.argv])
     record = {"args": vars(args), "versions": versions, "command": command, "resumed": []}
+    record["bases"] = {name: fingerprint(name) for name in args.model}
     if path.exists():
         before = json.loads(path.read_text())
         record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
     write_json(path, record)
 
 
-def read_jsonl(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def check_bases(directory: Path, models: list[str]) -> None:
+    """Raises ValueError where a run's agents were trained on other models than these. An adapter
+    on another base of the same shape would load, and be worth nothing."""
+    record = json.loads((directory / "args.json").read_text())
+    trained = record.get("bases", {})  # runs of the first version have none
+    for was, name in zip(record["args"]["model"], models, strict=True):
+        if was in trained and fingerprint(name) != trained[was]:
+            raise ValueError(
+                f"the model {name} is not what {directory} was trained on (other weights, config "
+                "or tokenizer): bring that one back, or train anew"
+            )
+
+
+def steps(directory: Path, module: MAGRPO) -> int:
+    """Steps in a run's checkpoint (0: none is there). ValueError where the run cannot go on."""
+    check_bases(directory, module.args.model)
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        read_lines(directory / name)
+    path = directory / "checkpoints" / "last.ckpt"
+    if not path.exists():
+        return 0
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        shapes = {name: value.shape for name, value in state["state_dict"].items()}
+        step = state["global_step"]
+    except Exception as error:  # of torch, zip and pickle
+        raise ValueError(
+            f"{path} is damaged, or no checkpoint of a run ({type(error).__name__}): bring back a "
+            f"copy, or delete it to begin {directory} again"
+        ) from error
+    if shapes != {name: value.shape for name, value in module.state_dict().items()}:
+        raise ValueError(
+            f"{path} is of another team than {directory / 'args.json'} says (agents, adapters or "
+            "model): bring back the one that belongs to the other"
+        )
+    return step
+
+
+def read_lines(path: Path) -> list[tuple[int, str]]:
+    """(step, line) of a run's file, without a last line that was cut by a kill."""
+    found = []
+    text = path.read_text(errors="replace") if path.exists() else ""
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if line.endswith("\n"):
+            try:
+                found.append((int(json.loads(line)["step"]), line))
+            except (ValueError, KeyError, TypeError) as error:
+                told = (
+                    f"{path}, line {number}: not what a run writes; bring back a copy, or mend it"
+                )
+                raise ValueError(told) from error
+    return found
 
 
 def keep_until(path: Path, step: int) -> None:
     """Drops the lines of the steps after a killed run's last checkpoint, and a line cut in half."""
     if not path.exists():
         return
-    kept = []
-    for line in path.read_text().splitlines(keepends=True):
-        if not line.endswith("\n") or json.loads(line)["step"] >= step:
-            break
-        kept.append(line)
+    kept = [line for number, line in read_lines(path) if number < step]
     draft = path.with_name(path.name + ".tmp")
     draft.write_text("".join(kept))
     os.replace(draft, path)
@@ -240,6 +349,7 @@ class Recorder(L.Callback):
             self.example = sample_record(0, nodes[0], self.args.turns - 1, 0)
             self.scalars("test", self.before, 0)
             self.save(trainer)
+        trainer.should_stop = module.global_step >= self.args.max_steps
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         step, args = module.global_step - 1, self.args
@@ -257,6 +367,7 @@ class Recorder(L.Callback):
                 print(f"\nwarning: {line}", file=sys.stderr)
         if done % args.save_every == 0 or done == args.max_steps:
             self.save(trainer)
+        trainer.should_stop = done == args.max_steps
 
     def on_train_end(self, trainer, module):
         if module.global_step < self.args.max_steps:
@@ -284,6 +395,7 @@ class Recorder(L.Callback):
             return evaluate(module, self.held_out[split], self.args)
 
     def on_exception(self, trainer, module, exception):
+        """What was computed is saved, whatever happened; before the first step, nothing was."""
         if self.before and self.saved < module.global_step:
             self.save(trainer)
 
@@ -291,10 +403,14 @@ class Recorder(L.Callback):
         """Writes checkpoints/last.ckpt whole or not at all."""
         path = self.directory / "checkpoints" / "last.ckpt"
         draft = path.with_name("last.ckpt.tmp")
-        trainer.save_checkpoint(draft)
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+        try:
+            trainer.save_checkpoint(draft)
+            with draft.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except (OSError, RuntimeError) as error:  # torch has a RuntimeError for a full disk
+            draft.unlink(missing_ok=True)
+            raise OSError(f"cannot save {path} ({error}): is the disk full?") from error
         self.saved = trainer.global_step
 
     def append(self, name: str, records: list[dict]) -> None:
@@ -333,7 +449,7 @@ class Bar(TQDMProgressBar):
 
     @property
     def total_train_batches(self):
-        return self.trainer.max_steps
+        return self.trainer.max_steps - 1
 
     def get_metrics(self, trainer, module):
         keys = ("return", "lr")
