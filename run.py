@@ -9,7 +9,6 @@ lock            held by the process that writes here
 """
 
 import contextlib
-import difflib
 import fcntl
 import html
 import importlib
@@ -34,6 +33,7 @@ from coding import feedback
 from evaluation import doctor
 from magrpo import EVAL, MAGRPO, Node
 from metrics import mean_parts
+from names import meant
 from policies import Sampling, fingerprint
 
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
@@ -67,9 +67,10 @@ def resolve(name: str, known: dict[str, str], what: str):
     full = known.get(name, name)
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     if not path:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise ValueError(f"unknown {what} {name!r}{hint}; known: {', '.join(sorted(known))}")
+        listed = ", ".join(sorted(known))
+        raise ValueError(f"unknown {what} {name!r}{meant(name, known)}; known: {listed}")
+    if full.endswith(".py"):
+        raise ValueError(f"{what} {name!r}: name what the file holds, as in file.py:Name")
     try:
         if path.endswith(".py"):
             spec = importlib.util.spec_from_file_location(Path(path).stem, path)
@@ -77,9 +78,11 @@ def resolve(name: str, known: dict[str, str], what: str):
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(path)
-        return getattr(module, attribute)
-    except Exception as error:  # a plug-in is the user's code: anything may come
+    except (Exception, SystemExit) as error:  # a plug-in is the user's code: anything may come
         raise ValueError(f"cannot load the {what} {name!r}: {error!r}") from error
+    if not hasattr(module, attribute):
+        raise ValueError(f"{path} has no {attribute}{meant(attribute, vars(module))}: no {what}")
+    return getattr(module, attribute)
 
 
 def check_signature(function, what: str, *args, **kwargs) -> None:
@@ -97,9 +100,16 @@ def make_task(args):
         flags = (args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
         options["feedback"] = feedback.configured(*flags)
     kind = resolve(args.task, TASKS, "task")
+    if args.feedback and "feedback" not in inspect.signature(kind).parameters:
+        raise ValueError(f"task {args.task!r} takes no feedback=: leave --feedback out")
     given = ", ".join(f"{name}=" for name in options)
     check_signature(kind, f"task {args.task!r} has to take ({given})", **options)
-    task = kind(**options)
+    try:
+        task = kind(**options)
+    except (ValueError, OSError):  # in words already
+        raise
+    except Exception as error:
+        raise ValueError(f"task {args.task!r} cannot be made: it raised {error!r}") from error
     wanted = {"items": ("split",), "observe": ("agent", "item", "history")}
     if args.turns > 1:
         wanted["feedback"] = ("item", "responses")
@@ -118,7 +128,7 @@ def make_reward(args, task):
         raise ValueError(f"task {args.task!r} names no reward of its own: give one with --reward")
     reward = resolve(name, REWARDS, "reward")
     if not callable(reward):
-        raise ValueError(f"reward {name!r} is no function but {reward!r:.60}")
+        raise ValueError(f"reward {name!r} is no function but {reward!r:.60}: it has to be one")
     check_signature(reward, f"reward {name!r} has to take (item, responses)", {}, [])
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, int | float) and 0 < maximum < math.inf):

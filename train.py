@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import difflib
 import json
 import logging
 import os
@@ -11,6 +10,8 @@ import signal
 import sys
 import warnings
 from pathlib import Path
+
+from names import meant
 
 TINY = str(Path(__file__).resolve().parent / "tiny")
 
@@ -57,12 +58,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):
         print(f"{self.prog}: error: {' '.join(message.split())}", file=sys.stderr)
         sys.exit(2)
-
-
-def meant(name: str, known) -> str:
-    """What a misspelt name is close to, for an error's end; "" where nothing is."""
-    near = difflib.get_close_matches(name, known, 1)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def at_least(kind, low, high=None):

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -123,14 +124,16 @@ def printable(text: str) -> str:
 
 
 def write_samples(file: str, header: dict, records: list[dict]) -> None:
-    with Path(file).open("w") as out:
+    draft = Path(f"{file}.tmp")  # a file that was whole stays so, whatever comes
+    with draft.open("w") as out:
         out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *records))
+    os.replace(draft, file)
 
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:
     """What write_samples wrote; ValueError names the line that it cannot have written."""
     rows = []
-    for number, line in enumerate(Path(file).read_text().splitlines(), 1):
+    for number, line in enumerate(Path(file).read_text(errors="replace").splitlines(), 1):
         try:
             rows.append(json.loads(line))
             rows[-1]["settings" if number == 1 else "turns"]
