@@ -14,18 +14,18 @@ def hub_rows(name: str, config: str | None, split: str) -> list[tuple[int, dict]
     from huggingface_hub import dataset_info
 
     why = ""
+    if not datasets.config.HF_HUB_OFFLINE and not Path(name).is_dir():
+        try:
+            dataset_info(name, timeout=5)
+        except Exception as error:  # many kinds: no such name, no network, no access
+            why = type(error).__name__  # datasets would go on trying for half a minute
+            datasets.config.HF_HUB_OFFLINE = True  # so it looks for a copy from an earlier time
     try:
-        if not datasets.config.HF_HUB_OFFLINE and not Path(name).is_dir():
-            try:
-                dataset_info(name, timeout=5)
-            except Exception as error:  # many kinds. datasets would try for half a minute, so it
-                why = type(error).__name__
-                datasets.config.HF_HUB_OFFLINE = True  # only looks for what it has kept
         return list(enumerate(datasets.load_dataset(name, config, split=split), 1))
-    except Exception as error:  # many kinds: no such name, no network, no access, no such split
+    except Exception as error:
         raise ValueError(
-            f"cannot load {name} from the hub ({why or error}); go online, or give a local copy with "
-            "--data FILE"
+            f"cannot load {name} from the hub ({why or error}); go online, or give a local copy "
+            "with --data FILE"
         ) from error
 
 

@@ -343,12 +343,7 @@ def table(args) -> None:
     for name in args.method or ():
         if name not in known:
             raise ValueError(f"--method {name}: what {file} has is {', '.join(known)}")
-    try:
-        found = measures.summarize(header, records, args.method or known)
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        if not file:
-            raise
-        raise ValueError(f"{file} is not what eval.py --samples writes ({error!r})") from error
+    found = measures.summarize(header, records, args.method or known)
     if args.show:
         shown = [record for record in records if record["method"] in found["methods"]]
         print(report.show(header, shown, args.show))

@@ -415,6 +415,8 @@ class Base(nn.Module):
 
     def encode(self, text: str, chat: bool, limit: int) -> tuple[int, ...]:
         """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`."""
+        if not isinstance(text, str):
+            raise ValueError(f"a prompt, which observe() gives, has to be a text, not {text!r:.60}")
         if chat:
             ids = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
@@ -485,9 +487,10 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
 
     Raises ValueError where there is no such model, at once: transformers would retry for a minute.
     """
-    if not Path(name).is_dir() and not try_to_load_from_cache(name, "config.json"):
+    if not Path(name).is_dir():
         try:
-            model_info(name, timeout=5)
+            if not try_to_load_from_cache(name, "config.json"):
+                model_info(name, timeout=5)
         except Exception as error:  # many kinds: no such name, no network, no access
             raise ValueError(
                 f"model {name!r} is no folder, not in the local cache, and the hub does not give "

@@ -27,6 +27,8 @@ def render(table: dict) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
+HEADER = ("settings", "items", "timing")  # what a samples file's first line has ...
+RECORD = ("method", "greedy", "item", "sample", "return", "turns")  # ... and every other one
 LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens", "metric/coop": "strict coop"}
 LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s", "coop_rate": "coop rate"}
 
@@ -136,7 +138,8 @@ def read_samples(file: str) -> tuple[dict, list[dict]]:
     for number, line in enumerate(Path(file).read_text(errors="replace").splitlines(), 1):
         try:
             rows.append(json.loads(line))
-            rows[-1]["settings" if number == 1 else "turns"]
+            for key in HEADER if number == 1 else RECORD:
+                rows[-1][key]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file}, line {number}: not a line of eval.py --samples") from error
     if len(rows) < 2:

@@ -293,10 +293,15 @@ PLUGINS = [  # what is replaced, by what, mistake, remedy
     ('return [{"task_id": split}]', "return no", "items('train') raised", "name 'no' is not"),
     ("observe(self, agent, item, history)", "observe(self)", "needs observe(agent, item", "too"),
     ('item["task_id"]', "item['x']", "observe(0, {'task_id': 'train'}, []) raised", "KeyError"),
-    ('return item["task_id"]', "return 7", "observe(0, {'task_id': 'train'}, [])", "a text"),
+    (
+        'return item["task_id"]',
+        "return 7",
+        "a prompt, which observe() gives",
+        "has to be a text, not 7",
+    ),
     ("def reward(item, responses)", "def reward(item)", "has to take (item, responses)", "too"),
     ("def reward(item, responses)", "def other(item, responses)", "cannot load", "'reward'"),
-    ("def reward", "reward = 7\ndef other", "is no function but 7", "has to be one"),
+    ("reward.maximum = 1.0", "reward = 7", "is no function but 7", "has to be one"),
     ("reward.maximum = 1.0", "", "needs its largest value", "as .maximum"),
     ("reward.maximum = 1.0", "reward.maximum = 0", "needs its largest value", "above 0"),
     ("reward.maximum = 1.0", "reward.maximum = '4'", "needs its largest value", "a number"),
@@ -542,7 +547,7 @@ EVAL = [
     eval_flags("--runs x", "unrecognized arguments: --runs", "did you mean --run?"),
     eval_flags("--run nowhere", "--run nowhere: there is no run", "no nowhere/args.json"),
     eval_flags("--run run --run run2", "two runs of a team", "--compare is for that"),
-    eval_flags("--run run --method trainde", "'trainde' is not known", "did you mean trained?"),
+    eval_flags("--run run --method trainde", "--method trainde", "did you mean trained?"),
     eval_flags("--method trained", "--method trained", "what applies here is naive"),
     eval_flags("--method", "--method", "expected at least one argument"),
     eval_flags("--task cop", "unknown task 'cop'", "did you mean coop?"),
@@ -557,7 +562,7 @@ EVAL = [
     eval_flags("--json no/x", "--json no/x", "no file can be written there"),
     eval_flags("--from-samples missing", "missing", "No such file"),
     eval_flags("--from-samples run/metrics.jsonl", "line 1", "not a line of eval.py --samples"),
-    eval_flags("--from-samples header", "header", "not what eval.py --samples writes"),
+    eval_flags("--from-samples header", "header, line 1", "not a line of eval.py --samples"),
     eval_flags("--from-samples run --show 1", "run", "Is a directory"),
     eval_flags("--from-samples model/model.safetensors", "model.safetensors", "not a line of"),
     eval_flags("--compare", "--compare", "expected at least one argument"),
@@ -566,7 +571,7 @@ EVAL = [
     eval_flags("--doctor nowhere", "nowhere is not a run", "it has no metrics.jsonl"),
     eval_flags("--doctor model", "model is not a run", "it has no metrics.jsonl"),
     eval_flags("--ask x --show 1", "--ask does not go with", "--show"),
-    eval_flags("--ask x --task mine.py:Task", "--ask", "an item with a field prompt"),
+    eval_flags("--ask x --task mine.py:Task", "--ask needs a task of items", "a field prompt or"),
     eval_flags("--turns 2 --task mine.py:Task", "has no feedback(item, resp", "it needs one"),
     (["--ask", "def ("], "--ask", "def name(...):"),
     eval_flags("@missing.args", "missing.args", "No such file"),
@@ -651,8 +656,6 @@ def test_a_spoilt_summary_is_named(run, refused):
     [
         ("train.py --max-step 3", "train.py: error: unrecognized arguments: --max-step 3"),
         ("train.py --task mine.py:Task --run x", "train.py: error: reward 'mine.py:reward' has to"),
-        ("train.py --model model --run x", "train.py: error: cannot load the model 'model'"),
-        ("eval.py --run nowhere", "eval.py: error: --run nowhere: there is no run"),
         ("eval.py --model model", "eval.py: error: cannot load the model 'model'"),
     ],
 )
@@ -686,13 +689,12 @@ def test_debug_shows_the_traceback(tmp_path, monkeypatch):
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("task", ["humaneval", "tldr"])
-def test_the_hub_without_a_network(task, tmp_path):
+def test_the_hub_without_a_network(tmp_path):
     """What takes datasets alone half a minute of tries; a name that no resolver knows."""
     environment = os.environ | {"HF_ENDPOINT": "http://nowhere.invalid", "HF_HOME": str(tmp_path)}
     start = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, str(ROOT / "train.py"), "--task", task, "--run", str(tmp_path / "run")],
+        [sys.executable, str(ROOT / "train.py"), "--task", "tldr", "--run", str(tmp_path / "run")],
         capture_output=True,
         text=True,
         timeout=60,
