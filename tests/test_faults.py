@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from test_train import assert_same_run, command, lines
 
+import magrpo
 import rewards
 import run as runs
 import train
@@ -27,7 +28,7 @@ import train
 LINUX = sys.platform == "linux"
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
 SMALL += ["--lr-schedule", "constant", "--save-every", "3", "--sample-every", "2"]
-SMALL += ["--eval-every", "4", "--eval-limit", "2"]
+SMALL += ["--eval-every", "4", "--eval-limit", "1"]
 REWARD = """
 import os, threading, time
 import magrpo
@@ -35,7 +36,7 @@ lock, calls, here = threading.Lock(), [], os.path.dirname(os.path.abspath(__file
 def reward(item, responses):
     with lock:
         calls.append(1)
-    if len(calls) > 40 and os.path.exists(os.path.join(here, "bad")):
+    if len(calls) > 20 and os.path.exists(os.path.join(here, "bad")):
         BAD
     return sum(map(len, responses)) % 7
 reward.maximum = 6.0
@@ -154,7 +155,7 @@ def killed_run_ends_the_same(tmp_path, steps: int, moments: list[str]) -> None:
 
 
 def test_a_run_that_is_killed_ends_the_same(tmp_path):
-    killed_run_ends_the_same(tmp_path, 12, ["saving", "training", "end"])
+    killed_run_ends_the_same(tmp_path, 8, ["saving", "training", "end"])
 
 
 @pytest.mark.slow
@@ -227,19 +228,24 @@ def test_a_run_that_is_stopped_20_times_ends_the_same(tmp_path):
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_a_second_signal_ends_it_at_once_and_loses_nothing(tmp_path):
+def test_a_second_signal_ends_it_at_once_and_loses_nothing(healthy, tmp_path):
     """The first one comes in the evaluation before training, which it lets finish."""
-    process = Process(tmp_path / "run", 4, "--eval-limit", "100")
+    slow = REWARD.replace("BAD", "time.sleep(1000)").replace("len(calls) > 20", "True")
+    (tmp_path / "mine.py").write_text(slow)
+    (tmp_path / "bad").touch()
+    process = Process(tmp_path / "run", 8, "--reward", f"{tmp_path}/mine.py:reward")
     process.start()
     assert process.wait(lambda: list(process.path.glob("events*")))
+    time.sleep(0.5)
     process.process.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    time.sleep(0.5)
+    assert process.process.poll() is None
     code, err = process.end(signal.SIGINT)
     assert code == -signal.SIGINT
     assert err == ""
+    (tmp_path / "bad").unlink()
     resume(process.path)
-    whole = in_this_process(tmp_path / "whole", 4, "--eval-limit", "100")
-    assert_same_run(process.path, whole)
+    assert_same_run(process.path, healthy)
 
 
 # --- a full disk ----------------------------------------------------------------------------------
@@ -256,8 +262,24 @@ def largest_file(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, capsys):
-    whole, full = (in_this_process(tmp_path / name, 2) for name in ("whole", "full"))
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> Path:
+    """A run of two steps."""
+    return in_this_process(tmp_path_factory.mktemp("two") / "run", 2)
+
+
+@pytest.fixture(scope="module")
+def six(two) -> Path:
+    """The same run, after six."""
+    path = two.parent / "six"
+    shutil.copytree(two, path)
+    resume(path, "--max-steps", 6)
+    return path
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp_path, capsys):
+    full = tmp_path / "full"
+    shutil.copytree(two, full)
     checkpoint = full / "checkpoints" / "last.ckpt"
     before = checkpoint.read_bytes()
     with largest_file(len(before) // 2):
@@ -268,8 +290,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, cap
     assert checkpoint.read_bytes() == before
     assert no_drafts(full)
     resume(full, "--max-steps", 6)
-    resume(whole, "--max-steps", 6)
-    assert_same_run(full, whole)
+    assert_same_run(full, six)
 
 
 @pytest.fixture
@@ -284,19 +305,18 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-@pytest.mark.parametrize("left", [0, 2 << 20], ids=["nothing_left", "some_left"])
-def test_a_full_disk(left, small_disk, tmp_path, capsys):
-    whole, full = (in_this_process(folder / "run", 2) for folder in (tmp_path, small_disk))
+def test_a_full_disk(two, six, small_disk, capsys):
+    full = small_disk / "run"
+    shutil.copytree(two, full)
     before = (full / "checkpoints" / "last.ckpt").read_bytes()
-    free = shutil.disk_usage(small_disk).free - left
-    (small_disk / "hog").write_bytes(bytes(free - free % 4096))
+    free = shutil.disk_usage(small_disk).free
+    (small_disk / "hog").write_bytes(bytes(free))
     said = refused(capsys, "--resume", full, "--max-steps", 6)
     assert "No space left" in said or "is the disk full?" in said
     assert (full / "checkpoints" / "last.ckpt").read_bytes() == before
     (small_disk / "hog").unlink()
     resume(full, "--max-steps", 6)
-    resume(whole, "--max-steps", 6)
-    assert_same_run(full, whole)
+    assert_same_run(full, six)
 
 
 # --- rewards --------------------------------------------------------------------------------------
@@ -318,7 +338,7 @@ def healthy(tmp_path_factory) -> Path:
     """A run whose reward never fails."""
     folder = tmp_path_factory.mktemp("healthy")
     (folder / "mine.py").write_text(REWARD.replace("BAD", "pass"))
-    return in_this_process(folder / "run", 12, "--reward", folder / "mine.py:reward")
+    return in_this_process(folder / "run", 8, "--reward", folder / "mine.py:reward")
 
 
 def fails_and_goes_on(said: str, path: Path, told: str, healthy: Path) -> None:
@@ -327,7 +347,7 @@ def fails_and_goes_on(said: str, path: Path, told: str, healthy: Path) -> None:
     assert "coop/" in said
     assert "and responses [" in said
     assert f"mend it and go on: python train.py --resume {path}" in said
-    assert 0 < len(lines(path, "metrics.jsonl")) < 12
+    assert 0 < len(lines(path, "metrics.jsonl")) < 8
     assert (path / "checkpoints" / "last.ckpt").exists()
     (path.parent / "bad").unlink()
     resume(path)
@@ -340,20 +360,22 @@ def test_a_reward_that_fails_late_loses_nothing(bad, told, healthy, tmp_path, ca
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
     (tmp_path / "bad").touch()
     path, name = tmp_path / "run", f"{tmp_path}/mine.py:reward"
-    argv = [*SMALL, "--max-steps", 12, "--run", path, "--reward", name]
+    argv = [*SMALL, "--max-steps", 8, "--run", path, "--reward", name]
     fails_and_goes_on(refused(capsys, *argv), path, told, healthy)
 
 
-def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path):
-    bad = "magrpo.REWARD_TIMEOUT = 1.0; time.sleep(1000)"
-    (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
+def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch):
+    monkeypatch.setattr(magrpo, "REWARD_TIMEOUT", 300.0)  # the plug-in changes it here, too
+    limit = "magrpo.REWARD_TIMEOUT = 5.0\ndef reward"
+    bad = REWARD.replace("BAD", "time.sleep(1000)").replace("def reward", limit)
+    (tmp_path / "mine.py").write_text(bad)
     (tmp_path / "bad").touch()
-    process = Process(tmp_path / "run", 12, "--reward", f"{tmp_path}/mine.py:reward")
+    process = Process(tmp_path / "run", 8, "--reward", f"{tmp_path}/mine.py:reward")
     process.start()
     _, said = process.process.communicate(timeout=120)
     assert process.process.returncode == 2
     assert said.count("\n") == 1
-    fails_and_goes_on(said, process.path, "did not answer within 1 s", healthy)
+    fails_and_goes_on(said, process.path, "did not answer within 5 s", healthy)
 
 
 def test_a_reward_that_fails_at_once_leaves_a_run_that_goes_on(tmp_path, capsys):
@@ -381,7 +403,7 @@ def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
     )
     path = tmp_path / "run"
     argv = ["--task", f"{tmp_path}/mine.py:Task", "--turns", 2, "--joint", "aligned"]
-    said = refused(capsys, *SMALL, "--max-steps", 12, "--run", path, *argv)
+    said = refused(capsys, *SMALL, "--max-steps", 8, "--run", path, *argv)
     assert "KeyError: 'gone' (--debug shows where)" in said
     assert f"--resume {path}" in said
     assert lines(path, "metrics.jsonl")
@@ -412,17 +434,47 @@ def test_a_sandbox_worker_killed_from_outside_changes_no_verdict(tmp_path):
     assert_same_run(attacked, in_this_process(tmp_path / "b", 4, *argv))
 
 
-def test_a_second_process_on_a_run_is_refused(tmp_path, capsys):
-    """And the lock of a process that was killed is gone with it."""
-    process = Process(tmp_path / "run", 400)
-    process.start()
-    assert process.wait(process.training)
-    before = (tmp_path / "run" / "args.json").read_text()
-    said = refused(capsys, "--resume", process.path)
-    assert f"another process is at work on {process.path}: wait for its end, or stop it" in said
-    assert (tmp_path / "run" / "args.json").read_text() == before
-    process.end(signal.SIGKILL)
-    with runs.alone(process.path):
+def test_a_second_process_on_a_run_is_refused(two, tmp_path, capsys):
+    """The lock goes with the process that holds it, even by kill -9."""
+    path = tmp_path / "run"
+    shutil.copytree(two, path)
+    held = "import fcntl, sys, time\nfile = open(sys.argv[1], 'a')\n"
+    held += "fcntl.flock(file, fcntl.LOCK_EX)\nprint('held', flush=True)\ntime.sleep(1000)"
+    argv = [sys.executable, "-c", held, str(path / "lock")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        before = (path / "args.json").read_text()
+        said = refused(capsys, "--resume", path, "--max-steps", 3)
+        holder.kill()
+    assert f"another process is at work on {path}: wait for its end, or stop it" in said
+    assert (path / "args.json").read_text() == before
+    resume(path, "--max-steps", 3)
+
+
+def test_a_line_that_was_cut_is_written_again(two, six, tmp_path):
+    """A kill can come in the middle of a write."""
+    path = tmp_path / "run"
+    shutil.copytree(two, path)
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        with (path / name).open("a") as file:
+            file.write('{"step": 2, "re')
+    resume(path, "--max-steps", 6)
+    assert_same_run(path, six)
+
+
+def test_a_training_holds_its_lock(tmp_path, monkeypatch):
+    """Until its end, and no longer."""
+    tried = []
+
+    def save(recorder, trainer):
+        with pytest.raises(ValueError, match="another process"), runs.alone(recorder.directory):
+            pass
+        tried.append(1)
+
+    monkeypatch.setattr(runs.Recorder, "save", save)
+    in_this_process(tmp_path / "run", 2)
+    assert tried
+    with runs.alone(tmp_path / "run"):
         pass
 
 
