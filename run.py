@@ -352,10 +352,8 @@ class Recorder(L.Callback):
         for name in ("metrics.jsonl", "samples.jsonl"):
             keep_until(self.directory / name, module.global_step)
         if not self.before:
-            cells = {
-                k: html.escape(str(v)).replace("|", "&#124;") for k, v in vars(self.args).items()
-            }
-            rows = "\n".join(f"|{name}|{cell}|" for name, cell in cells.items())
+            cells = {k: html.escape(str(v)) for k, v in vars(self.args).items()}
+            rows = "\n".join(f"|{k}|{cell.replace('|', '&#124;')}|" for k, cell in cells.items())
             self.board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
             self.before, returns, nodes = self.evaluate(trainer, module, "test")
             self.returns["before"] = returns

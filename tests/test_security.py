@@ -118,7 +118,7 @@ def test_secrets_are_not_written_and_only_named_files_run(tmp_path):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    written = [p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()]
+    written = [p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()]
     assert len(written) > 6
     everything = b"".join([done.stdout, done.stderr, *written])
     for secret in SECRETS.values():

@@ -3,6 +3,7 @@
 2,000 steps of the embedded team, small ones, in a process of their own; some minutes on one core.
 """
 
+import itertools
 import os
 import statistics
 import subprocess
@@ -75,5 +76,5 @@ def time_per_step(run: Path) -> list[float]:
     events = EventAccumulator(str(run), size_guidance={"scalars": 0})
     events.Reload()
     times = [event.wall_time for event in events.Scalars("return")]
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(times)]
     return [statistics.median(gaps[WARM : 2 * WARM]), statistics.median(gaps[-WARM:])]
