@@ -16,6 +16,7 @@ import importlib.util
 import inspect
 import json
 import math
+import numbers
 import os
 import shlex
 import signal
@@ -100,10 +101,9 @@ def make_task(args):
         flags = (args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
         options["feedback"] = feedback.configured(*flags)
     kind = resolve(args.task, TASKS, "task")
-    if args.feedback and "feedback" not in inspect.signature(kind).parameters:
-        raise ValueError(f"task {args.task!r} takes no feedback=: leave --feedback out")
-    given = ", ".join(f"{name}=" for name in options)
-    check_signature(kind, f"task {args.task!r} has to take ({given})", **options)
+    form = f"({', '.join(f'{name}=' for name in options)})"
+    form += ", or leave --feedback out" if args.feedback else ""
+    check_signature(kind, f"task {args.task!r} has to take {form}", **options)
     try:
         task = kind(**options)
     except (ValueError, OSError):  # in words already
@@ -131,7 +131,7 @@ def make_reward(args, task):
         raise ValueError(f"reward {name!r} is no function but {reward!r:.60}: it has to be one")
     check_signature(reward, f"reward {name!r} has to take (item, responses)", {}, [])
     maximum = getattr(reward, "maximum", None)
-    if not (isinstance(maximum, int | float) and 0 < maximum < math.inf):
+    if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
         raise ValueError(f"reward {name!r} needs its largest value, a number above 0, as .maximum")
     return reward
 
@@ -258,10 +258,8 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
             try:
                 found.append((int(json.loads(line)["step"]), line))
             except (ValueError, KeyError, TypeError) as error:
-                told = (
-                    f"{path}, line {number}: not what a run writes; bring back a copy, or mend it"
-                )
-                raise ValueError(told) from error
+                told = f"{path}, line {number}: not what a run writes"
+                raise ValueError(f"{told}; bring back a copy, or mend it") from error
     return found
 
 

@@ -135,8 +135,8 @@ FLAGS = [
     (["--task", "tldr", "--num-agents", "3", "--data", "x"], "two roles: 1 or 2 agents", "not 3"),
     (
         ["--task", "tldr", "--data", "x", "--turns", "2", "--feedback", "tests"],
-        "task 'tldr' takes no feedback",
-        "leave --feedback out",
+        "task 'tldr' has to take (data=, num_agents=, feedback=)",
+        "or leave --feedback out",
     ),
     (["--chat-template"], "chat_template", "not set"),
     (["--max-prompt-tokens", "8"], "--max-prompt-tokens is 8", "raise the limit or drop"),
