@@ -194,10 +194,18 @@ def alone(directory: Path):
 
 
 def write_json(path: Path, value) -> None:
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
     draft = path.with_name(path.name + ".tmp")
-    draft.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
-    os.replace(draft, path)
+    try:
+        draft.write_text(text)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def write_args(directory: Path, args) -> None:
@@ -267,10 +275,7 @@ def keep_until(path: Path, step: int) -> None:
     """Drops the lines of the steps after a killed run's last checkpoint, and a line cut in half."""
     if not path.exists():
         return
-    kept = [line for number, line in read_lines(path) if number < step]
-    draft = path.with_name(path.name + ".tmp")
-    draft.write_text("".join(kept))
-    os.replace(draft, path)
+    write_whole(path, "".join(line for number, line in read_lines(path) if number < step))
 
 
 def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[Node]]:

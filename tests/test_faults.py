@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from test_train import assert_same_run, command, lines
 
 import magrpo
@@ -64,6 +65,21 @@ def refused(capsys, *argv) -> str:
 
 def no_drafts(path: Path) -> bool:
     return not list(path.rglob("*.tmp"))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> Path:
+    """A run of two steps."""
+    return in_this_process(tmp_path_factory.mktemp("two") / "run", 2)
+
+
+@pytest.fixture(scope="module")
+def six(two) -> Path:
+    """The same run, after six."""
+    path = two.parent / "six"
+    shutil.copytree(two, path)
+    resume(path, "--max-steps", 6)
+    return path
 
 
 # --- kill -9 --------------------------------------------------------------------------------------
@@ -166,6 +182,24 @@ def test_a_run_that_is_killed_20_times_ends_the_same(tmp_path):
     killed_run_ends_the_same(tmp_path, 200, [*moments, "end"])
 
 
+def test_a_run_that_is_killed_in_its_last_evaluation_goes_on(two, tmp_path, monkeypatch):
+    """Its checkpoint has all its steps: nothing is left to train, and the end is still to come."""
+
+    def killed(*_):
+        raise MemoryError("killed")
+
+    path = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(runs.Recorder, "on_train_end", killed)
+        with pytest.raises(SystemExit):
+            in_this_process(path, 2)
+    assert not (path / "summary.json").exists()
+    resume(path)
+    assert_same_run(path, two)
+    summaries = [json.loads((run / "summary.json").read_text()) for run in (path, two)]
+    assert summaries[0]["after"] == summaries[1]["after"]
+
+
 # --- SIGINT and SIGTERM ---------------------------------------------------------------------------
 
 
@@ -262,21 +296,6 @@ def largest_file(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory) -> Path:
-    """A run of two steps."""
-    return in_this_process(tmp_path_factory.mktemp("two") / "run", 2)
-
-
-@pytest.fixture(scope="module")
-def six(two) -> Path:
-    """The same run, after six."""
-    path = two.parent / "six"
-    shutil.copytree(two, path)
-    resume(path, "--max-steps", 6)
-    return path
-
-
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp_path, capsys):
     full = tmp_path / "full"
     shutil.copytree(two, full)
@@ -305,15 +324,17 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_full_disk(two, six, small_disk, capsys):
+@pytest.mark.parametrize("left", [0, 1 << 20], ids=["nothing_left", "some_left"])
+def test_a_full_disk(left, two, six, small_disk, capsys):
     full = small_disk / "run"
     shutil.copytree(two, full)
     before = (full / "checkpoints" / "last.ckpt").read_bytes()
-    free = shutil.disk_usage(small_disk).free
+    free = shutil.disk_usage(small_disk).free - left
     (small_disk / "hog").write_bytes(bytes(free))
     said = refused(capsys, "--resume", full, "--max-steps", 6)
     assert "No space left" in said or "is the disk full?" in said
     assert (full / "checkpoints" / "last.ckpt").read_bytes() == before
+    assert no_drafts(full)
     (small_disk / "hog").unlink()
     resume(full, "--max-steps", 6)
     assert_same_run(full, six)
@@ -347,8 +368,9 @@ def fails_and_goes_on(said: str, path: Path, told: str, healthy: Path) -> None:
     assert "coop/" in said
     assert "and responses [" in said
     assert f"mend it and go on: python train.py --resume {path}" in said
-    assert 0 < len(lines(path, "metrics.jsonl")) < 8
-    assert (path / "checkpoints" / "last.ckpt").exists()
+    done = [row for row in lines(path, "metrics.jsonl") if "return" in row]
+    state = torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)
+    assert 0 < state["global_step"] == len(done) < 8
     (path.parent / "bad").unlink()
     resume(path)
     assert_same_run(path, healthy)
@@ -360,7 +382,7 @@ def test_a_reward_that_fails_late_loses_nothing(bad, told, healthy, tmp_path, ca
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
     (tmp_path / "bad").touch()
     path, name = tmp_path / "run", f"{tmp_path}/mine.py:reward"
-    argv = [*SMALL, "--max-steps", 8, "--run", path, "--reward", name]
+    argv = [*SMALL, "--max-steps", 8, "--run", path, "--reward", name, "--save-every", 99]
     fails_and_goes_on(refused(capsys, *argv), path, told, healthy)
 
 
