@@ -11,12 +11,21 @@ from pathlib import Path
 def hub_rows(name: str, config: str | None, split: str) -> list[tuple[int, dict]]:
     """The rows of a data set on the hub, or of a folder that is one, numbered from 1."""
     import datasets  # takes seconds, and a local file does not need it
+    from huggingface_hub import dataset_info
 
+    why = ""
+    if not datasets.config.HF_HUB_OFFLINE and not Path(name).is_dir():
+        try:
+            dataset_info(name, timeout=5)
+        except Exception as error:  # many kinds: no such name, no network, no access
+            why = type(error).__name__  # datasets would go on trying for half a minute
+            datasets.config.HF_HUB_OFFLINE = True  # so it looks for a copy from an earlier time
     try:
         return list(enumerate(datasets.load_dataset(name, config, split=split), 1))
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:
         raise ValueError(
-            f"cannot load {name} from the hub ({error}); give a local copy with --data FILE"
+            f"cannot load {name} from the hub ({why or error}); go online, or give a local copy "
+            "with --data FILE"
         ) from error
 
 
@@ -40,7 +49,7 @@ def file_rows(path: str) -> list[tuple[int, dict]]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text (byte {error.start})") from error
     if not rows:
-        raise ValueError(f"{path} holds no rows")
+        raise ValueError(f"{path} holds no rows: one for each problem is needed")
     for number, row in rows:
         if not isinstance(row, dict):
             raise ValueError(f"{path}, row {number}: an object with named fields is needed")

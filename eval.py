@@ -28,6 +28,7 @@ from pathlib import Path
 
 import train
 from evaluation import report
+from names import meant
 
 CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
 TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm up
@@ -98,6 +99,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         if extra := given - MODES[mode] - {mode, "debug"}:
             flags = ", ".join("--" + name.replace("_", "-") for name in sorted(extra))
             top.error(f"--{mode.replace('_', '-')} does not go with {flags}")
+    if args.top_p == 0:
+        top.error("--top-p 0 leaves no token to sample")
     for name in ("json", "csv", "samples"):
         file = getattr(args, name)
         if file and (not Path(file).absolute().parent.is_dir() or Path(file).is_dir()):
@@ -199,20 +202,21 @@ def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[di
         found["reference"] = ("data", reference, set())
     unknown = [name for name in args.method or () if name not in found]
     if unknown:
-        raise ValueError(f"--method {unknown[0]}: what applies here is {', '.join(found)}")
+        hint = meant(unknown[0], found)
+        raise ValueError(f"--method {unknown[0]}{hint}: what applies here is {', '.join(found)}")
     return {name: found[name] for name in args.method or found}
 
 
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
-    from run import make_reward, make_task
+    from run import items_of, make_reward, make_task
 
     team, solo = find_runs(args.run)
     main = settings(args, team or solo)
     task = make_task(main)
     reward = make_reward(main, task)
-    items = task.items("test")[: args.limit or None]
+    items = items_of(task, main.task, "test")[: args.limit or None]
     if not items:
         raise ValueError(f"task {main.task!r} has no test items")
     methods = plan(args, main.num_agents, team, solo, items)
@@ -363,12 +367,16 @@ def ask(args) -> None:
     player = Player(flags, team or solo)
     player.use(set(range(flags.num_agents)) if args.run else set())
     item, text = player.task.items("test")[0], args.ask
-    field = next(name for name in PROBLEM if name in item)
+    field = next((name for name in PROBLEM if name in item), None)
+    if field is None:
+        raise ValueError(f"--ask needs a task of items with a field {' or '.join(PROBLEM)}")
     if "entry_point" in item:
         if "def " not in text:
             text = f'def solve(xs):\n    """{text}"""\n'
-        name = re.findall(r"def\s+(\w+)", text)[-1]
-        item |= {"entry_point": name, "setup": "", "tests": []}
+        names = re.findall(r"def\s+(\w+)", text)
+        if not names:
+            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
+        item |= {"entry_point": names[-1], "setup": "", "tests": []}
     item |= {field: text}
     node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
     player.rollout().act([node], player.sampling(args.temperature is None))
@@ -391,11 +399,12 @@ def main(argv: list[str] | None = None) -> None:
             if not args.from_samples:
                 train.quiet()
             (ask if args.ask else table)(args)
-    except (ValueError, OSError, RuntimeError) as error:
+    except Exception as error:
         if args.debug:
             raise
-        parser().error(str(error))
+        parser().error(train.told(error))
 
 
 if __name__ == "__main__":
+    train.quit_on_signals("eval.py")
     main()

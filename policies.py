@@ -14,6 +14,7 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V
 
 import contextlib
 import functools
+import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,9 +23,15 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from huggingface_hub import model_info, try_to_load_from_cache
-from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
+from peft import (
+    LoraConfig,
+    get_peft_model,
+    get_peft_model_state_dict,
+    set_peft_model_state_dict,
+)
 from peft.tuners.lora import LoraLayer
-from peft.utils.save_and_load import load_peft_weights
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import (
     AttentionInterface,
@@ -36,6 +43,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 # What one forward pass of the update may keep for the backward pass: more is no faster.
 UPDATE_BYTES = {"cpu": 2**25, "cuda": 3 * 2**30}
+MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of
 DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
 
 
@@ -369,11 +377,29 @@ class Base(nn.Module):
         self.tokenizer.save_pretrained(path)
 
     def load(self, agent: int, path: Path) -> None:
-        """Reads what `save` wrote into this agent."""
+        """Reads what `save` wrote into this agent; ValueError where it was written by another."""
+        name = f"agent{agent}"
+        try:  # never a .bin, which is a pickle
+            if self.lora:
+                mine = get_peft_model_state_dict(
+                    self.model, adapter_name=name, save_embedding_layers=False
+                )
+                weights = load_file(path / "adapter_model.safetensors")
+            else:
+                mine = self.net.state_dict()
+                saved = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True)
+                weights = saved.state_dict()
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"cannot read agent {agent} from {path}: {error}") from error
+        if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in mine.items()}:
+            raise ValueError(
+                f"{path} is of another model or another --lora-rank than its run: bring back the "
+                "run's own"
+            )
         if self.lora:
-            set_peft_model_state_dict(self.model, load_peft_weights(path), f"agent{agent}")
+            set_peft_model_state_dict(self.model, weights, name)
         else:
-            self.net.load_state_dict(AutoModelForCausalLM.from_pretrained(path).state_dict())
+            self.net.load_state_dict(weights)
 
     def _adapt(self, layer: LoraLayer, x: Tensor) -> Tensor:
         """W x and, for each agent's rows, what its own adapter adds: s B A x. The adapters lie side
@@ -395,10 +421,8 @@ class Base(nn.Module):
             inner = inner * self.turn
         if output.dtype != inner.dtype:
             output = output + torch.mm(inner, up).to(output.dtype)
-        elif torch.is_grad_enabled():
-            output = torch.addmm(output, inner, up)
         else:
-            output = output.addmm_(inner, up)
+            output = torch.addmm(output, inner, up)
         return output.view(*x.shape[:2], -1)
 
     def _stacked(self, layer) -> tuple[Tensor, Tensor]:
@@ -620,6 +644,8 @@ class Base(nn.Module):
 
     def encode(self, text: str, chat: bool, limit: int) -> tuple[int, ...]:
         """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`."""
+        if not isinstance(text, str):
+            raise ValueError(f"a prompt, which observe() gives, has to be a text, not {text!r:.60}")
         if chat:
             ids = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
@@ -630,6 +656,10 @@ class Base(nn.Module):
             raise ValueError(
                 f"a prompt has {len(ids)} tokens and --max-prompt-tokens is {limit}; prompts are "
                 f"never cut: raise the limit or drop the item ({text[:60]!r}...)"
+            )
+        if max(ids, default=0) >= (known := self.net.config.get_text_config().vocab_size):
+            raise ValueError(
+                f"the tokenizer is of another model: token {max(ids)}, and the model knows {known}"
             )
         if len(ids) < 2:
             raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
@@ -675,14 +705,34 @@ def eos_tokens(model, tokenizer) -> frozenset[int]:
     return frozenset(ids)
 
 
+def fingerprint(name: str) -> str:
+    """Tells a model's files (config, tokenizer, weights) from another's; the name is not in it.
+
+    Of each file its size and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
+    for any size. Training moves every weight, and so cannot hide between the blocks.
+    """
+    config = Path(name) / "config.json"
+    found = config if config.is_file() else try_to_load_from_cache(name, "config.json")
+    folder, digest = Path(found).parent, hashlib.sha256()
+    for path in sorted({file for kind in MODEL_FILES for file in folder.glob(kind)}):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            for start in range(0, size, max(size // 64, 1 << 16)):
+                file.seek(start)
+                digest.update(file.read(1 << 16))
+    return digest.hexdigest()
+
+
 def load_model(name: str, bits: int, trust_remote_code: bool):
     """(model, tokenizer) of a local folder or a hub name, the weights in 32, 16, 8 or 4 bits.
 
     Raises ValueError where there is no such model, at once: transformers would retry for a minute.
     """
-    if not Path(name).is_dir() and not try_to_load_from_cache(name, "config.json"):
+    if not Path(name).is_dir():
         try:
-            model_info(name, timeout=5)
+            if not try_to_load_from_cache(name, "config.json"):
+                model_info(name, timeout=5)
         except Exception as error:  # many kinds: no such name, no network, no access
             raise ValueError(
                 f"model {name!r} is no folder, not in the local cache, and the hub does not give "
@@ -699,8 +749,17 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
             bnb_4bit_compute_dtype=options["dtype"],
         )
         options["device_map"] = "auto" if gpu else "cpu"
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
-    model = AutoModelForCausalLM.from_pretrained(
-        name, trust_remote_code=trust_remote_code, **options
-    )
+    if (Path(name) / "adapter_config.json").is_file():
+        raise ValueError(f"{name} is an adapter: --model takes its base, --resume a whole run")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+        model = AutoModelForCausalLM.from_pretrained(
+            name, trust_remote_code=trust_remote_code, use_safetensors=True, **options
+        )
+    except Exception as error:  # many kinds, some of them long
+        if "trust_remote_code" in str(error):
+            told = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
+        else:
+            told = f"it needs config.json, safetensors and a tokenizer ({error!s:.300})"
+        raise ValueError(f"cannot load the model {name!r}: {told}") from error
     return model, tokenizer

@@ -5,15 +5,18 @@ metrics.jsonl   one line per step            samples.jsonl  joint responses, eve
 events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
 agents/<i>/     the trained agents, in peft's format (or as full models)
 summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
+lock            held by the process that writes here
 """
 
-import difflib
+import contextlib
+import fcntl
 import html
 import importlib
 import importlib.util
 import inspect
 import json
 import math
+import numbers
 import os
 import shlex
 import signal
@@ -32,7 +35,8 @@ from coding import feedback
 from evaluation import doctor
 from magrpo import EVAL, MAGRPO, Node
 from metrics import mean_parts
-from policies import Sampling
+from names import meant
+from policies import Sampling, fingerprint
 
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 TASKS = {
@@ -65,9 +69,10 @@ def resolve(name: str, known: dict[str, str], what: str):
     full = known.get(name, name)
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     if not path:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise ValueError(f"unknown {what} {name!r}{hint}; known: {', '.join(sorted(known))}")
+        listed = ", ".join(sorted(known))
+        raise ValueError(f"unknown {what} {name!r}{meant(name, known)}; known: {listed}")
+    if full.endswith(".py"):
+        raise ValueError(f"{what} {name!r}: name what the file holds, as in file.py:Name")
     try:
         if path.endswith(".py"):
             spec = importlib.util.spec_from_file_location(Path(path).stem, path)
@@ -75,9 +80,19 @@ def resolve(name: str, known: dict[str, str], what: str):
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(path)
-        return getattr(module, attribute)
-    except Exception as error:  # a plug-in is the user's code: anything may come
+    except (Exception, SystemExit) as error:  # a plug-in is the user's code: anything may come
         raise ValueError(f"cannot load the {what} {name!r}: {error!r}") from error
+    if not hasattr(module, attribute):
+        raise ValueError(f"{path} has no {attribute}{meant(attribute, vars(module))}: no {what}")
+    return getattr(module, attribute)
+
+
+def check_signature(function, what: str, *args, **kwargs) -> None:
+    """Raises ValueError where a function of the user's cannot be called like that."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ValueError(f"{what}: {error}") from error
 
 
 def make_task(args):
@@ -87,29 +102,71 @@ def make_task(args):
         flags = (args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
         options["feedback"] = feedback.configured(*flags)
     kind = resolve(args.task, TASKS, "task")
+    form = f"({', '.join(f'{name}=' for name in options)})"
+    form += ", or leave --feedback out" if args.feedback else ""
+    check_signature(kind, f"task {args.task!r} has to take {form}", **options)
     try:
-        inspect.signature(kind).bind(**options)
-    except TypeError as error:
-        raise ValueError(f"task {args.task!r} cannot be made with these flags: {error}") from error
-    return kind(**options)
+        task = kind(**options)
+    except (ValueError, OSError):  # in words already
+        raise
+    except Exception as error:
+        raise ValueError(f"task {args.task!r} cannot be made: it raised {error!r}") from error
+    wanted = {"items": ("split",), "observe": ("agent", "item", "history")}
+    if args.turns > 1:
+        wanted["feedback"] = ("item", "responses")
+    for name, names in wanted.items():
+        form = f"{name}({', '.join(names)})"
+        if not callable(getattr(task, name, None)):
+            raise ValueError(f"task {args.task!r} has no {form}: it needs one")
+        check_signature(getattr(task, name), f"task {args.task!r} needs {form}", *names)
+    return task
 
 
 def make_reward(args, task):
     """The reward of --reward, or the task's own."""
-    name = args.reward or task.reward
+    name = args.reward or getattr(task, "reward", None)
+    if not name:
+        raise ValueError(f"task {args.task!r} names no reward of its own: give one with --reward")
     reward = resolve(name, REWARDS, "reward")
-    if not getattr(reward, "maximum", 0) > 0:
+    if not callable(reward):
+        raise ValueError(f"reward {name!r} is no function but {reward!r:.60}: it has to be one")
+    check_signature(reward, f"reward {name!r} has to take (item, responses)", {}, [])
+    maximum = getattr(reward, "maximum", None)
+    if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
         raise ValueError(f"reward {name!r} needs its largest value, a number above 0, as .maximum")
     return reward
+
+
+def items_of(task, name: str, split: str) -> list[dict]:
+    """A split's items; ValueError where the task does not give a list of them."""
+    try:
+        items = task.items(split)
+    except (ValueError, OSError):  # in words already
+        raise
+    except Exception as error:  # the task is the user's code
+        raise ValueError(f"task {name!r}: items({split!r}) raised {error!r}") from error
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ValueError(f"task {name!r}: items({split!r}) has to give a list of dicts")
+    return items
+
+
+def refuse_name(name: str) -> Path:
+    """The folder of --run, which has to be a new one."""
+    path = Path(name) if "/" in name else Path("runs") / name
+    if path.exists():
+        raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
+    return path
 
 
 def new_directory(args) -> Path:
     """runs/<--run>, or the first free runs/<task>-<number>; made here, never one that exists."""
     if args.run:
-        path = Path(args.run) if "/" in args.run else Path("runs") / args.run
-        if path.exists():
-            raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
-        path.mkdir(parents=True)
+        path = refuse_name(args.run)
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            told = f"cannot make the run's folder {path} ({error.strerror}): choose another --run"
+            raise ValueError(told) from error
         return path
     stem = Path(args.task.replace(":", ".")).name
     for number in range(1, 10**6):
@@ -122,39 +179,104 @@ def new_directory(args) -> Path:
     raise ValueError("runs/ is full: name the run with --run")
 
 
+@contextlib.contextmanager
+def alone(directory: Path):
+    """Holds a run's lock; ValueError where another process has it. The kernel releases it with the
+    process, however that ends."""
+    with (directory / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            told = f"another process is at work on {directory}: wait for its end, or stop it"
+            raise ValueError(told) from error
+        except OSError:  # a file system without locks, as on some clusters
+            pass
+        yield
+
+
 def write_json(path: Path, value) -> None:
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
     draft = path.with_name(path.name + ".tmp")
-    draft.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
-    os.replace(draft, path)
+    try:
+        draft.write_text(text)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def write_args(directory: Path, args) -> None:
     versions = {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
     path, command = directory / "args.json", shlex.join(["python", *sys.argv])
     record = {"args": vars(args), "versions": versions, "command": command, "resumed": []}
+    record["bases"] = {name: fingerprint(name) for name in args.model}
     if path.exists():
         before = json.loads(path.read_text())
         record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
     write_json(path, record)
 
 
-def read_jsonl(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def check_bases(directory: Path, models: list[str]) -> None:
+    """Raises ValueError where a run's agents were trained on other models than these. An adapter
+    on another base of the same shape would load, and be worth nothing."""
+    record = json.loads((directory / "args.json").read_text())
+    trained = record.get("bases", {})  # runs of the first version have none
+    for was, name in zip(record["args"]["model"], models, strict=True):
+        if was in trained and fingerprint(name) != trained[was]:
+            raise ValueError(
+                f"the model {name} is not what {directory} was trained on (other weights, config "
+                "or tokenizer): bring that one back, or train anew"
+            )
+
+
+def steps(directory: Path, module: MAGRPO) -> int:
+    """Steps in a run's checkpoint (0: none is there). ValueError where the run cannot go on."""
+    check_bases(directory, module.args.model)
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        read_lines(directory / name)
+    path = directory / "checkpoints" / "last.ckpt"
+    if not path.exists():
+        return 0
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        shapes = {name: value.shape for name, value in state["state_dict"].items()}
+        step = state["global_step"]
+    except Exception as error:  # of torch, zip and pickle
+        raise ValueError(
+            f"{path} is damaged, or no checkpoint of a run ({type(error).__name__}): bring back a "
+            f"copy, or delete it to begin {directory} again"
+        ) from error
+    if shapes != {name: value.shape for name, value in module.state_dict().items()}:
+        raise ValueError(
+            f"{path} is of another team than {directory / 'args.json'} says (agents, adapters or "
+            "model): bring back the one that belongs to the other"
+        )
+    return step
+
+
+def read_lines(path: Path) -> list[tuple[int, str]]:
+    """(step, line) of a run's file, without a last line that was cut by a kill."""
+    found = []
+    text = path.read_text(errors="replace") if path.exists() else ""
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if line.endswith("\n"):
+            try:
+                found.append((int(json.loads(line)["step"]), line))
+            except (ValueError, KeyError, TypeError) as error:
+                told = f"{path}, line {number}: not what a run writes"
+                raise ValueError(f"{told}; bring back a copy, or mend it") from error
+    return found
 
 
 def keep_until(path: Path, step: int) -> None:
     """Drops the lines of the steps after a killed run's last checkpoint, and a line cut in half."""
     if not path.exists():
         return
-    kept = []
-    for line in path.read_text().splitlines(keepends=True):
-        if not line.endswith("\n") or json.loads(line)["step"] >= step:
-            break
-        kept.append(line)
-    draft = path.with_name(path.name + ".tmp")
-    draft.write_text("".join(kept))
-    os.replace(draft, path)
+    write_whole(path, "".join(line for number, line in read_lines(path) if number < step))
 
 
 def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[Node]]:
@@ -239,12 +361,14 @@ class Recorder(L.Callback):
             self.board = SummaryWriter(self.directory, purge_step=module.global_step)
             for name in ("metrics.jsonl", "samples.jsonl"):
                 keep_until(self.directory / name, module.global_step)
+        trainer.should_stop = module.global_step >= self.args.max_steps
         if self.before:
             return
         self.before, self.returns["before"], nodes = self.evaluate(trainer, module, "test")
         self.example = sample_record(0, nodes[0], self.args.turns - 1, 0)
         if trainer.is_global_zero:
-            rows = "\n".join(f"|{k}|{html.escape(str(v))}|" for k, v in vars(self.args).items())
+            cells = {k: html.escape(str(v)) for k, v in vars(self.args).items()}
+            rows = "\n".join(f"|{k}|{cell.replace('|', '&#124;')}|" for k, cell in cells.items())
             self.board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
             self.scalars("test", self.before, 0)
         self.save(trainer)
@@ -257,6 +381,7 @@ class Recorder(L.Callback):
             self.record(module, done - 1, measures)
         if done % args.save_every == 0 or done == args.max_steps:
             self.save(trainer)
+        trainer.should_stop = done == args.max_steps
 
     def record(self, module, step: int, dev: dict | None) -> None:
         """What a step writes; dev: the measures of an evaluation after it."""
@@ -299,6 +424,8 @@ class Recorder(L.Callback):
             return evaluate(module, self.held_out[split], self.args)
 
     def on_exception(self, trainer, module, exception):
+        """What was computed is saved, whatever happened; before the first step, nothing was. Where
+        only one of several processes fails, the others are not here to save with it."""
         here_alone = trainer.world_size > 1 and not getattr(exception, "shared", False)
         if self.before and self.saved < module.global_step and not here_alone:
             self.save(trainer)
@@ -307,11 +434,15 @@ class Recorder(L.Callback):
         """Writes checkpoints/last.ckpt whole or not at all."""
         path = self.directory / "checkpoints" / "last.ckpt"
         draft = path.with_name("last.ckpt.tmp")
-        trainer.save_checkpoint(draft)  # every process comes here, the first one writes
-        if trainer.is_global_zero:
-            with draft.open("rb+") as file:
-                os.fsync(file.fileno())
-            os.replace(draft, path)
+        try:
+            trainer.save_checkpoint(draft)  # every process comes here, the first one writes
+            if trainer.is_global_zero:
+                with draft.open("rb+") as file:
+                    os.fsync(file.fileno())
+                os.replace(draft, path)
+        except (OSError, RuntimeError) as error:  # torch has a RuntimeError for a full disk
+            draft.unlink(missing_ok=True)
+            raise OSError(f"cannot save {path} ({error}): is the disk full?") from error
         self.saved = trainer.global_step
 
     def append(self, name: str, records: list[dict]) -> None:
@@ -350,7 +481,7 @@ class Bar(TQDMProgressBar):
 
     @property
     def total_train_batches(self):
-        return self.trainer.max_steps
+        return self.trainer.max_steps - 1
 
     def get_metrics(self, trainer, module):
         keys = ("return", "lr")

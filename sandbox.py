@@ -78,7 +78,7 @@ NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate fai
 # Signals that a program has no way to end its judge with.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 AHEAD_BYTES = 1 << 15  # a request up to this size waits in the socket for the one before to end
-CACHED = 4096  # verdicts kept
+CACHED = 2048  # verdicts kept, of some KiB each
 
 # Tried by a probe program at the start: what works there is an open door.
 DOORS = {

@@ -1,13 +1,17 @@
 """Trains a team: python train.py [flags]. Without flags: two agents of the embedded model."""
 
 import argparse
+import contextlib
 import json
 import logging
 import os
 import shlex
+import signal
 import sys
 import warnings
 from pathlib import Path
+
+from names import meant
 
 TINY = str(Path(__file__).resolve().parent / "tiny")
 
@@ -26,7 +30,7 @@ class Models(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors and commented flag files (@file)."""
+    """argparse with one-line errors that know what was meant, and commented flag files (@file)."""
 
     def __init__(self, **kwargs):
         super().__init__(allow_abbrev=False, fromfile_prefix_chars="@", **kwargs)
@@ -37,6 +41,20 @@ class Parser(argparse.ArgumentParser):
         except ValueError as error:
             self.error(f"a flag file's line {line!r}: {error}")
 
+    def parse_args(self, args=None, namespace=None):
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            flag = unknown[0].partition("=")[0]
+            hint = meant(flag, self._option_string_actions) or " (--help lists the flags)"
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found
+
+    def _check_value(self, action, value):
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            told = f"{str(value)!r} is not known{meant(str(value), known)}: {', '.join(known)}"
+            raise argparse.ArgumentError(action, told)
+
     def error(self, message):
         print(f"{self.prog}: error: {' '.join(message.split())}", file=sys.stderr)
         sys.exit(2)
@@ -44,16 +62,16 @@ class Parser(argparse.ArgumentParser):
 
 def at_least(kind, low, high=None):
     """An argparse type: a number from low (to high)."""
+    what = "a whole number" if kind is int else "a number"
+    wanted = f"{what} of at least {low}" if high is None else f"{what} in [{low}, {high}]"
 
     def number(text: str):
-        value = kind(text)
-        if not low <= value <= (float("inf") if high is None else high) or value == float("inf"):
-            raise argparse.ArgumentTypeError(
-                f"{text} is not {'at least ' + str(low) if high is None else f'in [{low}, {high}]'}"
-            )
-        return value
+        with contextlib.suppress(ValueError):
+            value = kind(text)
+            if low <= value <= (sys.float_info.max if high is None else high):  # no inf, no nan
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
-    number.__name__ = kind.__name__
     return number
 
 
@@ -112,7 +130,7 @@ def parser() -> Parser:
     add = top.add_argument_group("run").add_argument
     add("--run", help="name of the run's folder in runs/ (None: the task's name and a number)")
     add("--resume", metavar="DIR", help="go on with a run; only --max-steps may change")
-    add("--seed", type=size, default=0)
+    add("--seed", type=at_least(int, 0, 2**63 - 1), default=0)
     add("--eval-every", type=size, default=0, help="steps between evaluations on dev, 0: none")
     add("--eval-limit", type=size, default=100, help="held-out problems, 0: all")
     add("--save-every", type=count, default=10, help="steps between checkpoints")
@@ -146,13 +164,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             top.error(
                 f"--resume takes the run's own flags; only --max-steps may change, not {flags}"
             )
-        path = Path(args.resume) / "args.json"
-        if not path.is_file():
-            top.error(f"--resume {args.resume}: there is no run (no {path})")
-        try:
-            return argparse.Namespace(**json.loads(path.read_text())["args"] | given)
-        except (ValueError, KeyError, TypeError) as error:
-            top.error(f"{path} is not what a run writes: {error}")
+        return argparse.Namespace(**recorded(top, Path(args.resume)) | given)
     if args.max_steps and args.epochs:
         top.error("--max-steps and --epochs: give one of them")
     models = args.model or [TINY]
@@ -173,6 +185,14 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.feedback_tests is not None and args.feedback not in ("passed", "levels", "tests"):
         top.error("--feedback-tests goes with --feedback passed, levels or tests")
     args.feedback_tests = 1 if args.feedback_tests is None else args.feedback_tests
+    expert = (args.expert_url, args.expert_model)  # a recipe's may stay where the mode is another
+    if args.feedback != "expert" and any(e and not isinstance(e, FromFile) for e in expert):
+        top.error("--expert-url and --expert-model go with --feedback expert: add it, or drop them")
+    if args.num_generations == 1 and args.advantage != "none":
+        top.error(
+            "--num-generations 1 trains nothing: the baseline of one sample is that sample, so "
+            "give 2 or more, or --advantage none"
+        )
     if args.kl_coef and (args.top_p < 1 or args.top_k):
         top.error("--kl-coef is of whole distributions: not with --top-p or --top-k")
     if args.temperature == 0:
@@ -182,17 +202,37 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
+def recorded(top: Parser, directory: Path) -> dict:
+    """The flags in a run's args.json, each of them checked as if it had been given."""
+    path = directory / "args.json"
+    if not path.is_file():
+        top.error(f"--resume {directory}: there is no run (no {path}); give a folder in runs/")
+    try:
+        values = json.loads(path.read_text())["args"]
+        for action in [action for action in top._actions if action.dest != "help"]:
+            value = values[action.dest]
+            if value is not None and action.nargs != 0:  # 0: a switch
+                for one in value if isinstance(value, list) else [value]:
+                    top._check_value(action, top._get_value(action, str(one)))
+        return values
+    except KeyError as error:
+        top.error(f"{path} is not what a run of this version writes: it has no {error}")
+    except (ValueError, TypeError, argparse.ArgumentError, OSError) as error:
+        top.error(f"{path} is not what a run writes ({error}): restore it, or start a new run")
+
+
 def build(args):
     """Everything a run needs, loaded and checked: (module, held-out items by split)."""
     import torch
 
     from magrpo import MAGRPO, Team
-    from run import make_reward, make_task
+    from run import items_of, make_reward, make_task
 
     task = make_task(args)
     reward = make_reward(args, task)
-    problems = task.items("train")
-    held_out = {split: task.items(split)[: args.eval_limit or None] for split in ("dev", "test")}
+    splits = {split: items_of(task, args.task, split) for split in ("train", "dev", "test")}
+    problems = splits.pop("train")
+    held_out = {split: items[: args.eval_limit or None] for split, items in splits.items()}
     if not problems or not held_out["test"]:
         raise ValueError(f"task {args.task!r} has no items to train or to test on")
     if args.max_steps is None:
@@ -267,32 +307,44 @@ def quiet() -> None:
     # Says which process died before it ends the others.
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel("INFO")
     transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
 
 
 def train(args) -> None:
     quiet()
-    import lightning as L
+    from parallel import is_first
+    from run import Recorder, alone, new_directory, refuse_name, report, steps, write_args
 
-    from parallel import Processes, is_first
-    from run import Bar, Recorder, Stopped, new_directory, read_jsonl, report, write_args
-
+    first, directory = is_first(args), args.resume and Path(args.resume)
+    if first and args.run and not args.resume:
+        refuse_name(args.run)  # before a model is loaded
     module, held_out = build(args)
     if args.dry_run:
         return dry_run(module, args)
-    first, directory = is_first(args), args.resume and Path(args.resume)
+    with contextlib.ExitStack() as held:
+        if first:
+            directory = directory or new_directory(args)
+            held.enter_context(alone(directory))
+            if args.resume and args.max_steps < (done := steps(directory, module)):
+                raise ValueError(
+                    f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it"
+                )
+            write_args(directory, args)
+        fit(module, Recorder(directory, held_out, args), args)
     if first:
-        directory = directory or new_directory(args)
-        done = len(read_jsonl(directory / "metrics.jsonl"))
-        if args.resume and args.max_steps < done:
-            raise ValueError(
-                f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it"
-            )
-        write_args(directory, args)
-    recorder = Recorder(directory, held_out, args)
+        print(report(directory))
+
+
+def fit(module, recorder, args) -> None:
+    import lightning as L
+
+    from parallel import Processes, is_first
+    from run import Bar, Stopped
+
     several = args.strategy == "ddp" or args.devices * args.num_nodes > 1
     trainer = L.Trainer(
-        max_steps=args.max_steps,
-        limit_train_batches=args.max_steps + 1,  # the epoch never ends: a finished run can go on
+        max_steps=args.max_steps + 1,  # the recorder stops it one step before: Lightning would
+        limit_train_batches=args.max_steps + 1,  # not even start on what has all its steps
         max_epochs=1,
         devices=args.devices,
         num_nodes=args.num_nodes,
@@ -303,27 +355,47 @@ def train(args) -> None:
         enable_checkpointing=False,
         enable_model_summary=False,
     )
-    checkpoint = directory and directory / "checkpoints" / "last.ckpt"
-    resumed = checkpoint if args.resume and checkpoint.exists() else None
+    checkpoint = args.resume and Path(args.resume) / "checkpoints" / "last.ckpt"
     try:
-        trainer.fit(module, ckpt_path=resumed, weights_only=True)
+        there = checkpoint and checkpoint.exists()
+        trainer.fit(module, ckpt_path=checkpoint if there else None, weights_only=True)
     except Stopped as signalled:
-        if not first:
-            sys.exit(130)
-        print(
-            f"\nstopped by {signalled} at step {trainer.global_step}; nothing is lost. Go on with:"
-        )
-        print(f"  python train.py --resume {directory}")
+        if is_first(args):
+            print(
+                f"\nstopped by {signalled} at step {trainer.global_step}; nothing is lost. "
+                f"Go on with:\n  python train.py --resume {recorder.directory}"
+            )
         sys.exit(130)
-    if first:
-        print(report(directory))
+    except Exception as error:
+        error.add_note(f"(mend it and go on: python train.py --resume {recorder.directory})")
+        raise
+
+
+def quit_on_signals(prog: str) -> None:
+    """SIGINT and SIGTERM end the process with one line while there is nothing to save: until
+    training begins, which has handlers of its own (Recorder.catch_signals)."""
+
+    def leave(number, frame):
+        os.write(2, f"{prog}: stopped by {signal.Signals(number).name}\n".encode())
+        os._exit(130)  # an exception could be swallowed anywhere in the imports
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, leave)
+
+
+def told(error: Exception) -> str:
+    """An error in words, for one line."""
+    notes = " ".join(getattr(error, "__notes__", []))
+    if isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):
+        return f"{error} {notes}"
+    return f"{type(error).__name__}: {error} (--debug shows where) {notes}"
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     try:
         train(args)
-    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
+    except Exception as error:
         if args.debug:
             raise
         from parallel import is_first
@@ -331,10 +403,11 @@ def main(argv: list[str] | None = None) -> None:
         if getattr(error, "shared", False) and not is_first(args):
             sys.exit(2)  # the first process says it
         if error.args[1:] == (False,):  # a reward hangs: its thread would keep this process alive
-            print(f"train.py: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+            print(f"train.py: error: {' '.join(told(error).split())}", file=sys.stderr, flush=True)
             os._exit(2)
-        parser().error(str(error))
+        parser().error(told(error))
 
 
 if __name__ == "__main__":
+    quit_on_signals("train.py")
     main()

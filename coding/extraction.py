@@ -47,7 +47,7 @@ class Part:
     forwards: str | None = None  # the function whose value it returns as it is
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
 def extract(text: str, name: str, foreign: frozenset[str] = frozenset()) -> Part:
     """The function `name` of a response with all that it needs, nothing bound to `foreign` names.
 
@@ -96,7 +96,7 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     return replace(part, raw=raw, node=function, returns=returns, forwards=forwards)
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
 def _statements(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
     """All top-level statements in a text, each with its source, and the functions cut or wrong.
 

@@ -111,7 +111,7 @@ class Player:
         import torch
 
         from magrpo import Team
-        from run import make_reward, make_task
+        from run import check_bases, make_reward, make_task
 
         self.args, self.task = args, make_task(args)
         self.reward = make_reward(args, self.task)
@@ -120,6 +120,7 @@ class Player:
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
         self.weights = {False: self.copies()}
         if directory:
+            check_bases(directory, args.model)
             for agent in range(team.size):
                 team.base_of[agent].load(agent, directory / "agents" / str(agent))
             self.weights[True] = self.copies()

@@ -40,15 +40,19 @@ def read_groups(directories: list[str]) -> list[Group]:
             flags = json.loads((directory / "args.json").read_text())["args"]
             rows = [json.loads(x) for x in (directory / "metrics.jsonl").read_text().splitlines()]
             curve = [row["return"] for row in rows if "return" in row]
-        except (OSError, ValueError, KeyError) as error:
+            file = directory / "summary.json"
+            summary = json.loads(file.read_text()) if file.is_file() else None
+            if not curve:
+                raise ValueError("no step was made")
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{directory} is not a run: {error}") from error
         stem = re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", directory.name) or directory.name
         same = {k: v for k, v in flags.items() if k not in ("seed", "run", "resume", "debug")}
         group = groups.setdefault((stem, json.dumps(same, sort_keys=True)), Group(stem))
         group.curves.append(curve)
-        if (directory / "summary.json").is_file():
-            group.summaries.append(json.loads((directory / "summary.json").read_text()))
-            if "returns" not in group.summaries[-1]:
+        if summary:
+            group.summaries.append(summary)
+            if "returns" not in summary:
                 raise ValueError(f"{directory} is of an older version: no return per problem in it")
     names = [group.name for group in groups.values()]
     for number, group in enumerate(groups.values(), 1):

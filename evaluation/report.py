@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def render(table: dict) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
+HEADER = ("settings", "items", "timing")  # what a samples file's first line has ...
+RECORD = ("method", "greedy", "item", "sample", "return", "turns")  # ... and every other one
 LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens", "metric/coop": "strict coop"}
 LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s", "coop_rate": "coop rate"}
 
@@ -123,17 +126,20 @@ def printable(text: str) -> str:
 
 
 def write_samples(file: str, header: dict, records: list[dict]) -> None:
-    with Path(file).open("w") as out:
+    draft = Path(f"{file}.tmp")  # a file that was whole stays so, whatever comes
+    with draft.open("w") as out:
         out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *records))
+    os.replace(draft, file)
 
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:
     """What write_samples wrote; ValueError names the line that it cannot have written."""
     rows = []
-    for number, line in enumerate(Path(file).read_text().splitlines(), 1):
+    for number, line in enumerate(Path(file).read_text(errors="replace").splitlines(), 1):
         try:
             rows.append(json.loads(line))
-            rows[-1]["settings" if number == 1 else "turns"]
+            for key in HEADER if number == 1 else RECORD:
+                rows[-1][key]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file}, line {number}: not a line of eval.py --samples") from error
     if len(rows) < 2:

@@ -9,6 +9,7 @@ import math
 import string
 import sys
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -499,6 +500,8 @@ def test_the_hubs_names(kind, monkeypatch):
         return [{kind.field: "a text", "completion": "not shown"}]
 
     monkeypatch.setitem(sys.modules, "datasets", type(sys)("datasets"))
+    offline = types.SimpleNamespace(HF_HUB_OFFLINE=True)
+    monkeypatch.setattr(sys.modules["datasets"], "config", offline, raising=False)
     monkeypatch.setattr(sys.modules["datasets"], "load_dataset", load_dataset, raising=False)
     items = [item for split in ("train", "dev", "test") for item in kind().items(split)]
     assert items[0] == {"task_id": f"{kind.name}/train/1", kind.field: "a text"}

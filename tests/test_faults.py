@@ -1,0 +1,509 @@
+"""Nothing that was computed is lost, whatever ends a run: python -m pytest tests/test_faults.py
+
+Every test breaks a run, resumes it, and compares its end with that of a run that was left alone:
+adapters, optimizer, metrics (no line missing, none twice) and samples, bit for bit. The longer
+ones, with 20 kills and 20 signals: python -m pytest -m slow tests/test_faults.py
+"""
+
+import contextlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from test_train import assert_same_run, command, lines
+
+import magrpo
+import rewards
+import run as runs
+import train
+
+LINUX = sys.platform == "linux"
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
+SMALL += ["--lr-schedule", "constant", "--save-every", "3", "--sample-every", "2"]
+SMALL += ["--eval-every", "4", "--eval-limit", "1"]
+REWARD = """
+import os, threading, time
+import magrpo
+lock, calls, here = threading.Lock(), [], os.path.dirname(os.path.abspath(__file__))
+def reward(item, responses):
+    with lock:
+        calls.append(1)
+    if len(calls) > 20 and os.path.exists(os.path.join(here, "bad")):
+        BAD
+    return sum(map(len, responses)) % 7
+reward.maximum = 6.0
+"""
+
+
+def in_this_process(path: Path, steps: int, *argv) -> Path:
+    train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
+    return path
+
+
+def resume(path: Path, *argv) -> None:
+    train.main(["--resume", str(path), *map(str, argv)])
+
+
+def refused(capsys, *argv) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stopped:
+        train.main(list(map(str, argv)))
+    said = capsys.readouterr().err.splitlines()
+    assert stopped.value.code == 2
+    assert len(said) == 1, said
+    return said[0]
+
+
+def no_drafts(path: Path) -> bool:
+    return not list(path.rglob("*.tmp"))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> Path:
+    """A run of two steps."""
+    return in_this_process(tmp_path_factory.mktemp("two") / "run", 2)
+
+
+@pytest.fixture(scope="module")
+def six(two) -> Path:
+    """The same run, after six."""
+    path = two.parent / "six"
+    shutil.copytree(two, path)
+    resume(path, "--max-steps", 6)
+    return path
+
+
+# --- kill -9 --------------------------------------------------------------------------------------
+
+
+class Process:
+    """A training in a process of its own, which is started again after each kill."""
+
+    def __init__(self, path: Path, steps: int, *argv):
+        self.path = path
+        self.argv = [*SMALL, "--max-steps", steps, "--run", path, *argv]
+
+    def start(self) -> None:
+        argv = ["--resume", self.path] if (self.path / "args.json").exists() else self.argv
+        if self.path.exists() and "--resume" not in argv:
+            shutil.rmtree(self.path)  # it was killed between its folder and its args.json
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            command(*argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=environment,
+        )  # fmt: skip
+
+    def wait(self, condition, seconds: float = 120.0) -> bool:
+        """Whether the condition came true before the process ended."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if self.process.poll() is not None:
+                return False
+            assert time.monotonic() < deadline, "it hangs"
+            time.sleep(0.0005)
+        return True
+
+    def end(self, number: int) -> tuple[int, str]:
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=120)
+        self.said = out
+        return self.process.returncode, err
+
+    def written(self) -> int:
+        file = self.path / "metrics.jsonl"
+        return file.read_text().count("\n") if file.exists() else 0
+
+    def saving(self) -> bool:
+        return (self.path / "checkpoints" / "last.ckpt.tmp").exists()
+
+    def training(self) -> bool:
+        return (self.path / "checkpoints" / "last.ckpt").exists()
+
+    def handles_signals(self) -> bool:
+        """Python itself handles SIGINT; our handlers are there when SIGTERM has one, too."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        caught = int(status.split("SigCgt:")[1].split()[0], 16)
+        return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
+def kill_at(process: Process, moment: str, chance: random.Random) -> None:
+    """Starts it, and kills it at that moment of its life."""
+    process.start()
+    before = process.written()
+    if moment == "start":
+        time.sleep(chance.uniform(0, 4))
+    elif moment == "saving":
+        process.wait(process.saving)
+    elif moment == "training":
+        process.wait(lambda: process.written() != before)
+        time.sleep(chance.uniform(0, 0.4))
+    else:  # the end: all steps are made, and the held-out evaluation goes on
+        steps = int(process.argv[process.argv.index("--max-steps") + 1])
+        process.wait(lambda: process.written() >= steps + steps // 4)
+    assert process.process.poll() is None, f"it ended by itself before {moment}"
+    process.end(signal.SIGKILL)
+
+
+def killed_run_ends_the_same(tmp_path, steps: int, moments: list[str]) -> None:
+    chance = random.Random(7)
+    process = Process(tmp_path / "killed", steps)
+    for moment in moments:
+        kill_at(process, moment, chance)
+    resume(process.path)
+    assert_same_run(process.path, in_this_process(tmp_path / "whole", steps))
+    numbers = [row["step"] for row in lines(process.path, "metrics.jsonl") if "return" in row]
+    assert numbers == list(range(steps))
+    summaries = [
+        json.loads((tmp_path / name / "summary.json").read_text()) for name in ("killed", "whole")
+    ]
+    assert summaries[0]["after"] == summaries[1]["after"]
+    assert summaries[0]["returns"] == summaries[1]["returns"]
+    assert no_drafts(process.path)
+
+
+def test_a_run_that_is_killed_ends_the_same(tmp_path):
+    killed_run_ends_the_same(tmp_path, 8, ["saving", "training", "end"])
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_20_times_ends_the_same(tmp_path):
+    chance = random.Random(3)
+    moments = ["saving"] * 6 + ["start"] * 4 + ["training"] * 9
+    chance.shuffle(moments)
+    killed_run_ends_the_same(tmp_path, 200, [*moments, "end"])
+
+
+def test_a_run_that_is_killed_in_its_last_evaluation_goes_on(two, tmp_path, monkeypatch):
+    """Its checkpoint has all its steps: nothing is left to train, and the end is still to come."""
+
+    def killed(*_):
+        raise MemoryError("killed")
+
+    path = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(runs.Recorder, "on_train_end", killed)
+        with pytest.raises(SystemExit):
+            in_this_process(path, 2)
+    assert not (path / "summary.json").exists()
+    resume(path)
+    assert_same_run(path, two)
+    summaries = [json.loads((run / "summary.json").read_text()) for run in (path, two)]
+    assert summaries[0]["after"] == summaries[1]["after"]
+
+
+# --- SIGINT and SIGTERM ---------------------------------------------------------------------------
+
+
+def signal_at(process: Process, number: int, moment: str, delay: float = 0.0) -> None:
+    """Sends a signal at that moment of a process's life, and looks at how it ends."""
+    process.start()
+    assert process.wait(process.handles_signals)
+    if moment == "evaluation":
+        assert process.wait(lambda: list(process.path.glob("events*")))
+    elif moment == "saving":
+        process.wait(process.saving)
+    elif moment == "training":
+        assert process.wait(process.training)
+    time.sleep(delay)
+    code, err = process.end(number)
+    name = signal.Signals(number).name
+    assert "Traceback" not in err, err
+    if code == 0:  # it was at its end
+        assert (process.path / "summary.json").exists()
+    elif f"stopped by {name} at step" in process.said:  # it was training
+        assert code == 130
+        assert err == ""
+        assert f"python train.py --resume {process.path}" in process.said
+    else:
+        assert code == 130
+        assert err == f"train.py: stopped by {name}\n"
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@pytest.mark.parametrize(
+    ("number", "moment", "delay"),
+    [
+        (signal.SIGINT, "start", 0.0),
+        (signal.SIGTERM, "start", 1.5),
+        (signal.SIGINT, "saving", 0.0),
+        (signal.SIGTERM, "training", 0.3),
+    ],
+)
+def test_a_signal_ends_a_run_with_one_line(number, moment, delay, tmp_path):
+    process = Process(tmp_path / "run", 30)
+    signal_at(process, number, moment, delay)
+    if moment != "start":
+        done = json.loads((process.path / "args.json").read_text())["args"]["max_steps"]
+        assert done == 30
+        assert process.training()
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@pytest.mark.slow
+def test_a_run_that_is_stopped_20_times_ends_the_same(tmp_path):
+    chance = random.Random(5)
+    process = Process(tmp_path / "stopped", 120)
+    for _ in range(20):
+        number = chance.choice([signal.SIGINT, signal.SIGTERM])
+        moment = chance.choice(["start", "evaluation", "saving", "training"])
+        signal_at(process, number, moment, chance.uniform(0, 1))
+    if not process.path.exists() or not (process.path / "summary.json").exists():
+        resume(process.path)
+    assert_same_run(process.path, in_this_process(tmp_path / "whole", 120))
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+def test_a_second_signal_ends_it_at_once_and_loses_nothing(healthy, tmp_path):
+    """The first one comes in the evaluation before training, which it lets finish."""
+    slow = REWARD.replace("BAD", "time.sleep(1000)").replace("len(calls) > 20", "True")
+    (tmp_path / "mine.py").write_text(slow)
+    (tmp_path / "bad").touch()
+    process = Process(tmp_path / "run", 8, "--reward", f"{tmp_path}/mine.py:reward")
+    process.start()
+    assert process.wait(lambda: list(process.path.glob("events*")))
+    time.sleep(0.5)
+    process.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.process.poll() is None
+    code, err = process.end(signal.SIGINT)
+    assert code == -signal.SIGINT
+    assert err == ""
+    (tmp_path / "bad").unlink()
+    resume(process.path)
+    assert_same_run(process.path, healthy)
+
+
+# --- a full disk ----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def largest_file(size: int):
+    """No file of this process may grow over so many bytes: a disk that is full for big files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp_path, capsys):
+    full = tmp_path / "full"
+    shutil.copytree(two, full)
+    checkpoint = full / "checkpoints" / "last.ckpt"
+    before = checkpoint.read_bytes()
+    with largest_file(len(before) // 2):
+        said = refused(capsys, "--resume", full, "--max-steps", 6)
+    assert f"cannot save {checkpoint}" in said
+    assert "is the disk full?" in said
+    assert f"mend it and go on: python train.py --resume {full}" in said
+    assert checkpoint.read_bytes() == before
+    assert no_drafts(full)
+    resume(full, "--max-steps", 6)
+    assert_same_run(full, six)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 24 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(place)]
+    if not LINUX or os.getuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root may mount a small disk")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("left", [0, 1 << 20], ids=["nothing_left", "some_left"])
+def test_a_full_disk(left, two, six, small_disk, capsys):
+    full = small_disk / "run"
+    shutil.copytree(two, full)
+    before = (full / "checkpoints" / "last.ckpt").read_bytes()
+    free = shutil.disk_usage(small_disk).free - left
+    (small_disk / "hog").write_bytes(bytes(free))
+    said = refused(capsys, "--resume", full, "--max-steps", 6)
+    assert "No space left" in said or "is the disk full?" in said
+    assert (full / "checkpoints" / "last.ckpt").read_bytes() == before
+    assert no_drafts(full)
+    (small_disk / "hog").unlink()
+    resume(full, "--max-steps", 6)
+    assert_same_run(full, six)
+
+
+# --- rewards --------------------------------------------------------------------------------------
+
+BAD = [
+    ("raise KeyError('gone')", "raised KeyError: 'gone'"),
+    ("return float('nan')", "returned {'reward': nan}"),
+    ("return float('inf')", "returned {'reward': inf}"),
+    ("return 'high'", "raised ValueError: could not convert string to float: 'high'"),
+    ("return None", "raised TypeError"),
+    ("return {'fine': 1.0, 'bad': float('nan')}", "returned {'fine': 1.0, 'bad': nan}"),
+    ("return {'fine': 1.0, 'bad': [1]}", "raised TypeError"),
+    ("raise SystemExit(0)", "raised SystemExit"),
+]
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory) -> Path:
+    """A run whose reward never fails."""
+    folder = tmp_path_factory.mktemp("healthy")
+    (folder / "mine.py").write_text(REWARD.replace("BAD", "pass"))
+    return in_this_process(folder / "run", 8, "--reward", folder / "mine.py:reward")
+
+
+def fails_and_goes_on(said: str, path: Path, told: str, healthy: Path) -> None:
+    assert told in said
+    assert "for item {" in said
+    assert "coop/" in said
+    assert "and responses [" in said
+    assert f"mend it and go on: python train.py --resume {path}" in said
+    done = [row for row in lines(path, "metrics.jsonl") if "return" in row]
+    state = torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)
+    assert 0 < state["global_step"] == len(done) < 8
+    (path.parent / "bad").unlink()
+    resume(path)
+    assert_same_run(path, healthy)
+
+
+@pytest.mark.parametrize(("bad", "told"), BAD)
+def test_a_reward_that_fails_late_loses_nothing(bad, told, healthy, tmp_path, capsys):
+    """It works for some steps, fails, is mended; what it was given is told."""
+    (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
+    (tmp_path / "bad").touch()
+    path, name = tmp_path / "run", f"{tmp_path}/mine.py:reward"
+    argv = [*SMALL, "--max-steps", 8, "--run", path, "--reward", name, "--save-every", 99]
+    fails_and_goes_on(refused(capsys, *argv), path, told, healthy)
+
+
+def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch):
+    monkeypatch.setattr(magrpo, "REWARD_TIMEOUT", 300.0)  # the plug-in changes it here, too
+    limit = "magrpo.REWARD_TIMEOUT = 5.0\ndef reward"
+    bad = REWARD.replace("BAD", "time.sleep(1000)").replace("def reward", limit)
+    (tmp_path / "mine.py").write_text(bad)
+    (tmp_path / "bad").touch()
+    process = Process(tmp_path / "run", 8, "--reward", f"{tmp_path}/mine.py:reward")
+    process.start()
+    _, said = process.process.communicate(timeout=120)
+    assert process.process.returncode == 2
+    assert said.count("\n") == 1
+    fails_and_goes_on(said, process.path, "did not answer within 5 s", healthy)
+
+
+def test_a_reward_that_fails_at_once_leaves_a_run_that_goes_on(tmp_path, capsys):
+    """It has a folder, which is there to be resumed; nothing was computed that a checkpoint could
+    hold."""
+    file, path = tmp_path / "mine.py", tmp_path / "run"
+    file.write_text("def reward(item, responses): return None\nreward.maximum = 1.0\n")
+    argv = [*SMALL, "--max-steps", 2, "--run", path, "--reward", f"{file}:reward"]
+    said = refused(capsys, *argv)
+    assert f"go on: python train.py --resume {path}" in said
+    assert not (path / "checkpoints").exists()
+    file.write_text("def reward(item, responses): return len(responses[0])\nreward.maximum = 1.0\n")
+    resume(path)
+    again = in_this_process(tmp_path / "again", 2, "--reward", f"{file}:reward")
+    assert_same_run(path, again)
+
+
+def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(
+        "import tasks\ncalls = []\n"
+        "class Task(tasks.Coop):\n"
+        "    def feedback(self, item, responses):\n"
+        "        calls.append(1)\n"
+        "        return ['a', 'b'] if len(calls) < 20 else {}['gone']\n"
+    )
+    path = tmp_path / "run"
+    argv = ["--task", f"{tmp_path}/mine.py:Task", "--turns", 2, "--joint", "aligned"]
+    said = refused(capsys, *SMALL, "--max-steps", 8, "--run", path, *argv)
+    assert "KeyError: 'gone' (--debug shows where)" in said
+    assert f"--resume {path}" in said
+    assert lines(path, "metrics.jsonl")
+
+
+# --- workers and other processes ------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not LINUX, reason="a worker's loss is told by its status")
+def test_a_sandbox_worker_killed_from_outside_changes_no_verdict(tmp_path):
+    """Three judges are killed while the rewards of a run are computed."""
+    (tmp_path / "kills.py").write_text(
+        "import itertools, os, signal\nimport rewards\n"
+        "calls, killed = itertools.count(), []\n"
+        "def reward(item, responses):\n"
+        "    if next(calls) in (12, 40, 70):\n"
+        "        judge = next(iter(rewards.sandbox()._judges))\n"
+        "        os.kill(judge.process.pid, signal.SIGKILL)\n"
+        "        killed.append(judge.process.pid)\n"
+        "        open(__file__ + '.killed', 'a').write('x')\n"
+        "    return rewards.code(item, responses)\n"
+        "reward.maximum = rewards.code.maximum\n"
+    )
+    argv = ["--max-new-tokens", "40", "--batch-size", "4"]
+    rewards.sandbox()._known.clear()  # verdicts from earlier tests
+    attacked = in_this_process(tmp_path / "a", 4, *argv, "--reward", f"{tmp_path}/kills.py:reward")
+    assert (tmp_path / "kills.py.killed").read_text() == "xxx"
+    assert_same_run(attacked, in_this_process(tmp_path / "b", 4, *argv))
+
+
+def test_a_second_process_on_a_run_is_refused(two, tmp_path, capsys):
+    """The lock goes with the process that holds it, even by kill -9."""
+    path = tmp_path / "run"
+    shutil.copytree(two, path)
+    held = "import fcntl, sys, time\nfile = open(sys.argv[1], 'a')\n"
+    held += "fcntl.flock(file, fcntl.LOCK_EX)\nprint('held', flush=True)\ntime.sleep(1000)"
+    argv = [sys.executable, "-c", held, str(path / "lock")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        before = (path / "args.json").read_text()
+        said = refused(capsys, "--resume", path, "--max-steps", 3)
+        holder.kill()
+    assert f"another process is at work on {path}: wait for its end, or stop it" in said
+    assert (path / "args.json").read_text() == before
+    resume(path, "--max-steps", 3)
+
+
+def test_a_line_that_was_cut_is_written_again(two, six, tmp_path):
+    """A kill can come in the middle of a write."""
+    path = tmp_path / "run"
+    shutil.copytree(two, path)
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        with (path / name).open("a") as file:
+            file.write('{"step": 2, "re')
+    resume(path, "--max-steps", 6)
+    assert_same_run(path, six)
+
+
+def test_a_training_holds_its_lock(tmp_path, monkeypatch):
+    """Until its end, and no longer."""
+    tried = []
+
+    def save(recorder, trainer):
+        with pytest.raises(ValueError, match="another process"), runs.alone(recorder.directory):
+            pass
+        tried.append(1)
+
+    monkeypatch.setattr(runs.Recorder, "save", save)
+    in_this_process(tmp_path / "run", 2)
+    assert tried
+    with runs.alone(tmp_path / "run"):
+        pass
+
+
+def test_a_file_system_without_locks_is_no_reason_to_stop(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(runs.fcntl, "flock", flock)
+    with runs.alone(tmp_path):
+        pass

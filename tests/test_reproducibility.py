@@ -1,0 +1,81 @@
+"""One seed, one machine: the same run, bit for bit.
+
+python -m pytest tests/test_reproducibility.py
+"""
+
+import json
+import shlex
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from test_train import assert_same_run
+
+import magrpo
+import rewards
+import sandbox
+import train
+
+SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "3"]
+SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_the_number_of_reward_workers_changes_nothing(turns, tmp_path, monkeypatch):
+    """Neither the threads that call the reward nor the sandbox's workers; verdicts are not kept
+    from one run to the next."""
+    for threads, workers in ((1, 1), (16, 3)):
+        monkeypatch.setattr(
+            magrpo, "ThreadPoolExecutor", lambda _, n=threads, **names: ThreadPoolExecutor(n)
+        )
+        with sandbox.Sandbox(workers=workers) as box:
+            monkeypatch.setattr(rewards, "_box", box)
+            path = str(tmp_path / str(threads))
+            train.main([*SMALL, "--turns", str(turns), "--joint", "aligned", "--run", path])
+            assert len(box._threads) <= workers
+    assert_same_run(tmp_path / "1", tmp_path / "16")
+
+
+FLAGS = "--seed 7 --lr 0.01 --joint aligned --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1"
+FLAGS += " --feedback tests --feedback-tests 2 --num-agents 3 --normalize token --warmup-steps 2"
+
+
+def test_a_run_can_be_made_again_from_its_args_json(tmp_path, monkeypatch):
+    """By its command, and, where a flag file has changed since, by the flags as resolved."""
+    file = tmp_path / "x.args"
+    file.write_text(f"{FLAGS}\n")
+    argv = [*SMALL, f"@{file}", "--max-new-tokens", "12", "--eval-limit", "1"]
+    monkeypatch.setattr(sys, "argv", ["train.py", *argv, "--run", str(tmp_path / "one")])
+    train.main()
+    record = json.loads((tmp_path / "one" / "args.json").read_text())
+    assert set(record["versions"]) >= {"python", "torch", "transformers", "peft", "lightning"}
+    python, script, *again = shlex.split(record["command"])
+    assert (python, script) == ("python", "train.py")
+    train.main([*again, "--run", str(tmp_path / "two")])
+    file.unlink()
+    train.main([*as_flags(record["args"]), "--run", str(tmp_path / "three")])
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+    assert_same_run(tmp_path / "one", tmp_path / "three")
+    three = json.loads((tmp_path / "three" / "args.json").read_text())
+    different = {k for k, v in record["args"].items() if three["args"][k] != v}
+    assert different == {"run"}
+    assert three["bases"] == record["bases"]
+    assert all(record["bases"].values())
+
+
+def as_flags(args: dict) -> list[str]:
+    """The command line that says the same as the flags in args.json."""
+    argv = []
+    for name, value in args.items():
+        flag = "--" + name.replace("_", "-")
+        for one in value if isinstance(value, list) else [value]:
+            argv += [flag] if one is True else [] if one in (None, False) else [flag, str(one)]
+    return argv
+
+
+def test_another_seed_is_another_run(tmp_path):
+    for seed in ("0", "1"):
+        train.main([*SMALL, "--seed", seed, "--run", str(tmp_path / seed)])
+    one, two = ((Path(tmp_path) / seed / "samples.jsonl").read_text() for seed in ("0", "1"))
+    assert one != two

@@ -1,0 +1,154 @@
+"""Nothing that was sent runs, nothing that is secret is written: python -m pytest
+tests/test_security.py
+
+Elsewhere: what a generated program can reach (test_sandbox.py), the expert's key and its URL
+(test_feedback.py), checkpoints, adapters and models that are refused (test_bad_input.py).
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers.dynamic_module_utils
+from peft.utils.save_and_load import load_peft_weights
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import train
+from policies import Base, load_model
+
+ROOT = Path(train.__file__).parent
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
+SMALL += ["--max-new-tokens", "8"]
+SECRETS = {
+    name: f"sk-{name.lower()}-0123456789"
+    for name in ("MAGRPO_EXPERT_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN")
+}
+
+
+class Bomb:
+    """A pickle that does something when it is read."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def texts(run: Path) -> dict[str, str]:
+    events = EventAccumulator(str(run), size_guidance={"tensors": 0})
+    events.Reload()
+    return {
+        tag: events.Tensors(tag)[0].tensor_proto.string_val[0].decode()
+        for tag in events.Tags()["tensors"]
+    }
+
+
+def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
+    """torch and peft would run it, if they were asked to, or left to."""
+    run, mark = tmp_path / "run", tmp_path / "it-ran"
+    train.main([*SMALL, "--run", str(run)])
+    checkpoint, adapter = run / "checkpoints" / "last.ckpt", tmp_path / "adapter"
+    torch.save({"state_dict": {}, "global_step": 1, "x": Bomb(mark)}, checkpoint)
+    torch.load(checkpoint, weights_only=False)
+    assert mark.exists(), "this is no bomb"
+    mark.unlink()
+    with pytest.raises(SystemExit):
+        train.main(["--resume", str(run), "--max-steps", "2"])
+    assert "UnpicklingError" in capsys.readouterr().err
+    adapter.mkdir()
+    torch.save({"a": torch.ones(1)}, adapter / "adapter_model.bin")
+    assert load_peft_weights(str(adapter), device="cpu"), "peft reads such a file"
+    base = Base(*load_model(train.TINY, 32, False), [0], 4, 8)
+    with pytest.raises(ValueError, match=r"adapter_model\.safetensors"):
+        base.load(0, adapter)
+    assert not mark.exists()
+
+
+MODEL = """
+import pathlib
+from transformers import LlamaConfig, LlamaForCausalLM
+pathlib.Path(MARK).touch()
+class Config(LlamaConfig):
+    model_type = "mine"
+class Model(LlamaForCausalLM):
+    config_class = Config
+"""
+
+
+def test_a_model_s_own_code_runs_with_the_flag_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "cache")
+    )
+    monkeypatch.syspath_prepend(tmp_path / "cache")
+    model, mark = tmp_path / "model", tmp_path / "it-ran"
+    shutil.copytree(ROOT / "tiny", model, ignore=shutil.ignore_patterns("*py*"))
+    config = json.loads((model / "config.json").read_text()) | {"model_type": "mine"}
+    config["auto_map"] = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "mine.py").write_text(MODEL.replace("MARK", repr(str(mark))))
+    argv = [*SMALL, "--model", str(model), "--run", str(tmp_path / "run")]
+    with pytest.raises(SystemExit):
+        train.main(argv)
+    assert "--trust-remote-code" in capsys.readouterr().err
+    assert not mark.exists()
+    train.main([*argv, "--trust-remote-code"])
+    assert mark.exists()
+
+
+def test_secrets_are_not_written_and_only_named_files_run(tmp_path):
+    """Modules in the working directory bear the names of ours and of others; the environment holds
+    keys. A run leaves no trace of the keys, and imports none of the modules but the one named."""
+    for name in ("tasks", "rewards", "names", "json", "torch", "sitecustomize", "conftest"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'it-ran')!r}, 'w')")
+    (tmp_path / "mine.py").write_text(
+        "def reward(item, responses): return 1.0 * len(responses[0])\nreward.maximum = 9.0\n"
+    )
+    argv = [*SMALL, "--run", "run", "--reward", "mine.py:reward"]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "train.py"), *argv],
+        cwd=tmp_path,
+        env=os.environ | SECRETS,
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    written = [p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()]
+    assert len(written) > 6
+    everything = b"".join([done.stdout, done.stderr, *written])
+    for secret in SECRETS.values():
+        assert secret.encode() not in everything
+    assert not (tmp_path / "it-ran").exists()
+
+
+TASK = """
+EVIL = "<script>alert(1)</script> ![x](http://evil/x.png) </pre> | a | b"
+class Task:
+    reward = "FILE:reward"
+    def __init__(self, data=None, num_agents=2): pass
+    def items(self, split): return [{"task_id": EVIL}]
+    def observe(self, agent, item, history): return item["task_id"]
+def reward(item, responses): return 0.0
+reward.maximum = 1.0
+"""
+
+
+def test_tensorboard_shows_texts_as_texts(tmp_path):
+    """A data set's text, a model's or a flag's becomes neither HTML nor another cell of a table."""
+    file, run = tmp_path / "mine.py", tmp_path / "<b>a|b"
+    file.write_text(TASK.replace("FILE", str(file)))
+    train.main([*SMALL, "--task", f"{file}:Task", "--run", str(run)])
+    found = texts(run)
+    sample, flags = found["sample/text_summary"], found["flags/text_summary"]
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in sample
+    assert sample.count("<") == 2, "<pre> and </pre>"
+    assert sample.startswith("<pre>")
+    assert sample.endswith("</pre>")
+    assert "&lt;b&gt;a&#124;b" in flags
+    assert "<" not in flags
+    assert {line.count("|") for line in flags.splitlines()} == {3}
