@@ -35,16 +35,19 @@ import torch
 from torch import Tensor, nn
 
 import parallel
+from judging import reward_parts
 from metrics import measure
-from policies import DECODE_TOKENS, Base, Response, Row, Sampling, load_model
+from models import load_model
+from policies import DECODE_TOKENS, Base, Response, Row
+from sampling import Sampling
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
-REWARD_TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
 
 
 # --------------------------------------------------------------------------------------------------
-# 1. The equations: pure functions of tensors. Change these for an ablation.
+# 1. The equations: pure functions of tensors.
+#    Change this for an ablation: another advantage, another loss, another way to spread a reward.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -114,6 +117,8 @@ def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> f
 
 # --------------------------------------------------------------------------------------------------
 # 2. The team: agents with the same model share one frozen base, each with an adapter of its own.
+#    This must stay as it is, because what is sampled here is what section 4 scores: the same
+#    distribution, the same adapters, the same tokens.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -169,8 +174,12 @@ class Team(nn.Module):
 
 
 # --------------------------------------------------------------------------------------------------
-# 3. The rollout (steps 1 to 4). What an agent observes is made from the item, its own history and
-#    the feedback: this must stay as it is, because nothing else makes the team decentralised.
+# 3. The rollout (steps 1 to 4).
+#    This must stay as it is, because what an agent observes is made from the item, its own history
+#    and the feedback (Rollout.act, Rollout.open), and nothing else makes the team decentralised;
+#    and because every random number is a function of a node's key, a run can be resumed exactly.
+#    Change this for an ablation: who is paid for what (Rollout.judge), which joint responses are
+#    scored and played on (judge, open).
 # --------------------------------------------------------------------------------------------------
 
 
@@ -200,13 +209,6 @@ class Node:
         """Texts and reward parts of joint response (s, ..., s)."""
         place = sum(s * stride for stride in self.rewards.stride())
         return self.texts((s,) * len(self.responses)), self.parts[place]
-
-
-class RewardError(RuntimeError):
-    """(what a reward did that it must not, and what it was given; False if it still hangs)."""
-
-    def __str__(self):
-        return self.args[0]
 
 
 class Rollout:
@@ -299,7 +301,7 @@ class Rollout:
                 texts = node.texts(chosen)
                 jobs.append((node, texts, self.pool.submit(self.reward, node.item, texts)))
         for node, texts, future in jobs:
-            node.parts.append(_reward_parts(future, node.item, texts))
+            node.parts.append(reward_parts(future, node.item, texts))
         for node in nodes:
             worth = [sum(v for k, v in parts.items() if "/" not in k) for parts in node.parts]
             shape = [node.samples] * (self.team.size if joint == "cross" else 1)
@@ -331,23 +333,6 @@ class Rollout:
         self.seconds[name] += time.perf_counter() - start
 
 
-def _reward_parts(future, item: dict, texts: list[str]) -> dict[str, float]:
-    """The reward's answer as named finite numbers, or RewardError."""
-    try:
-        value = future.result(timeout=REWARD_TIMEOUT)
-        parts = value if isinstance(value, dict) else {"reward": value}
-        parts = {str(name): float(part) for name, part in parts.items()}
-        if all(map(math.isfinite, parts.values())):
-            return parts
-        problem = f"returned {parts}"
-    except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
-        problem = f"raised {type(error).__name__}: {error}"
-        if not future.done():  # it is our own TimeoutError
-            problem = f"did not answer within {REWARD_TIMEOUT:.0f} s"
-    told = f"the reward {problem}, for item {item!r} and responses {texts!r}"
-    raise RewardError(told, future.done())
-
-
 def _generator(*key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(key))
 
@@ -365,6 +350,9 @@ def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
 
 # --------------------------------------------------------------------------------------------------
 # 4. The LightningModule (steps 5 to 7).
+#    Change this for an ablation: a response's weight (rows), the loss and the step (update).
+#    This must stay as it is, because it is silent when it is wrong: every agent's rows reach its
+#    own parameters only, each agent is clipped on its own, a group is centred before it is split.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -437,23 +425,22 @@ class MAGRPO(L.LightningModule):
         divides it: by nothing (sum, the paper's), by the row's own length (sequence), or by the
         mean length over all of the agent's responses (token); no micro-batch can change it.
         """
-        rows = []
+        rows, lengths = [], defaultdict(list)
         for nodes in self.turns:
-            weight = 1.0 / sum(node.samples for node in nodes)
-            for node in nodes:
-                for agent, responses in enumerate(node.responses):
-                    for response, value in zip(responses, node.advantages[agent], strict=True):
-                        share = weight
-                        if self.args.normalize == "sequence":
-                            share /= len(response.tokens)
-                        prompt, coef = node.prompts[agent], float(value) * share
-                        rows.append(Row(agent, prompt, response.tokens, coef, share, node.problem))
-        if self.args.normalize == "token":
-            for agent in range(self.team.size):
-                mine = [row for row in rows if row.agent == agent]
-                mean = sum(len(row.tokens) for row in mine) / len(mine)
-                for row in mine:
-                    row.coef, row.weight = row.coef / mean, row.weight / mean
+            share = 1.0 / sum(node.samples for node in nodes)
+            for node, agent in itertools.product(nodes, range(self.team.size)):
+                values = node.advantages[agent].tolist()  # G numbers
+                for answer, value in zip(node.responses[agent], values, strict=True):
+                    row = Row(agent, node.prompts[agent], answer.tokens, value, share, node.problem)
+                    row.logps = answer.logps
+                    rows.append(row)
+                    lengths[agent].append(len(row.tokens))
+        for row in rows:
+            if self.args.normalize == "sequence":
+                row.weight /= len(row.tokens)
+            if self.args.normalize == "token":
+                row.weight /= np.mean(lengths[row.agent])
+            row.coef *= row.weight
         return rows
 
     def update(self, rows: list[Row]) -> list[float]:

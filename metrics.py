@@ -60,11 +60,11 @@ def divergence(module, agent: int) -> float:
     first problems of the batch: a forward pass of few rows, so it is logged at every step."""
     nodes = module.turns[0][:KL_PROBLEMS]
     pairs = [(node.prompts[agent], node.responses[agent][0]) for node in nodes]
-    rows = [Row(agent, prompt, response.tokens) for prompt, response in pairs]
+    rows = [Row(agent, prompt, r.tokens, logps=r.logps) for prompt, r in pairs]
     total = 0.0
     for numbers, logps, _ in module.team.score(rows, module.sampling, frozen=True):
         for number, reference in zip(numbers, logps, strict=True):
-            policy = reference.new_tensor(pairs[number][1].logps)
+            policy = reference.new_tensor(rows[number].logps)
             ratio = reference[: len(policy)] - policy
             total += float((ratio.exp() - 1 - ratio).sum())
     return total / sum(len(row.tokens) for row in rows)

@@ -3,10 +3,9 @@
 This is the machinery under magrpo.py; the algorithm is there. Three facts hold here, and
 tests/test_policies.py checks each against a plain computation:
 
-- What is sampled is what is scored: one function, `warp`, makes the distribution for both, whatever
-  generation defaults a checkpoint ships, and no module is ever in training mode (no dropout).
-- A prompt is run once for its G samples, when decoding and in the update, where its keys and values
-  carry the gradient of all its responses back through one backward pass.
+- What is sampled is what is scored (sampling.py), and no module is ever in training mode (dropout).
+- A prompt is run once for its G samples, when decoding (attention.py) and in the update, where its
+  keys and values carry the gradient of all its responses back through one backward pass.
 - Agents that share a base share every forward pass: each LoRA adapter is applied to its own rows.
 
 Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V vocabulary.
@@ -14,15 +13,13 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V
 
 import contextlib
 import functools
-import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from huggingface_hub import model_info, try_to_load_from_cache
 from peft import (
     LoraConfig,
     get_peft_model,
@@ -33,28 +30,16 @@ from peft.tuners.lora import LoraLayer
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import (
-    AttentionInterface,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    BitsAndBytesConfig,
-)
+from transformers import AutoModelForCausalLM
 from transformers.cache_utils import Cache, DynamicLayer
+
+from attention import Grid, RowCache
+from models import check_head, eos_tokens
+from sampling import Sampling, TokenLogps, draw, warp
 
 # What one forward pass of the update may keep for the backward pass: more is no faster.
 UPDATE_BYTES = {"cpu": 2**25, "cuda": 3 * 2**30}
-MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of
 DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """The distribution of responses. temperature 0: greedy. top_k 0, top_p 1: no truncation."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    max_new_tokens: int
 
 
 @dataclass
@@ -78,235 +63,7 @@ class Row:
     coef: float = 0.0  # advantage times weight
     weight: float = 0.0  # its share of the batch
     problem: int = 0  # its number in the batch
-
-
-def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
-    """Logits (..., V) of the sampled distribution: temperature, then top-k, then top-p.
-
-    keep (..., 1) holds the tokens to score: one that rounding moves over the edge of the nucleus in
-    the update was inside it when it was sampled.
-    """
-    logits = logits.float()
-    if sampling.temperature not in (0, 1):
-        logits = logits / sampling.temperature
-    if not sampling.top_k and sampling.top_p == 1:
-        return logits
-    drop = torch.zeros((), dtype=torch.bool, device=logits.device)
-    if 0 < sampling.top_k < logits.shape[-1]:
-        drop = logits < logits.topk(sampling.top_k).values[..., -1:]
-    if sampling.top_p < 1:
-        ranked, order = logits.masked_fill(drop, -math.inf).sort(dim=-1, descending=True)
-        likelier = ranked.softmax(-1).cumsum(-1) - ranked.softmax(
-            -1
-        )  # mass of the tokens before it
-        drop = drop | torch.zeros_like(order, dtype=torch.bool).scatter(
-            -1, order, likelier >= sampling.top_p
-        )
-    if keep is not None and drop.dim():
-        drop = drop.scatter(-1, keep, False)
-    return logits.masked_fill(drop, -math.inf) if drop.dim() else logits
-
-
-def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
-    """Tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
-
-    One number in [0, 1) decides one token, so a row's sample depends on nothing else in the batch:
-    not on which rows are decoded beside it, nor on when finished ones leave. First a block of
-    tokens, then one of the block: a running sum over a large vocabulary is slow.
-    """
-    return _draw(mass, uniforms.double()[:, None] * mass.sum(-1, True, dtype=torch.float64))
-
-
-def _draw(mass: Tensor, points: Tensor) -> Tensor:
-    """Where the running sum of each row passes its point (R, 1)."""
-    below = 1 - 1e-12  # rounding must not lead past the last token that has a probability
-    if mass.shape[-1] <= 4096:
-        ends = mass.cumsum(-1, dtype=torch.float64)
-        return torch.searchsorted(ends, points.minimum(below * ends[:, -1:]), right=True)[:, 0]
-    blocks = F.pad(mass, (0, -mass.shape[-1] % 256)).unflatten(-1, (-1, 256))
-    sums = blocks.sum(-1, dtype=torch.float64)
-    block = _draw(sums, points)
-    before = F.pad(sums.cumsum(-1), (1, 0)).gather(-1, block[:, None])
-    return 256 * block + _draw(blocks[torch.arange(len(block)), block], points - before)
-
-
-class TokenLogps(torch.autograd.Function):
-    """log pi of target tokens (N,) from the last hidden states (N, D) and the output layer.
-
-    Of N x V logits only a few rows exist at a time. d log pi / d hidden is a row of its own for
-    every token, known once its logits are: it is made with them, and backward only scales it. A
-    trained output layer (full copies) needs its logits once more, for its own gradient.
-    """
-
-    @staticmethod
-    def forward(ctx, hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling: Sampling):
-        logps = hidden.new_empty(len(hidden), dtype=torch.float32)
-        slope = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        for part in _parts(hidden, weight):
-            logps[part], odds = _token_logps(hidden[part], weight, bias, targets[part], sampling)
-            if slope is not None:
-                slope[part] = odds @ weight
-        ctx.save_for_backward(hidden, weight, bias, targets, slope)
-        ctx.sampling = sampling
-        return logps
-
-    @staticmethod
-    def backward(ctx, grad: Tensor):
-        hidden, weight, bias, targets, slope = ctx.saved_tensors
-        grads = [None if slope is None else slope * grad[:, None].to(slope.dtype), None, None]
-        if ctx.needs_input_grad[1]:
-            grads[1] = torch.zeros_like(weight)
-            grads[2] = None if bias is None else torch.zeros_like(bias)
-            for part in _parts(hidden, weight):
-                x = hidden[part].to(weight.dtype)
-                _, odds = _token_logps(x, weight, bias, targets[part], ctx.sampling)
-                odds *= grad[part, None].to(odds.dtype)
-                grads[1].addmm_(odds.T, x)
-                if bias is not None:
-                    grads[2] += odds.sum(0)
-        return *grads, None, None
-
-
-def _parts(hidden: Tensor, weight: Tensor) -> list[slice]:
-    """A CPU is fastest where logits stay in its cache, a GPU where its cores are busy."""
-    size = max(2 ** (21 if hidden.device.type == "cpu" else 26) // len(weight), 64)
-    return [slice(start, start + size) for start in range(0, len(hidden), size)]
-
-
-def _token_logps(hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling: Sampling):
-    """log pi of the targets (N,), and d log pi / d logits (N, V)."""
-    logits = warp(F.linear(hidden, weight, bias), sampling, targets[:, None])
-    total = logits.logsumexp(-1, keepdim=True)
-    chosen = logits.gather(-1, targets[:, None]) - total
-    odds = (logits - total).exp_().neg_()
-    odds.scatter_add_(-1, targets[:, None], torch.ones_like(chosen))
-    if sampling.temperature not in (0, 1):
-        odds /= sampling.temperature
-    return chosen.squeeze(-1), odds.to(weight.dtype)
-
-
-class Grid:
-    """Which prompt each of R rows continues: rows are ordered by prompt and laid out P x S, so that
-    a prompt's keys are read once for all of its rows. place: where each row stands in the layout,
-    None where they fill it."""
-
-    def __init__(self, owner: Tensor, lengths: Tensor, width: int, heads: int):
-        self.owner, self.lengths, self.width, self.heads = owner, lengths, width, heads
-        counts = torch.bincount(owner)
-        self.prompts, self.samples = len(counts), int(counts.max())
-        first = (counts.cumsum(0) - counts)[owner]
-        self.place = owner * self.samples + torch.arange(len(owner), device=owner.device) - first
-        if self.prompts * self.samples == len(owner):
-            self.place = None
-        self.hidden = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
-        if int(lengths.min()) < width:
-            padding = torch.arange(width, device=owner.device) >= lengths[:, None]
-            self.hidden = torch.zeros(padding.shape, device=owner.device)
-            self.hidden = self.hidden.masked_fill(padding, -math.inf)[:, None]
-            self.hidden = self.hidden.repeat_interleave(heads, 0)
-
-    def by_prompt(self, x: Tensor) -> Tensor:
-        """(R h, g, X) -> (P h, S g, X)."""
-        _, group, size = x.shape
-        if self.place is not None:
-            x = x.view(-1, self.heads * group * size)
-            x = x.new_zeros(self.prompts * self.samples, x.shape[1]).index_copy(0, self.place, x)
-        x = x.view(self.prompts, self.samples, self.heads, group, size).transpose(1, 2)
-        return x.reshape(self.prompts * self.heads, self.samples * group, size)
-
-    def by_row(self, x: Tensor) -> Tensor:
-        """(P h, S g, X) -> (R h, g, X)."""
-        _, group, size = x.shape
-        group //= self.samples
-        x = x.view(self.prompts, self.heads, self.samples, group, size).transpose(1, 2)
-        if self.place is not None:
-            x = x.reshape(self.prompts * self.samples, -1).index_select(0, self.place)
-        return x.reshape(-1, group, size)
-
-
-class RowCache(DynamicLayer):
-    """Keys and values of one layer while decoding: a prompt's are held once for all of its rows, a
-    row's own in a store with room for every token. (DynamicLayer grows by concatenation: copying
-    the whole cache for every token took 3/4 of the decode's time on a CPU.)"""
-
-    def __init__(self, keys: Tensor, values: Tensor, grid: Grid, room: int):
-        super().__init__()
-        self.lazy_initialization(keys, values)
-        self.grid, size = grid, keys.shape[3]
-        self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
-        rows = len(grid.owner) * grid.heads
-        self.own_keys, self.own_values = keys.new_empty(2, rows, room, size)  # (R h, T, D)
-        self.used = 0
-
-    def get_seq_length(self) -> int:
-        return self.grid.width + self.used
-
-    def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
-        """Takes a token's keys and values (R, h, 1, D); `attend` is given the cache itself."""
-        shape = (self.own_keys.shape[0], keys.shape[3])
-        self.own_keys.select(1, self.used).copy_(keys.view(shape))
-        self.own_values.select(1, self.used).copy_(values.view(shape))
-        self.used += 1
-        return self, self
-
-    def attend(self, query: Tensor, scaling: float) -> Tensor:
-        """(R, H, 1, D) -> (R, 1, H, D): attention over a row's prompt and its own tokens."""
-        grid, (rows, heads, _, size) = self.grid, query.shape
-        query = (query * scaling).view(rows * grid.heads, -1, size)  # (R h, H / h, D)
-        prompt = _products(grid.by_prompt(query), self.keys)
-        prompt = grid.by_row(prompt if grid.hidden is None else prompt + grid.hidden)
-        own = _products(query, self.own_keys.narrow(1, 0, self.used).transpose(1, 2))
-        weights = torch.cat([prompt, own], -1).softmax(-1).to(query.dtype)
-        prompt, own = weights.split([grid.width, self.used], -1)
-        mixed = grid.by_row(torch.bmm(grid.by_prompt(prompt.contiguous()), self.values))
-        mixed = torch.baddbmm(mixed, own, self.own_values.narrow(1, 0, self.used))
-        return mixed.view(rows, 1, heads, size)
-
-    def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
-        """Keeps these rows and prompts, which `grid` lays out anew."""
-
-        def kept(t: Tensor, which: Tensor) -> Tensor:
-            return t.unflatten(0, (-1, grid.heads))[which].flatten(0, 1)
-
-        self.own_keys, self.own_values = kept(self.own_keys, rows), kept(self.own_values, rows)
-        if len(prompts) < self.grid.prompts:
-            self.keys, self.values = kept(self.keys, prompts), kept(self.values, prompts)
-        self.grid = grid
-
-
-def _products(queries: Tensor, keys: Tensor) -> Tensor:
-    """queries @ keys in single precision: rounded to 16 bits, scores would move log-probabilities
-    by several hundredths."""
-    if queries.dtype == torch.float32 and not torch.is_autocast_enabled(queries.device.type):
-        return torch.bmm(queries, keys)
-    if queries.is_cuda and queries.dtype != torch.float32:
-        return torch.bmm(queries, keys, out_dtype=torch.float32)
-    with torch.autocast(queries.device.type, enabled=False):
-        return torch.bmm(queries.float(), keys.float())
-
-
-def attend(module, query, key, value, attention_mask, scaling, sliding_window=None, **kwargs):
-    """The attention of every model here, for transformers' AttentionInterface: causal over prompts,
-    over a RowCache in decoding, and under `Base.mask` in the update."""
-    unknown = [name for name in ("softcap", "s_aux") if kwargs.get(name) is not None]
-    if sliding_window is not None or unknown:
-        raise ValueError(
-            "models with sliding-window, soft-capped or sink attention are not supported"
-        )
-    if isinstance(key, RowCache):
-        return key.attend(query, scaling), None
-    shape = query.shape
-    if attention_mask is None:
-        mixed = F.scaled_dot_product_attention(
-            query, key, value, is_causal=True, scale=scaling, enable_gqa=True
-        )
-    else:  # the queries that share a head's keys go beside each other: keys are never repeated
-        query = query.reshape(shape[0], key.shape[1], -1, shape[3])
-        mixed = F.scaled_dot_product_attention(query, key, value, attention_mask, scale=scaling)
-    return mixed.view(shape).transpose(1, 2).contiguous(), None
-
-
-AttentionInterface.register("shared_prompts", attend)
+    logps: list[float] = field(default_factory=list)  # of its tokens, as they were sampled
 
 
 class Base(nn.Module):
@@ -680,86 +437,3 @@ def pack(costs: list[float]) -> Iterator[list[int]]:
         batch.append(number)
     if batch:
         yield batch
-
-
-@torch.no_grad()
-def check_head(model) -> None:
-    """Raises ValueError where a model's logits are more than its output layer, or where its
-    attention cannot be replaced: TokenLogps and RowCache would then compute another model."""
-    if model.config._attn_implementation != "shared_prompts":
-        raise ValueError(f"{type(model).__name__} does not let its attention be replaced")
-    head = model.get_output_embeddings()
-    ids = torch.zeros(1, 2, dtype=torch.long, device=model.device)
-    logits, hidden = model(input_ids=ids).logits, model.base_model(input_ids=ids).last_hidden_state
-    if not torch.allclose(F.linear(hidden, head.weight, head.bias), logits, 1e-2, 1e-2):
-        raise ValueError(f"{type(model).__name__} does more than one linear layer for its logits")
-
-
-def eos_tokens(model, tokenizer) -> frozenset[int]:
-    """Every token that ends a response: the checkpoint's (one or several) and the tokenizer's."""
-    ids = model.generation_config.eos_token_id
-    ids = set(ids if isinstance(ids, list) else [ids]) | {tokenizer.eos_token_id}
-    ids.discard(None)
-    if not ids:
-        raise ValueError("the model has no end-of-sequence token: set eos_token in its tokenizer")
-    return frozenset(ids)
-
-
-def fingerprint(name: str) -> str:
-    """Tells a model's files (config, tokenizer, weights) from another's; the name is not in it.
-
-    Of each file its size and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
-    for any size. Training moves every weight, and so cannot hide between the blocks.
-    """
-    config = Path(name) / "config.json"
-    found = config if config.is_file() else try_to_load_from_cache(name, "config.json")
-    folder, digest = Path(found).parent, hashlib.sha256()
-    for path in sorted({file for kind in MODEL_FILES for file in folder.glob(kind)}):
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            for start in range(0, size, max(size // 64, 1 << 16)):
-                file.seek(start)
-                digest.update(file.read(1 << 16))
-    return digest.hexdigest()
-
-
-def load_model(name: str, bits: int, trust_remote_code: bool):
-    """(model, tokenizer) of a local folder or a hub name, the weights in 32, 16, 8 or 4 bits.
-
-    Raises ValueError where there is no such model, at once: transformers would retry for a minute.
-    """
-    if not Path(name).is_dir():
-        try:
-            if not try_to_load_from_cache(name, "config.json"):
-                model_info(name, timeout=5)
-        except Exception as error:  # many kinds: no such name, no network, no access
-            raise ValueError(
-                f"model {name!r} is no folder, not in the local cache, and the hub does not give "
-                f"it ({type(error).__name__})"
-            ) from error
-    gpu = torch.cuda.is_available()
-    half = bits == 16 or (bits < 16 and gpu)  # what 8 or 4 bits leave is slow in half on a CPU
-    options = {"dtype": torch.bfloat16 if half else torch.float32}
-    if bits < 16:
-        options["quantization_config"] = BitsAndBytesConfig(
-            load_in_8bit=bits == 8,
-            load_in_4bit=bits == 4,
-            bnb_4bit_quant_type="nf4",
-            bnb_4bit_compute_dtype=options["dtype"],
-        )
-        options["device_map"] = "auto" if gpu else "cpu"
-    if (Path(name) / "adapter_config.json").is_file():
-        raise ValueError(f"{name} is an adapter: --model takes its base, --resume a whole run")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
-        model = AutoModelForCausalLM.from_pretrained(
-            name, trust_remote_code=trust_remote_code, use_safetensors=True, **options
-        )
-    except Exception as error:  # many kinds, some of them long
-        if "trust_remote_code" in str(error):
-            told = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
-        else:
-            told = f"it needs config.json, safetensors and a tokenizer ({error!s:.300})"
-        raise ValueError(f"cannot load the model {name!r}: {told}") from error
-    return model, tokenizer

@@ -35,8 +35,9 @@ from coding import feedback
 from evaluation import doctor
 from magrpo import EVAL, MAGRPO, Node
 from metrics import mean_parts
+from models import fingerprint
 from names import meant
-from policies import Sampling, fingerprint
+from sampling import Sampling
 
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 TASKS = {

@@ -137,7 +137,7 @@ class Player:
 
     def sampling(self, greedy: bool):
         """How the agents sample: as in training, or the likeliest token always."""
-        from policies import Sampling
+        from sampling import Sampling
 
         flags = self.args
         if greedy:

@@ -203,7 +203,7 @@ def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float):
 
 
 def args_sampling():
-    from policies import Sampling
+    from sampling import Sampling
 
     return Sampling(1.0, 0, 1.0, 1)
 

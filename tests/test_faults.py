@@ -21,7 +21,7 @@ import pytest
 import torch
 from test_train import assert_same_run, command, lines
 
-import magrpo
+import judging
 import rewards
 import run as runs
 import train
@@ -32,7 +32,7 @@ SMALL += ["--lr-schedule", "constant", "--save-every", "3", "--sample-every", "2
 SMALL += ["--eval-every", "4", "--eval-limit", "1"]
 REWARD = """
 import os, threading, time
-import magrpo
+import judging
 lock, calls, here = threading.Lock(), [], os.path.dirname(os.path.abspath(__file__))
 def reward(item, responses):
     with lock:
@@ -387,8 +387,8 @@ def test_a_reward_that_fails_late_loses_nothing(bad, told, healthy, tmp_path, ca
 
 
 def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch):
-    monkeypatch.setattr(magrpo, "REWARD_TIMEOUT", 300.0)  # the plug-in changes it here, too
-    limit = "magrpo.REWARD_TIMEOUT = 5.0\ndef reward"
+    monkeypatch.setattr(judging, "REWARD_TIMEOUT", 300.0)  # the plug-in changes it here, too
+    limit = "judging.REWARD_TIMEOUT = 5.0\ndef reward"
     bad = REWARD.replace("BAD", "time.sleep(1000)").replace("def reward", limit)
     (tmp_path / "mine.py").write_text(bad)
     (tmp_path / "bad").touch()

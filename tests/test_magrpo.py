@@ -9,7 +9,8 @@ import torch
 from helpers import flags, small_base
 
 import magrpo
-from magrpo import MAGRPO, RewardError, Team
+from judging import RewardError
+from magrpo import MAGRPO, Team
 from policies import Row
 
 

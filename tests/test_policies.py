@@ -13,7 +13,9 @@ from helpers import EOS, VOCAB, Tokenizer, random_rows, small_base, small_model
 from peft import PeftModel
 
 import policies
-from policies import Base, Row, Sampling, draw, eos_tokens, load_model, pack, warp
+from models import eos_tokens, load_model
+from policies import Base, Row, pack
+from sampling import Sampling, draw, warp
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 WARPED = Sampling(0.7, 9, 0.8, 8)

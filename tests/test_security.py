@@ -19,7 +19,8 @@ from peft.utils.save_and_load import load_peft_weights
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import train
-from policies import Base, load_model
+from models import load_model
+from policies import Base
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]

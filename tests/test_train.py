@@ -312,7 +312,7 @@ free.maximum = MAXIMUM
 def test_a_reward_that_hangs_ends_the_run(tmp_path):
     file = tmp_path / "hangs.py"
     file.write_text(
-        "import time\nimport magrpo\nmagrpo.REWARD_TIMEOUT = 1.0\n"
+        "import time\nimport judging\njudging.REWARD_TIMEOUT = 1.0\n"
         "def reward(item, responses):\n    time.sleep(1000)\n"
         "reward.maximum = 1.0\n"
     )

@@ -1,0 +1,138 @@
+"""Attention over prompts that several rows share, for every model through transformers'
+AttentionInterface.
+
+Shapes: P prompts of S rows each, R rows, H query heads, h key heads, g = H / h, W prompt positions,
+T tokens of a response, D units of a head.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.cache_utils import DynamicLayer
+
+
+class Grid:
+    """Which prompt each of R rows continues: rows are ordered by prompt and laid out P x S, so that
+    a prompt's keys are read once for all of its rows. place: where each row stands in the layout,
+    None where they fill it."""
+
+    def __init__(self, owner: Tensor, lengths: Tensor, width: int, heads: int):
+        self.owner, self.lengths, self.width, self.heads = owner, lengths, width, heads
+        counts = torch.bincount(owner)
+        self.prompts, self.samples = len(counts), int(counts.max())
+        first = (counts.cumsum(0) - counts)[owner]
+        self.place = owner * self.samples + torch.arange(len(owner), device=owner.device) - first
+        if self.prompts * self.samples == len(owner):
+            self.place = None
+        self.hidden = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
+        if int(lengths.min()) < width:
+            padding = torch.arange(width, device=owner.device) >= lengths[:, None]
+            self.hidden = torch.zeros(padding.shape, device=owner.device)
+            self.hidden = self.hidden.masked_fill(padding, -math.inf)[:, None]
+            self.hidden = self.hidden.repeat_interleave(heads, 0)
+
+    def by_prompt(self, x: Tensor) -> Tensor:
+        """(R h, g, X) -> (P h, S g, X)."""
+        _, group, size = x.shape
+        if self.place is not None:
+            x = x.view(-1, self.heads * group * size)
+            x = x.new_zeros(self.prompts * self.samples, x.shape[1]).index_copy(0, self.place, x)
+        x = x.view(self.prompts, self.samples, self.heads, group, size).transpose(1, 2)
+        return x.reshape(self.prompts * self.heads, self.samples * group, size)
+
+    def by_row(self, x: Tensor) -> Tensor:
+        """(P h, S g, X) -> (R h, g, X)."""
+        _, group, size = x.shape
+        group //= self.samples
+        x = x.view(self.prompts, self.heads, self.samples, group, size).transpose(1, 2)
+        if self.place is not None:
+            x = x.reshape(self.prompts * self.samples, -1).index_select(0, self.place)
+        return x.reshape(-1, group, size)
+
+
+class RowCache(DynamicLayer):
+    """Keys and values of one layer while decoding: a prompt's are held once for all of its rows, a
+    row's own in a store with room for every token. (DynamicLayer grows by concatenation: copying
+    the whole cache for every token took 3/4 of the decode's time on a CPU.)"""
+
+    def __init__(self, keys: Tensor, values: Tensor, grid: Grid, room: int):
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.grid, size = grid, keys.shape[3]
+        self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
+        rows = len(grid.owner) * grid.heads
+        self.own_keys, self.own_values = keys.new_empty(2, rows, room, size)  # (R h, T, D)
+        self.used = 0
+
+    def get_seq_length(self) -> int:
+        return self.grid.width + self.used
+
+    def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
+        """Takes a token's keys and values (R, h, 1, D); `attend` is given the cache itself."""
+        shape = (self.own_keys.shape[0], keys.shape[3])
+        self.own_keys.select(1, self.used).copy_(keys.view(shape))
+        self.own_values.select(1, self.used).copy_(values.view(shape))
+        self.used += 1
+        return self, self
+
+    def attend(self, query: Tensor, scaling: float) -> Tensor:
+        """(R, H, 1, D) -> (R, 1, H, D): attention over a row's prompt and its own tokens."""
+        grid, (rows, heads, _, size) = self.grid, query.shape
+        query = (query * scaling).view(rows * grid.heads, -1, size)  # (R h, H / h, D)
+        prompt = _products(grid.by_prompt(query), self.keys)
+        prompt = grid.by_row(prompt if grid.hidden is None else prompt + grid.hidden)
+        own = _products(query, self.own_keys.narrow(1, 0, self.used).transpose(1, 2))
+        weights = torch.cat([prompt, own], -1).softmax(-1).to(query.dtype)
+        prompt, own = weights.split([grid.width, self.used], -1)
+        mixed = grid.by_row(torch.bmm(grid.by_prompt(prompt.contiguous()), self.values))
+        mixed = torch.baddbmm(mixed, own, self.own_values.narrow(1, 0, self.used))
+        return mixed.view(rows, 1, heads, size)
+
+    def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
+        """Keeps these rows and prompts, which `grid` lays out anew."""
+
+        def kept(t: Tensor, which: Tensor) -> Tensor:
+            return t.unflatten(0, (-1, grid.heads))[which].flatten(0, 1)
+
+        self.own_keys, self.own_values = kept(self.own_keys, rows), kept(self.own_values, rows)
+        if len(prompts) < self.grid.prompts:
+            self.keys, self.values = kept(self.keys, prompts), kept(self.values, prompts)
+        self.grid = grid
+
+
+def _products(queries: Tensor, keys: Tensor) -> Tensor:
+    """queries @ keys in single precision: rounded to 16 bits, scores would move log-probabilities
+    by several hundredths."""
+    if queries.dtype == torch.float32 and not torch.is_autocast_enabled(queries.device.type):
+        return torch.bmm(queries, keys)
+    if queries.is_cuda and queries.dtype != torch.float32:
+        return torch.bmm(queries, keys, out_dtype=torch.float32)
+    with torch.autocast(queries.device.type, enabled=False):
+        return torch.bmm(queries.float(), keys.float())
+
+
+def attend(module, query, key, value, attention_mask, scaling, sliding_window=None, **kwargs):
+    """The attention of every model here, for transformers' AttentionInterface: causal over prompts,
+    over a RowCache in decoding, and under `Base.mask` in the update."""
+    unknown = [name for name in ("softcap", "s_aux") if kwargs.get(name) is not None]
+    if sliding_window is not None or unknown:
+        raise ValueError(
+            "models with sliding-window, soft-capped or sink attention are not supported"
+        )
+    if isinstance(key, RowCache):
+        return key.attend(query, scaling), None
+    shape = query.shape
+    if attention_mask is None:
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=scaling, enable_gqa=True
+        )
+    else:  # the queries that share a head's keys go beside each other: keys are never repeated
+        query = query.reshape(shape[0], key.shape[1], -1, shape[3])
+        mixed = F.scaled_dot_product_attention(query, key, value, attention_mask, scale=scaling)
+    return mixed.view(shape).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("shared_prompts", attend)

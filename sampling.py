@@ -1,0 +1,127 @@
+"""The distribution that responses are sampled from and scored under: one function, `warp`, makes it
+for both, whatever generation defaults a checkpoint ships.
+
+Shapes: R rows (responses), N tokens, D hidden units, V vocabulary.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The distribution of responses. temperature 0: greedy. top_k 0, top_p 1: no truncation."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    max_new_tokens: int
+
+
+def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
+    """Logits (..., V) of the sampled distribution: temperature, then top-k, then top-p.
+
+    keep (..., 1) holds the tokens to score: one that rounding moves over the edge of the nucleus in
+    the update was inside it when it was sampled.
+    """
+    logits = logits.float()
+    if sampling.temperature not in (0, 1):
+        logits = logits / sampling.temperature
+    if not sampling.top_k and sampling.top_p == 1:
+        return logits
+    drop = torch.zeros((), dtype=torch.bool, device=logits.device)
+    if 0 < sampling.top_k < logits.shape[-1]:
+        drop = logits < logits.topk(sampling.top_k).values[..., -1:]
+    if sampling.top_p < 1:
+        ranked, order = logits.masked_fill(drop, -math.inf).sort(dim=-1, descending=True)
+        likelier = ranked.softmax(-1).cumsum(-1) - ranked.softmax(
+            -1
+        )  # mass of the tokens before it
+        drop = drop | torch.zeros_like(order, dtype=torch.bool).scatter(
+            -1, order, likelier >= sampling.top_p
+        )
+    if keep is not None and drop.dim():
+        drop = drop.scatter(-1, keep, False)
+    return logits.masked_fill(drop, -math.inf) if drop.dim() else logits
+
+
+def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
+    """Tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
+
+    One number in [0, 1) decides one token, so a row's sample depends on nothing else in the batch:
+    not on which rows are decoded beside it, nor on when finished ones leave. First a block of
+    tokens, then one of the block: a running sum over a large vocabulary is slow.
+    """
+    return _draw(mass, uniforms.double()[:, None] * mass.sum(-1, True, dtype=torch.float64))
+
+
+def _draw(mass: Tensor, points: Tensor) -> Tensor:
+    """Where the running sum of each row passes its point (R, 1)."""
+    below = 1 - 1e-12  # rounding must not lead past the last token that has a probability
+    if mass.shape[-1] <= 4096:
+        ends = mass.cumsum(-1, dtype=torch.float64)
+        return torch.searchsorted(ends, points.minimum(below * ends[:, -1:]), right=True)[:, 0]
+    blocks = F.pad(mass, (0, -mass.shape[-1] % 256)).unflatten(-1, (-1, 256))
+    sums = blocks.sum(-1, dtype=torch.float64)
+    block = _draw(sums, points)
+    before = F.pad(sums.cumsum(-1), (1, 0)).gather(-1, block[:, None])
+    return 256 * block + _draw(blocks[torch.arange(len(block)), block], points - before)
+
+
+class TokenLogps(torch.autograd.Function):
+    """log pi of target tokens (N,) from the last hidden states (N, D) and the output layer.
+
+    Of N x V logits only a few rows exist at a time. d log pi / d hidden is a row of its own for
+    every token, known once its logits are: it is made with them, and backward only scales it. A
+    trained output layer (full copies) needs its logits once more, for its own gradient.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling: Sampling):
+        logps = hidden.new_empty(len(hidden), dtype=torch.float32)
+        slope = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        for part in _parts(hidden, weight):
+            logps[part], odds = _token_logps(hidden[part], weight, bias, targets[part], sampling)
+            if slope is not None:
+                slope[part] = odds @ weight
+        ctx.save_for_backward(hidden, weight, bias, targets, slope)
+        ctx.sampling = sampling
+        return logps
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        hidden, weight, bias, targets, slope = ctx.saved_tensors
+        grads = [None if slope is None else slope * grad[:, None].to(slope.dtype), None, None]
+        if ctx.needs_input_grad[1]:
+            grads[1] = torch.zeros_like(weight)
+            grads[2] = None if bias is None else torch.zeros_like(bias)
+            for part in _parts(hidden, weight):
+                x = hidden[part].to(weight.dtype)
+                _, odds = _token_logps(x, weight, bias, targets[part], ctx.sampling)
+                odds *= grad[part, None].to(odds.dtype)
+                grads[1].addmm_(odds.T, x)
+                if bias is not None:
+                    grads[2] += odds.sum(0)
+        return *grads, None, None
+
+
+def _parts(hidden: Tensor, weight: Tensor) -> list[slice]:
+    """A CPU is fastest where logits stay in its cache, a GPU where its cores are busy."""
+    size = max(2 ** (21 if hidden.device.type == "cpu" else 26) // len(weight), 64)
+    return [slice(start, start + size) for start in range(0, len(hidden), size)]
+
+
+def _token_logps(hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling: Sampling):
+    """log pi of the targets (N,), and d log pi / d logits (N, V)."""
+    logits = warp(F.linear(hidden, weight, bias), sampling, targets[:, None])
+    total = logits.logsumexp(-1, keepdim=True)
+    chosen = logits.gather(-1, targets[:, None]) - total
+    odds = (logits - total).exp_().neg_()
+    odds.scatter_add_(-1, targets[:, None], torch.ones_like(chosen))
+    if sampling.temperature not in (0, 1):
+        odds /= sampling.temperature
+    return chosen.squeeze(-1), odds.to(weight.dtype)
