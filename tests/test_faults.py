@@ -170,10 +170,6 @@ def killed_run_ends_the_same(tmp_path, steps: int, moments: list[str]) -> None:
     assert no_drafts(process.path)
 
 
-def test_a_run_that_is_killed_ends_the_same(tmp_path):
-    killed_run_ends_the_same(tmp_path, 8, ["saving", "training", "end"])
-
-
 @pytest.mark.slow
 def test_a_run_that_is_killed_20_times_ends_the_same(tmp_path):
     chance = random.Random(3)

@@ -1,7 +1,7 @@
 """Several processes on the CPU (gloo): python -m pytest tests/test_parallel.py
 
-Each test starts the real command line, as Lightning, torchrun or SLURM would (the last two with
--m slow).
+Each test starts the real command line, as Lightning, torchrun or SLURM would. Some only run with
+-m slow.
 """
 
 import json
@@ -62,7 +62,10 @@ def together(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("how", [[], ["--turns", 2, "--normalize", "token", "--kl-coef", 0.1]])
+TURNS = ["--turns", 2, "--normalize", "token", "--kl-coef", 0.1]
+
+
+@pytest.mark.parametrize("how", [[], pytest.param(TURNS, marks=pytest.mark.slow)])
 def test_two_processes_make_the_update_of_one_with_twice_the_problems(how, tmp_path):
     two, one = tmp_path / "two", tmp_path / "one"
     assert end(start(*TWO, *how, "--max-steps", 1, "--run", two))[0] == 0
@@ -126,7 +129,7 @@ def test_a_reward_that_fails_in_one_process_ends_both_with_one_line(tmp_path):
     assert 0 < steps == state["global_step"] < 50
 
 
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("first", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_process_that_dies_brings_the_other_down(first, tmp_path):
     path = tmp_path / "run"
     process = start(*TWO, "--max-steps", 10000, "--run", path)

@@ -13,9 +13,11 @@ from helpers import EOS, VOCAB, Tokenizer, random_rows, small_base, small_model
 from peft import PeftModel
 
 import policies
+import sampling
+from attention import attend
 from models import eos_tokens, load_model
 from policies import Base, Row, pack
-from sampling import Sampling, draw, warp
+from sampling import Sampling, TokenLogps, draw, warp
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 WARPED = Sampling(0.7, 9, 0.8, 8)
@@ -204,8 +206,8 @@ def test_warp_against_literals():
         (Sampling(4, 0, 0.5, 1), [0.5, 0.25, low, low]),  # temperature first: .35 .28 .21 .17
         (Sampling(1, 2, 0.7, 1), [2, low, low, low]),  # of the two that top-k left: .73 .27
     ]
-    for sampling, want in cases:
-        assert warp(logits, sampling).tolist() == want, sampling
+    for sampled, want in cases:
+        assert warp(logits, sampled).tolist() == want, sampled
     kept = warp(logits, Sampling(1, 1, 1, 1), torch.tensor([3]))
     assert kept.tolist() == [2, low, low, -1]
 
@@ -331,3 +333,42 @@ def test_chat_template_is_applied_once():
     ids = base.encode("add one", chat=True, limit=99)
     assert base.tokenizer.decode(ids) == "<eos>user:add one assistant:"
     assert ids.count(base.tokenizer.eos_token_id) == 1
+
+
+@pytest.mark.parametrize("sampled", [PLAIN, WARPED])
+@pytest.mark.parametrize("trained", [False, True])
+def test_token_logps_have_the_gradient_of_the_plain_computation(sampled, trained, monkeypatch):
+    """The hidden states', and a trained output layer's, in one part of rows or in five."""
+    torch.manual_seed(0)
+    hidden = torch.randn(9, 6, requires_grad=True)
+    weight = torch.randn(30, 6, requires_grad=trained)
+    bias = torch.randn(30, requires_grad=trained)
+    targets, grad = torch.randint(30, (9,)), torch.randn(9)
+    inputs = [hidden, weight, bias] if trained else [hidden]
+    logits = warp(torch.nn.functional.linear(hidden, weight, bias), sampled, targets[:, None])
+    plain = logits.log_softmax(-1).gather(-1, targets[:, None])[:, 0]
+    want = torch.autograd.grad(plain, inputs, grad)
+    for size in (9, 2):
+        parts = [slice(start, start + size) for start in range(0, 9, size)]
+        monkeypatch.setattr(sampling, "_parts", lambda *_, parts=parts: parts)
+        values = TokenLogps.apply(hidden, weight, bias, targets, sampled)
+        torch.testing.assert_close(values, plain)
+        torch.testing.assert_close(torch.autograd.grad(values, inputs, grad), want)
+
+
+def test_what_a_model_does_beyond_plain_attention_and_a_linear_head_is_refused():
+    class Scaled(type(small_model())):
+        def forward(self, *args, **kwargs):
+            out = super().forward(*args, **kwargs)
+            out.logits = out.logits / 3
+            return out
+
+    model = small_model()
+    model.__class__ = Scaled
+    with pytest.raises(ValueError, match="more than one linear layer"):
+        Base(model, Tokenizer(), [0], 4, 8)
+    query = torch.zeros(1, 2, 3, 4)
+    with pytest.raises(ValueError, match="not supported"):
+        attend(None, query, query, query, None, 1.0, sliding_window=8)
+    with pytest.raises(ValueError, match="not supported"):
+        attend(None, query, query, query, None, 1.0, softcap=30.0)
