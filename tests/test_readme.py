@@ -68,3 +68,19 @@ def test_the_metrics_table_is_complete(tmp_path):
     ]
     for name in NAMES:
         assert any(re.fullmatch(pattern, name) for pattern in patterns), name
+
+
+def test_the_map_of_magrpo_names_what_is_there_in_its_section():
+    sections = re.split(r"^# (?=\d\. )", (ROOT / "magrpo.py").read_text(), flags=re.MULTILINE)
+    rows = re.findall(r"^\| .* \| section (\d): (.*) \|$", README, re.MULTILINE)
+    assert {number for number, _ in rows} == {"1", "2", "3", "4"}
+    for number, names in rows:
+        for name in re.findall(r"`(?:\w+\.)?(\w+)`", names):
+            kinds = rf"^ *(def|class) {name}\b"
+            assert re.search(kinds, sections[int(number)], re.MULTILINE), (number, name)
+
+
+def test_the_ablations_of_the_readme_are_the_diffs():
+    table = README[README.index("| ablation |") : README.index("## The first three experiments")]
+    named = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
+    assert named == {path.stem for path in (ROOT / "examples" / "ablations").glob("*.diff")}
