@@ -14,7 +14,7 @@ train: setup
 	$(BIN)/python train.py
 
 test: setup
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check
