@@ -83,12 +83,13 @@ class RowCache(DynamicLayer):
         grid, (rows, heads, _, size) = self.grid, query.shape
         query = (query * scaling).view(rows * grid.heads, -1, size)  # (R h, H / h, D)
         prompt = _products(grid.by_prompt(query), self.keys)
-        prompt = grid.by_row(prompt if grid.hidden is None else prompt + grid.hidden)
+        if grid.hidden is not None:
+            prompt += grid.hidden
         own = _products(query, self.own_keys.narrow(1, 0, self.used).transpose(1, 2))
-        weights = torch.cat([prompt, own], -1).softmax(-1).to(query.dtype)
+        weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(query.dtype)
         prompt, own = weights.split([grid.width, self.used], -1)
-        mixed = grid.by_row(torch.bmm(grid.by_prompt(prompt.contiguous()), self.values))
-        mixed = torch.baddbmm(mixed, own, self.own_values.narrow(1, 0, self.used))
+        mixed = grid.by_row(torch.bmm(prompt, self.values))
+        mixed.baddbmm_(grid.by_row(own), self.own_values.narrow(1, 0, self.used))
         return mixed.view(rows, 1, heads, size)
 
     def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:

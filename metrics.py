@@ -26,6 +26,10 @@ def measure(module, norms: list[float]) -> dict[str, float]:
     for turn, here in enumerate(module.turns):
         metrics[f"turn_{turn}/reward"] = np.mean([float(node.rewards.mean()) for node in here])
     tokens = 0
+    # A full copy leaves no base to compare with, and KL is of distributions without truncation.
+    plain = module.sampling.top_p == 1 and not module.sampling.top_k
+    if module.args.lora_rank and plain:
+        metrics |= {f"kl/{agent}": kl for agent, kl in enumerate(divergences(module))}
     for agent in range(module.team.size):
         mine = [response for node in nodes for response in node.responses[agent]]
         length = sum(len(response.tokens) for response in mine)
@@ -33,9 +37,6 @@ def measure(module, norms: list[float]) -> dict[str, float]:
         metrics[f"completions/{agent}/mean_length"] = length / len(mine)
         metrics[f"completions/{agent}/clipped_ratio"] = np.mean([not r.ended for r in mine])
         metrics[f"entropy/{agent}"] = sum(response.entropy for response in mine) / length
-        # A full copy leaves no base to compare with, and KL is of distributions without truncation.
-        if module.args.lora_rank and module.sampling.top_p == 1 and not module.sampling.top_k:
-            metrics[f"kl/{agent}"] = divergence(module, agent)
         metrics[f"grad_norm/{agent}"] = norms[agent]
     metrics["lr"] = module.learning_rate
     for name, seconds in module.rollout.seconds.items():
@@ -55,16 +56,18 @@ def mean_parts(nodes: list) -> dict[str, float]:
 
 
 @torch.no_grad()
-def divergence(module, agent: int) -> float:
-    """KL(policy || frozen base) per token, by the k3 estimator, of an agent's first response to the
-    first problems of the batch: a forward pass of few rows, so it is logged at every step."""
-    nodes = module.turns[0][:KL_PROBLEMS]
-    pairs = [(node.prompts[agent], node.responses[agent][0]) for node in nodes]
-    rows = [Row(agent, prompt, r.tokens, logps=r.logps) for prompt, r in pairs]
-    total = 0.0
+def divergences(module) -> list[float]:
+    """KL(policy || frozen base) per token of each agent, by the k3 estimator, of its first response
+    to the first problems of the batch: one forward pass of few rows, so it is made at every step."""
+    team, rows = range(module.team.size), []
+    for node, agent in itertools.product(module.turns[0][:KL_PROBLEMS], team):
+        first = node.responses[agent][0]
+        rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
+    sums, tokens = [0.0 for _ in team], [0 for _ in team]
     for numbers, logps, _ in module.team.score(rows, module.sampling, frozen=True):
         for number, reference in zip(numbers, logps, strict=True):
             policy = reference.new_tensor(rows[number].logps)
             ratio = reference[: len(policy)] - policy
-            total += float((ratio.exp() - 1 - ratio).sum())
-    return total / sum(len(row.tokens) for row in rows)
+            sums[rows[number].agent] += float((ratio.exp() - 1 - ratio).sum())
+            tokens[rows[number].agent] += len(policy)
+    return [kl / count for kl, count in zip(sums, tokens, strict=True)]

@@ -12,7 +12,6 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V
 """
 
 import contextlib
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,19 +25,20 @@ from peft import (
     get_peft_model_state_dict,
     set_peft_model_state_dict,
 )
-from peft.tuners.lora import LoraLayer
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
+from adapters import Adapters, Crew
 from attention import Grid, RowCache
+from blocks import Blocks, is_known
 from models import check_head, eos_tokens
-from sampling import Sampling, TokenLogps, draw, warp
+from sampling import Sampling, TokenLogps, choose
 
 # What one forward pass of the update may keep for the backward pass: more is no faster.
-UPDATE_BYTES = {"cpu": 2**25, "cuda": 3 * 2**30}
+UPDATE_BYTES = {"cpu": 2**26, "cuda": 3 * 2**30}
 DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
 
 
@@ -81,24 +81,24 @@ class Base(nn.Module):
             raise ValueError(f"models with {', '.join(sorted(kinds))} layers are not supported")
         model.set_attn_implementation("shared_prompts")
         check_head(model)
-        self.actors: list[int] = []  # agents of the batch in hand; none: the frozen base acts
-        self.turn: Tensor | None = None  # (R T, actors r): 1 where a row is its actor's
-        self.stacks: dict | None = None  # adapters side by side, kept while decoding
+        self.adapters = Adapters()
         if self.lora:
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules="all-linear")
             model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
             for agent in agents[1:]:
                 model.add_adapter(f"agent{agent}", config)
-            model.base_model.disable_adapter_layers()  # `_adapt` applies them, all in one batch
-            for layer in model.modules():
-                if isinstance(layer, LoraLayer):
-                    layer.forward = functools.partial(self._adapt, layer)
+            model.base_model.disable_adapter_layers()  # `adapters` applies them, all in one batch
         self.model = model.eval()  # no dropout: the sampled policy is the scored one
         for layer in model.modules():
             if type(layer).__name__ == "Linear4bit":
                 layer.training = True  # else it repacks its weights on a CPU and has no gradient
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not self.lora or ".agent" in name)
+        self.blocks = None
+        if is_known(self.net.config):
+            self.blocks = Blocks(self.net.base_model, self.adapters)
+        else:
+            self.adapters.enter(model)
 
     def train(self, mode: bool = True):
         """Stays as it was made: neither Lightning nor anyone else may switch dropout on."""
@@ -158,71 +158,41 @@ class Base(nn.Module):
         else:
             self.net.load_state_dict(weights)
 
-    def _adapt(self, layer: LoraLayer, x: Tensor) -> Tensor:
-        """W x and, for each agent's rows, what its own adapter adds: s B A x. The adapters lie side
-        by side as one of rank actors x r, of which a row keeps its actor's part."""
-        if not self.actors:
-            return type(layer).forward(layer, x)
-        if self.stacks is None:
-            down, up = self._stacked(layer)
-        elif layer in self.stacks:
-            down, up = self.stacks[layer]
-        else:
-            down, up = self.stacks[layer] = self._stacked(layer)
-        flat = x.flatten(0, 1)
-        base = layer.base_layer
-        plain = type(base) is nn.Linear  # a module's call costs as much as a small product
-        output = F.linear(flat, base.weight, base.bias) if plain else base(flat)
-        inner = torch.mm(flat.to(down.dtype), down)
-        if self.turn is not None:
-            inner = inner * self.turn
-        if output.dtype != inner.dtype:
-            output = output + torch.mm(inner, up).to(output.dtype)
-        else:
-            output = torch.addmm(output, inner, up)
-        return output.view(*x.shape[:2], -1)
-
-    def _stacked(self, layer) -> tuple[Tensor, Tensor]:
-        """(in, actors r) and (actors r, out)."""
-        names = [f"agent{agent}" for agent in self.actors]
-        down = torch.cat([layer.lora_A[name].weight for name in names])
-        up = torch.cat([layer.lora_B[name].weight * layer.scaling[name] for name in names], 1)
-        return down.T, up.T
-
     @contextlib.contextmanager
-    def acting(self, agents: list[int] | None, tokens: int):
+    def acting(self, agents: list[int] | None, tokens: int, keep: bool = False):
         """Rows of so many tokens are run as these agents; None: as the frozen base, which is the KL
-        reference."""
-        self.act(agents, tokens)
+        reference. keep: the adapters do not change meanwhile, and are laid side by side once."""
+        self.act(agents, tokens, keep)
         try:
             yield
         finally:
             self.act(None)
 
-    def act(self, agents: list[int] | None, tokens: int = 1) -> None:
-        if not self.lora:
-            return
-        self.actors, self.turn = sorted(set(agents or [])), None
-        if len(self.actors) > 1:
-            rank = next(iter(self.model.peft_config.values())).r
-            mine = torch.tensor([[agent == a for a in self.actors] for agent in agents])
-            mine = mine.to(self.device, torch.float32).repeat_interleave(rank, 1)
-            self.turn = mine.repeat_interleave(tokens, 0)
+    def act(self, agents: list[int] | None, tokens: int = 0, keep: bool = False) -> None:
+        known = self.lora and agents
+        self.adapters.crew = Crew(agents, tokens, self.device, keep) if known else None
 
     def prefill(self, prompts: list[tuple[int, ...]], agents: list[int] | None) -> list:
         """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
 
-        Padding is on the right, after every real token, so it needs no mask here; `Context` hides
-        it from what follows. The last token opens the response's row, so no logits are needed.
+        Padding is on the right, after every real token, so it needs no mask here; `Grid` and `mask`
+        hide it from what follows. The last token opens the response's row, so no logits are needed.
         """
         width = max(map(len, prompts)) - 1
         ids = torch.tensor([p[:-1] + (0,) * (width + 1 - len(p)) for p in prompts])
+        positions = torch.arange(width, device=self.device)[None]
+        cache = DynamicCache()
         with self.acting(agents, width):
-            out = self.net.base_model(input_ids=ids.to(self.device), use_cache=True)
-        return [(layer.keys, layer.values) for layer in out.past_key_values.layers]
+            self.hidden(ids.to(self.device), positions, cache, keys_only=True)
+        return [(layer.keys, layer.values) for layer in cache.layers]
 
-    def hidden(self, tokens: Tensor, positions: Tensor, cache: Cache, mask=None) -> Tensor:
-        """Last hidden states (R, T, D) of tokens (R, T) that follow what the cache holds."""
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, cache: Cache, mask=None, keys_only: bool = False
+    ) -> Tensor:
+        """Last hidden states (R, T, hidden) of tokens (R, T) that follow what the cache holds.
+        keys_only: only what the cache then holds is wanted."""
+        if self.blocks:
+            return self.blocks(tokens, positions, cache, mask, keys_only)
         return self.net.base_model(
             input_ids=tokens,
             position_ids=positions,
@@ -241,8 +211,6 @@ class Base(nn.Module):
     ) -> list[list[Response]]:
         """S responses to each prompt. agents (sorted): who answers; uniforms (prompts, S, T)."""
         samples, limit = uniforms.shape[1:]
-        greedy = sampling.temperature == 0
-        self.stacks = {}
         config = self.net.config.get_text_config()
         lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=self.device)
         owner = torch.arange(len(prompts), device=self.device).repeat_interleave(samples)
@@ -254,35 +222,30 @@ class Base(nn.Module):
         eos = torch.tensor(sorted(self.eos), device=self.device)
         alive = torch.arange(len(owner), device=self.device)  # the decoded rows' numbers
         done = torch.zeros_like(alive, dtype=torch.bool)
-        self.act([agents[prompt] for prompt in owner.tolist()])
         steps = []  # of each token: rows, tokens, log-probabilities, entropies
-        for step in range(limit):
-            hidden = self.hidden(tokens, positions, cache)[:, -1]
-            scores = warp(self.head(hidden), sampling).log_softmax(-1)
-            mass = scores.exp()
-            new = scores.argmax(-1) if greedy else draw(mass, uniforms[:, step])
-            tokens = new[:, None]
-            logps = scores.gather(-1, tokens).squeeze(-1)
-            entropy = -torch.linalg.vecdot(mass, scores.clamp_(min=-1e30))
-            steps.append((alive, new, logps, entropy))
-            positions = positions + 1
-            done = done | torch.isin(new, eos)
-            finished = int(done.sum())
-            if finished == len(alive):
-                break
-            if 4 * finished >= len(alive):  # copying the cache costs about one step
-                keep = (~done).nonzero().squeeze(-1)
-                left, owner = grid.owner[keep].unique(return_inverse=True)
-                grid = Grid(owner, grid.lengths[left], grid.width, grid.heads)
-                for layer in cache.layers:
-                    layer.select(keep, left, grid)
-                alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
-                uniforms, done = uniforms[keep], done[keep]
-                self.act([agents[row // samples] for row in alive.tolist()])
-                self.stacks = {}
-        self.act(None)
-        self.stacks = None
-        rows: list[list[tuple]] = [[] for _ in range(len(prompts) * samples)]
+        with self.acting([agents[prompt] for prompt in owner.tolist()], 1, keep=True):
+            for step in range(limit):
+                logits = self.head(self.hidden(tokens, positions, cache)[:, -1])
+                new, *measured = choose(logits, uniforms[:, step], sampling)
+                steps.append((alive, new, *measured))
+                tokens, positions = new[:, None], positions + 1
+                done = done | torch.isin(new, eos)
+                finished = int(done.sum())
+                if finished == len(alive):
+                    break
+                if 4 * finished >= len(alive):  # copying the cache costs about one step
+                    keep = (~done).nonzero().squeeze(-1)
+                    left, owner = grid.owner[keep].unique(return_inverse=True)
+                    grid = Grid(owner, grid.lengths[left], grid.width, grid.heads)
+                    for layer in cache.layers:
+                        layer.select(keep, left, grid)
+                    alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
+                    uniforms, done = uniforms[keep], done[keep]
+                    self.act([agents[row // samples] for row in alive.tolist()], 1, keep=True)
+        return self._responses(steps, len(prompts), samples)
+
+    def _responses(self, steps: list[tuple], prompts: int, samples: int) -> list[list[Response]]:
+        rows: list[list[tuple]] = [[] for _ in range(prompts * samples)]
         columns = [torch.cat(column).tolist() for column in zip(*steps, strict=True)]
         for row, *token in zip(*columns, strict=True):
             rows[row].append(token)
@@ -341,9 +304,8 @@ class Base(nn.Module):
             for batch in pack([self.cost(width, len(rows[n].tokens)) for n in owner]):
                 numbers = sorted((list(owner)[b] for b in batch), key=owner.get)
                 some = [rows[n] for n in numbers]
-                # index_select: the gradient of t[index] is summed in no fixed order by threads
-                index = torch.tensor([owner[n] for n in numbers], device=self.device)
-                kv = [[t.index_select(0, index) for t in pair] for pair in leaves]
+                owners = [owner[n] for n in numbers]
+                kv = [[spread(t, owners) for t in pair] for pair in leaves]
                 yield numbers, *self._score(some, kv, sampling, frozen)
             ends = [t for pair in prefix for t in pair if t.requires_grad]
             grads = [leaf.grad for pair in leaves for leaf in pair if leaf.requires_grad]
@@ -423,17 +385,26 @@ class Base(nn.Module):
         return tuple(ids)
 
 
-def pack(costs: list[float]) -> Iterator[list[int]]:
-    """Numbers of the items, sorted by cost and cut so that count x largest cost stays within 1.
+def spread(x: Tensor, owners: list[int]) -> Tensor:
+    """x[owners], owners in order. The gradient of plain indexing is summed by threads in no fixed
+    order, that of index_select row by row, and that of equal shares in one sum."""
+    first, count = owners[0], owners.count(owners[0])
+    prompts, rest = divmod(len(owners), count)
+    if not rest and owners == [first + i // count for i in range(len(owners))]:
+        return x.narrow(0, first, prompts).repeat_interleave(count, 0)
+    return x.index_select(0, torch.tensor(owners, device=x.device))
 
-    >>> list(pack([0.2, 0.5, 0.2, 0.5]))
-    [[0, 2], [1, 3]]
+
+def pack(costs: list[float]) -> Iterator[list[int]]:
+    """Numbers of the items, the most costly first, cut so that count x largest cost stays within 1
+    and into about equal parts.
+
+    >>> list(pack([0.2, 0.5, 0.2, 0.5, 0.2, 0.2]))
+    [[1, 3], [0, 2, 4, 5]]
     """
-    batch: list[int] = []
-    for number in sorted(range(len(costs)), key=costs.__getitem__):
-        if batch and (len(batch) + 1) * costs[number] > 1:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
+    order = sorted(range(len(costs)), key=lambda number: -costs[number])
+    while order:
+        batches = math.ceil(len(order) / max(1, int(1 / costs[order[0]])))
+        count = math.ceil(len(order) / batches)
+        yield order[:count]
+        order = order[count:]

@@ -49,6 +49,19 @@ def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tens
     return logits.masked_fill(drop, -math.inf) if drop.dim() else logits
 
 
+def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
+    """A token for each row of logits (R, V), its log-probability, and the distribution's entropy in
+    nats, (R,) each; uniforms (R,) decide."""
+    logits = warp(logits, sampling)
+    mass = logits.softmax(-1)
+    tokens = logits.argmax(-1) if sampling.temperature == 0 else draw(mass, uniforms)
+    chosen = tokens[:, None]
+    logps = mass.gather(-1, chosen).log_()
+    total = logits.gather(-1, chosen) - logps  # log of the sum of exp(logits)
+    entropy = total[:, 0] - torch.linalg.vecdot(mass, logits.clamp(min=-1e30))
+    return tokens, logps[:, 0], entropy
+
+
 def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
     """Tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
 

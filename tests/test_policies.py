@@ -117,7 +117,8 @@ def test_pack_sorts_and_respects_the_budget():
     assert sorted(n for batch in batches for n in batch) == [0, 1, 2, 3, 4]
     for batch in batches:
         assert len(batch) * max(costs[n] for n in batch) <= 1 or len(batch) == 1
-    assert [costs[n] for batch in batches for n in batch] == sorted(costs)
+    assert [costs[n] for batch in batches for n in batch] == sorted(costs, reverse=True)
+    assert [len(batch) for batch in pack([0.1] * 12)] == [6, 6]
 
 
 def test_frozen_scores_are_the_untouched_base():
