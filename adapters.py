@@ -4,24 +4,28 @@ Shapes: N tokens of a pass, ordered by agent; n agents in it; C the most tokens 
 has; k layers that read the same input; r the adapters' rank.
 """
 
+import contextlib
 import functools
+import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
+MERGED_BYTES = 2**26  # that a decode may use for copies of a base, one an agent, adapters merged
+
 
 class Crew:
     """The agents of a pass and where their tokens stand when each agent has C places of its own.
     place: None where every agent has C tokens, and nothing has to be moved."""
 
-    def __init__(self, agents: list[int], tokens: int, device: torch.device, keep: bool):
-        """agents: of each row, in order; tokens: of a row; keep: stacks are made once."""
-        self.stacks: dict | None = {} if keep else None
-        self.agents = sorted(set(agents))
-        self.names = [f"agent{agent}" for agent in self.agents]
-        counts = [agents.count(agent) * tokens for agent in self.agents]
+    def __init__(self, agents: list[int], tokens: int, device: torch.device):
+        """agents: of each row, in order; tokens: of a row."""
+        known = sorted(set(agents))
+        self.names = tuple(f"agent{agent}" for agent in known)
+        counts = [agents.count(agent) * tokens for agent in known]
         self.places = max(counts)
         self.place = None
         if min(counts) < self.places:
@@ -30,11 +34,9 @@ class Crew:
 
     def apart(self, x: Tensor) -> Tensor:
         """(N, X) -> (n, C, X)."""
-        if x.dim() == 3:
-            return x
         if self.place is not None:
-            x = x.new_zeros(len(self.agents) * self.places, x.shape[1]).index_copy(0, self.place, x)
-        return x.view(len(self.agents), self.places, -1)
+            x = x.new_zeros(len(self.names) * self.places, x.shape[1]).index_copy(0, self.place, x)
+        return x.view(len(self.names), self.places, -1)
 
     def together(self, x: Tensor) -> Tensor:
         """(n, C, X) -> (N, X)."""
@@ -45,52 +47,91 @@ class Crew:
 class Adapters:
     """What the linear layers of one base compute, for the agents of the pass at hand."""
 
-    def __init__(self):
+    def __init__(self, model: nn.Module):
         self.crew: Crew | None = None  # none: the frozen base acts
+        self.kept: dict | None = None  # in decoding: what is made once of weights that do not move
+        self.layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
+        weights = [_base(layer).weight for layer in self.layers]
+        plain = all(type(_base(layer)) is nn.Linear for layer in self.layers)
+        plain &= all(weight.dtype == torch.float32 for weight in weights)
+        self.bytes = sum(weight.nbytes for weight in weights) if plain else math.inf
 
-    def enter(self, model: nn.Module) -> None:
-        """Has every LoRA layer of a model computed here, whatever calls it."""
-        for layer in model.modules():
-            if isinstance(layer, LoraLayer):
-                layer.forward = functools.partial(self._forward, layer)
+    def enter(self) -> None:
+        """Has every LoRA layer computed here, whatever calls it."""
+        for layer in self.layers:
+            layer.forward = functools.partial(self._forward, layer)
 
     def _forward(self, layer: LoraLayer, x: Tensor) -> Tensor:
         if self.crew is None:
             return type(layer).forward(layer, x)
-        return self.linear((layer,), x.flatten(0, 1))[0].view(*x.shape[:2], -1)
+        return self.linear((layer,), x.flatten(0, -2))[0].view(*x.shape[:-1], -1)
+
+    @contextlib.contextmanager
+    def still(self):
+        """No weight moves meanwhile."""
+        self.kept = {}
+        try:
+            yield
+        finally:
+            self.kept = None
 
     def linear(self, layers: tuple[nn.Module, ...], x: Tensor) -> list[Tensor]:
         """W x + s B A x of layers that read the same x: (N, in) -> (N, out) of each."""
         crew = self.crew
-        if crew is not None and crew.place is None:
-            x = crew.apart(x)  # adapters' parts are added in place
-        bases = [layer.base_layer if isinstance(layer, LoraLayer) else layer for layer in layers]
-        plain = all(type(base) is nn.Linear for base in bases)  # and not quantised
-        # a module's call costs as much as a small product
-        outputs = [F.linear(x, b.weight, b.bias) if plain else b(x) for b in bases]
-        if crew is not None:
-            downs, ups, scale = self._stacked(layers)
-            inner = torch.bmm(crew.apart(x.to(downs.dtype)), downs)
-            for i, part in enumerate(inner.split(ups[0].shape[1], 2)):
-                if plain and crew.place is None and outputs[i].dtype == part.dtype:
-                    outputs[i].baddbmm_(part, ups[i], alpha=scale)
-                else:
-                    delta = crew.together(torch.bmm(part, ups[i])).view_as(outputs[i])
-                    outputs[i] = torch.add(outputs[i], delta.to(outputs[i].dtype), alpha=scale)
-        return [output.flatten(0, -2) for output in outputs]
+        if crew is None:
+            return [_call(_base(layer), x) for layer in layers]
+        if self.kept is not None and len(crew.names) * self.bytes <= MERGED_BYTES:
+            weight, bias, sizes = self._once(self._merged, layers)
+            return crew.together(torch.baddbmm(bias, crew.apart(x), weight)).split(sizes, 1)
+        downs, ups, scale = self._once(self._stacked, layers)
+        inner = torch.bmm(crew.apart(x.to(downs.dtype)), downs)
+        outputs = []
+        for layer, part, up in zip(layers, inner.split(ups[0].shape[1], 2), ups, strict=True):
+            if crew.place is None and type(_base(layer)) is nn.Linear and x.dtype == part.dtype:
+                output = _call(_base(layer), crew.apart(x)).baddbmm_(part, up, alpha=scale)
+                outputs.append(output.flatten(0, 1))
+            else:
+                output, delta = _call(_base(layer), x), crew.together(torch.bmm(part, up))
+                outputs.append(torch.add(output, delta.to(output.dtype), alpha=scale))
+        return outputs
+
+    def _once(self, make: Callable, layers: tuple) -> tuple:
+        if self.kept is None:
+            return make(layers)
+        key = layers[0], self.crew.names
+        if key not in self.kept:
+            self.kept[key] = make(layers)
+        return self.kept[key]
 
     def _stacked(self, layers: tuple) -> tuple[Tensor, list[Tensor], float]:
         """A side by side, (n, in, k r); B of each layer, (n, r, out); s."""
-        stacks, names = self.crew.stacks, self.crew.names
-        if stacks and layers[0] in stacks:
-            return stacks[layers[0]]
+        names = self.crew.names
         downs = torch.cat([layer.lora_A[name].weight for name in names for layer in layers])
         downs = downs.view(len(names), -1, downs.shape[1]).transpose(1, 2)
         ups = [
             torch.stack([layer.lora_B[name].weight for name in names]).transpose(1, 2)
             for layer in layers
         ]
-        found = downs, ups, layers[0].scaling[names[0]]
-        if stacks is not None:
-            stacks[layers[0]] = found
-        return found
+        return downs, ups, layers[0].scaling[names[0]]
+
+    def _merged(self, layers: tuple) -> tuple[Tensor, Tensor, list[int]]:
+        """W + s B A of each agent, the layers side by side, (n, in, k out); bias; sizes of out."""
+        downs, ups, scale = self._stacked(layers)
+        parts = zip(layers, downs.split(ups[0].shape[1], 2), ups, strict=True)
+        merged = [
+            torch.baddbmm(_base(layer).weight, up.transpose(1, 2), down.transpose(1, 2), alpha=scale)
+            for layer, down, up in parts
+        ]
+        biases = [_base(layer).bias for layer in layers]
+        bias = downs.new_zeros(1) if biases[0] is None else torch.cat(biases)
+        weight = torch.cat(merged, 1) if len(merged) > 1 else merged[0]
+        return weight.transpose(1, 2), bias, [up.shape[2] for up in ups]
+
+
+def _base(layer: nn.Module) -> nn.Module:
+    return layer.base_layer if isinstance(layer, LoraLayer) else layer
+
+
+def _call(base: nn.Module, x: Tensor) -> Tensor:
+    """A module's call costs as much as a small product."""
+    return F.linear(x, base.weight, base.bias) if type(base) is nn.Linear else base(x)

@@ -72,9 +72,9 @@ class RowCache(DynamicLayer):
 
     def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
         """Takes a token's keys and values (R, h, 1, D); `attend` is given the cache itself."""
-        shape = (self.own_keys.shape[0], keys.shape[3])
-        self.own_keys.select(1, self.used).copy_(keys.view(shape))
-        self.own_values.select(1, self.used).copy_(values.view(shape))
+        shape = (*keys.shape[:2], -1, keys.shape[3])  # (R, h, T, D)
+        self.own_keys.view(shape).select(2, self.used).copy_(keys.squeeze(2))
+        self.own_values.view(shape).select(2, self.used).copy_(values.squeeze(2))
         self.used += 1
         return self, self
 

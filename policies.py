@@ -81,7 +81,6 @@ class Base(nn.Module):
             raise ValueError(f"models with {', '.join(sorted(kinds))} layers are not supported")
         model.set_attn_implementation("shared_prompts")
         check_head(model)
-        self.adapters = Adapters()
         if self.lora:
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules="all-linear")
             model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
@@ -94,11 +93,12 @@ class Base(nn.Module):
                 layer.training = True  # else it repacks its weights on a CPU and has no gradient
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not self.lora or ".agent" in name)
+        self.adapters = Adapters(model)
         self.blocks = None
         if is_known(self.net.config):
             self.blocks = Blocks(self.net.base_model, self.adapters)
         else:
-            self.adapters.enter(model)
+            self.adapters.enter()
 
     def train(self, mode: bool = True):
         """Stays as it was made: neither Lightning nor anyone else may switch dropout on."""
@@ -159,18 +159,18 @@ class Base(nn.Module):
             self.net.load_state_dict(weights)
 
     @contextlib.contextmanager
-    def acting(self, agents: list[int] | None, tokens: int, keep: bool = False):
+    def acting(self, agents: list[int] | None, tokens: int):
         """Rows of so many tokens are run as these agents; None: as the frozen base, which is the KL
-        reference. keep: the adapters do not change meanwhile, and are laid side by side once."""
-        self.act(agents, tokens, keep)
+        reference."""
+        self.act(agents, tokens)
         try:
             yield
         finally:
             self.act(None)
 
-    def act(self, agents: list[int] | None, tokens: int = 0, keep: bool = False) -> None:
+    def act(self, agents: list[int] | None, tokens: int = 1) -> None:
         known = self.lora and agents
-        self.adapters.crew = Crew(agents, tokens, self.device, keep) if known else None
+        self.adapters.crew = Crew(agents, tokens, self.device) if known else None
 
     def prefill(self, prompts: list[tuple[int, ...]], agents: list[int] | None) -> list:
         """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
@@ -223,7 +223,7 @@ class Base(nn.Module):
         alive = torch.arange(len(owner), device=self.device)  # the decoded rows' numbers
         done = torch.zeros_like(alive, dtype=torch.bool)
         steps = []  # of each token: rows, tokens, log-probabilities, entropies
-        with self.acting([agents[prompt] for prompt in owner.tolist()], 1, keep=True):
+        with self.acting([agents[prompt] for prompt in owner.tolist()], 1), self.adapters.still():
             for step in range(limit):
                 logits = self.head(self.hidden(tokens, positions, cache)[:, -1])
                 new, *measured = choose(logits, uniforms[:, step], sampling)
@@ -241,7 +241,7 @@ class Base(nn.Module):
                         layer.select(keep, left, grid)
                     alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
                     uniforms, done = uniforms[keep], done[keep]
-                    self.act([agents[row // samples] for row in alive.tolist()], 1, keep=True)
+                    self.act([agents[row // samples] for row in alive.tolist()])
         return self._responses(steps, len(prompts), samples)
 
     def _responses(self, steps: list[tuple], prompts: int, samples: int) -> list[list[Response]]:

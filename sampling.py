@@ -58,7 +58,9 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
     chosen = tokens[:, None]
     logps = mass.gather(-1, chosen).log_()
     total = logits.gather(-1, chosen) - logps  # log of the sum of exp(logits)
-    entropy = total[:, 0] - torch.linalg.vecdot(mass, logits.clamp(min=-1e30))
+    if sampling.top_k or sampling.top_p < 1:
+        logits = logits.clamp(min=-1e30)  # 0 x -inf is not a number
+    entropy = total[:, 0] - torch.linalg.vecdot(mass, logits)
     return tokens, logps[:, 0], entropy
 
 
@@ -66,23 +68,28 @@ def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
     """Tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
 
     One number in [0, 1) decides one token, so a row's sample depends on nothing else in the batch:
-    not on which rows are decoded beside it, nor on when finished ones leave. First a block of
-    tokens, then one of the block: a running sum over a large vocabulary is slow.
+    not on which rows are decoded beside it, nor on when finished ones leave. In a large vocabulary,
+    whose running sum is slow, first a block of tokens is found, then one of the block.
     """
-    return _draw(mass, uniforms.double()[:, None] * mass.sum(-1, True, dtype=torch.float64))
-
-
-def _draw(mass: Tensor, points: Tensor) -> Tensor:
-    """Where the running sum of each row passes its point (R, 1)."""
-    below = 1 - 1e-12  # rounding must not lead past the last token that has a probability
-    if mass.shape[-1] <= 4096:
+    shares, size = uniforms.double()[:, None], 256
+    if mass.shape[-1] <= 16 * size:
         ends = mass.cumsum(-1, dtype=torch.float64)
-        return torch.searchsorted(ends, points.minimum(below * ends[:, -1:]), right=True)[:, 0]
-    blocks = F.pad(mass, (0, -mass.shape[-1] % 256)).unflatten(-1, (-1, 256))
-    sums = blocks.sum(-1, dtype=torch.float64)
-    block = _draw(sums, points)
-    before = F.pad(sums.cumsum(-1), (1, 0)).gather(-1, block[:, None])
-    return 256 * block + _draw(blocks[torch.arange(len(block)), block], points - before)
+        return _passed(ends, shares * ends[:, -1:])[:, 0]
+    if mass.shape[-1] % size:
+        mass = F.pad(mass, (0, -mass.shape[-1] % size))
+    blocks = mass.unflatten(-1, (-1, size))
+    ends = blocks.sum(-1).cumsum(-1, dtype=torch.float64)
+    points = shares * ends[:, -1:]
+    block = _passed(ends, points)
+    points = points - F.pad(ends, (1, 0)).gather(-1, block)
+    inside = blocks[torch.arange(len(block), device=block.device), block[:, 0]]
+    return (size * block + _passed(inside.cumsum(-1, dtype=torch.float64), points))[:, 0]
+
+
+def _passed(ends: Tensor, points: Tensor) -> Tensor:
+    """Where the running sums (R, X) pass their points (R, 1)."""
+    below = 1 - 1e-12  # rounding must not lead past the last token that has a probability
+    return torch.searchsorted(ends, points.minimum(below * ends[:, -1:]), right=True)
 
 
 class TokenLogps(torch.autograd.Function):
@@ -98,9 +105,11 @@ class TokenLogps(torch.autograd.Function):
         logps = hidden.new_empty(len(hidden), dtype=torch.float32)
         slope = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         for part in _parts(hidden, weight):
-            logps[part], odds = _token_logps(hidden[part], weight, bias, targets[part], sampling)
-            if slope is not None:
-                slope[part] = odds @ weight
+            logps[part], mass = _token_logps(hidden[part], weight, bias, targets[part], sampling)
+            if slope is not None:  # of logits: 1 at the target less every token's probability
+                slope[part] = F.embedding(targets[part], weight) - mass @ weight
+        if slope is not None and sampling.temperature:
+            slope /= sampling.temperature
         ctx.save_for_backward(hidden, weight, bias, targets, slope)
         ctx.sampling = sampling
         return logps
@@ -114,8 +123,9 @@ class TokenLogps(torch.autograd.Function):
             grads[2] = None if bias is None else torch.zeros_like(bias)
             for part in _parts(hidden, weight):
                 x = hidden[part].to(weight.dtype)
-                _, odds = _token_logps(x, weight, bias, targets[part], ctx.sampling)
-                odds *= grad[part, None].to(odds.dtype)
+                _, mass = _token_logps(x, weight, bias, targets[part], ctx.sampling)
+                scale = (grad[part, None] / (ctx.sampling.temperature or 1)).to(mass.dtype)
+                odds = (mass * -scale).scatter_add_(-1, targets[part, None], scale)
                 grads[1].addmm_(odds.T, x)
                 if bias is not None:
                     grads[2] += odds.sum(0)
@@ -129,12 +139,9 @@ def _parts(hidden: Tensor, weight: Tensor) -> list[slice]:
 
 
 def _token_logps(hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling: Sampling):
-    """log pi of the targets (N,), and d log pi / d logits (N, V)."""
+    """log pi of the targets (N,), and pi of all tokens (N, V)."""
     logits = warp(F.linear(hidden, weight, bias), sampling, targets[:, None])
-    total = logits.logsumexp(-1, keepdim=True)
-    chosen = logits.gather(-1, targets[:, None]) - total
-    odds = (logits - total).exp_().neg_()
-    odds.scatter_add_(-1, targets[:, None], torch.ones_like(chosen))
-    if sampling.temperature not in (0, 1):
-        odds /= sampling.temperature
-    return chosen.squeeze(-1), odds.to(weight.dtype)
+    mass = logits.softmax(-1)
+    # log of the sum of exp(logits), from the likeliest token: the target's mass may round to 0
+    total = logits.amax(-1) - mass.amax(-1).log()
+    return logits.gather(-1, targets[:, None])[:, 0] - total, mass.to(weight.dtype)

@@ -375,7 +375,7 @@ def test_a_team_learns_to_match(joint):
     argv = ("--joint", joint, "--lr", "0.05", "--lr-schedule", "constant", "--batch-size", "4")
     argv += ("--num-generations", "16")
     start = train(match, *argv, steps=1).metrics["return"]
-    assert train(match, *argv, steps=60).metrics["return"] > start + 0.1
+    assert train(match, *argv, steps=60).metrics["return"] > 2 * start
 
 
 @pytest.mark.parametrize(
