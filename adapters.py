@@ -55,10 +55,7 @@ class Adapters:
         plain = all(type(_base(layer)) is nn.Linear for layer in self.layers)
         plain &= all(weight.dtype == torch.float32 for weight in weights)
         self.bytes = sum(weight.nbytes for weight in weights) if plain else math.inf
-
-    def enter(self) -> None:
-        """Has every LoRA layer computed here, whatever calls it."""
-        for layer in self.layers:
+        for layer in self.layers:  # whatever calls them, they compute what is said here
             layer.forward = functools.partial(self._forward, layer)
 
     def _forward(self, layer: LoraLayer, x: Tensor) -> Tensor:
@@ -87,7 +84,8 @@ class Adapters:
         inner = torch.bmm(crew.apart(x.to(downs.dtype)), downs)
         outputs = []
         for layer, part, up in zip(layers, inner.split(ups[0].shape[1], 2), ups, strict=True):
-            if crew.place is None and type(_base(layer)) is nn.Linear and x.dtype == part.dtype:
+            plain = crew.place is None and type(_base(layer)) is nn.Linear
+            if plain and x.dtype == part.dtype == up.dtype:  # and not under autocast
                 output = _call(_base(layer), crew.apart(x)).baddbmm_(part, up, alpha=scale)
                 outputs.append(output.flatten(0, 1))
             else:
@@ -119,11 +117,13 @@ class Adapters:
         downs, ups, scale = self._stacked(layers)
         parts = zip(layers, downs.split(ups[0].shape[1], 2), ups, strict=True)
         merged = [
-            torch.baddbmm(_base(layer).weight, up.transpose(1, 2), down.transpose(1, 2), alpha=scale)
+            torch.baddbmm(
+                _base(layer).weight, up.transpose(1, 2), down.transpose(1, 2), alpha=scale
+            )
             for layer, down, up in parts
         ]
         biases = [_base(layer).bias for layer in layers]
-        bias = downs.new_zeros(1) if biases[0] is None else torch.cat(biases)
+        bias = ups[0].new_zeros(1) if biases[0] is None else torch.cat(biases)
         weight = torch.cat(merged, 1) if len(merged) > 1 else merged[0]
         return weight.transpose(1, 2), bias, [up.shape[2] for up in ups]
 

@@ -89,7 +89,7 @@ class RowCache(DynamicLayer):
         weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(query.dtype)
         prompt, own = weights.split([grid.width, self.used], -1)
         mixed = grid.by_row(torch.bmm(prompt, self.values))
-        mixed.baddbmm_(grid.by_row(own), self.own_values.narrow(1, 0, self.used))
+        mixed = torch.baddbmm(mixed, grid.by_row(own), self.own_values.narrow(1, 0, self.used))
         return mixed.view(rows, 1, heads, size)
 
     def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:

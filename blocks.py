@@ -18,7 +18,8 @@ ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are function
 
 def is_known(config) -> bool:
     rotation = getattr(config, "rope_parameters", None) or {}
-    return config.model_type in KINDS and rotation.get("rope_type") in ROTATIONS
+    whole = getattr(config, "sliding_window", None) is None
+    return whole and config.model_type in KINDS and rotation.get("rope_type") in ROTATIONS
 
 
 class Blocks:

@@ -374,6 +374,7 @@ class MAGRPO(L.LightningModule):
 
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
+        self.optimizers().zero_grad()  # the rollout may need the memory
         self.turns = self.play(self.args.batch_size * parallel.place()[1])  # steps 1 to 4
         self.set_advantages()  # step 5
         with self.rollout.timed("update"):

@@ -58,7 +58,7 @@ def mean_parts(nodes: list) -> dict[str, float]:
 @torch.no_grad()
 def divergences(module) -> list[float]:
     """KL(policy || frozen base) per token of each agent, by the k3 estimator, of its first response
-    to the first problems of the batch: one forward pass of few rows, so it is made at every step."""
+    to the first problems of the batch: one pass of few rows, so it is made at every step."""
     team, rows = range(module.team.size), []
     for node, agent in itertools.product(module.turns[0][:KL_PROBLEMS], team):
         first = node.responses[agent][0]

