@@ -53,7 +53,7 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
     try:
         mine = items[starts[rank] : starts[rank + 1]]
         turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
-    except Exception as raised:
+    except BaseException as raised:  # Stopped, too
         error = _sendable(raised)
     told: list = [None] * size
     with _meeting():
@@ -99,7 +99,7 @@ def _meeting():
         ) from error
 
 
-def _sendable(error: Exception) -> Exception:
+def _sendable(error: BaseException) -> BaseException:
     """The error itself, or what it said where other processes could not rebuild it."""
     try:
         return pickle.loads(pickle.dumps(error))

@@ -61,8 +61,9 @@ REWARDS = {
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
-class Stopped(Exception):
-    """A signal asked the run to end; its checkpoint is saved."""
+class Stopped(BaseException):
+    """A signal asked the run to end; its checkpoint is saved. It may be raised anywhere in a
+    rollout: no `except Exception` on the way must take it for an error of its own."""
 
 
 def resolve(name: str, known: dict[str, str], what: str):

@@ -43,6 +43,20 @@ def reward(item, responses):
 reward.maximum = 6.0
 """
 
+SIGNALLED_TASK = """
+import os, signal
+from tasks import Coop
+class Task(Coop):
+    def observe(self, agent, item, history):
+        folder = os.path.dirname(os.path.abspath(__file__))
+        try:
+            if os.path.exists(folder + "/run/checkpoints/last.ckpt"):
+                os.kill(os.getpid(), signal.SIGTERM)
+        except Exception:
+            pass
+        return super().observe(agent, item, history)
+"""
+
 
 def in_this_process(path: Path, steps: int, *argv) -> Path:
     train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
@@ -241,6 +255,25 @@ def test_a_signal_ends_a_run_with_one_line(number, moment, delay, tmp_path):
         done = json.loads((process.path / "args.json").read_text())["args"]["max_steps"]
         assert done == 30
         assert process.training()
+
+
+@pytest.mark.parametrize("where", ["reward", "observe"])
+def test_a_signal_is_not_taken_for_an_error_of_the_users_code(where, tmp_path):
+    """It comes while the run waits for a reward, and within the task's own `except Exception`."""
+    send = "os.kill(os.getpid(), signal.SIGTERM)\n        "
+    if where == "reward":
+        bad, argv = send + "time.sleep(1)", ["--reward", f"{tmp_path}/mine.py:reward"]
+        (tmp_path / "bad").touch()
+        (tmp_path / "mine.py").write_text("import signal" + REWARD.replace("BAD", bad))
+    else:
+        argv = ["--task", f"{tmp_path}/mine.py:Task"]
+        (tmp_path / "mine.py").write_text(SIGNALLED_TASK)
+    process = Process(tmp_path / "run", 30, *argv)
+    process.start()
+    said, err = process.process.communicate(timeout=120)
+    assert process.process.returncode == 130, err
+    assert err == ""
+    assert "stopped by SIGTERM at step" in said
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
