@@ -110,11 +110,9 @@ class Process:
         argv = ["--resume", self.path] if (self.path / "args.json").exists() else self.argv
         if self.path.exists() and "--resume" not in argv:
             shutil.rmtree(self.path)  # it was killed between its folder and its args.json
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(
-            command(*argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment,
-        )  # fmt: skip
+        self.process = subprocess.Popen(  # as many threads as here: other sums round otherwise
+            command(*argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def wait(self, condition, seconds: float = 120.0) -> bool:
         """Whether the condition came true before the process ended."""
