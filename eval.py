@@ -50,31 +50,27 @@ MODES = {  # what else may be given with the flag that chooses it
 
 def parser() -> train.Parser:
     """Flags whose default is None take the run's value."""
-    top = train.Parser(
-        prog="eval.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    top = train.Parser("eval.py", description=__doc__)
     count, size = train.at_least(int, 1), train.at_least(int, 0)
     add = top.add_argument_group("what is compared").add_argument
     add("--run", action="append", metavar="DIR", help="a team's run, and a single agent's")
     add("--method", nargs="+", help="see above (every one that applies)")
     add("--task", help="name, dotted.path or file.py:Class (the run's; coop)")
     add("--reward", help="name, dotted.path or file.py:function (the run's; the task's own)")
-    add("--data", help="local file instead of the task's source (the run's)")
+    add("--data", metavar="FILE", help="local file instead of the task's source (the run's)")
     add("--model", action="append", help="base; once, or once per agent (the run's; tiny)")
     add("--single-model", help="model of method single (the team's)")
 
     add = top.add_argument_group("how").add_argument
-    add("--limit", type=size, default=100, help="test problems, 0: all (100)")
-    add("--num-samples", type=count, default=15, help="joint responses per problem (15)")
+    add("--limit", type=size, default=100, help="test problems, 0: all")
+    add("--num-samples", type=count, default=15, help="joint responses per problem")
     add("--greedy", action="store_true", help="greedy decoding only (sampled and greedy)")
     add("--temperature", type=train.at_least(float, 0), help="(the run's)")
     add("--top-p", type=train.at_least(float, 0, 1), help="(the run's)")
     add("--max-new-tokens", type=count, help="of one agent (the run's)")
     add("--turns", type=count, help="(the run's)")
     add("--feedback", help="what agents are told between turns (the run's)")
-    add("--seed", type=size, default=0)
+    add("--seed", type=size, default=0, help="of every random draw")
 
     add = top.add_argument_group("output").add_argument
     add("--json", metavar="FILE", help="the whole table")

@@ -370,7 +370,7 @@ class MAGRPO(L.LightningModule):
         self.turns: list[list[Node]] = []  # the latest rollout
         self.playing = False  # no parameter is changing: a run may end here
         self.metrics: dict[str, float] = {}  # of the latest step
-        self.stopping: Exception | None = None
+        self.stopping: BaseException | None = None
 
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
@@ -398,7 +398,7 @@ class MAGRPO(L.LightningModule):
         finally:
             self.playing = False
 
-    def stop(self, why: Exception) -> None:
+    def stop(self, why: BaseException) -> None:
         """Ends the run with `why`: at once where no update is under way, else after it."""
         self.stopping = why
         if self.playing:

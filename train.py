@@ -29,11 +29,33 @@ class Models(argparse.Action):
         setattr(namespace, self.dest, [*same, value])
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """A line a flag: its value as N (a number), NAME or its choices; its default in brackets."""
+
+    def __init__(self, prog):
+        super().__init__(prog, max_help_position=34, width=110)
+
+    def _get_default_metavar_for_optional(self, action):
+        return "NAME" if action.type is None else "N"
+
+    def _get_help_string(self, action):
+        silent = any(action.default is none for none in (None, False, argparse.SUPPRESS))
+        return action.help if silent else f"{action.help} (%(default)s)"
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with one-line errors that know what was meant, and commented flag files (@file)."""
 
-    def __init__(self, **kwargs):
-        super().__init__(allow_abbrev=False, fromfile_prefix_chars="@", **kwargs)
+    def __init__(self, prog, **kwargs):
+        usage = f"python {prog} [@FILE] [flags]"
+        super().__init__(
+            prog,
+            usage,
+            allow_abbrev=False,
+            fromfile_prefix_chars="@",
+            formatter_class=Help,
+            **kwargs,
+        )
 
     def convert_arg_line_to_args(self, line):
         try:
@@ -78,22 +100,28 @@ def at_least(kind, low, high=None):
 def parser() -> Parser:
     count, size = at_least(int, 1), at_least(int, 0)
     share, positive = at_least(float, 0, 1), at_least(float, 0)
-    top = Parser(
-        prog="train.py", description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    top = Parser("train.py", description=__doc__)
     add = top.add_argument_group("problem").add_argument
     add("--task", default="coop", help="name, dotted.path or file.py:Class")
-    add("--reward", help="name, dotted.path or file.py:function (None: the task's own)")
-    add("--data", help="local JSON, JSONL(.gz), CSV or Parquet file instead of the task's source")
+    add("--reward", help="name, dotted.path or file.py:function (the task's own)")
+    add(
+        "--data",
+        metavar="FILE",
+        help="local JSON, JSONL(.gz), CSV or Parquet file instead of the task's source",
+    )
     add("--turns", type=count, default=1, help="turns per problem, with feedback between them")
     modes = ("plain", "passed", "levels", "tests", "static", "expert")
-    add("--feedback", choices=modes, help="told between turns (None: what the task itself tells)")
-    add("--feedback-tests", type=size, help="how many tests it may show, 0: all (None: 1)")
-    add("--expert-url", help="an OpenAI-compatible endpoint, such as http://localhost:8000/v1")
+    add("--feedback", choices=modes, help="told between turns (what the task itself tells)")
+    add("--feedback-tests", type=size, help="how many tests it may show, 0: all (1)")
+    add(
+        "--expert-url",
+        metavar="URL",
+        help="an OpenAI-compatible endpoint, such as http://localhost:8000/v1",
+    )
     add("--expert-model", help="its model; the key is MAGRPO_EXPERT_KEY or OPENAI_API_KEY")
 
     add = top.add_argument_group("team").add_argument
-    add("--model", action=Models, help="folder or hub name; once, or once per agent (None: tiny)")
+    add("--model", action=Models, help="folder or hub name; once, or once per agent (tiny)")
     add("--num-agents", type=count, default=2, help="1 is single-agent GRPO on the same path")
     add("--lora-rank", type=size, default=16, help="0: full copies, one per agent")
     add("--lora-alpha", type=count, default=32, help="scale of the adapters: alpha / rank")
@@ -103,24 +131,35 @@ def parser() -> Parser:
 
     add = top.add_argument_group("sampling").add_argument
     add("--num-generations", type=count, default=8, help="G, samples per agent and prompt")
-    add("--temperature", type=positive, default=1.0)
-    add("--top-p", type=share, default=1.0, help="1: off")
-    add("--top-k", type=size, default=0, help="0: off")
-    add("--max-new-tokens", type=count, default=96)
+    add("--temperature", type=positive, default=1.0, help="of the sampled distribution")
+    add(
+        "--top-p",
+        type=share,
+        default=1.0,
+        help="sample from the likeliest tokens with this mass together, 1: all",
+    )
+    add("--top-k", type=size, default=0, help="sample from so many likeliest tokens, 0: all")
+    add("--max-new-tokens", type=count, default=96, help="of one response")
     add("--max-prompt-tokens", type=count, default=2048, help="longer prompts are an error")
 
     add = top.add_argument_group("algorithm").add_argument
-    add("--joint", choices=("aligned", "cross"), default="cross", help="which joints are scored")
+    add(
+        "--joint",
+        choices=("aligned", "cross"),
+        default="cross",
+        help="which joint responses are scored",
+    )
     add("--branching", choices=("tree", "chain"), default="tree", help="of turns after the first")
     add("--gamma", type=share, default=1.0, help="discount of the next turn's return")
     add("--advantage", choices=("mean", "rloo", "std", "none"), default="mean", help="baseline")
     add("--normalize", choices=("sum", "token", "sequence"), default="sum", help="of the loss")
     add("--kl-coef", type=positive, default=0.0, help="weight of KL to the frozen base")
     add("--batch-size", type=count, default=12, help="problems per step")
-    add("--lr", type=positive, default=3e-3)
-    add("--lr-schedule", choices=("constant", "linear", "cosine"), default="linear")
-    add("--warmup-steps", type=size, default=0)
-    add("--max-steps", type=count, help="(None: 130, or what --epochs says)")
+    add("--lr", type=positive, default=3e-3, help="learning rate of Adam")
+    schedules = ("constant", "linear", "cosine")
+    add("--lr-schedule", choices=schedules, default="linear", help="down to a tenth of --lr")
+    add("--warmup-steps", type=size, default=0, help="in which the rate rises to --lr")
+    add("--max-steps", type=count, help="steps, one rollout each (130, or what --epochs says)")
     add(
         "--epochs",
         type=at_least(float, 1e-6),
@@ -128,9 +167,10 @@ def parser() -> Parser:
     )
 
     add = top.add_argument_group("run").add_argument
-    add("--run", help="name of the run's folder in runs/ (None: the task's name and a number)")
+    add("--run", help="name of the run's folder in runs/ (the task's name and a number)")
     add("--resume", metavar="DIR", help="go on with a run; only --max-steps may change")
-    add("--seed", type=at_least(int, 0, 2**63 - 1), default=0)
+    seeds = at_least(int, 0, 2**63 - 1)
+    add("--seed", type=seeds, default=0, help="of every random draw")
     add("--eval-every", type=size, default=0, help="steps between evaluations on dev, 0: none")
     add("--eval-limit", type=size, default=100, help="held-out problems, 0: all")
     add("--save-every", type=count, default=10, help="steps between checkpoints")
