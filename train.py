@@ -308,7 +308,8 @@ def describe(module, args) -> str:
 
 def memory(base, module, args) -> int:
     """Bytes that a step takes at its peak: weights, gradients and Adam's two moments of what is
-    trained, then the larger of the decode's cache and the update's activations."""
+    trained, then the larger of the decode's (cache, merged copies) and the update's activations."""
+    from adapters import MERGED_BYTES
     from policies import DECODE_TOKENS
 
     weights = sum(p.numel() * p.element_size() for p in base.parameters())
@@ -321,9 +322,11 @@ def memory(base, module, args) -> int:
     prompts = args.batch_size * len(base.agents)
     rows = prompts * args.num_generations
     cached = min(prompts * prompt + rows * args.max_new_tokens, DECODE_TOKENS) * base.cache_bytes()
+    merged = len(base.agents) * base.adapters.bytes
+    decode = cached + (merged if merged <= MERGED_BYTES else 0)
     units = ((prompts, base.cost(0, prompt)), (rows, base.cost(prompt, args.max_new_tokens)))
     update = sum(max(one, min(count * one, 1.0)) for count, one in units) * base.update_bytes
-    return weights + 12 * trained + int(max(cached, update))
+    return weights + 12 * trained + int(max(decode, update))
 
 
 def dry_run(module, args) -> None:

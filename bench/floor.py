@@ -354,7 +354,7 @@ def show(result: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=POINTS, default=list(POINTS))
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 4])
     parser.add_argument("--lora-rank", type=int, nargs="*", default=[16, 0], help="0: full models")

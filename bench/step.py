@@ -217,7 +217,7 @@ def header(peer: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=POINTS, default=list(POINTS))
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 4])
     parser.add_argument("--agents", type=int, nargs="*", default=[2, 1], help="2 comlrl, 1 TRL")
