@@ -7,7 +7,7 @@ has; k layers that read the same input; r the adapters' rank.
 import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ class Crew:
     """The agents of a pass and where their tokens stand when each agent has C places of its own.
     place: None where every agent has C tokens, and nothing has to be moved."""
 
-    def __init__(self, agents: list[int], tokens: int, device: torch.device):
+    def __init__(self, agents: Sequence[int], tokens: int, device: torch.device):
         """agents: of each row, in order; tokens: of a row."""
         known = sorted(set(agents))
         self.names = tuple(f"agent{agent}" for agent in known)

@@ -266,6 +266,8 @@ def lines(
     name: str, greedy: bool, nodes: list, maximum: float, gamma: float, first: int = 0
 ) -> list[dict]:
     """One record per problem and sample, with all its turns; one without parts was not scored."""
+    from judging import total
+
     found = []
     for number, root in enumerate(nodes, first):
         for sample in range(root.samples):
@@ -278,7 +280,7 @@ def lines(
                 node, at = (node.children[at] if node.children else None), 0
             scored = [turn["parts"] for turn in turns if turn["parts"]]
             weights = [gamma**turn for turn in range(len(scored))]
-            values = [sum(v for k, v in parts.items() if "/" not in k) for parts in scored]
+            values = [total(parts) for parts in scored]
             worth = sum(w * value for w, value in zip(weights, values, strict=True))
             record = {"method": name, "greedy": greedy, "item": number, "sample": sample}
             found.append(record | {"return": worth / (maximum * sum(weights)), "turns": turns})

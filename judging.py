@@ -12,6 +12,13 @@ class RewardError(RuntimeError):
         return self.args[0]
 
 
+def total(answer: float | dict[str, float]) -> float:
+    """What a reward's answer earns: all of its parts but those that are named metric/..."""
+    if not isinstance(answer, dict):
+        return float(answer)
+    return sum(value for name, value in answer.items() if "/" not in name)
+
+
 def reward_parts(future, item: dict, texts: list[str]) -> dict[str, float]:
     """The reward's answer as named finite numbers, or RewardError."""
     try:

@@ -5,12 +5,15 @@ feedback; never a partner's text) and answers with one whole response a_i ~ pi_i
 response earns one shared reward r. For every problem:
 
     1. each agent samples G responses to its own prompt, without seeing its partners
-    2. joint response g is (a_1^g, ..., a_n^g)            (--joint cross: every combination)
+    2. joint response g is (a_1^g, ..., a_n^g)
     3. r^g = reward(item, joint response g): one number for the whole team
     4. R^g = r^g + gamma * mean R of the next turn, which joint response g opened
     5. A^g = R^g - mean_g R^g: the same for every agent                            (Eq. 1)
     6. L_i = -(1/G) sum_g A^g sum_tokens log pi_i(token | h_i, tokens before it)   (Eq. 2)
     7. every agent takes one step on its own L_i, its gradient clipped on its own
+
+That is --joint aligned. The default, cross, scores every combination: r_i^g is the mean over those
+with a_i^g, and steps 4 and 5 are each agent's own. Temperature, top-k and top-p are part of pi_i.
 
 What is not there: no critic; no division by the group's standard deviation (it biases the
 gradient); no importance ratio and nothing to clip it (a rollout is used for one step, so the ratio
@@ -35,7 +38,7 @@ import torch
 from torch import Tensor, nn
 
 import parallel
-from judging import reward_parts
+from judging import reward_parts, total
 from metrics import measure
 from models import load_model
 from policies import DECODE_TOKENS, Base, Response, Row
@@ -48,6 +51,7 @@ TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
 # --------------------------------------------------------------------------------------------------
 # 1. The equations: pure functions of tensors.
 #    Change this for an ablation: another advantage, another loss, another way to spread a reward.
+#    What is logged as `return` is Node.value, whatever is changed here.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -154,10 +158,9 @@ class Team(nn.Module):
                 longest = max(len(prompt) for _, (_, prompt) in mine)
                 fit = max(1, DECODE_TOKENS // (longest + samples * limit))
                 chunk, mine = mine[:fit], mine[fit:]
-                numbers = [number for number, _ in chunk]
-                agents = [agent for _, (agent, _) in chunk]
-                texts = [prompt for _, (_, prompt) in chunk]
-                found = base.decode(texts, agents, uniforms[numbers], sampling)
+                numbers, pairs = zip(*chunk, strict=True)
+                agents, texts = zip(*pairs, strict=True)
+                found = base.decode(texts, agents, uniforms[list(numbers)], sampling)
                 for number, responses in zip(numbers, found, strict=True):
                     answers[number] = responses
         return answers
@@ -178,8 +181,8 @@ class Team(nn.Module):
 #    This must stay as it is, because what an agent observes is made from the item, its own history
 #    and the feedback (Rollout.act, Rollout.open), and nothing else makes the team decentralised;
 #    and because every random number is a function of a node's key, a run can be resumed exactly.
-#    Change this for an ablation: who is paid for what (Rollout.judge), which joint responses are
-#    scored and played on (judge, open).
+#    Change this for an ablation: which joint responses are scored and played on (judge, open). The
+#    held-out evaluation measures what judge makes of a reward, so shape pay in set_advantages.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -199,7 +202,8 @@ class Node:
     rewards: Tensor | None = None  # aligned (S,), cross (S, ..., S)
     feedback: list[list[str]] = field(default_factory=list)  # [aligned joint response][agent]
     children: list["Node"] = field(default_factory=list)  # one per aligned joint response
-    returns: Tensor | None = None  # (n, S)
+    value: float = 0.0  # mean reward plus gamma times the children's mean value: what is logged
+    returns: Tensor | None = None  # (n, S), of `sample_returns`: what is learned from
     advantages: Tensor | None = None  # (n, S)
 
     def texts(self, joint: tuple[int, ...]) -> list[str]:
@@ -250,8 +254,9 @@ class Rollout:
             nodes = [child for node in nodes for child in self.open(node, 1 if chain else samples)]
         for nodes in reversed(turns):  # step 4
             for node in nodes:
-                future = torch.tensor([float(c.returns.mean()) for c in node.children] or [0.0])
-                returns = sample_returns(node.rewards, future.double(), self.args.gamma, joint)
+                future = torch.DoubleTensor([c.value for c in node.children] or [0] * node.samples)
+                node.value = float(node.rewards.mean() + self.args.gamma * future.mean())
+                returns = sample_returns(node.rewards, future, self.args.gamma, joint)
                 node.returns = returns.expand(self.team.size, node.samples)
         return turns
 
@@ -303,7 +308,7 @@ class Rollout:
         for node, texts, future in jobs:
             node.parts.append(reward_parts(future, node.item, texts))
         for node in nodes:
-            worth = [sum(v for k, v in parts.items() if "/" not in k) for parts in node.parts]
+            worth = [total(parts) for parts in node.parts]
             shape = [node.samples] * (self.team.size if joint == "cross" else 1)
             node.rewards = torch.tensor(worth, dtype=torch.float64).reshape(shape)
 
@@ -350,14 +355,15 @@ def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
 
 # --------------------------------------------------------------------------------------------------
 # 4. The LightningModule (steps 5 to 7).
-#    Change this for an ablation: a response's weight (rows), the loss and the step (update).
+#    Change this for an ablation: what each agent is paid (set_advantages), a response's weight
+#    (rows), the loss and the step (update).
 #    This must stay as it is, because it is silent when it is wrong: every agent's rows reach its
 #    own parameters only, each agent is clipped on its own, a group is centred before it is split.
 # --------------------------------------------------------------------------------------------------
 
 
 class MAGRPO(L.LightningModule):
-    """Trains a team. args: the flags of train.py; problems: the items of the training split."""
+    """Trains a team on `problems`. args: the flags of train.py. Around the steps: run.Recorder."""
 
     def __init__(self, team: Team, task, reward: Callable, problems: list[dict], args):
         super().__init__()
@@ -399,13 +405,14 @@ class MAGRPO(L.LightningModule):
             self.playing = False
 
     def stop(self, why: BaseException) -> None:
-        """Ends the run with `why`: at once where no update is under way, else after it."""
+        """Ends the run with `why` (a signal): at once, or after the update that is under way."""
         self.stopping = why
         if self.playing:
             raise why
 
     def groups(self) -> list[list[Node]]:
-        """What an advantage is centred over: a node (tree) or the G lines of a problem (chain)."""
+        """What an advantage is centred over. tree: the G samples of a node, each of which opens a
+        node of its own. chain: the G lines of a problem, each played on by one sample a turn."""
         chain, found = self.args.branching == "chain", []
         for nodes in self.turns:
             lines = itertools.groupby(nodes, lambda node: node.problem if chain else id(node))
@@ -420,7 +427,7 @@ class MAGRPO(L.LightningModule):
                 node.advantages = value
 
     def rows(self) -> list[Row]:
-        """Every response of the rollout with its coefficient in the loss: advantage x weight.
+        """Every response of the rollout, with its advantage and its weight in the loss.
 
         weight: 1 / problems / the agent's responses to the problem at that turn. --normalize
         divides it: by nothing (sum, the paper's), by the row's own length (sequence), or by the
@@ -441,7 +448,6 @@ class MAGRPO(L.LightningModule):
                 row.weight /= len(row.tokens)
             if self.args.normalize == "token":
                 row.weight /= np.mean(lengths[row.agent])
-            row.coef *= row.weight
         return rows
 
     def update(self, rows: list[Row]) -> list[float]:

@@ -14,7 +14,7 @@ KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
 def measure(module, norms: list[float]) -> dict[str, float]:
     """The metrics of the step that `module` has just made; norms: the agents' gradient norms."""
     nodes = list(itertools.chain(*module.turns))
-    roots = [float(node.returns.mean()) for node in module.turns[0]]
+    roots = [node.value for node in module.turns[0]]
     groups = [torch.cat([node.rewards.flatten() for node in g]) for g in module.groups()]
     spreads = torch.stack([rewards.std(correction=0) for rewards in groups])
     metrics = {

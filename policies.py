@@ -14,7 +14,7 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,10 +60,15 @@ class Row:
     agent: int
     prompt: tuple[int, ...]
     tokens: list[int]
-    coef: float = 0.0  # advantage times weight
-    weight: float = 0.0  # its share of the batch
+    advantage: float = 0.0
+    weight: float = 1.0  # its share of the batch
     problem: int = 0  # its number in the batch
     logps: list[float] = field(default_factory=list)  # of its tokens, as they were sampled
+
+    @property
+    def coef(self) -> float:
+        """Its coefficient in the loss."""
+        return self.advantage * self.weight
 
 
 class Base(nn.Module):
@@ -156,7 +161,7 @@ class Base(nn.Module):
             self.net.load_state_dict(weights)
 
     @contextlib.contextmanager
-    def acting(self, agents: list[int] | None, tokens: int):
+    def acting(self, agents: Sequence[int] | None, tokens: int):
         """Rows of so many tokens are run as these agents; None: as the frozen base, which is the KL
         reference."""
         self.act(agents, tokens)
@@ -165,11 +170,13 @@ class Base(nn.Module):
         finally:
             self.act(None)
 
-    def act(self, agents: list[int] | None, tokens: int = 1) -> None:
+    def act(self, agents: Sequence[int] | None, tokens: int = 1) -> None:
         known = self.lora and agents
         self.adapters.crew = Crew(agents, tokens, self.device) if known else None
 
-    def prefill(self, prompts: list[tuple[int, ...]], agents: list[int] | None) -> list:
+    def prefill(
+        self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
+    ) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
 
         Padding is on the right, after every real token, so it needs no mask here; `Grid` and `mask`
@@ -201,8 +208,8 @@ class Base(nn.Module):
     @torch.no_grad()
     def decode(
         self,
-        prompts: list[tuple[int, ...]],
-        agents: list[int],
+        prompts: Sequence[tuple[int, ...]],
+        agents: Sequence[int],
         uniforms: Tensor,
         sampling: Sampling,
     ) -> list[list[Response]]:

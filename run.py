@@ -33,6 +33,7 @@ from torch.utils.tensorboard import SummaryWriter
 import parallel
 from coding import feedback
 from evaluation import doctor
+from judging import total
 from magrpo import EVAL, MAGRPO, Node
 from metrics import mean_parts
 from models import fingerprint
@@ -293,7 +294,7 @@ def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[
     for name, sampling, samples in (("", module.sampling, EVAL_SAMPLES), ("greedy/", greedy, 1)):
         how = (samples, sampling, "aligned", True)
         turns = parallel.play(module.rollout, items, (args.seed, EVAL, 0, 0), *how)
-        returns = torch.stack([node.returns[0].mean() for node in turns[0]]) / module.maximum
+        returns = torch.DoubleTensor([node.value for node in turns[0]]) / module.maximum
         per_problem[f"{name}return"] = returns.tolist()
         spread = float(returns.std()) if len(items) > 1 else 0.0
         measures[f"{name}return"] = float(returns.mean())
@@ -311,7 +312,7 @@ def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
         "turn": turn,
         "prompts": node.observations,
         "responses": texts,
-        "reward": sum(value for name, value in parts.items() if "/" not in name),
+        "reward": total(parts),
         "parts": parts,
     }
 

@@ -143,12 +143,8 @@ def parser() -> Parser:
     add("--max-prompt-tokens", type=count, default=2048, help="longer prompts are an error")
 
     add = top.add_argument_group("algorithm").add_argument
-    add(
-        "--joint",
-        choices=("aligned", "cross"),
-        default="cross",
-        help="which joint responses are scored",
-    )
+    joints = ("aligned", "cross")
+    add("--joint", choices=joints, default="cross", help="which joint responses are scored")
     add("--branching", choices=("tree", "chain"), default="tree", help="of turns after the first")
     add("--gamma", type=share, default=1.0, help="discount of the next turn's return")
     add("--advantage", choices=("mean", "rloo", "std", "none"), default="mean", help="baseline")

@@ -9,6 +9,7 @@ import torch
 from helpers import flags, small_base
 
 import magrpo
+import run
 from judging import RewardError
 from magrpo import MAGRPO, Team
 from policies import Row
@@ -141,6 +142,20 @@ def test_returns_are_discounted_means_of_what_follows():
             assert float(node.returns[0, s]) == pytest.approx(want)
     roots = [float(node.returns[0].mean()) for node in module.turns[0]]
     assert module.metrics["return"] == pytest.approx(sum(roots) / len(roots) / 1.5)
+
+
+def test_who_gets_the_credit_changes_no_figure(monkeypatch):
+    """An ablation of sample_returns stays comparable: what is logged and what is held out are the
+    team's own rewards, discounted."""
+    argv = ("--turns", "2", "--gamma", "0.5")
+    module = train(long_answers, *argv)
+    held_out = run.evaluate(module, module.problems[:2], module.args)[0]
+    spread = magrpo.sample_returns
+    monkeypatch.setattr(magrpo, "sample_returns", lambda *what: 3 * spread(*what).square())
+    assert run.evaluate(module, module.problems[:2], module.args)[0] == held_out
+    other = train(long_answers, *argv)
+    assert other.metrics["return"] == module.metrics["return"]
+    assert other.metrics["grad_norm/0"] != pytest.approx(module.metrics["grad_norm/0"], rel=0.01)
 
 
 def test_agents_see_their_own_history_only():
