@@ -28,7 +28,7 @@ from pathlib import Path
 
 import train
 from evaluation import report
-from names import meant
+from names import meant, run_folder
 
 CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
 TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm up
@@ -392,7 +392,7 @@ def main(argv: list[str] | None = None) -> None:
         elif args.doctor:
             from evaluation import doctor
 
-            print(doctor.report(Path(args.doctor)))
+            print(doctor.report(run_folder(args.doctor)))
         else:
             if not args.from_samples:
                 train.quiet()

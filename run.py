@@ -1,6 +1,6 @@
 """A run on disk: what train.py writes into runs/<name>/ and what eval.py and --resume read from it.
 
-args.json       every flag as resolved, package versions, the command
+args.json       every flag as resolved, package versions, the command, digests of code and bases
 metrics.jsonl   one line per step            samples.jsonl  joint responses, every --sample-every
 events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
 agents/<i>/     the trained agents, in peft's format (or as full models)
@@ -8,8 +8,10 @@ summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
 lock            held by the process that writes here
 """
 
+import ast
 import contextlib
 import fcntl
+import hashlib
 import html
 import importlib
 import importlib.util
@@ -217,10 +219,35 @@ def write_args(directory: Path, args) -> None:
     path, command = directory / "args.json", shlex.join(["python", *sys.argv])
     record = {"args": vars(args), "versions": versions, "command": command, "resumed": []}
     record["bases"] = {name: fingerprint(name) for name in args.model}
+    record["code"] = [code_digest(vars(args))]  # of every process that went on with it
     if path.exists():
+        warn_of_other_code(directory)
         before = json.loads(path.read_text())
+        record["code"] = list(dict.fromkeys([*before.get("code", []), *record["code"]]))
         record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
     write_json(path, record)
+
+
+def code_digest(args: dict) -> str:
+    """Of the code that trains: this project's, and the plug-in files that the flags name. Comments
+    and layout do not count."""
+    here, digest = Path(__file__).parent, hashlib.sha256()
+    files = [f for where in ("", "coding", "writing") for f in (here / where).glob("*.py")]
+    named = [(args[flag] or "").partition(":")[0] for flag in ("task", "reward")]
+    for path in [*sorted(set(files) - {here / "eval.py"}), *map(Path, named)]:
+        if path.suffix == ".py" and path.is_file():
+            digest.update(ast.dump(ast.parse(path.read_text())).encode())
+    return digest.hexdigest()[:12]
+
+
+def warn_of_other_code(directory: Path) -> None:
+    record = json.loads((directory / "args.json").read_text())
+    if "code" in record and code_digest(record["args"]) not in record["code"]:
+        print(
+            f"warning: {directory} was trained by other code than this (git diff, or a plug-in): "
+            "what follows may differ for that alone",
+            file=sys.stderr,
+        )
 
 
 def check_bases(directory: Path, models: list[str]) -> None:

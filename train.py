@@ -11,7 +11,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from names import meant
+from names import meant, run_folder
 
 TINY = str(Path(__file__).resolve().parent / "tiny")
 
@@ -163,7 +163,7 @@ def parser() -> Parser:
     )
 
     add = top.add_argument_group("run").add_argument
-    add("--run", help="name of the run's folder in runs/ (the task's name and a number)")
+    add("--run", help="a name in runs/, or a path with a / (the task's name and a number)")
     add("--resume", metavar="DIR", help="go on with a run; only --max-steps may change")
     seeds = at_least(int, 0, 2**63 - 1)
     add("--seed", type=seeds, default=0, help="of every random draw")
@@ -200,7 +200,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             top.error(
                 f"--resume takes the run's own flags; only --max-steps may change, not {flags}"
             )
-        return argparse.Namespace(**recorded(top, Path(args.resume)) | given)
+        return argparse.Namespace(**recorded(top, run_folder(args.resume)) | given)
     if args.max_steps and args.epochs:
         top.error("--max-steps and --epochs: give one of them")
     models = args.model or [TINY]
@@ -354,7 +354,7 @@ def train(args) -> None:
     from parallel import is_first
     from run import Recorder, alone, new_directory, refuse_name, report, steps, write_args
 
-    first, directory = is_first(args), args.resume and Path(args.resume)
+    first, directory = is_first(args), args.resume and run_folder(args.resume)
     if first and args.run and not args.resume:
         refuse_name(args.run)  # before a model is loaded
     module, held_out = build(args)
@@ -394,7 +394,7 @@ def fit(module, recorder, args) -> None:
         enable_checkpointing=False,
         enable_model_summary=False,
     )
-    checkpoint = args.resume and Path(args.resume) / "checkpoints" / "last.ckpt"
+    checkpoint = args.resume and recorder.directory / "checkpoints" / "last.ckpt"
     try:
         there = checkpoint and checkpoint.exists()
         trainer.fit(module, ckpt_path=checkpoint if there else None, weights_only=True)

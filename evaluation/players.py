@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import train
+from names import run_folder
 
 OWN = ("task", "reward", "data", "temperature", "top_p", "max_new_tokens", "turns", "feedback")
 
@@ -19,9 +20,9 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
     """The directories of the team's run and of the single agent's."""
     found: dict[bool, Path] = {}
     for name in names or []:
-        directory = Path(name) if (Path(name) / "args.json").is_file() else Path("runs") / name
+        directory = run_folder(name)
         if not (directory / "args.json").is_file():
-            raise ValueError(f"--run {name}: there is no run (no {Path(name) / 'args.json'})")
+            raise ValueError(f"--run {name}: there is no run (no {directory / 'args.json'})")
         agents = run_args(directory)["num_agents"]
         for agent in range(agents):
             if not (directory / "agents" / str(agent)).is_dir():
@@ -111,7 +112,7 @@ class Player:
         import torch
 
         from magrpo import Team
-        from run import check_bases, make_reward, make_task
+        from run import check_bases, make_reward, make_task, warn_of_other_code
 
         self.args, self.task = args, make_task(args)
         self.reward = make_reward(args, self.task)
@@ -121,6 +122,7 @@ class Player:
         self.weights = {False: self.copies()}
         if directory:
             check_bases(directory, args.model)
+            warn_of_other_code(directory)
             for agent in range(team.size):
                 team.base_of[agent].load(agent, directory / "agents" / str(agent))
             self.weights[True] = self.copies()

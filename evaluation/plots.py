@@ -1,7 +1,7 @@
 """Runs beside each other: their numbers, and a picture of their curves and of their ends.
 
-Runs of one name but for its ending (-seed0, -1, _2) and with the same flags but for --seed are the
-seeds of one group. The picture goes beside the first run, as compare.png and compare.svg.
+Runs of one name but for its ending (-seed0, -1, _2), with the same flags but for --seed, and of the
+same code are the seeds of one group. The picture goes beside the first run: compare.png and .svg.
 """
 
 import json
@@ -11,7 +11,8 @@ import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluation.measures import interval, t95
+from evaluation.measures import interval, mean_and_error, t95
+from names import run_folder
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # for every eye
 ENDS = (("before", "return"), ("after", "return"))
@@ -24,20 +25,24 @@ class Group:
     """The seeds of one experiment."""
 
     name: str
+    flags: dict  # and "code", a digest of it
+    runs: dict[int, str] = field(default_factory=dict)  # by seed
     curves: list[list[float]] = field(default_factory=list)  # return per step, a list per seed
-    summaries: list[dict] = field(default_factory=list)  # of the seeds that are finished
+    summaries: dict[int, dict] = field(default_factory=dict)  # by seed, of those that are finished
 
     def end(self, when: str, name: str) -> tuple[float, float, float]:
         """Mean over seeds and problems with its 95 % interval, "before" or "after" training."""
-        return interval([summary["returns"][when][name] for summary in self.summaries])
+        return interval([s["returns"][when][name] for s in self.summaries.values()])
 
 
 def read_groups(directories: list[str]) -> list[Group]:
     """The runs by group, in the order given; ValueError names what is no run."""
     groups: dict[tuple, Group] = {}
-    for directory in map(Path, directories):
+    for directory in map(run_folder, directories):
         try:
-            flags = json.loads((directory / "args.json").read_text())["args"]
+            record = json.loads((directory / "args.json").read_text())
+            flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
+            seed = flags["seed"]
             rows = [json.loads(x) for x in (directory / "metrics.jsonl").read_text().splitlines()]
             curve = [row["return"] for row in rows if "return" in row]
             file = directory / "summary.json"
@@ -48,23 +53,36 @@ def read_groups(directories: list[str]) -> list[Group]:
             raise ValueError(f"{directory} is not a run: {error}") from error
         stem = re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", directory.name) or directory.name
         same = {k: v for k, v in flags.items() if k not in ("seed", "run", "resume", "debug")}
-        group = groups.setdefault((stem, json.dumps(same, sort_keys=True)), Group(stem))
+        group = groups.setdefault((stem, json.dumps(same, sort_keys=True)), Group(stem, same))
+        if group.runs.setdefault(seed, directory) != directory:
+            raise ValueError(f"{group.runs[seed]} and {directory} are one experiment with one seed")
         group.curves.append(curve)
         if summary:
-            group.summaries.append(summary)
+            group.summaries[seed] = summary
             if "returns" not in summary:
                 raise ValueError(f"{directory} is of an older version: no return per problem in it")
-    names = [group.name for group in groups.values()]
-    for number, group in enumerate(groups.values(), 1):
-        if names.count(group.name) > 1:
-            group.name += f" ({number})"
+    for name in {group.name for group in groups.values()}:
+        tell_apart([group for group in groups.values() if group.name == name])
     return list(groups.values())
+
+
+def tell_apart(groups: list[Group]) -> None:
+    """Adds to the names of groups that have one name what differs between them."""
+    names = {name for group in groups for name in group.flags}
+    differ = [n for n in sorted(names) if len({str(g.flags.get(n)) for g in groups}) > 1]
+    for group in groups:
+        for name in differ:
+            value = group.flags.get(name)
+            flag = f"--{name.replace('_', '-')} {value}"
+            group.name += f" (code {value})" if name == "code" else f" {flag}"
 
 
 def compare(directories: list[str], json_file: str | None) -> None:
     """Prints the groups' table, draws their picture, writes the numbers to json_file."""
-    groups, beside = read_groups(directories), Path(directories[0]).resolve().parent
+    groups, beside = read_groups(directories), run_folder(directories[0]).resolve().parent
     found = {group.name: numbers(group) for group in groups}
+    for group in groups[1:]:
+        found[group.name]["gap"] = gap(group, groups[0])
     print(render(found))
     for ending in ("png", "svg"):
         draw(groups, beside / f"compare.{ending}")
@@ -78,8 +96,24 @@ def numbers(group: Group) -> dict:
     found = {"seeds": len(group.curves), "finished": len(group.summaries)}
     for when, name in ENDS if group.summaries else ():
         mean, low, high = group.end(when, name)
+        high = min(high, 1.0)  # returns are shares of the maximum
         found |= {f"{when}/{name}": mean, f"{when}/{name}_low": low, f"{when}/{name}_high": high}
     return found
+
+
+def gap(group: Group, first: Group) -> dict:
+    """Sampled return after training less that of the first group, seed by seed; with its 95 %
+    interval, over seeds, or over the problems of one seed. {} where they share no seed."""
+    seeds = sorted(group.summaries.keys() & first.summaries.keys())
+    ends = [[g.summaries[s]["returns"]["after"]["return"] for g in (group, first)] for s in seeds]
+    if not seeds or any(len(mine) != len(others) for mine, others in ends):
+        return {}
+    gaps = [[a - b for a, b in zip(*pair, strict=True)] for pair in ends]
+    means = [statistics.fmean(problems) for problems in gaps]
+    values = means if len(seeds) > 1 else gaps[0]
+    mean, error = mean_and_error(values)
+    half = None if error is None else t95(len(values)) * error
+    return {"seeds": dict(zip(seeds, means, strict=True)), "mean": mean, "half": half}
 
 
 def render(found: dict[str, dict]) -> str:
@@ -94,6 +128,14 @@ def render(found: dict[str, dict]) -> str:
     lines.append(
         "a bootstrap over seeds and problems, widened for few seeds; of one seed, problems"
     )
+    gaps = {name: row["gap"] for name, row in found.items() if row.get("gap")}
+    if gaps:
+        first = next(iter(found))
+        lines.append(f"\nsampled, after: difference to {first}, same seeds and problems")
+    for name, row in gaps.items():
+        half = "" if row["half"] is None else f" ± {row['half']:.3f}"
+        each = ", ".join(f"seed {seed} {value:+.3f}" for seed, value in row["seeds"].items())
+        lines.append(f"{name.ljust(width)}{row['mean']:+.3f}{half} (95 % interval; {each})")
     return "\n".join(lines)
 
 

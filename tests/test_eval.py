@@ -5,7 +5,9 @@ A run of a team and one of a single agent are trained for a step; then they are 
 
 import csv
 import json
+import math
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -327,11 +329,15 @@ def test_ask_answers_a_problem_of_the_user_s(team, capsys):
     assert "def main(xs):" in capsys.readouterr().out
 
 
-def write_run(directory: Path, seed: int, end: float, rank: int = 16) -> None:
+def copied_run(where: Path, name: str) -> Path:
+    return shutil.copytree(where / name, where / f"{name.partition('-')[0]}-99")
+
+
+def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str = "") -> None:
     """What --compare reads of a run."""
     directory.mkdir()
     flags = {"seed": seed, "run": str(directory), "lora_rank": rank}
-    (directory / "args.json").write_text(json.dumps({"args": flags}))
+    (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
     write(directory, rows(**{"return": (0.35, end)}), [])
     ends = {"before": 0.35, "after": end}
     returns = {
@@ -369,8 +375,33 @@ def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys
     (tmp_path / "coop-2" / "summary.json").unlink()  # and not finished
     run("--compare", tmp_path / "coop-1", tmp_path / "coop-2")
     said = capsys.readouterr().out
-    assert "coop (1)" in said
-    assert "coop (2)" in said
+    assert "coop --lora-rank 16" in said
+    assert "coop --lora-rank 8" in said
+
+
+def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
+    """Seed by seed, though neither name nor flags tell the two kinds of runs apart."""
+    for seed in range(3):
+        write_run(tmp_path / f"coop-{seed}", seed, 0.9, code="aaa")
+        write_run(tmp_path / f"coop-{seed + 3}", seed, 0.85 + 0.01 * seed, code="bbb")
+    run("--compare", *(tmp_path / f"coop-{number}" for number in range(6)))
+    said = capsys.readouterr().out
+    assert "difference to coop (code aaa), same seeds and problems" in said
+    gaps = "seed 0 -0.050, seed 1 -0.040, seed 2 -0.030"
+    half = 4.303 * 0.01 / math.sqrt(3)  # Student's t
+    assert f"coop (code bbb)  -0.040 ± {half:.3f} (95 % interval; {gaps})" in said
+    again = refused(capsys, "--compare", tmp_path / "coop-0", copied_run(tmp_path, "coop-0"))
+    assert "are one experiment with one seed" in again
+
+
+def test_compare_pairs_the_problems_of_one_seed(tmp_path, capsys):
+    write_run(tmp_path / "one", 0, 0.9)
+    write_run(tmp_path / "two", 0, 0.8)
+    run("--compare", tmp_path / "one", tmp_path / "two")
+    assert "two  -0.100 ± 0.000 (95 % interval; seed 0 -0.100)" in capsys.readouterr().out
+    write_run(tmp_path / "other", 1, 0.8)
+    run("--compare", tmp_path / "one", tmp_path / "other")  # no seed in common
+    assert "difference" not in capsys.readouterr().out
 
 
 def test_compare_and_doctor_read_real_runs(team, solo, capsys):

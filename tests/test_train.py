@@ -18,6 +18,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 import train
+from run import code_digest
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "3"]
@@ -94,6 +95,25 @@ def test_help_is_instant():
 def finished(tmp_path_factory) -> Path:
     """A run of six steps, never stopped."""
     return run(tmp_path_factory.mktemp("runs") / "whole", steps=6)
+
+
+def test_a_run_knows_its_code(tmp_path, capsys, monkeypatch):
+    """Comments do not count; other code is told, and --compare sees it."""
+    plug_in = tmp_path / "mine.py"
+    text = "def short(item, texts):\n    return 1.0\nshort.maximum = 1.0\n"
+    plug_in.write_text(text)
+    path = run(tmp_path / "run", "--reward", f"{plug_in}:short", steps=1)
+    record = json.loads((path / "args.json").read_text())
+    plug_in.write_text("# mine\n" + text)
+    assert record["code"] == [code_digest(record["args"])]
+    plug_in.write_text(text.replace("return 1.0", "return 0.5"))
+    other = code_digest(record["args"])
+    capsys.readouterr()
+    train.main(["--resume", str(path), "--max-steps", "2"])
+    assert f"warning: {path} was trained by other code" in capsys.readouterr().err
+    assert json.loads((path / "args.json").read_text())["code"] == [*record["code"], other]
+    train.main(["--resume", str(path), "--max-steps", "3"])
+    assert "other code" not in capsys.readouterr().err
 
 
 def test_a_run_writes_what_it_promises(finished):
