@@ -77,7 +77,12 @@ def parser() -> train.Parser:
     add("--csv", metavar="FILE", help="the same, a line per method")
     add("--samples", metavar="FILE", help="every response and score (JSONL)")
     add("--from-samples", metavar="FILE", help="make the table from such a file, without a model")
-    add("--show", type=count, metavar="N", help="print N joint responses instead of the table")
+    add(
+        "--show",
+        type=count,
+        metavar="N",
+        help="instead of the table, how each method answers N problems",
+    )
 
     add = top.add_argument_group("other questions").add_argument
     add("--compare", nargs="+", metavar="DIR", help="runs; seeds are grouped; table and picture")
@@ -378,7 +383,8 @@ def ask(args) -> None:
     item |= {field: text}
     node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
     player.rollout().act([node], player.sampling(args.temperature is None))
-    print(report.printable(item[field]))
+    who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
+    print(f"{report.printable(item[field])}\nthe team {who}:")
     print(report.side_by_side(node.texts((0,) * flags.num_agents)))
 
 

@@ -331,7 +331,11 @@ def dry_run(module, args) -> None:
         responses = sum(len(r) for node in nodes for r in node.responses)
         joints = sum(len(node.parts) for node in nodes)
         mean = sum(float(node.rewards.mean()) for node in nodes) / len(nodes)
-        print(f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}")
+        flat = sum(float(node.rewards.std(correction=0)) < 1e-9 for node in nodes) / len(nodes)
+        print(
+            f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}; groups "
+            f"whose rewards are all equal, so that they teach nothing: {flat:.0%}"
+        )
 
 
 def quiet() -> None:

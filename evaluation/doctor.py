@@ -1,9 +1,11 @@
 """Known signs of failure in a run's metrics: what is seen, in numbers, and what to try.
 
-The five signatures are those that arXiv 2508.04652 tells to watch for:
+The first is of every method that learns from groups, the others are those that arXiv 2508.04652
+tells to watch for:
 
 | signature                | fires where                                                          |
 |--------------------------|----------------------------------------------------------------------|
+| nothing to learn         | the joint responses of a group all earn the same, far from the most  |
 | trivial cooperation      | an agent writes nothing; or the helpers are not called, or do the    |
 |                          | whole work, in most of the passing joint responses                   |
 | feedback shock           | a later turn earns less than the first                               |
@@ -29,6 +31,7 @@ from pathlib import Path
 STEPS = 20  # below, nothing is said
 SILENT = 2.0  # tokens of a response that says nothing, its end included
 OFTEN, SELDOM = 0.5, 0.15  # shares
+ALL = 0.95  # share of groups without a difference; share of the return that is as good as the most
 SOLVED = 0.3  # share of joint responses that pass, for a task that the team can do
 BONUS = ("reward/cooperation", "reward/coherence")
 SUBSTANCE = ("reward/tests", "reward/consistency")
@@ -68,6 +71,18 @@ class Run:
         first, last = values[: self.window], values[-self.window :]
         error = math.sqrt((statistics.variance(first) + statistics.variance(last)) / self.window)
         return statistics.fmean(last) - statistics.fmean(first), error
+
+
+def nothing_to_learn(run: Run) -> Finding:
+    advice = (
+        "look at samples.jsonl: a reward with steps between nothing and all, easier problems, or "
+        "more samples (--num-generations); at the end of a run, a lower --lr"
+    )
+    if not run.has("frac_reward_zero_std"):
+        return Finding("nothing to learn", None, "", advice)
+    equal, worth = run.end("frac_reward_zero_std"), run.end("return")
+    seen = f"{equal:.0%} of the groups earn all the same, at a return of {worth:.2f}"
+    return Finding("nothing to learn", equal >= ALL > worth, seen, advice)
 
 
 def trivial_cooperation(run: Run) -> Finding:
@@ -166,6 +181,7 @@ def cascading_errors(run: Run) -> Finding:
 
 
 CHECKS = (
+    nothing_to_learn,
     trivial_cooperation,
     feedback_shock,
     reward_hacking,

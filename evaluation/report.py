@@ -94,7 +94,7 @@ def show(header: dict, records: list[dict], count: int) -> str:
         shown.append(f"=== {item.get('task_id', number)}\n{printable(text)}")
         for record in [r for r in records if r["item"] == number and r["sample"] == 0]:
             kind = "greedy" if record["greedy"] else "sampled"
-            for turn, played in enumerate(record["turns"], 1):
+            for turn, played in enumerate(record["turns"]):
                 scores = ", ".join(
                     f"{k} {v:.2f}" for k, v in played["parts"].items() if "/" not in k
                 )

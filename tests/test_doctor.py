@@ -14,6 +14,7 @@ def rows(steps: int = 60, **ends) -> list[dict]:
     """Metrics of a healthy run: each goes from its first to its last value, and stays there."""
     healthy = {
         "return": (0.35, 0.9),
+        "frac_reward_zero_std": (0.02, 0.5),
         "turn_0/reward": (1.4, 3.6),
         "completions/0/mean_length": (25, 20),
         "completions/1/mean_length": (25, 22),
@@ -62,6 +63,14 @@ def test_a_healthy_run_shows_no_sign():
 )
 def test_trivial_cooperation(ends):
     assert "trivial cooperation" in seen(rows(**ends))
+
+
+@pytest.mark.parametrize(
+    ("equal", "end", "fires"), [(0.999, 0.1, True), (0.999, 0.99, False), (0.5, 0.1, False)]
+)
+def test_nothing_to_learn(equal, end, fires):
+    flat = {"frac_reward_zero_std": (equal, equal), "return": (end, end)}
+    assert ("nothing to learn" in seen(rows(**flat))) is fires
 
 
 def test_a_team_that_passes_nothing_yet_is_not_trivial():

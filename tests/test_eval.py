@@ -303,7 +303,7 @@ def test_show_prints_joint_responses_side_by_side(whole, capsys, monkeypatch):
     run("--from-samples", whole / "samples", "--show", 2, "--method", "trained", "single")
     said = capsys.readouterr().out
     assert said.count("=== coop/test/") == 2
-    assert "--- trained, sampled, turn 1: structure" in said
+    assert "--- trained, sampled, turn 0: structure" in said
     assert "agent 0" in said
     assert " | agent 1" in said
     assert max(map(len, said.splitlines())) <= 100
@@ -313,7 +313,7 @@ def test_show_plays_only_what_it_shows(team, capsys):
     run("--run", team, "--show", 1, "--method", "trained")
     said = capsys.readouterr().out
     assert said.count("=== coop/test/") == 1
-    assert "--- trained, greedy, turn 1" in said
+    assert "--- trained, greedy, turn 0" in said
 
 
 def test_a_model_s_text_cannot_control_the_terminal():
