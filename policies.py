@@ -131,6 +131,7 @@ class Base(nn.Module):
             for file in (path / name).iterdir():
                 file.replace(path / file.name)
             (path / name).rmdir()
+            (path / "README.md").unlink(missing_ok=True)  # an empty form
         else:
             self.net.save_pretrained(path)
         self.tokenizer.save_pretrained(path)
