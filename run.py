@@ -18,6 +18,7 @@ import importlib.util
 import inspect
 import json
 import math
+import modulefinder
 import numbers
 import os
 import shlex
@@ -229,12 +230,14 @@ def write_args(directory: Path, args) -> None:
 
 
 def code_digest(args: dict) -> str:
-    """Of the code that trains: this project's, and the plug-in files that the flags name. Comments
-    and layout do not count."""
-    here, digest = Path(__file__).parent, hashlib.sha256()
-    files = [f for where in ("", "coding", "writing") for f in (here / where).glob("*.py")]
+    """Of the code that trains: what train.py and the sandbox's worker import of this project, every
+    known task and reward, and the plug-in files that the flags name. Comments do not count."""
+    finder, digest = modulefinder.ModuleFinder([str(Path(__file__).parent)]), hashlib.sha256()
+    for name in ("train", "sandbox_worker", *TASKS.values(), *REWARDS.values()):
+        finder.import_hook(name.rpartition(".")[0] or name)
+    files = sorted(filter(None, (module.__file__ for module in finder.modules.values())))
     named = [(args[flag] or "").partition(":")[0] for flag in ("task", "reward")]
-    for path in [*sorted(set(files) - {here / "eval.py"}), *map(Path, named)]:
+    for path in map(Path, [*files, *named]):
         if path.suffix == ".py" and path.is_file():
             digest.update(ast.dump(ast.parse(path.read_text())).encode())
     return digest.hexdigest()[:12]
