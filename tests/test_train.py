@@ -18,6 +18,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 import train
+from names import run_folder
 from run import code_digest
 
 ROOT = Path(train.__file__).parent
@@ -95,6 +96,14 @@ def test_help_is_instant():
 def finished(tmp_path_factory) -> Path:
     """A run of six steps, never stopped."""
     return run(tmp_path_factory.mktemp("runs") / "whole", steps=6)
+
+
+def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("runs/mine").mkdir(parents=True)
+    found = [str(run_folder(name)) for name in ("mine", "runs/mine", "not-there")]
+    assert found == ["runs/mine", "runs/mine", "not-there"]
+    assert "no runs/mine/args.json" in refused(capsys, "--resume", "mine")
 
 
 def test_a_run_knows_its_code(tmp_path, capsys, monkeypatch):
