@@ -85,7 +85,6 @@ class Base(nn.Module):
         if kinds:  # the caches here hold every position of every layer
             raise ValueError(f"models with {', '.join(sorted(kinds))} layers are not supported")
         model.set_attn_implementation("shared_prompts")
-        check_head(model)
         if self.lora:
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules="all-linear")
             model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
@@ -95,7 +94,9 @@ class Base(nn.Module):
         self.model = model.eval()  # no dropout: the sampled policy is the scored one
         for layer in model.modules():
             if type(layer).__name__ == "Linear4bit":
-                layer.training = True  # else it repacks its weights on a CPU and has no gradient
+                layer.training = True  # else its first forward pass repacks it on a CPU, for good:
+                # it is fast then, and passes no gradient on
+        check_head(self.net)
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not self.lora or ".agent" in name)
         self.adapters = Adapters(model)

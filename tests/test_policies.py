@@ -367,6 +367,42 @@ def test_small_bases_train_an_adapter_on_the_cpu(bits):
     assert all(".agent0." in n for n in moved)
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_quantized_base_passes_the_gradient_of_its_weights(bits, tmp_path):
+    """On the way to the layers below: the same as of plain layers that hold its rounded weights."""
+    import bitsandbytes.functional as quantized
+
+    small_model().save_pretrained(tmp_path)  # its first products have a bias
+    transformers.AutoTokenizer.from_pretrained("tiny").save_pretrained(tmp_path)
+    bases = []
+    for kind in (bits, 32):
+        model, tokenizer = load_model(str(tmp_path), kind, trust_remote_code=False)
+        torch.manual_seed(0)
+        bases.append(Base(model, tokenizer, [0], 4, 8))
+    for (name, layer), (_, plain) in zip(
+        *(base.model.named_modules() for base in bases), strict=True
+    ):
+        if not name.endswith("base_layer"):
+            continue
+        weight = layer.weight
+        if bits == 4:
+            plain.weight.data = quantized.dequantize_4bit(weight.data, weight.quant_state)
+        else:
+            plain.weight.data = layer.state.CB.float() * layer.state.SCB[:, None] / 127
+        assert plain.weight.dtype == torch.float32
+    for base in bases:
+        for name, parameter in base.named_parameters():
+            if "lora_B" in name:  # else nothing reaches A
+                torch.nn.init.normal_(parameter, std=0.1, generator=torch.manual_seed(len(name)))
+    rows = [Row(0, (5, 6, 7, 8, 9), [7, 8, 9, 10], 1.0), Row(0, (5, 6, 7), [4, 3, 20], -0.5)]
+    got, want = (gradients(base, lambda b=base: shared_update(b, rows)) for base in bases)
+    assert got.keys() == want.keys()
+    for name in want:
+        near = 2e-3 if bits == 4 else 0.2  # 8 bits round activations too, row by row
+        distance = (got[name] - want[name]).norm() / want[name].norm()
+        assert distance < near, name
+
+
 def test_prompts_are_never_cut():
     base = small_base()
     assert base.encode("abc", chat=False, limit=3) == (9, 10, 11)
