@@ -213,7 +213,12 @@ DATA = [  # name, content, mistake, remedy
     ("x.json", b'{"a": 1}', "x.json: a list of rows is needed", "[{...}, ...]"),
     ("x.json", json.dumps(ROWS).encode()[:-20], "x.json is not JSON", "line 1 column"),
     ("x.jsonl", lines(ROWS)[:-20], "x.jsonl, row 5", "not one JSON object"),
-    ("x.jsonl.gz", gzip.compress(lines(ROWS))[:-9], "cannot read x.jsonl.gz", "data is damaged"),
+    (
+        "x.jsonl.gz",
+        gzip.compress(lines(ROWS), mtime=0)[:-9],
+        "cannot read x.jsonl.gz",
+        "data is damaged",
+    ),
     ("x.jsonl.gz", lines(ROWS), "cannot read x.jsonl.gz", "Not a gzipped file"),
     ("x.parquet", as_parquet(ROWS)[:-50], "x.parquet is not a Parquet file", ""),
     ("x.parquet", lines(ROWS), "x.parquet is not a Parquet file", "footer"),
