@@ -63,6 +63,11 @@ class Adapters:
             return type(layer).forward(layer, x)
         return self.linear((layer,), x.flatten(0, -2))[0].view(*x.shape[:-1], -1)
 
+    def merged_bytes(self, agents: int) -> int:
+        """What a decode of so many agents takes for merged copies; 0 where it makes none."""
+        size = agents * self.bytes
+        return size if size <= MERGED_BYTES else 0
+
     @contextlib.contextmanager
     def still(self):
         """No weight moves meanwhile."""
@@ -77,7 +82,7 @@ class Adapters:
         crew = self.crew
         if crew is None:
             return [_call(_base(layer), x) for layer in layers]
-        if self.kept is not None and len(crew.names) * self.bytes <= MERGED_BYTES:
+        if self.kept is not None and self.merged_bytes(len(crew.names)):
             weight, bias, sizes = self._once(self._merged, layers)
             return crew.together(torch.baddbmm(bias, crew.apart(x), weight)).split(sizes, 1)
         downs, ups, scale = self._once(self._stacked, layers)

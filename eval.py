@@ -28,6 +28,7 @@ from pathlib import Path
 
 import train
 from evaluation import report
+from judging import total
 from names import meant, run_folder
 
 CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
@@ -271,8 +272,6 @@ def lines(
     name: str, greedy: bool, nodes: list, maximum: float, gamma: float, first: int = 0
 ) -> list[dict]:
     """One record per problem and sample, with all its turns; one without parts was not scored."""
-    from judging import total
-
     found = []
     for number, root in enumerate(nodes, first):
         for sample in range(root.samples):

@@ -15,8 +15,7 @@ def measure(module, norms: list[float]) -> dict[str, float]:
     """The metrics of the step that `module` has just made; norms: the agents' gradient norms."""
     nodes = list(itertools.chain(*module.turns))
     roots = [node.value for node in module.turns[0]]
-    groups = [torch.cat([node.rewards.flatten() for node in g]) for g in module.groups()]
-    spreads = torch.stack([rewards.std(correction=0) for rewards in groups])
+    spreads = reward_spreads(module)
     metrics = {
         "return": np.mean(roots) / module.maximum,
         **mean_parts(nodes),
@@ -43,6 +42,12 @@ def measure(module, norms: list[float]) -> dict[str, float]:
         metrics[f"seconds/{name}"] = seconds
     metrics["tokens_per_second"] = tokens / module.rollout.seconds["rollout"]
     return {name: float(value) for name, value in metrics.items()}
+
+
+def reward_spreads(module) -> torch.Tensor:
+    """Standard deviation of the reward within each group of the latest rollout: (groups,)."""
+    groups = [torch.cat([node.rewards.flatten() for node in group]) for group in module.groups()]
+    return torch.stack([rewards.std(correction=0) for rewards in groups])
 
 
 def mean_parts(nodes: list) -> dict[str, float]:

@@ -13,4 +13,4 @@ def meant(name: str, known) -> str:
 def run_folder(name: str) -> Path:
     """A run that is given as its folder, or as its name in runs/."""
     here, there = Path(name), Path("runs") / name
-    return here if here.exists() or not there.exists() else there
+    return there if there.is_dir() and not (here / "args.json").is_file() else here

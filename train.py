@@ -305,7 +305,6 @@ def describe(module, args) -> str:
 def memory(base, module, args) -> int:
     """Bytes that a step takes at its peak: weights, gradients and Adam's two moments of what is
     trained, then the larger of the decode's (cache, merged copies) and the update's activations."""
-    from adapters import MERGED_BYTES
     from policies import DECODE_TOKENS
 
     weights = sum(p.numel() * p.element_size() for p in base.parameters())
@@ -318,24 +317,24 @@ def memory(base, module, args) -> int:
     prompts = args.batch_size * len(base.agents)
     rows = prompts * args.num_generations
     cached = min(prompts * prompt + rows * args.max_new_tokens, DECODE_TOKENS) * base.cache_bytes()
-    merged = len(base.agents) * base.adapters.bytes
-    decode = cached + (merged if merged <= MERGED_BYTES else 0)
+    decode = cached + base.adapters.merged_bytes(len(base.agents))
     units = ((prompts, base.cost(0, prompt)), (rows, base.cost(prompt, args.max_new_tokens)))
     update = sum(max(one, min(count * one, 1.0)) for count, one in units) * base.update_bytes
     return weights + 12 * trained + int(max(decode, update))
 
 
 def dry_run(module, args) -> None:
+    from metrics import reward_spreads
+
     print(describe(module, args))
-    for turn, nodes in enumerate(module.play(args.batch_size)):
+    module.turns = module.play(args.batch_size)
+    for turn, nodes in enumerate(module.turns):
         responses = sum(len(r) for node in nodes for r in node.responses)
         joints = sum(len(node.parts) for node in nodes)
         mean = sum(float(node.rewards.mean()) for node in nodes) / len(nodes)
-        flat = sum(float(node.rewards.std(correction=0)) < 1e-9 for node in nodes) / len(nodes)
-        print(
-            f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}; groups "
-            f"whose rewards are all equal, so that they teach nothing: {flat:.0%}"
-        )
+        print(f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}")
+    flat = float((reward_spreads(module) < 1e-9).double().mean())
+    print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")
 
 
 def quiet() -> None:

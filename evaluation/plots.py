@@ -26,7 +26,7 @@ class Group:
 
     name: str
     flags: dict  # and "code", a digest of it
-    runs: dict[int, str] = field(default_factory=dict)  # by seed
+    runs: dict[int, Path] = field(default_factory=dict)  # by seed
     curves: list[list[float]] = field(default_factory=list)  # return per step, a list per seed
     summaries: dict[int, dict] = field(default_factory=dict)  # by seed, of those that are finished
 

@@ -324,6 +324,7 @@ def test_ask_answers_a_problem_of_the_user_s(team, capsys):
     run("--run", team, "--ask", "Return the sum of the squares of the even numbers in xs.")
     said = capsys.readouterr().out
     assert '    """Return the sum of the squares' in said
+    assert f"the team trained by {team}:" in said
     assert "agent 0" in said
     run("--run", team, "--ask", 'def main(xs):\n    """Return the largest of xs."""\n')
     assert "def main(xs):" in capsys.readouterr().out

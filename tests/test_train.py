@@ -101,6 +101,7 @@ def finished(tmp_path_factory) -> Path:
 def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("runs/mine").mkdir(parents=True)
+    Path("mine").mkdir()  # some folder, and no run
     found = [str(run_folder(name)) for name in ("mine", "runs/mine", "not-there")]
     assert found == ["runs/mine", "runs/mine", "not-there"]
     assert "no runs/mine/args.json" in refused(capsys, "--resume", "mine")
@@ -265,6 +266,16 @@ def test_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
     assert "memory expected" in said
     assert "turn 0: 8 responses, 8 joint" in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("code", "share"), [("len(texts[0])", "0%"), ("1.0", "100%")])
+def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
+    """A chain's later turns have one sample a node: their group is all lines of the problem."""
+    file = tmp_path / "mine.py"
+    file.write_text(f"def mine(item, texts):\n    return {code}\nmine.maximum = 999.0\n")
+    argv = ["--turns", "2", "--branching", "chain", "--num-generations", "6"]
+    train.main([*SMALL, *argv, "--reward", f"{file}:mine", "--dry-run"])
+    assert f"so that they teach nothing: {share}" in capsys.readouterr().out
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):
