@@ -84,7 +84,9 @@ class Adapters:
             return [_call(_base(layer), x) for layer in layers]
         if self.kept is not None and self.merged_bytes(len(crew.names)):
             weight, bias, sizes = self._once(self._merged, layers)
-            return crew.together(torch.baddbmm(bias, crew.apart(x), weight)).split(sizes, 1)
+            x = crew.apart(x)
+            x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+            return crew.together(x).split_with_sizes(sizes, 1)
         downs, ups, scale = self._once(self._stacked, layers)
         inner = torch.bmm(crew.apart(x.to(downs.dtype)), downs)
         outputs = []
@@ -117,20 +119,17 @@ class Adapters:
         ]
         return downs, ups, layers[0].scaling[names[0]]
 
-    def _merged(self, layers: tuple) -> tuple[Tensor, Tensor, list[int]]:
+    def _merged(self, layers: tuple) -> tuple[Tensor, Tensor | None, list[int]]:
         """W + s B A of each agent, the layers side by side, (n, in, k out); bias; sizes of out."""
         downs, ups, scale = self._stacked(layers)
         parts = zip(layers, downs.split(ups[0].shape[1], 2), ups, strict=True)
         merged = [
-            torch.baddbmm(
-                _base(layer).weight, up.transpose(1, 2), down.transpose(1, 2), alpha=scale
-            )
-            for layer, down, up in parts
+            torch.baddbmm(_base(layer).weight.T, down, up, alpha=scale) for layer, down, up in parts
         ]
         biases = [_base(layer).bias for layer in layers]
-        bias = ups[0].new_zeros(1) if biases[0] is None else torch.cat(biases)
-        weight = torch.cat(merged, 1) if len(merged) > 1 else merged[0]
-        return weight.transpose(1, 2), bias, [up.shape[2] for up in ups]
+        bias = None if biases[0] is None else torch.cat(biases)
+        weight = torch.cat(merged, 2) if len(merged) > 1 else merged[0]
+        return weight, bias, [up.shape[2] for up in ups]
 
 
 def _base(layer: nn.Module) -> nn.Module:
