@@ -22,11 +22,36 @@ def is_known(config) -> bool:
     return whole and config.model_type in KINDS and rotation.get("rope_type") in ROTATIONS
 
 
+class Layer:
+    """The parts of one layer. A module's own lookups and calls cost as much as small kernels, and
+    decoding goes through every layer for every token."""
+
+    def __init__(self, layer: nn.Module):
+        attention, mlp = layer.self_attn, layer.mlp
+        self.qkv = (attention.q_proj, attention.k_proj, attention.v_proj)
+        self.output, self.scaling = (attention.o_proj,), attention.scaling
+        self.gate_up, self.down = (mlp.gate_proj, mlp.up_proj), (mlp.down_proj,)
+        self.activation = mlp.act_fn.forward
+        self.norms = Norm(layer.input_layernorm), Norm(layer.post_attention_layernorm)
+        self.head_norms = None
+        if hasattr(attention, "q_norm"):
+            self.head_norms = Norm(attention.q_norm), Norm(attention.k_norm)
+
+
+class Norm:
+    def __init__(self, module: nn.Module):
+        self.weight, self.epsilon = module.weight, module.variance_epsilon
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
+
+
 class Blocks:
     """net: the model without its output layer, of a kind that `is_known`."""
 
     def __init__(self, net: nn.Module, adapters: Adapters):
         self.net, self.linear = net, adapters.linear
+        self.layers, self.norm = [Layer(layer) for layer in net.layers], Norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
         self.table = torch.empty(0)  # of rotations, (positions, 2 D)
 
@@ -44,31 +69,25 @@ class Blocks:
         self, tokens: Tensor, positions: Tensor, cache: Cache, mask: Tensor | None, keys_only: bool
     ) -> Tensor:
         """Last hidden states (R, T, hidden) of tokens (R, T); see Base.hidden."""
-        layers, shape = self.net.layers, tokens.shape
+        shape = tokens.shape
         turn = self.rotations(positions, cache.get_seq_length() + shape[1])
         x = self.net.embed_tokens(tokens).flatten(0, 1)
-        for index, layer in enumerate(layers):
-            attention, mlp = layer.self_attn, layer.mlp
-            seen = norm(layer.input_layernorm, x)
-            qkv = self.linear((attention.q_proj, attention.k_proj, attention.v_proj), seen)
+        for index, layer in enumerate(self.layers):
+            first, second = layer.norms
+            qkv = self.linear(layer.qkv, first(x))
             query, key, value = (t.view(*shape, -1, self.size) for t in qkv)
-            if hasattr(attention, "q_norm"):
-                query, key = norm(attention.q_norm, query), norm(attention.k_norm, key)
+            if layer.head_norms:
+                query, key = layer.head_norms[0](query), layer.head_norms[1](key)
             query, key = rotate(query, *turn), rotate(key, *turn)
             query, key, value = (t.transpose(1, 2) for t in (query, key, value))
             key, value = cache.update(key, value, index)
-            if keys_only and index + 1 == len(layers):
+            if keys_only and index + 1 == len(self.layers):
                 break
-            mixed, _ = attend(attention, query, key, value, mask, attention.scaling)
-            x = x + self.linear((attention.o_proj,), mixed.view(len(x), -1))[0]
-            seen = norm(layer.post_attention_layernorm, x)
-            gate, up = self.linear((mlp.gate_proj, mlp.up_proj), seen)
-            x = x + self.linear((mlp.down_proj,), mlp.act_fn(gate) * up)[0]
-        return norm(self.net.norm, x).view(*shape, -1)
-
-
-def norm(module: nn.Module, x: Tensor) -> Tensor:
-    return F.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)
+            mixed, _ = attend(None, query, key, value, mask, layer.scaling)
+            x = x + self.linear(layer.output, mixed.view(len(x), -1))[0]
+            gate, up = self.linear(layer.gate_up, second(x))
+            x = x + self.linear(layer.down, layer.activation(gate) * up)[0]
+        return self.norm(x).view(*shape, -1)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -135,6 +135,23 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, merged_bytes,
         torch.testing.assert_close(got[name], want[name], atol=5e-5, rtol=1e-3)
 
 
+def test_what_was_looked_up_once_is_still_the_model_after_a_move():
+    base = small_base()
+    base.double()
+    net, blocks = base.net.base_model, base.blocks
+    assert blocks.norm.weight is net.norm.weight
+    for layer, module in zip(blocks.layers, net.layers, strict=True):
+        attention, mlp = module.self_attn, module.mlp
+        for norm, its in zip(
+            layer.norms, (module.input_layernorm, module.post_attention_layernorm), strict=True
+        ):
+            assert norm.weight is its.weight
+        assert layer.qkv == (attention.q_proj, attention.k_proj, attention.v_proj)
+        assert layer.output == (attention.o_proj,)
+        assert layer.gate_up == (mlp.gate_proj, mlp.up_proj)
+        assert layer.down == (mlp.down_proj,)
+
+
 def test_rows_of_a_prompt_are_spread_alike_however_many():
     x = torch.randn(3, 2, requires_grad=True)
     for owners in ([0, 0, 1, 1, 2, 2], [1, 1, 2, 2], [0, 0, 1, 1, 2], [0, 2, 2], [2]):
