@@ -61,20 +61,22 @@ class RowCache(DynamicLayer):
     def __init__(self, keys: Tensor, values: Tensor, grid: Grid, room: int):
         super().__init__()
         self.lazy_initialization(keys, values)
-        self.grid, size = grid, keys.shape[3]
         self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
-        rows = len(grid.owner) * grid.heads
-        self.own_keys, self.own_values = keys.new_empty(2, rows, room, size)  # (R h, T, D)
-        self.used = 0
+        self.grid, self.used = grid, 0
+        self._hold(*keys.new_empty(2, len(grid.owner), grid.heads, room, keys.shape[3]))
+
+    def _hold(self, keys: Tensor, values: Tensor) -> None:
+        """The rows' own keys and values, (R, h, T, D) to write and (R h, T, D) to read."""
+        self.own = keys, values
+        self.own_keys, self.own_values = keys.flatten(0, 1), values.flatten(0, 1)
 
     def get_seq_length(self) -> int:
         return self.grid.width + self.used
 
     def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
         """Takes a token's keys and values (R, h, 1, D); `attend` is given the cache itself."""
-        shape = (*keys.shape[:2], -1, keys.shape[3])  # (R, h, T, D)
-        self.own_keys.view(shape).select(2, self.used).copy_(keys.squeeze(2))
-        self.own_values.view(shape).select(2, self.used).copy_(values.squeeze(2))
+        for own, new in zip(self.own, (keys, values), strict=True):
+            own.select(2, self.used).copy_(new.select(2, 0))
         self.used += 1
         return self, self
 
@@ -87,20 +89,19 @@ class RowCache(DynamicLayer):
             prompt += grid.hidden
         own = _products(query, self.own_keys.narrow(1, 0, self.used).transpose(1, 2))
         weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(query.dtype)
-        prompt, own = weights.split([grid.width, self.used], -1)
+        prompt, own = weights.split_with_sizes([grid.width, self.used], -1)
         mixed = grid.by_row(torch.bmm(prompt, self.values))
         mixed = torch.baddbmm(mixed, grid.by_row(own), self.own_values.narrow(1, 0, self.used))
         return mixed.view(rows, 1, heads, size)
 
     def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
         """Keeps these rows and prompts, which `grid` lays out anew."""
-
-        def kept(t: Tensor, which: Tensor) -> Tensor:
-            return t.unflatten(0, (-1, grid.heads))[which].flatten(0, 1)
-
-        self.own_keys, self.own_values = kept(self.own_keys, rows), kept(self.own_values, rows)
+        self._hold(*(own[rows] for own in self.own))
         if len(prompts) < self.grid.prompts:
-            self.keys, self.values = kept(self.keys, prompts), kept(self.values, prompts)
+            self.keys, self.values = (
+                t.unflatten(0, (-1, grid.heads))[prompts].flatten(0, 1)
+                for t in (self.keys, self.values)
+            )
         self.grid = grid
 
 
