@@ -9,7 +9,8 @@ buffer, one draw per token, the exact gradient of the same loss, clipped per age
 
 It holds what we know to be fast at these sizes, whether or not this project does it: the agents
 stacked, so that theirs is one batched product; queries, keys and values, and gates, in one product;
-adapters merged into the weights once a step; a prompt's keys read once for its G samples; a draw in
+adapters merged into the weights once a step, laid out as the product reads them; no autograd in
+decoding, not even its bookkeeping; a prompt's keys read once for its G samples; a draw in
 two levels; the head's gradient made with its loss, a few rows at a time.
 """
 
@@ -142,7 +143,7 @@ class Floor:
         """ids (n, tokens) -> (n, tokens, width)."""
         return torch.stack([F.embedding(i, e) for i, e in zip(ids, self.embedding, strict=True)])
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def decode(self, prompts: Tensor, group: int) -> Tensor:
         """prompts (n, B, P) -> tokens (n, B, G, T).
 
@@ -151,7 +152,7 @@ class Floor:
         """
         agents, batch, length = prompts.shape
         width, nodes, repeat = length - 1, agents * batch, self.heads // self.kv
-        layers = [{k: v.detach() for k, v in layer.items()} for layer in self.weights()]
+        layers = [{k: v.contiguous() for k, v in layer.items()} for layer in self.weights()]
         x = self.embed(prompts[..., :-1].flatten(1))
         cos, sin = self.cos[:width, None], self.sin[:width, None]
         caches = []
