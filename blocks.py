@@ -32,10 +32,11 @@ class Layer:
         self.output, self.scaling = (attention.o_proj,), attention.scaling
         self.gate_up, self.down = (mlp.gate_proj, mlp.up_proj), (mlp.down_proj,)
         self.activation = mlp.act_fn.forward
-        self.norms = Norm(layer.input_layernorm), Norm(layer.post_attention_layernorm)
-        self.head_norms = None
+        self.input_norm = Norm(layer.input_layernorm)
+        self.post_norm = Norm(layer.post_attention_layernorm)
+        self.q_norm = self.k_norm = None
         if hasattr(attention, "q_norm"):
-            self.head_norms = Norm(attention.q_norm), Norm(attention.k_norm)
+            self.q_norm, self.k_norm = Norm(attention.q_norm), Norm(attention.k_norm)
 
 
 class Norm:
@@ -73,11 +74,10 @@ class Blocks:
         turn = self.rotations(positions, cache.get_seq_length() + shape[1])
         x = self.net.embed_tokens(tokens).flatten(0, 1)
         for index, layer in enumerate(self.layers):
-            first, second = layer.norms
-            qkv = self.linear(layer.qkv, first(x))
+            qkv = self.linear(layer.qkv, layer.input_norm(x))
             query, key, value = (t.view(*shape, -1, self.size) for t in qkv)
-            if layer.head_norms:
-                query, key = layer.head_norms[0](query), layer.head_norms[1](key)
+            if layer.q_norm:
+                query, key = layer.q_norm(query), layer.k_norm(key)
             query, key = rotate(query, *turn), rotate(key, *turn)
             query, key, value = (t.transpose(1, 2) for t in (query, key, value))
             key, value = cache.update(key, value, index)
@@ -85,7 +85,7 @@ class Blocks:
                 break
             mixed, _ = attend(None, query, key, value, mask, layer.scaling)
             x = x + self.linear(layer.output, mixed.view(len(x), -1))[0]
-            gate, up = self.linear(layer.gate_up, second(x))
+            gate, up = self.linear(layer.gate_up, layer.post_norm(x))
             x = x + self.linear(layer.down, layer.activation(gate) * up)[0]
         return self.norm(x).view(*shape, -1)
 

@@ -142,10 +142,8 @@ def test_what_was_looked_up_once_is_still_the_model_after_a_move():
     assert blocks.norm.weight is net.norm.weight
     for layer, module in zip(blocks.layers, net.layers, strict=True):
         attention, mlp = module.self_attn, module.mlp
-        for norm, its in zip(
-            layer.norms, (module.input_layernorm, module.post_attention_layernorm), strict=True
-        ):
-            assert norm.weight is its.weight
+        assert layer.input_norm.weight is module.input_layernorm.weight
+        assert layer.post_norm.weight is module.post_attention_layernorm.weight
         assert layer.qkv == (attention.q_proj, attention.k_proj, attention.v_proj)
         assert layer.output == (attention.o_proj,)
         assert layer.gate_up == (mlp.gate_proj, mlp.up_proj)
@@ -309,6 +307,23 @@ def test_a_row_decodes_alike_alone_and_in_company(temperature):
             alone = base.decode([prompt], [agents[i]], uniforms[i : i + 1, s : s + 1], sampling)
             assert alone[0][0].tokens == together[i][s].tokens
             assert alone[0][0].entropy == pytest.approx(together[i][s].entropy, abs=1e-3)
+
+
+def test_finished_rows_leave_the_decode(monkeypatch):
+    """Here the first of the rows that are left ends at every step."""
+    base, rows = small_base(), []
+    base.eos = frozenset({EOS, VOCAB})  # a tokenizer may know more tokens than the model
+
+    def choose(logits, *_):
+        rows.append(len(logits))
+        tokens = torch.full((len(logits),), 5)
+        tokens[0] = EOS
+        return tokens, torch.zeros(len(logits)), torch.zeros(len(logits))
+
+    monkeypatch.setattr(policies, "choose", choose)
+    found = base.decode([(3, 4)], [0], torch.zeros(1, 4, 9), PLAIN)[0]
+    assert rows == [4, 3, 2, 1]
+    assert [response.tokens for response in found] == [[5] * n + [EOS] for n in range(4)]
 
 
 @pytest.mark.parametrize(
