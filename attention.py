@@ -13,6 +13,8 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import DynamicLayer
 
+from sampling import capped
+
 
 class Grid:
     """Which prompt each of R rows continues: rows are ordered by prompt and laid out P x S, so that
@@ -63,7 +65,8 @@ class RowCache(DynamicLayer):
         self.lazy_initialization(keys, values)
         self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
         self.grid, self.used = grid, 0
-        self._hold(*keys.new_empty(2, len(grid.owner), grid.heads, room, keys.shape[3]))
+        shape = (len(grid.owner), grid.heads, room)
+        self._hold(*(t.new_empty(*shape, t.shape[3]) for t in (keys, values)))
 
     def _hold(self, keys: Tensor, values: Tensor) -> None:
         """The rows' own keys and values, (R, h, T, D) to write and (R h, T, D) to read."""
@@ -80,19 +83,20 @@ class RowCache(DynamicLayer):
         self.used += 1
         return self, self
 
-    def attend(self, query: Tensor, scaling: float) -> Tensor:
+    def attend(self, query: Tensor, scaling: float, softcap: float | None) -> Tensor:
         """(R, H, 1, D) -> (R, 1, H, D): attention over a row's prompt and its own tokens."""
         grid, (rows, heads, _, size) = self.grid, query.shape
         query = (query * scaling).view(rows * grid.heads, -1, size)  # (R h, H / h, D)
-        prompt = _products(grid.by_prompt(query), self.keys)
+        prompt = capped(_products(grid.by_prompt(query), self.keys), softcap)
         if grid.hidden is not None:
             prompt += grid.hidden
         own = _products(query, self.own_keys.narrow(1, 0, self.used).transpose(1, 2))
+        own = capped(own, softcap)
         weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(query.dtype)
         prompt, own = weights.split_with_sizes([grid.width, self.used], -1)
         mixed = grid.by_row(torch.bmm(prompt, self.values))
         mixed = torch.baddbmm(mixed, grid.by_row(own), self.own_values.narrow(1, 0, self.used))
-        return mixed.view(rows, 1, heads, size)
+        return mixed.view(rows, 1, heads, -1)
 
     def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
         """Keeps these rows and prompts, which `grid` lays out anew."""
@@ -116,25 +120,31 @@ def _products(queries: Tensor, keys: Tensor) -> Tensor:
         return torch.bmm(queries.float(), keys.float())
 
 
-def attend(module, query, key, value, attention_mask, scaling, sliding_window=None, **kwargs):
+def attend(module, query, key, value, attention_mask, scaling=None, softcap=None, **kwargs):
     """The attention of every model here, for transformers' AttentionInterface: causal over prompts,
-    over a RowCache in decoding, and under `Base.mask` in the update."""
-    unknown = [name for name in ("softcap", "s_aux") if kwargs.get(name) is not None]
-    if sliding_window is not None or unknown:
-        raise ValueError(
-            "models with sliding-window, soft-capped or sink attention are not supported"
-        )
+    over a RowCache in decoding, and under `Base.mask` in the update. A sliding window is longer
+    than any prompt and response together: Base.context sees to that."""
+    if kwargs.get("s_aux") is not None:
+        raise ValueError("attention sinks are not supported")
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if isinstance(key, RowCache):
-        return key.attend(query, scaling), None
-    shape = query.shape
-    if attention_mask is None:
+        return key.attend(query, scaling, softcap), None
+    rows, heads, tokens, size = query.shape
+    if attention_mask is None and softcap is None:
         mixed = F.scaled_dot_product_attention(
             query, key, value, is_causal=True, scale=scaling, enable_gqa=True
         )
     else:  # the queries that share a head's keys go beside each other: keys are never repeated
-        query = query.reshape(shape[0], key.shape[1], -1, shape[3])
-        mixed = F.scaled_dot_product_attention(query, key, value, attention_mask, scale=scaling)
-    return mixed.view(shape).transpose(1, 2).contiguous(), None
+        if attention_mask is None:
+            attention_mask = query.new_ones(1, 1, tokens, tokens, dtype=torch.bool).tril()
+        query = query.reshape(rows, key.shape[1], -1, size)
+        mask = attention_mask.repeat(1, 1, heads // key.shape[1], 1)
+        if softcap is None:
+            mixed = F.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
+        else:
+            scores = capped((query * scaling).float() @ key.float().transpose(2, 3), softcap)
+            mixed = scores.masked_fill(~mask, -math.inf).softmax(-1).to(value.dtype) @ value
+    return mixed.view(rows, heads, tokens, -1).transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register("shared_prompts", attend)

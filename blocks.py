@@ -18,8 +18,7 @@ ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are function
 
 def is_known(config) -> bool:
     rotation = getattr(config, "rope_parameters", None) or {}
-    whole = getattr(config, "sliding_window", None) is None
-    return whole and config.model_type in KINDS and rotation.get("rope_type") in ROTATIONS
+    return config.model_type in KINDS and rotation.get("rope_type") in ROTATIONS
 
 
 class Layer:

@@ -34,8 +34,8 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from adapters import Adapters, Crew
 from attention import Grid, RowCache
 from blocks import Blocks, is_known
-from models import check_head, eos_tokens
-from sampling import Sampling, TokenLogps, choose
+from models import adapted, beyond_linear, context, eos_tokens, quantized
+from sampling import Sampling, TokenLogps, capped, choose
 
 # What one forward pass of the update may keep for the backward pass: more is no faster.
 UPDATE_BYTES = {"cpu": 2**26, "cuda": 3 * 2**30}
@@ -79,15 +79,16 @@ class Base(nn.Module):
         super().__init__()
         self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
         self.eos = eos_tokens(model, tokenizer)
-        config = model.config.get_text_config()
-        self.context = getattr(config, "max_position_embeddings", None) or math.inf  # in tokens
-        kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
-        if kinds:  # the caches here hold every position of every layer
-            raise ValueError(f"models with {', '.join(sorted(kinds))} layers are not supported")
+        self.context = context(model.config.get_text_config())  # in tokens
+        own = model.config._attn_implementation
         model.set_attn_implementation("shared_prompts")
         if self.lora:
-            config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules="all-linear")
-            model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
+            targets, kind = adapted(model), type(model).__name__
+            config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
+            try:
+                model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
+            except ValueError as error:
+                raise ValueError(f"{kind} takes no adapters ({error!s:.200})") from error
             for agent in agents[1:]:
                 model.add_adapter(f"agent{agent}", config)
             model.base_model.disable_adapter_layers()  # `adapters` applies them, all in one batch
@@ -96,12 +97,57 @@ class Base(nn.Module):
             if type(layer).__name__ == "Linear4bit":
                 layer.training = True  # else its first forward pass repacks it on a CPU, for good:
                 # it is fast then, and passes no gradient on
-        check_head(self.net)
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(not self.lora or ".agent" in name)
+            learns = not self.lora or ".agent" in name
+            parameter.requires_grad_(learns and parameter.is_floating_point())
         self.adapters = Adapters(model)
         known = is_known(self.net.config)
         self.blocks = Blocks(self.net.base_model, self.adapters) if known else None
+        self.scale, self.softcap = beyond_linear(self.net.config)
+        self.check(own)
+
+    @torch.no_grad()
+    def check(self, own: str) -> None:
+        """Raises ValueError where a model, run as it is here, is not the model that transformers
+        runs with its `own` attention: state-space layers, chunks, sinks, logits made otherwise, or
+        whatever comes next. Two prompts, decoded and scored without adapters."""
+        kind, vocab = type(self.net).__name__, len(self.head.weight)
+        prompts = [tuple(n % vocab for n in ids) for ids in ((5, 3, 9, 4), (7, 2))]
+        uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
+        sampling = Sampling(1.0, 0, 1.0, 3)
+        try:
+            if self.net.config._attn_implementation != "shared_prompts":
+                raise ValueError("its attention cannot be replaced")
+            found = self.decode(prompts, None, uniforms, sampling)
+            rows = [
+                Row(self.agents[0], prompt, response.tokens, logps=response.logps)
+                for prompt, responses in zip(prompts, found, strict=True)
+                for response in responses
+            ]
+            scores = {}
+            for numbers, logps, _ in self.score(rows, sampling, frozen=True):
+                scores |= dict(zip(numbers, logps.cpu(), strict=True))
+            self.net.set_attn_implementation(own)
+            gaps = []
+            for n, row in enumerate(rows):
+                ids, size = torch.tensor([[*row.prompt, *row.tokens]]), len(row.tokens)
+                logits = self.net(input_ids=ids.to(self.device)).logits[0, -size - 1 : -1].float()
+                plain = logits.log_softmax(-1).cpu().gather(-1, ids[0, -size:, None])[:, 0]
+                gaps += [torch.tensor(row.logps) - plain, scores[n][:size] - plain]
+            far = float(torch.cat(gaps).abs().max())
+        except Exception as error:  # of a model's own code: many kinds
+            raise ValueError(
+                f"{kind} cannot be trained here: its layers have to be attention that can be "
+                f"replaced, and keep no other state ({error!s:.120})"
+            ) from error
+        finally:
+            self.net.set_attn_implementation("shared_prompts")
+        exact = self.net.dtype == torch.float32 and not quantized(self.net)
+        if not far < (1e-2 if exact else 1.0):
+            raise ValueError(
+                f"{kind} cannot be trained here: it does more than attention over all tokens and "
+                f"one linear layer for its logits (log-probabilities are {far:.2g} off)"
+            )
 
     def train(self, mode: bool = True):
         """Stays as it was made: neither Lightning nor anyone else may switch dropout on."""
@@ -199,29 +245,31 @@ class Base(nn.Module):
         keys_only: only what the cache then holds is wanted."""
         if self.blocks:
             return self.blocks(tokens, positions, cache, mask, keys_only)
-        return self.net.base_model(
+        states = self.net.base_model(
             input_ids=tokens,
             position_ids=positions,
             past_key_values=cache,
             attention_mask=mask,
             use_cache=True,
         ).last_hidden_state
+        return states if self.scale == 1 else states * self.scale
 
     @torch.inference_mode()  # the many small kernels of a step cost an eighth less than in no_grad
     def decode(
         self,
         prompts: Sequence[tuple[int, ...]],
-        agents: Sequence[int],
+        agents: Sequence[int] | None,
         uniforms: Tensor,
         sampling: Sampling,
     ) -> list[list[Response]]:
-        """S responses to each prompt. agents (sorted): who answers; uniforms (prompts, S, T)."""
+        """S responses to each prompt. agents (sorted): who answers, None: the frozen base;
+        uniforms (prompts, S, T)."""
         samples, limit = uniforms.shape[1:]
-        config = self.net.config.get_text_config()
         lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=self.device)
         owner = torch.arange(len(prompts), device=self.device).repeat_interleave(samples)
-        grid = Grid(owner, lengths, max(map(len, prompts)) - 1, config.num_key_value_heads)
-        cache = Cache([RowCache(k, v, grid, limit) for k, v in self.prefill(prompts, agents)])
+        prefix = self.prefill(prompts, agents)
+        grid = Grid(owner, lengths, max(map(len, prompts)) - 1, prefix[0][0].shape[1])
+        cache = Cache([RowCache(k, v, grid, limit) for k, v in prefix])
         uniforms = uniforms.flatten(0, 1).to(self.device)  # (R, T)
         tokens = torch.tensor([prompt[-1:] for prompt in prompts], device=self.device)[owner]
         positions = lengths[owner][:, None]
@@ -231,9 +279,10 @@ class Base(nn.Module):
         alive = torch.arange(len(owner), device=self.device)  # the decoded rows' numbers
         done = torch.zeros_like(alive, dtype=torch.bool)
         steps = []  # of each token: rows, tokens, log-probabilities, entropies
-        with self.acting([agents[prompt] for prompt in owner.tolist()], 1), self.adapters.still():
+        acting = agents and [agents[prompt] for prompt in owner.tolist()]
+        with self.acting(acting, 1), self.adapters.still():
             for step in range(limit):
-                logits = self.head(self.hidden(tokens, positions, cache)[:, -1])
+                logits = self.logits(self.hidden(tokens, positions, cache)[:, -1])
                 new, *measured = choose(logits, uniforms[:, step], sampling)
                 steps.append((alive, new, *measured))
                 tokens, positions = new[:, None], positions + 1
@@ -249,7 +298,7 @@ class Base(nn.Module):
                         layer.select(keep, left, grid)
                     alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
                     uniforms, done = uniforms[keep], done[keep]
-                    self.act([agents[row // samples] for row in alive.tolist()])
+                    self.act(agents and [agents[row // samples] for row in alive.tolist()])
         return self._responses(steps, len(prompts), samples)
 
     def _responses(self, steps: list[tuple], prompts: int, samples: int) -> list[list[Response]]:
@@ -271,15 +320,16 @@ class Base(nn.Module):
         """Bytes that the backward pass keeps for so many tokens, about: 12 numbers per hidden unit
         and 4 per feed-forward unit of every layer, four bytes each. TokenLogps keeps no logits."""
         config = self.net.config.get_text_config()
-        width = 12 * config.hidden_size + 4 * config.intermediate_size
+        inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+        width = 12 * config.hidden_size + 4 * inner
         return 4 * tokens * config.num_hidden_layers * width
 
     def cache_bytes(self) -> int:
         """Bytes of one token's keys and values in all layers."""
         config = self.net.config.get_text_config()
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        size = self.net.dtype.itemsize
-        return 2 * config.num_hidden_layers * config.num_key_value_heads * head * size
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        return 2 * config.num_hidden_layers * heads * head * self.net.dtype.itemsize
 
     def cost(self, prompt: int, response: int) -> float:
         """Share of one forward pass of the update that a row takes up: its own tokens, and a copy
@@ -353,21 +403,23 @@ class Base(nn.Module):
             getattr(self.head, "bias", None),
             targets.flatten()[real],
             sampling,
+            self.softcap,
         )
         return logps.new_zeros(mask.numel()).index_copy(0, real, logps).view_as(mask), mask
 
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(R, hidden) -> (R, V)."""
+        return capped(self.head(hidden), self.softcap)
+
     def mask(self, lengths: Tensor, width: int, limit: int) -> Tensor:
-        """What tokens of responses may look at, (R or 1, 1, H / h T, W + T): the real part of their
-        prompt, and themselves and what came before. Once for each query head of a key head."""
-        config = self.net.config.get_text_config()
-        repeat = config.num_attention_heads // config.num_key_value_heads
+        """What tokens of responses may look at, (R or 1, 1, T, W + T): the real part of their
+        prompt, and themselves and what came before."""
         if int(lengths.min()) == width:
             lengths = lengths[:1]
         places = torch.arange(width, device=self.device) < lengths
         prompt = places[:, None, None].expand(-1, 1, limit, width)
         causal = torch.ones(limit, limit, dtype=torch.bool, device=self.device).tril()
-        both = torch.cat([prompt, causal.expand(len(lengths), 1, limit, limit)], -1)
-        return both.repeat(1, 1, repeat, 1)
+        return torch.cat([prompt, causal.expand(len(lengths), 1, limit, limit)], -1)
 
     def encode(self, text: str, chat: bool, limit: int) -> tuple[int, ...]:
         """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`."""

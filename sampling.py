@@ -22,6 +22,11 @@ class Sampling:
     max_new_tokens: int
 
 
+def capped(x: Tensor, softcap: float | None) -> Tensor:
+    """Scores or logits within +-softcap, as Gemma 2 has them."""
+    return x if softcap is None else softcap * torch.tanh(x / softcap)
+
+
 def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
     """Logits (..., V) of the sampled distribution: temperature, then top-k, then top-p.
 
@@ -101,17 +106,23 @@ class TokenLogps(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling: Sampling):
+    def forward(ctx, hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling, softcap=None):
         logps = hidden.new_empty(len(hidden), dtype=torch.float32)
         slope = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        ctx.how = sampling, softcap
         for part in _parts(hidden, weight):
-            logps[part], mass = _token_logps(hidden[part], weight, bias, targets[part], sampling)
-            if slope is not None:  # of logits: 1 at the target less every token's probability
-                slope[part] = F.embedding(targets[part], weight) - mass @ weight
+            x, those = hidden[part], targets[part]
+            logps[part], mass, steep = _token_logps(x, weight, bias, those, *ctx.how)
+            if slope is None:
+                continue
+            if steep is None:  # of logits: 1 at the target less every token's probability
+                slope[part] = F.embedding(those, weight) - mass @ weight
+            else:
+                odds = (-mass).scatter_add_(-1, those[:, None], torch.ones_like(mass[:, :1]))
+                slope[part] = (odds * steep) @ weight
         if slope is not None and sampling.temperature:
             slope /= sampling.temperature
         ctx.save_for_backward(hidden, weight, bias, targets, slope)
-        ctx.sampling = sampling
         return logps
 
     @staticmethod
@@ -123,13 +134,14 @@ class TokenLogps(torch.autograd.Function):
             grads[2] = None if bias is None else torch.zeros_like(bias)
             for part in _parts(hidden, weight):
                 x = hidden[part].to(weight.dtype)
-                _, mass = _token_logps(x, weight, bias, targets[part], ctx.sampling)
-                scale = (grad[part, None] / (ctx.sampling.temperature or 1)).to(mass.dtype)
+                _, mass, steep = _token_logps(x, weight, bias, targets[part], *ctx.how)
+                scale = (grad[part, None] / (ctx.how[0].temperature or 1)).to(mass.dtype)
                 odds = (mass * -scale).scatter_add_(-1, targets[part, None], scale)
+                odds = odds if steep is None else odds * steep
                 grads[1].addmm_(odds.T, x)
                 if bias is not None:
                     grads[2] += odds.sum(0)
-        return *grads, None, None
+        return *grads, None, None, None
 
 
 def _parts(hidden: Tensor, weight: Tensor) -> list[slice]:
@@ -138,10 +150,13 @@ def _parts(hidden: Tensor, weight: Tensor) -> list[slice]:
     return [slice(start, start + size) for start in range(0, len(hidden), size)]
 
 
-def _token_logps(hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling: Sampling):
-    """log pi of the targets (N,), and pi of all tokens (N, V)."""
-    logits = warp(F.linear(hidden, weight, bias), sampling, targets[:, None])
+def _token_logps(hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling, softcap):
+    """log pi of the targets (N,), pi of all tokens (N, V), and what a soft cap leaves of a logit's
+    slope (N, V), None without one."""
+    raw = capped(F.linear(hidden, weight, bias), softcap)
+    steep = None if softcap is None else (1 - (raw / softcap).square()).to(weight.dtype)
+    logits = warp(raw, sampling, targets[:, None])
     mass = logits.softmax(-1)
     # log of the sum of exp(logits), from the likeliest token: the target's mass may round to 0
     total = logits.amax(-1) - mass.amax(-1).log()
-    return logits.gather(-1, targets[:, None])[:, 0] - total, mass.to(weight.dtype)
+    return logits.gather(-1, targets[:, None])[:, 0] - total, mass.to(weight.dtype), steep

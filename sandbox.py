@@ -330,10 +330,15 @@ class Sandbox:
                 Verdict(
                     passed=[status == "ok" for status in statuses],
                     outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
-                    errors=[error for _, error in reply["results"]],
+                    errors=[error and _encodable(error) for _, error in reply["results"]],
                     seconds=reply["seconds"],
                 )
             )
+
+
+def _encodable(text: str) -> str:
+    """A program's text without half characters, which no tokenizer and no file takes."""
+    return text.encode(errors="replace").decode()
 
 
 class Job:

@@ -380,6 +380,7 @@ def train(args) -> None:
 def fit(module, recorder, args) -> None:
     import lightning as L
 
+    from models import device
     from parallel import Processes, is_first
     from run import Bar, Stopped
 
@@ -388,6 +389,7 @@ def fit(module, recorder, args) -> None:
         max_steps=args.max_steps + 1,  # the recorder stops it one step before: Lightning would
         limit_train_batches=args.max_steps + 1,  # not even start on what has all its steps
         max_epochs=1,
+        accelerator=device().type,  # never Apple's MPS
         devices=args.devices,
         num_nodes=args.num_nodes,
         strategy=Processes() if several else "auto",

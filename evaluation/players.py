@@ -109,9 +109,8 @@ class Player:
     """A team with its task and reward, whose agents play trained or untrained."""
 
     def __init__(self, args, directory: Path | None = None):
-        import torch
-
         from magrpo import Team
+        from models import device
         from run import check_bases, make_reward, make_task, warn_of_other_code
 
         self.args, self.task = args, make_task(args)
@@ -119,21 +118,22 @@ class Player:
         load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
         team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
-        self.weights = {False: self.copies()}
+        self.weights = {}  # of a run's agents, trained and not; others play as they are loaded
         if directory:
+            self.weights[False] = self.copies()
             check_bases(directory, args.model)
             warn_of_other_code(directory)
             for agent in range(team.size):
                 team.base_of[agent].load(agent, directory / "agents" / str(agent))
             self.weights[True] = self.copies()
-        self.clock = Clock(team.to("cuda" if torch.cuda.is_available() else "cpu"))
+        self.clock = Clock(team.to(device()))
 
     def copies(self) -> list[list]:
         return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]
 
     def use(self, trained: set[int]) -> None:
         """These agents play as trained, the others as they were before."""
-        for agent, group in enumerate(self.parameters):
+        for agent, group in enumerate(self.parameters if self.weights else ()):
             for parameter, value in zip(group, self.weights[agent in trained][agent], strict=True):
                 parameter.data.copy_(value)
 

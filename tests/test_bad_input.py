@@ -371,13 +371,13 @@ def code_of_its_own(model: Path) -> None:
 
 
 MODELS = [
-    ("no weights", lambda m: (m / "model.safetensors").unlink(), "it needs config.json, safetens"),
-    ("weights cut", lambda m: cut(m / "model.safetensors"), "it needs config.json, safetensors"),
-    ("only a pickle", only_a_pickle, "it needs config.json, safetensors"),
+    ("no weights", lambda m: (m / "model.safetensors").unlink(), "it needs config.json and safe"),
+    ("weights cut", lambda m: cut(m / "model.safetensors"), "it needs config.json and safetensors"),
+    ("only a pickle", only_a_pickle, "it needs config.json and safetensors"),
     ("no config", lambda m: (m / "config.json").unlink(), "it needs config.json"),
     ("bad config", lambda m: cut(m / "config.json"), "it needs config.json"),
-    ("no tokenizer", lambda m: [p.unlink() for p in m.glob("tok*")], "and a tokenizer"),
-    ("tokenizer cut", lambda m: cut(m / "tokenizer.json"), "and a tokenizer"),
+    ("no tokenizer", lambda m: [p.unlink() for p in m.glob("tok*")], "no tokenizer files"),
+    ("tokenizer cut", lambda m: cut(m / "tokenizer.json"), "no tokenizer files"),
     ("no end of sequence", no_eos, "no end-of-sequence token: set eos_token in its tokenizer"),
     ("code of its own", code_of_its_own, "if you trust it, --trust-remote-code"),
     ("a small context", lambda m: edit(m / "config.json", max_position_embeddings=64), "context"),

@@ -171,6 +171,14 @@ def test_full_copies_and_other_prompts_are_those_of_the_run_too(tmp_path):
         assert found[name]["greedy/return"] == pytest.approx(summary[when]["greedy/return"])
 
 
+@pytest.mark.parametrize("bits", ["8", "4"])
+def test_a_quantized_run_is_evaluated_with_every_method(bits, tmp_path):
+    train.main([*SMALL, "--bits", bits, "--run", str(tmp_path / "run")])
+    small = ["--limit", 1, "--num-samples", 1, "--greedy", "--json", tmp_path / "json"]
+    run("--run", tmp_path / "run", *small)
+    assert set(METHODS) - {"single-trained"} <= set(methods(tmp_path))
+
+
 def test_a_csv_line_per_method(whole):
     with (whole / "csv").open() as file:
         lines = list(csv.DictReader(file))

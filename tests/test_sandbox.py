@@ -338,6 +338,13 @@ def test_errors_are_bounded(box):
     assert [len(error) for error in verdict.errors] == [300, 300]
 
 
+def test_error_texts_can_be_encoded(box):
+    """Half of a character in an error would pass through feedback into a prompt."""
+    code = "def f(n):\n    raise ValueError('\\ud800' * n)"
+    [verdict] = box.run([Program(code, ["f(2)"], "f")])
+    assert verdict.errors == ["ValueError: ??"]
+
+
 def test_a_bad_input_does_not_cost_the_other_tests():
     code = "import os\ndef f(n):\n    while n == 2: pass\n    if n == 3: os._exit(0)\n    return n"
     tests = [f"assert f({n}) == {n}" for n in (1, 2, 3, 4, 2, 5)]

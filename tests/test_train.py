@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning.pytorch.accelerators import MPSAccelerator
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 import train
+from models import device
 from names import run_folder
 from run import code_digest
 
@@ -276,6 +278,24 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
     argv = ["--turns", "2", "--branching", "chain", "--num-generations", "6"]
     train.main([*SMALL, *argv, "--reward", f"{file}:mine", "--dry-run"])
     assert f"so that they teach nothing: {share}" in capsys.readouterr().out
+
+
+def test_a_machine_with_apples_accelerator_trains_on_its_cpu(tmp_path, monkeypatch):
+    """Lightning would choose it, and it has no float64, by which tokens are drawn."""
+    monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
+    train.main([*SMALL, "--max-steps", "1", "--run", str(tmp_path / "run")])
+    assert (tmp_path / "run" / "summary.json").is_file()
+
+
+def test_every_process_has_a_card_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("LOCAL_RANK", "SLURM_LOCALID"):
+        monkeypatch.delenv(name, raising=False)
+    assert device() == torch.device("cuda:0")
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+    assert device() == torch.device("cuda:1")
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    assert device() == torch.device("cuda:2")
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):
