@@ -19,20 +19,17 @@ with one seed are identical but for their timing.
 """
 
 import argparse
-import itertools
 import json
 import re
 import sys
 import time
 from pathlib import Path
 
-import train
 from evaluation import report
-from judging import total
-from names import meant, run_folder
+from running.flags import Parser, at_least
+from running.folder import run_folder
+from running.terminal import quiet, quit_on_signals, told
 
-CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
-TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm up
 HOW_TIMED = """\
 latency: wall time of decoding for one problem alone, mean over {count} problems ({device});
 agents decode at the same time, so it is the slowest agent's; rounds of sequential and discussion
@@ -49,10 +46,10 @@ MODES = {  # what else may be given with the flag that chooses it
 # --- flags ----------------------------------------------------------------------------------------
 
 
-def parser() -> train.Parser:
+def parser() -> Parser:
     """Flags whose default is None take the run's value."""
-    top = train.Parser("eval.py", description=__doc__)
-    count, size = train.at_least(int, 1), train.at_least(int, 0)
+    top = Parser("eval.py", description=__doc__)
+    count, size = at_least(int, 1), at_least(int, 0)
     add = top.add_argument_group("what is compared").add_argument
     add("--run", action="append", metavar="DIR", help="a team's run, and a single agent's")
     add("--method", nargs="+", help="see above (every one that applies)")
@@ -66,8 +63,8 @@ def parser() -> train.Parser:
     add("--limit", type=size, default=100, help="test problems, 0: all")
     add("--num-samples", type=count, default=15, help="joint responses per problem")
     add("--greedy", action="store_true", help="greedy decoding only (sampled and greedy)")
-    add("--temperature", type=train.at_least(float, 0), help="(the run's)")
-    add("--top-p", type=train.at_least(float, 0, 1), help="(the run's)")
+    add("--temperature", type=at_least(float, 0), help="(the run's)")
+    add("--top-p", type=at_least(float, 0, 1), help="(the run's)")
     add("--max-new-tokens", type=count, help="of one agent (the run's)")
     add("--turns", type=count, help="(the run's)")
     add("--feedback", help="what agents are told between turns (the run's)")
@@ -110,109 +107,14 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-# --- methods: how a joint response comes about ----------------------------------------------------
-# Each takes a Player, items, a key of random numbers as in Rollout, samples per item, a Sampling,
-# and returns one node per item. Where a node has children, they hold the later turns.
-
-
-def parallel(player, items, key, samples, sampling) -> list:
-    """Every agent from its own prompt, with feedback between turns: as in training."""
-    return player.rollout()(items, key, samples, sampling, "aligned", True)[0]
-
-
-def wrote(texts: dict[int, str]) -> str:
-    """How a baseline shows an agent what others wrote."""
-    return "\n\n".join(f"Agent {agent} wrote:\n{text.rstrip()}" for agent, text in texts.items())
-
-
-def sequential(player, items, key, samples, sampling) -> list:
-    """Agent k sees the responses of agents 0 to k-1 above its own prompt. One turn."""
-    import numpy as np
-    import torch
-
-    from magrpo import Node
-
-    size, rollout = player.clock.size, player.rollout(turns=1)
-    nodes = [Node(b, item, (*key[:3], key[3] + b), [], samples) for b, item in enumerate(items)]
-    shape = (size, samples, sampling.max_new_tokens)
-    numbers = [np.random.default_rng(np.random.SeedSequence(n.key)).random(shape) for n in nodes]
-    for agent in range(size):
-        prompts = []
-        for node, s in itertools.product(nodes, range(samples)):
-            seen = {other: node.responses[other][s].text for other in range(agent)}
-            asked = player.task.observe(agent, node.item, [])
-            text = f"{wrote(seen)}\n\n{asked}" if seen else asked
-            prompts.append((agent, rollout.encode(agent, text)))
-        uniforms = torch.from_numpy(np.concatenate([draws[agent] for draws in numbers]))
-        answers = iter(player.clock.sample(prompts, uniforms[:, None], sampling))
-        for node in nodes:
-            node.responses.append([next(answers)[0] for _ in range(samples)])
-    rollout.judge(nodes, "aligned")
-    return nodes
-
-
-def discussion(player, items, key, samples, sampling) -> list:
-    """Each answers, is told what the others wrote, as feedback, and answers again; the second
-    answer counts. One turn."""
-    from magrpo import Node
-
-    agents, rollout = range(player.clock.size), player.rollout(turns=1)
-    nodes = [
-        Node(b, item, (*key[:3], key[3] + b), [[] for _ in agents], samples)
-        for b, item in enumerate(items)
-    ]
-    rollout.act(nodes, sampling)
-    for node in nodes:
-        for s in range(samples):
-            texts = node.texts((s,) * len(agents))
-            others = ({a: texts[a] for a in agents if a != agent} for agent in agents)
-            node.feedback.append([wrote(seen) for seen in others])
-    last = [child for node in nodes for child in rollout.open(node, 1)]
-    rollout.act(last, sampling)
-    rollout.judge(last, "aligned")
-    return nodes
-
-
-def reference(task, reward, args, items) -> list:
-    """The items' own solutions, as one response of a single agent; no model plays."""
-    from magrpo import Node, Response, Rollout
-
-    nodes = [
-        Node(b, item, (), [], 1, responses=[[Response([], item["solution"], [], 0.0, True)]])
-        for b, item in enumerate(items)
-    ]
-    Rollout(argparse.Namespace(size=1), task, reward, args).judge(nodes, "aligned")
-    return nodes
-
-
 # --- the evaluation -------------------------------------------------------------------------------
-
-
-def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[dict]) -> dict:
-    """The methods that apply: name -> (kind of player, how it plays, which agents are trained)."""
-    found = {}
-    if agents > 1:
-        found |= {"trained": ("team", parallel, set(range(agents)))} if team else {}
-        found |= {"naive": ("team", parallel, set()), "sequential": ("team", sequential, set())}
-        found["discussion"] = ("team", discussion, set())
-    found["single"] = ("solo" if solo and not args.single_model else "single", parallel, set())
-    if solo:
-        found["single-trained"] = ("solo", parallel, {0})
-    if agents > 1 and team:
-        found |= {f"frozen-{agent}": ("team", parallel, {agent}) for agent in range(agents)}
-    if all(item.get("solution") for item in items):
-        found["reference"] = ("data", reference, set())
-    unknown = [name for name in args.method or () if name not in found]
-    if unknown:
-        hint = meant(unknown[0], found)
-        raise ValueError(f"--method {unknown[0]}{hint}: what applies here is {', '.join(found)}")
-    return {name: found[name] for name in args.method or found}
 
 
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
+    from evaluation.methods import clock, lines, plan, play_method, reference
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
-    from run import items_of, make_reward, make_task
+    from running.plugins import items_of, make_reward, make_task
 
     team, solo = find_runs(args.run)
     main = settings(args, team or solo)
@@ -244,71 +146,18 @@ def evaluate(args) -> tuple[dict, list[dict]]:
                 header["timing"][name] = clock(play, player, items, args)
             else:
                 nodes = reference(task, reward, main, items)
-                records += lines(name, False, nodes, reward.maximum, main.gamma)
+                records += lines(name, False, nodes, task, reward.maximum, main.gamma)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
             if args.samples:  # what is played is not lost, whatever comes
                 report.write_samples(args.samples, header, records)
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
-def play_method(name: str, play, player, items: list[dict], args) -> list[dict]:
-    """The records of one method, sampled and greedy."""
-    import torch
-
-    from magrpo import EVAL
-
-    found, chunk = [], len(items) if torch.cuda.is_available() else CHUNK
-    for greedy in (False, True)[args.greedy :]:
-        samples, sampling = 1 if greedy else args.num_samples, player.sampling(greedy)
-        for start in range(0, len(items), chunk):
-            key, some = (args.seed, EVAL, 0, start), items[start : start + chunk]
-            nodes = play(player, some, key, samples, sampling)
-            maximum, gamma = player.reward.maximum, player.args.gamma
-            found += lines(name, greedy, nodes, maximum, gamma, start)
-    return found
-
-
-def lines(
-    name: str, greedy: bool, nodes: list, maximum: float, gamma: float, first: int = 0
-) -> list[dict]:
-    """One record per problem and sample, with all its turns; one without parts was not scored."""
-    found = []
-    for number, root in enumerate(nodes, first):
-        for sample in range(root.samples):
-            turns, node, at = [], root, sample
-            while node:
-                texts = node.texts((at,) * len(node.responses))
-                tokens = [len(responses[at].tokens) for responses in node.responses]
-                parts = node.aligned(at)[1] if node.parts else {}
-                turns.append({"responses": texts, "tokens": tokens, "parts": parts})
-                node, at = (node.children[at] if node.children else None), 0
-            scored = [turn["parts"] for turn in turns if turn["parts"]]
-            weights = [gamma**turn for turn in range(len(scored))]
-            values = [total(parts) for parts in scored]
-            worth = sum(w * value for w, value in zip(weights, values, strict=True))
-            record = {"method": name, "greedy": greedy, "item": number, "sample": sample}
-            found.append(record | {"return": worth / (maximum * sum(weights)), "turns": turns})
-    return found
-
-
-def clock(play, player, items: list[dict], args) -> dict:
-    """Seconds and tokens of one problem at a time, one joint response each."""
-    from magrpo import EVAL
-
-    found = {"seconds": [], "tokens": []}
-    for number, item in enumerate([items[0], *items[:TIMED]]):
-        player.clock.seconds = player.clock.tokens = 0
-        key = (args.seed, EVAL, 0, max(number - 1, 0))
-        play(player, [item], key, 1, player.sampling(args.greedy))
-        if number:  # the first one only warms up
-            found["seconds"].append(player.clock.seconds)
-            found["tokens"].append(player.clock.tokens)
-    return found
-
-
 def describe(args, main: argparse.Namespace, task, reward, count: int) -> dict:
     """What was evaluated and how, for the head and the foot of the table."""
     import torch
+
+    from evaluation.methods import TIMED
 
     device = f"CPU, torch threads: {torch.get_num_threads()}"
     if torch.cuda.is_available():
@@ -395,19 +244,19 @@ def main(argv: list[str] | None = None) -> None:
 
             plots.compare(args.compare, args.json)
         elif args.doctor:
-            from evaluation import doctor
+            from running import doctor
 
             print(doctor.report(run_folder(args.doctor)))
         else:
             if not args.from_samples:
-                train.quiet()
+                quiet()
             (ask if args.ask else table)(args)
     except Exception as error:
         if args.debug:
             raise
-        parser().error(train.told(error))
+        parser().error(told(error))
 
 
 if __name__ == "__main__":
-    train.quit_on_signals("eval.py")
+    quit_on_signals("eval.py")
     main()

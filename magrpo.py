@@ -20,7 +20,7 @@ gradient); no importance ratio and nothing to clip it (a rollout is used for one
 is 1); no entropy bonus; no KL term unless --kl-coef asks for one.
 
 Read it in this order: the equations (pure functions), the team, the rollout (steps 1 to 4), the
-LightningModule (steps 5 to 7). How a model is run fast is in policies.py.
+LightningModule (steps 5 to 7). How a model is run fast is in policies/.
 """
 
 import contextlib
@@ -31,18 +31,19 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import lightning as L
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-import parallel
-from judging import reward_parts, total
-from metrics import measure
-from models import load_model
-from policies import DECODE_TOKENS, Base, Response, Row
-from sampling import Sampling
+from policies import parallel
+from policies.base import Base
+from policies.decoding import Response, decode
+from policies.loading import load_agent, load_base, save_agent
+from policies.sampling import Sampling
+from policies.scoring import Row, score
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
 TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
@@ -53,6 +54,11 @@ TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
 #    Change this for an ablation: another advantage, another loss, another way to spread a reward.
 #    What is logged as `return` is Node.value, whatever is changed here.
 # --------------------------------------------------------------------------------------------------
+
+
+def total(parts: dict[str, float]) -> float:
+    """What a joint response earns: the sum of its reward's parts but those named metric/..."""
+    return sum(value for name, value in parts.items() if "/" not in name)
 
 
 def sample_returns(rewards: Tensor, future: Tensor, gamma: float, joint: str) -> Tensor:
@@ -137,8 +143,8 @@ class Team(nn.Module):
         for agent, name in enumerate(models):
             shared[name if lora_rank else (name, agent)].append(agent)
         for agents in shared.values():
-            model, tokenizer = load_model(models[agents[0]], bits, **load)
-            self.bases.append(Base(model, tokenizer, agents, lora_rank, lora_alpha))
+            name = models[agents[0]]
+            self.bases.append(load_base(name, agents, lora_rank, lora_alpha, bits, **load))
             self.base_of |= dict.fromkeys(agents, self.bases[-1])
         self.size = len(models)
 
@@ -150,29 +156,29 @@ class Team(nn.Module):
         uniforms (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does.
         """
         answers: list = [None] * len(prompts)
-        samples, limit = uniforms.shape[1:]
         for base in self.bases:
-            mine = [pair for pair in enumerate(prompts) if pair[1][0] in base.agents]
-            mine.sort(key=lambda pair: pair[1][0])  # by agent
-            while mine:
-                longest = max(len(prompt) for _, (_, prompt) in mine)
-                fit = max(1, DECODE_TOKENS // (longest + samples * limit))
-                chunk, mine = mine[:fit], mine[fit:]
-                numbers, pairs = zip(*chunk, strict=True)
-                agents, texts = zip(*pairs, strict=True)
-                found = base.decode(texts, agents, uniforms[list(numbers)], sampling)
-                for number, responses in zip(numbers, found, strict=True):
-                    answers[number] = responses
+            mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
+            mine.sort(key=lambda n: prompts[n][0])  # by agent
+            agents, texts = [prompts[n][0] for n in mine], [prompts[n][1] for n in mine]
+            found = decode(base, texts, agents, uniforms[mine], sampling)
+            for number, responses in zip(mine, found, strict=True):
+                answers[number] = responses
         return answers
+
+    def save(self, agent: int, path: Path) -> None:
+        save_agent(self.base_of[agent], agent, path)
+
+    def load(self, agent: int, path: Path) -> None:
+        load_agent(self.base_of[agent], agent, path)
 
     def parameters_of(self, agent: int) -> list[nn.Parameter]:
         return self.base_of[agent].parameters_of(agent)
 
     def score(self, rows: list[Row], sampling: Sampling, frozen: bool = False):
-        """Log-probabilities of responses, in micro-batches; see Base.score."""
+        """Log-probabilities of responses, in micro-batches; see policies/scoring.py."""
         for base in self.bases:
             mine = [n for n, row in enumerate(rows) if row.agent in base.agents]
-            for batch, logps, mask in base.score([rows[n] for n in mine], sampling, frozen):
+            for batch, logps, mask in score(base, [rows[n] for n in mine], sampling, frozen):
                 yield [mine[b] for b in batch], logps, mask
 
 
@@ -216,11 +222,12 @@ class Node:
 
 
 class Rollout:
-    """Plays a batch of problems. task and reward are the user's; see the README for both."""
+    """Plays a batch of problems. task is the user's (tasks.py says what it is); reward scores many
+    joint responses, [(item, texts)], and gives each one's parts (rewards.Scorer)."""
 
     def __init__(self, team: Team, task, reward: Callable, args):
         self.team, self.task, self.reward, self.args = team, task, reward, args
-        self.pool = ThreadPoolExecutor(8, thread_name_prefix="reward")
+        self.pool = ThreadPoolExecutor(8, thread_name_prefix="feedback")
         self.seconds: dict[str, float] = defaultdict(float)
 
     def __call__(
@@ -297,16 +304,15 @@ class Rollout:
             node.responses = answers[number * len(team) : (number + 1) * len(team)]
 
     def judge(self, nodes: list[Node], joint: str) -> None:
-        """Scores every joint response; the reward is called from several threads at once."""
-        jobs = []
+        """Scores every joint response of every node."""
+        chosen = []
         for node in nodes:
             axes = [range(node.samples)] * self.team.size
             joints = itertools.product(*axes) if joint == "cross" else zip(*axes, strict=True)
-            for chosen in joints:
-                texts = node.texts(chosen)
-                jobs.append((node, texts, self.pool.submit(self.reward, node.item, texts)))
-        for node, texts, future in jobs:
-            node.parts.append(reward_parts(future, node.item, texts))
+            chosen += [(node, node.texts(numbers)) for numbers in joints]
+        found = self.reward([(node.item, texts) for node, texts in chosen])
+        for (node, _), parts in zip(chosen, found, strict=True):
+            node.parts.append(parts)
         for node in nodes:
             worth = [total(parts) for parts in node.parts]
             shape = [node.samples] * (self.team.size if joint == "cross" else 1)
@@ -363,7 +369,8 @@ def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
 
 
 class MAGRPO(L.LightningModule):
-    """Trains a team on `problems`. args: the flags of train.py. Around the steps: run.Recorder."""
+    """Trains a team on `problems`. args: the flags of train.py. What is written, and when a run may
+    end, is in running/recorder.py; what is logged of a step, in running/metrics.py."""
 
     def __init__(self, team: Team, task, reward: Callable, problems: list[dict], args):
         super().__init__()
@@ -374,9 +381,7 @@ class MAGRPO(L.LightningModule):
         self.maximum = reward.maximum * sum(args.gamma**t for t in range(args.turns))
         self.sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
         self.turns: list[list[Node]] = []  # the latest rollout
-        self.playing = False  # no parameter is changing: a run may end here
-        self.metrics: dict[str, float] = {}  # of the latest step
-        self.stopping: BaseException | None = None
+        self.norms: list[float] = []  # the agents' gradient norms in the latest step
 
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
@@ -384,8 +389,7 @@ class MAGRPO(L.LightningModule):
         self.turns = self.play(self.args.batch_size * parallel.place()[1])  # steps 1 to 4
         self.set_advantages()  # step 5
         with self.rollout.timed("update"):
-            norms = self.update(self.rows())  # steps 6 and 7
-        self.metrics = measure(self, norms)
+            self.norms = self.update(self.rows())  # steps 6 and 7
 
     def play(self, count: int) -> list[list[Node]]:
         """The rollout of the next `count` problems, a function of the seed and the step alone."""
@@ -393,22 +397,7 @@ class MAGRPO(L.LightningModule):
         numbers = problem_numbers(step * count, count, len(self.problems), args.seed)
         items, key = [self.problems[n] for n in numbers], (args.seed, TRAIN, step, 0)
         how = (args.num_generations, self.sampling, args.joint, args.branching == "chain")
-        return parallel.play(self.stoppable_rollout, items, key, *how)
-
-    def stoppable_rollout(self, *what) -> list[list[Node]]:
-        if self.stopping:
-            raise self.stopping
-        self.playing = True
-        try:
-            return self.rollout(*what)
-        finally:
-            self.playing = False
-
-    def stop(self, why: BaseException) -> None:
-        """Ends the run with `why` (a signal): at once, or after the update that is under way."""
-        self.stopping = why
-        if self.playing:
-            raise why
+        return parallel.play(self.rollout, items, key, *how)
 
     def groups(self) -> list[list[Node]]:
         """What an advantage is centred over. tree: the G samples of a node, each of which opens a

@@ -1,9 +1,16 @@
-"""What the team is asked, and what each agent sees at each turn.
+"""The tasks by name, what a task is, and coop, the embedded team's.
 
-A task is a plain class: `items(split)` gives the problems (plain dicts), `observe(agent, item,
-history)` gives one agent's prompt, `feedback(item, responses)` gives one text per agent after a
-joint response. What an agent observes is computed from the item and from its own history, so a
-partner's text cannot get in.
+A task is a plain class, made with data= (--data), num_agents= and, where --feedback is given,
+feedback= (a function of an item and the responses that gives one text per agent):
+
+    items(split) -> [item]                 the problems of "train", "dev" and "test": plain dicts
+    observe(agent, item, history) -> text  one agent's prompt; history: its own (response, feedback)
+    feedback(item, responses) -> [text]    what each agent is told after a turn, with --turns 2
+    scheme(item, responses) -> name        how the work was divided, counted by eval.py (optional)
+    reward                                 the name of its default reward
+
+What an agent observes is computed from the item and from its own history, so a partner's text
+cannot get in. --task takes a name of the table, a dotted path or file.py:Class.
 """
 
 import functools
@@ -12,7 +19,14 @@ import itertools
 import random
 from collections.abc import Iterator
 
-import rewards
+TASKS = {
+    "coop": "tasks.Coop",
+    "humaneval": "coding.tasks.HumanEval",
+    "coophumaneval": "coding.tasks.CoopHumanEval",
+    "mbpp": "coding.tasks.MBPP",
+    "tldr": "writing.tasks.Tldr",
+    "arxiv": "writing.tasks.Arxiv",
+}
 
 # --- coop: the embedded team's problems ---------------------------------------------------------
 # A problem is predicate x transform x reducer, over a list of integers or of words. Each table
@@ -254,11 +268,18 @@ class Coop:
         if self.tell:
             told = self.tell(item, responses)
             return ["\n".join(f"# {line}" for line in text.splitlines()) for text in told]
-        verdict = rewards.verdict(item, responses)
+        from coding.rewards import verdict as judged  # the sandbox: only who needs it pays
+
+        verdict = judged(item, responses)
         names = [error.partition(":")[0] for error in verdict.errors if error]
         raised = [name for name in names if name != "AssertionError"]
         line = passed_line(sum(verdict.passed), len(verdict.passed), raised[0] if raised else None)
         return [line] * len(responses)
+
+    def scheme(self, item: dict, responses: list[str]) -> str:
+        from coding.schemes import classify
+
+        return classify(responses, item["entry_point"])
 
 
 def passed_line(passed: int, total: int, error: str | None) -> str:

@@ -27,6 +27,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 import train
+from rewards import Scorer
 
 torch.set_num_threads(1)
 RESPONSE = 64  # tokens of every response
@@ -188,7 +189,7 @@ def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: list
     for base in team.bases:
         base.tokenizer = tokenizer_of(folder)
     task = Words(texts, num_agents)
-    module = MAGRPO(team, task, reward, task.items("train"), args)
+    module = MAGRPO(team, task, Scorer(reward), task.items("train"), args)
 
     return contender_of(module)
 

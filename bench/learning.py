@@ -26,7 +26,7 @@ from bench import common
 from bench.common import Contender, contender_of, timed
 from bench.step import load
 from magrpo import problem_numbers
-from run import evaluate
+from running.heldout import evaluate
 
 BATCH, GROUP, LENGTH = 12, 8, 96
 TRIED = [  # comlrl's LoRA rank, rate, problems an optimizer step; --tune compares them on dev
@@ -86,7 +86,8 @@ def comlrl(seed: int, rank: int, rate: float, batch: int):
     from transformers import AutoTokenizer
 
     module, _ = train.build(train.parse(flags_of(seed)))
-    task, reward, problems = module.rollout.task, module.rollout.reward, module.problems
+    task, problems = module.rollout.task, module.problems
+    reward = module.rollout.reward.reward
     order = problem_numbers(0, module.args.max_steps * BATCH, len(problems), seed)
 
     class Items(list):

@@ -52,9 +52,9 @@ def sources(count: int, start: int) -> list[str]:
 
 def bare_loop(count: int, start: int) -> None:
     """What the child process `bare` does: fork per program, asserts included."""
-    import sandbox_worker
+    from coding.sandbox import worker
 
-    sandbox_worker.preload()
+    worker.preload()
     gc.collect()
     gc.freeze()
     began, used = time.perf_counter(), cpu()
@@ -99,7 +99,7 @@ def fresh(count: int, start: int) -> tuple[float, float]:
 
 def sandboxed(count: int, start: int) -> tuple[float, float]:
     """The CPU time holds the start of a worker, the wall time does not."""
-    from sandbox import Program, Sandbox
+    from coding.sandbox.box import Program, Sandbox
 
     used = cpu()
     with Sandbox(workers=1) as box:

@@ -1,2 +1,3 @@
-"""What the coding tasks and their reward need: extraction (code from a response), items (data rows
-to problems with tests), feedback (what agents are told between turns), expert (a larger model)."""
+"""The code tasks and their rewards: items (data rows to problems with tests), extraction (code from
+a response), feedback and expert (what agents are told between turns), schemes (how they divide the
+work). The doors: tasks.py and rewards.py."""

@@ -29,7 +29,7 @@ from collections.abc import Callable
 
 from pyflakes import checker
 
-import rewards
+from coding import rewards
 from coding.expert import Expert
 from coding.extraction import Part, extract
 

@@ -12,8 +12,6 @@ import random
 import statistics
 from collections import Counter, defaultdict
 
-from evaluation import schemes
-
 KS = (1, 3, 5, 10)
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -100,7 +98,7 @@ def summarize(header: dict, records: list[dict], methods: list[str] | None = Non
         table[name] = _measures(main) | _speed(header["timing"].get(name))
         if sampled and greedy:
             table[name] |= {f"greedy/{key}": value for key, value in _measures(greedy).items()}
-        if found := _schemes(header["items"], main):
+        if found := _schemes(main):
             table[name]["schemes"] = found
         returns = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
         first = first or (name, returns)
@@ -160,17 +158,16 @@ def _speed(timing: dict | None) -> dict[str, float | None]:
     return {"latency_s": latency, "latency_s_se": error, "tokens_per_s": speed}
 
 
-def _schemes(items: list[dict], records: list[dict]) -> dict[str, dict]:
-    """How often each cooperation scheme was seen, and how often it passed: code tasks only."""
-    counts, passed = Counter(), Counter()
+def _schemes(records: list[dict]) -> dict[str, dict]:
+    """How often each scheme of dividing the work was seen, the most frequent first, and how often
+    it passed; {} where the task names none."""
+    passed = defaultdict(list)
     for record in records:
-        main, turn = items[record["item"]].get("entry_point"), record["turns"][-1]
-        if main and "metric/pass" in turn["parts"]:
-            scheme = schemes.classify(turn["responses"], main)
-            counts[scheme] += 1
-            passed[scheme] += turn["parts"]["metric/pass"]
+        parts = record["turns"][-1]["parts"]
+        if "scheme" in record and "metric/pass" in parts:
+            passed[record["scheme"]].append(parts["metric/pass"])
+    ranked = sorted(passed.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     return {
-        name: {"count": counts[name], "pass_rate": passed[name] / counts[name]}
-        for name in schemes.NAMES
-        if counts[name]
+        name: {"count": len(values), "pass_rate": statistics.fmean(values)}
+        for name, values in ranked
     }

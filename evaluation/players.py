@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import train
-from names import run_folder
+from running.folder import run_folder
 
 OWN = ("task", "reward", "data", "temperature", "top_p", "max_new_tokens", "turns", "feedback")
 
@@ -110,8 +110,9 @@ class Player:
 
     def __init__(self, args, directory: Path | None = None):
         from magrpo import Team
-        from models import device
-        from run import check_bases, make_reward, make_task, warn_of_other_code
+        from policies.loading import device
+        from running.folder import check_bases, warn_of_other_code
+        from running.plugins import make_reward, make_task
 
         self.args, self.task = args, make_task(args)
         self.reward = make_reward(args, self.task)
@@ -124,7 +125,7 @@ class Player:
             check_bases(directory, args.model)
             warn_of_other_code(directory)
             for agent in range(team.size):
-                team.base_of[agent].load(agent, directory / "agents" / str(agent))
+                team.load(agent, directory / "agents" / str(agent))
             self.weights[True] = self.copies()
         self.clock = Clock(team.to(device()))
 
@@ -139,7 +140,7 @@ class Player:
 
     def sampling(self, greedy: bool):
         """How the agents sample: as in training, or the likeliest token always."""
-        from sampling import Sampling
+        from policies.sampling import Sampling
 
         flags = self.args
         if greedy:

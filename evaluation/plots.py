@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluation.measures import interval, mean_and_error, t95
-from names import run_folder
+from running.folder import run_folder
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # for every eye
 ENDS = (("before", "return"), ("after", "return"))

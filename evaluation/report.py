@@ -7,8 +7,6 @@ import os
 import shutil
 from pathlib import Path
 
-from evaluation import schemes
-
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -69,9 +67,7 @@ def _pairs(methods: dict[str, dict]) -> str:
 
 def _scheme_block(methods: dict[str, dict]) -> str:
     """Share of each cooperation scheme among the joint responses, its pass rate in brackets."""
-    seen = [
-        n for n in schemes.NAMES if any(n in row.get("schemes", {}) for row in methods.values())
-    ]
+    seen = list(dict.fromkeys(name for row in methods.values() for name in row.get("schemes", {})))
     rows = [["share (pass rate)", *seen]]
     for name, row in methods.items():
         found = row.get("schemes", {})

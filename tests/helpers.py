@@ -6,7 +6,7 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 import train
-from policies import Base
+from policies.base import Base
 
 EOS, VOCAB = 1, 24
 
@@ -65,7 +65,7 @@ def flags(*argv: str) -> types.SimpleNamespace:
 
 def random_rows(base, count: int = 7, seed: int = 0):
     """Rows of several agents, prompts and lengths; some prompts are shared, one row is only EOS."""
-    from policies import Row
+    from policies.scoring import Row
 
     random = torch.Generator().manual_seed(seed)
 

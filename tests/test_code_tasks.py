@@ -13,15 +13,16 @@ import datasets
 import pandas
 import pytest
 
-import code_tasks
-import rewards
-import run
 import train
-from code_tasks import MBPP, CoopHumanEval, HumanEval
+from coding import rewards
+from coding import tasks as code_tasks
 from coding.items import code_item, signature, split_tests
-from data import file_rows
+from coding.tasks import MBPP, CoopHumanEval, HumanEval
+from data.rows import file_rows
+from running.plugins import resolve
+from tasks import TASKS
 
-RECIPES = sorted((Path(code_tasks.__file__).parent / "recipes").glob("*humaneval*.args"))
+RECIPES = sorted((Path(train.__file__).parent / "recipes").glob("*humaneval*.args"))
 
 # Rows in the shapes that HumanEval has: a plain one; a helper and an import in the prompt, a loop
 # with a local name that hides a built-in; a test in several lines beside one that says nothing.
@@ -412,7 +413,7 @@ def test_feedback_is_the_one_that_was_given():
 
 def test_reference_solutions_pass_whole_and_split(tmp_path, capsys, monkeypatch):
     path = write(tmp_path / "a.jsonl", ROWS)
-    monkeypatch.setattr("sys.argv", ["code_tasks.py", "humaneval", "--data", str(path)])
+    monkeypatch.setattr("sys.argv", ["coding.tasks", "humaneval", "--data", str(path)])
     with pytest.raises(SystemExit) as ended:
         code_tasks.main()
     out = capsys.readouterr().out
@@ -445,7 +446,7 @@ def test_imports_of_the_prompt_need_not_be_repeated():
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes_parse_and_name_what_exists(path):
     args = train.parse([f"@{path}"])
-    assert issubclass(run.resolve(args.task, run.TASKS, "task"), HumanEval)
+    assert issubclass(resolve(args.task, TASKS, "task"), HumanEval)
     assert args.joint == "aligned"
     assert args.num_generations == 4
     assert args.num_agents == 2

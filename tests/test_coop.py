@@ -4,7 +4,6 @@ python -m pytest tests/test_coop.py
 """
 
 import itertools
-import time
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ from safetensors import safe_open
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import rewards
+from coding import rewards
 from tasks import Coop
-from tiny import make
+from tiny import corpus, make
 
 TINY = Path(make.__file__).parent
 SPLITS = {split: Coop().items(split) for split in ("train", "dev", "test")}
@@ -32,7 +31,7 @@ def gold_pairs(item: dict) -> dict[str, list[str]]:
     predicate, transform, _ = parts = item["parts"]
     missing = ["predicate"] * (not predicate) + ["transform"] * (not transform)
     return {
-        name: [make.helper(name, parts), make.main_function(name, parts)]
+        name: [corpus.helper(name, parts), corpus.main_function(name, parts)]
         for name in PAIRS
         if name not in missing
     }
@@ -41,9 +40,9 @@ def gold_pairs(item: dict) -> dict[str, list[str]]:
 def gold_triples(item: dict) -> dict[str, list[str]]:
     return {
         name: [
-            make.helper(first, item["parts"]),
-            make.helper(second, item["parts"], "aux2"),
-            make.main_function(name, item["parts"]),
+            corpus.helper(first, item["parts"]),
+            corpus.helper(second, item["parts"], "aux2"),
+            corpus.main_function(name, item["parts"]),
         ]
         for name, (first, second) in TRIPLES.items()
         if all(item["parts"]) or name == "chain"
@@ -61,11 +60,8 @@ def test_splits_have_disjoint_compositions_of_known_parts():
     assert [len(items) for items in SPLITS.values()] == [2000, 100, 100]
 
 
-def test_items_are_deterministic_distinct_and_fast():
-    start = time.process_time()
-    again = Coop().items("train")
-    assert time.process_time() - start < 1.0
-    assert again == SPLITS["train"]
+def test_items_are_deterministic_and_distinct():
+    assert Coop().items("train") == SPLITS["train"]
     for items in SPLITS.values():
         for key in ("prompt", "task_id"):
             assert len({item[key] for item in items}) == len(items)
@@ -80,7 +76,7 @@ def test_every_convention_passes_all_tests_where_both_agents_follow_it():
         teams = gold_pairs(item) | gold_triples(item)
         assert {"map", "whole", "chain"} <= teams.keys()
         for name, team in teams.items():
-            assert make.check(item, team) == (5, 5, None), (name, item["prompt"])
+            assert corpus.check(item, team) == (5, 5, None), (name, item["prompt"])
 
 
 def test_rewards_of_the_conventions():
@@ -90,7 +86,7 @@ def test_rewards_of_the_conventions():
             scores = rewards.code(item, team)
             worth = sum(value for key, value in scores.items() if "/" not in key)
             assert worth == pytest.approx(3.0 if name == "whole" else 4.0), (name, item["prompt"])
-        alone = [make.helper("map", item["parts"]), make.main_function("ignore", item["parts"])]
+        alone = [corpus.helper("map", item["parts"]), corpus.main_function("ignore", item["parts"])]
         scores = rewards.code(item, alone)
         assert scores["tests"] == 1.0
         assert scores["cooperation"] == 0.0
@@ -103,10 +99,10 @@ def test_no_test_is_passed_by_accident():
     for item in [*SPLITS["train"][::5], *SPLITS["dev"], *SPLITS["test"]]:
         predicate, transform, reducer = item["parts"]
         partial = {("", transform, reducer), (predicate, "", reducer), ("", "", reducer)}
-        teams = [[make.main_function("ignore", parts)] for parts in partial - {item["parts"]}]
+        teams = [[corpus.main_function("ignore", parts)] for parts in partial - {item["parts"]}]
         teams += [[functions, f"solve = f{i}"] for i in range(len(answers))]
         for team in teams:
-            assert make.check(item, team)[0] == 0, (team, item["prompt"])
+            assert corpus.check(item, team)[0] == 0, (team, item["prompt"])
 
 
 @pytest.mark.parametrize("num_agents", [1, 2, 3, 4])
@@ -131,7 +127,7 @@ def test_feedback_says_what_passed_and_what_was_raised():
     helper, main = gold_pairs(item)["map"]
     task = Coop()
     assert task.feedback(item, [helper, main]) == ["# passed 5 of 5"] * 2
-    wrong = make.helper("whole", item["parts"])
+    wrong = corpus.helper("whole", item["parts"])
     assert task.feedback(item, ["def aux(xs):\n    return xs", main]) == ["# passed 0 of 5"] * 2
     assert task.feedback(item, ["nothing", main]) == ["# passed 0 of 5, NameError"] * 2
     assert task.feedback(item, [wrong, "def solve(xs"])[0].startswith("# passed 0 of 5, ")
@@ -201,7 +197,7 @@ def test_the_warm_start_writes_functions(model, tokenizer):
 
 def test_training_on_trees_is_training_on_single_examples(model, tokenizer):
     problems = SPLITS["train"][:20]
-    author = make.Author(0, problems)
+    author = corpus.Author(0, problems)
     rows = [(item["prompt"], [author.example(item) for _ in range(3)]) for item in problems[:2]]
     ids = make.encode(tokenizer, rows)
     with torch.no_grad():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from evaluation import doctor
+from running import doctor
 
 NAMES = [check.__name__.replace("_", " ") for check in doctor.CHECKS]
 

@@ -23,7 +23,8 @@ from magrpo import (
     problem_numbers,
     sample_returns,
 )
-from policies import Response
+from policies.decoding import Response
+from rewards import Scorer
 
 torch.set_default_dtype(torch.float32)
 F64 = torch.float64
@@ -180,7 +181,7 @@ def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float):
     torch.nn.Module.__init__(module)
     object.__setattr__(module, "args", args)
     object.__setattr__(module, "team", game)
-    rollout = Rollout(game, game, game.reward, args)
+    rollout = Rollout(game, game, Scorer(game.reward), args)
     total = torch.zeros(4, dtype=F64)
     later_choices = 4 if branching == "tree" else 2
     for script in itertools.product((0, 1), repeat=4 + later_choices):
@@ -203,7 +204,7 @@ def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float):
 
 
 def args_sampling():
-    from sampling import Sampling
+    from policies.sampling import Sampling
 
     return Sampling(1.0, 0, 1.0, 1)
 

@@ -19,6 +19,7 @@ from test_doctor import rows, samples, write
 import eval as evaluation
 import train
 from evaluation import measures, players, report
+from evaluation import methods as playing
 
 ROOT = Path(evaluation.__file__).parent
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "3", "--max-steps", "1"]
@@ -243,14 +244,14 @@ def asked(player, play, monkeypatch) -> list[tuple[int, str]]:
 
 
 def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
-    own = [prompt for _, prompt in asked(player, evaluation.parallel, monkeypatch)]
+    own = [prompt for _, prompt in asked(player, playing.parallel, monkeypatch)]
     assert len(own) == 2
     assert not any("wrote:" in prompt for prompt in own)
-    first, second = asked(player, evaluation.sequential, monkeypatch)
+    first, second = asked(player, playing.sequential, monkeypatch)
     assert first == (0, own[0])
     assert second[1].startswith("Agent 0 wrote:\n")
     assert second[1].endswith(own[1])
-    talk = asked(player, evaluation.discussion, monkeypatch)
+    talk = asked(player, playing.discussion, monkeypatch)
     assert talk[:2] == [(0, own[0]), (1, own[1])]
     assert "Agent 1 wrote:" in talk[2][1]
     assert "Agent 0 wrote:" not in talk[2][1]
@@ -295,7 +296,7 @@ def test_reference_solutions_pass_without_a_model(tmp_path, monkeypatch):
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     monkeypatch.setattr(players, "Player", None)  # no team is loaded
-    task = ["--task", "code_tasks.HumanEval", "--data", file]
+    task = ["--task", "coding.tasks.HumanEval", "--data", file]
     run(*task, "--method", "reference", "--limit", 0, "--json", tmp_path / "json")
     row = methods(tmp_path)["reference"]
     assert (row["reward/tests"], row["reward/syntax"], row["pass@1"]) == (1.0, 0.5, 1.0)

@@ -21,18 +21,20 @@ import pytest
 import torch
 from test_train import assert_same_run, command, lines
 
-import judging
-import rewards
-import run as runs
+import rewards as contract
 import train
+from coding import rewards
+from running import folder
+from running.recorder import Recorder
 
 LINUX = sys.platform == "linux"
+ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
 SMALL += ["--lr-schedule", "constant", "--save-every", "3", "--sample-every", "2"]
 SMALL += ["--eval-every", "4", "--eval-limit", "1"]
 REWARD = """
 import os, threading, time
-import judging
+import rewards
 lock, calls, here = threading.Lock(), [], os.path.dirname(os.path.abspath(__file__))
 def reward(item, responses):
     with lock:
@@ -198,7 +200,7 @@ def test_a_run_that_is_killed_in_its_last_evaluation_goes_on(two, tmp_path, monk
 
     path = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(runs.Recorder, "on_train_end", killed)
+        patched.setattr(Recorder, "on_train_end", killed)
         with pytest.raises(SystemExit):
             in_this_process(path, 2)
     assert not (path / "summary.json").exists()
@@ -290,7 +292,7 @@ def test_a_run_that_is_stopped_20_times_ends_the_same(tmp_path):
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
 def test_a_second_signal_ends_it_at_once_and_loses_nothing(healthy, tmp_path):
-    """The first one comes in the evaluation before training, which it lets finish."""
+    """The first one comes in the evaluation before training, and waits for a reward that hangs."""
     slow = REWARD.replace("BAD", "time.sleep(1000)").replace("len(calls) > 20", "True")
     (tmp_path / "mine.py").write_text(slow)
     (tmp_path / "bad").touch()
@@ -302,11 +304,26 @@ def test_a_second_signal_ends_it_at_once_and_loses_nothing(healthy, tmp_path):
     time.sleep(0.5)
     assert process.process.poll() is None
     code, err = process.end(signal.SIGINT)
-    assert code == -signal.SIGINT
-    assert err == ""
+    assert code == 130
+    assert err == "train.py: stopped by SIGINT\n"
     (tmp_path / "bad").unlink()
     resume(process.path)
     assert_same_run(process.path, healthy)
+
+
+def test_the_first_signal_lets_an_update_end_and_the_second_does_not():
+    code = (
+        "import os, signal\n"
+        "from running.recorder import Interruptible, Stopped\n"
+        "rollout = Interruptible(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "rollout.catch_signals()\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"  # as if in an update
+        "try:\n    rollout()\nexcept Stopped:\n    print('stopped', flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "print('not reached', flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("stopped\n", -signal.SIGINT)
 
 
 # --- a full disk ----------------------------------------------------------------------------------
@@ -414,8 +431,8 @@ def test_a_reward_that_fails_late_loses_nothing(bad, told, healthy, tmp_path, ca
 
 
 def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch):
-    monkeypatch.setattr(judging, "REWARD_TIMEOUT", 300.0)  # the plug-in changes it here, too
-    limit = "judging.REWARD_TIMEOUT = 5.0\ndef reward"
+    monkeypatch.setattr(contract, "TIMEOUT", 300.0)  # the plug-in changes it here, too
+    limit = "rewards.TIMEOUT = 5.0\ndef reward"
     bad = REWARD.replace("BAD", "time.sleep(1000)").replace("def reward", limit)
     (tmp_path / "mine.py").write_text(bad)
     (tmp_path / "bad").touch()
@@ -465,7 +482,7 @@ def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
 def test_a_sandbox_worker_killed_from_outside_changes_no_verdict(tmp_path):
     """Three judges are killed while the rewards of a run are computed."""
     (tmp_path / "kills.py").write_text(
-        "import itertools, os, signal\nimport rewards\n"
+        "import itertools, os, signal\nfrom coding import rewards\n"
         "calls, killed = itertools.count(), []\n"
         "def reward(item, responses):\n"
         "    if next(calls) in (12, 40, 70):\n"
@@ -516,14 +533,14 @@ def test_a_training_holds_its_lock(tmp_path, monkeypatch):
     tried = []
 
     def save(recorder, trainer):
-        with pytest.raises(ValueError, match="another process"), runs.alone(recorder.directory):
+        with pytest.raises(ValueError, match="another process"), folder.alone(recorder.directory):
             pass
         tried.append(1)
 
-    monkeypatch.setattr(runs.Recorder, "save", save)
+    monkeypatch.setattr(Recorder, "save", save)
     in_this_process(tmp_path / "run", 2)
     assert tried
-    with runs.alone(tmp_path / "run"):
+    with folder.alone(tmp_path / "run"):
         pass
 
 
@@ -531,6 +548,6 @@ def test_a_file_system_without_locks_is_no_reason_to_stop(tmp_path, monkeypatch)
     def flock(*_):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(runs.fcntl, "flock", flock)
-    with runs.alone(tmp_path):
+    monkeypatch.setattr(folder.fcntl, "flock", flock)
+    with folder.alone(tmp_path):
         pass

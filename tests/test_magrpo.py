@@ -9,10 +9,11 @@ import torch
 from helpers import flags, small_base
 
 import magrpo
-import run
-from judging import RewardError
 from magrpo import MAGRPO, Team
-from policies import Row
+from policies.scoring import Row, score
+from rewards import RewardError, Scorer
+from running.heldout import evaluate
+from running.metrics import measure
 
 
 class Echo:
@@ -57,7 +58,7 @@ def train(reward, *argv, team=None, steps: int = 1):
     args = flags(*argv, "--max-steps", str(steps))
     task = Echo()
     team = team or small_team(args.num_agents, args.lora_rank)
-    module = MAGRPO(team, task, rewarding(reward), task.items("train"), args)
+    module = MAGRPO(team, task, Scorer(rewarding(reward)), task.items("train"), args)
     trainer = L.Trainer(
         max_steps=steps,
         limit_train_batches=steps,
@@ -88,8 +89,8 @@ def test_equal_rewards_move_nothing(joint, advantage):
     argv = ("--joint", joint, "--advantage", advantage)
     module = train(lambda item, texts: 0.1, *argv, team=team, steps=2)
     assert moved(team, before) == set()
-    assert module.metrics["frac_reward_zero_std"] == 1
-    assert module.metrics["grad_norm/0"] == 0
+    assert measure(module)["frac_reward_zero_std"] == 1
+    assert measure(module)["grad_norm/0"] == 0
 
 
 @pytest.mark.parametrize("rank", [4, 0])
@@ -130,7 +131,7 @@ def test_counts_of_agents_turns_and_branches(argv):
             assert [len(history) for history in node.histories] == [turn] * agents
             assert node.advantages.shape == (agents, samples)
     assert len(module.turns) == args.turns
-    assert set(module.metrics) >= {f"turn_{t}/reward" for t in range(args.turns)}
+    assert set(measure(module)) >= {f"turn_{t}/reward" for t in range(args.turns)}
 
 
 def test_returns_are_discounted_means_of_what_follows():
@@ -141,7 +142,7 @@ def test_returns_are_discounted_means_of_what_follows():
             want = float(node.rewards[s]) + 0.5 * float(child.rewards.mean())
             assert float(node.returns[0, s]) == pytest.approx(want)
     roots = [float(node.returns[0].mean()) for node in module.turns[0]]
-    assert module.metrics["return"] == pytest.approx(sum(roots) / len(roots) / 1.5)
+    assert measure(module)["return"] == pytest.approx(sum(roots) / len(roots) / 1.5)
 
 
 def test_who_gets_the_credit_changes_no_figure(monkeypatch):
@@ -149,13 +150,13 @@ def test_who_gets_the_credit_changes_no_figure(monkeypatch):
     team's own rewards, discounted."""
     argv = ("--turns", "2", "--gamma", "0.5")
     module = train(long_answers, *argv)
-    held_out = run.evaluate(module, module.problems[:2], module.args)[0]
+    held_out = evaluate(module, module.problems[:2], module.args)[0]
     spread = magrpo.sample_returns
     monkeypatch.setattr(magrpo, "sample_returns", lambda *what: 3 * spread(*what).square())
-    assert run.evaluate(module, module.problems[:2], module.args)[0] == held_out
+    assert evaluate(module, module.problems[:2], module.args)[0] == held_out
     other = train(long_answers, *argv)
-    assert other.metrics["return"] == module.metrics["return"]
-    assert other.metrics["grad_norm/0"] != pytest.approx(module.metrics["grad_norm/0"], rel=0.01)
+    assert measure(other)["return"] == measure(module)["return"]
+    assert measure(other)["grad_norm/0"] != pytest.approx(measure(module)["grad_norm/0"], rel=0.01)
 
 
 def test_agents_see_their_own_history_only():
@@ -237,7 +238,7 @@ def test_the_update_is_the_gradient_of_the_written_loss():
             return norms
 
     args, task = flags("--lr", "0"), Echo()
-    module = Probe(team, task, rewarding(long_answers), task.items("train"), args)
+    module = Probe(team, task, Scorer(rewarding(long_answers)), task.items("train"), args)
     optimizer = torch.optim.SGD(
         [{"params": team.parameters_of(agent)} for agent in range(2)], lr=0.0
     )
@@ -250,7 +251,7 @@ def test_the_update_is_the_gradient_of_the_written_loss():
         for agent, responses in enumerate(node.responses):
             for response, value in zip(responses, node.advantages[agent], strict=True):
                 row = Row(agent, node.prompts[agent], response.tokens)
-                for _, logps, mask in base.score([row], module.sampling):
+                for _, logps, mask in score(base, [row], module.sampling):
                     (-float(value) / 4 / 2 * (logps * mask).sum()).backward()
     for agent in range(2):
         torch.nn.utils.clip_grad_norm_(team.parameters_of(agent), 1.0)
@@ -269,7 +270,7 @@ def test_heterogeneous_team_shares_what_is_the_same():
             base = team.base_of[agent]
             rows = [Row(agent, node.prompts[agent], node.responses[agent][0].tokens)]
             with torch.no_grad():
-                assert len(list(base.score(rows, module.sampling))) == 1
+                assert len(list(score(base, rows, module.sampling))) == 1
 
 
 def test_steps_are_counted_once_however_many_agents():
@@ -285,7 +286,7 @@ def test_metrics_do_not_depend_on_padding():
     for agent in range(2):
         mine = [r for node in nodes for r in node.responses[agent]]
         length = sum(len(r.tokens) for r in mine)
-        metrics = module.metrics
+        metrics = measure(module)
         assert metrics[f"completions/{agent}/mean_length"] == pytest.approx(length / len(mine))
         assert metrics[f"entropy/{agent}"] == pytest.approx(sum(r.entropy for r in mine) / length)
         assert metrics[f"completions/{agent}/clipped_ratio"] == np.mean([not r.ended for r in mine])
@@ -294,7 +295,7 @@ def test_metrics_do_not_depend_on_padding():
             response = node.responses[agent][0]
             row = Row(agent, node.prompts[agent], response.tokens)
             with torch.no_grad():
-                ((_, logps, _),) = base.score([row], module.sampling, frozen=True)
+                ((_, logps, _),) = score(base, [row], module.sampling, frozen=True)
             ratio = logps[0] - torch.tensor(response.logps)
             total, tokens = total + float((ratio.exp() - 1 - ratio).sum()), tokens + len(ratio)
         assert metrics[f"kl/{agent}"] == pytest.approx(total / tokens, rel=1e-3)
@@ -312,7 +313,7 @@ def test_every_sample_has_its_own_random_numbers():
             return "the same prompt"
 
     args, task = flags("--turns", "2", "--max-new-tokens", "16"), Same()
-    module = MAGRPO(small_team(), task, rewarding(long_answers), task.items("train"), args)
+    module = MAGRPO(small_team(), task, Scorer(rewarding(long_answers)), task.items("train"), args)
     steps = []
     for step in range(2):
         type(module).global_step = step
@@ -327,14 +328,14 @@ def test_every_sample_has_its_own_random_numbers():
 def test_metrics_of_a_reward_earn_nothing():
     module = train(lambda item, texts: {"a": 0.25, "b": 0.5, "metric/c": 7.0})
     assert float(module.turns[0][0].rewards.min()) == 0.75
-    assert module.metrics["metric/c"] == 7
-    assert module.metrics["reward/a"] == 0.25
+    assert measure(module)["metric/c"] == 7
+    assert measure(module)["reward/a"] == 0.25
 
 
 def test_the_learning_rate_follows_its_schedule():
     module = train(long_answers, "--lr", "0.01", "--warmup-steps", "1", steps=3)
-    assert module.metrics["lr"] == pytest.approx(0.01 * (1 - 0.9 * 1 / 2))
-    assert module.optimizers().param_groups[1]["lr"] == module.metrics["lr"]
+    assert measure(module)["lr"] == pytest.approx(0.01 * (1 - 0.9 * 1 / 2))
+    assert module.optimizers().param_groups[1]["lr"] == measure(module)["lr"]
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch):
@@ -352,9 +353,9 @@ def test_kl_to_the_base_pulls_back():
     argv = ("--kl-coef", "1", "--lr", "0.02", "--num-generations", "8", "--lr-schedule", "constant")
     team = small_team()
     module = train(lambda item, texts: 0.0, *argv, team=team)
-    first = sum(module.metrics[f"kl/{agent}"] for agent in range(2))
+    first = sum(measure(module)[f"kl/{agent}"] for agent in range(2))
     module = train(lambda item, texts: 0.0, *argv, team=team, steps=60)
-    assert sum(module.metrics[f"kl/{agent}"] for agent in range(2)) < 0.5 * first
+    assert sum(measure(module)[f"kl/{agent}"] for agent in range(2)) < 0.5 * first
 
 
 def test_single_agent_learns_like_grpo():
@@ -374,9 +375,9 @@ def test_single_agent_learns_like_grpo():
         "16",
     )
     module = train(letter, *argv, steps=1)
-    start = module.metrics["return"]
+    start = measure(module)["return"]
     module = train(letter, *argv, steps=60)
-    assert module.metrics["return"] > start + 0.1
+    assert measure(module)["return"] > start + 0.1
 
 
 @pytest.mark.parametrize("joint", ["aligned", "cross"])
@@ -389,8 +390,8 @@ def test_a_team_learns_to_match(joint):
 
     argv = ("--joint", joint, "--lr", "0.05", "--lr-schedule", "constant", "--batch-size", "4")
     argv += ("--num-generations", "16")
-    start = train(match, *argv, steps=1).metrics["return"]
-    assert train(match, *argv, steps=60).metrics["return"] > 2 * start
+    start = measure(train(match, *argv, steps=1))["return"]
+    assert measure(train(match, *argv, steps=60))["return"] > 2 * start
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def test_more_seeds_narrow_the_interval_and_t_is_the_table_s():
 # --- the table ------------------------------------------------------------------------------------
 
 MAIN = {True: "def solve(x):\n    return 1 + aux(x)", False: "def solve(x):\n    return x"}
+SCHEME = {True: "decorator", False: "unused"}
 
 
 def record(method, item, sample, passed, greedy=False, tokens=(3, 5)) -> dict:
@@ -112,7 +113,7 @@ def record(method, item, sample, passed, greedy=False, tokens=(3, 5)) -> dict:
     turn = {"responses": texts, "tokens": list(tokens), "parts": parts}
     worth = 2.5 * passed / 4
     head = {"method": method, "greedy": greedy, "item": item, "sample": sample}
-    return head | {"return": worth, "turns": [turn]}
+    return head | {"scheme": SCHEME[passed], "return": worth, "turns": [turn]}
 
 
 def table(methods=None) -> dict:

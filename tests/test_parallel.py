@@ -17,7 +17,7 @@ import pytest
 import torch
 from test_train import ROOT, adapters, assert_same_run, command, lines
 
-import parallel
+from policies import parallel
 
 SMALL = ["--num-generations", 2, "--eval-limit", 3, "--max-new-tokens", 24, "--sample-every", 1]
 TWO = ["--devices", 2, "--strategy", "ddp", "--batch-size", 2]
@@ -181,7 +181,7 @@ def free_port() -> str:
 def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
     """A step without signal must not let Adam's momentum move an agent, however it is split."""
     script = (
-        "import sys, torch, torch.distributed as dist, parallel\n"
+        "import sys, torch, torch.distributed as dist\nfrom policies import parallel\n"
         "rank, file = int(sys.argv[1]), sys.argv[2]\n"
         "dist.init_process_group('gloo', init_method='file://' + file, rank=rank, world_size=2)\n"
         "ps = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]\n"

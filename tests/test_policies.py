@@ -12,12 +12,12 @@ import transformers
 from helpers import EOS, VOCAB, Tokenizer, random_rows, small_base, small_model
 from peft import PeftModel
 
-import adapters
-import policies
-import sampling
-from models import eos_tokens, load_model
-from policies import Base, Row, pack
-from sampling import Sampling, TokenLogps, draw, warp
+from policies import adapters, decoding, memory, sampling, scoring
+from policies.base import Base, eos_tokens
+from policies.decoding import decode
+from policies.loading import check, load_agent, load_base, load_model, save_agent
+from policies.sampling import Sampling, TokenLogps, draw, warp
+from policies.scoring import Row, pack, score
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 WARPED = Sampling(0.7, 9, 0.8, 8)
@@ -56,7 +56,7 @@ def scored(base, rows, sampling=PLAIN, **options):
 
 @torch.no_grad()
 def _without_gradient(base, *args, **options):
-    return list(base.score(*args, **options))
+    return list(score(base, *args, **options))
 
 
 def gradients(base, loss_of):
@@ -66,7 +66,7 @@ def gradients(base, loss_of):
 
 
 def shared_update(base, rows):
-    for numbers, logps, mask in base.score(rows, PLAIN):
+    for numbers, logps, mask in score(base, rows, PLAIN):
         coef = torch.tensor([rows[n].coef for n in numbers])
         (coef * (logps * mask).sum(-1)).sum().backward()
 
@@ -132,14 +132,14 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, merged_bytes,
     """Samples, scores and gradients, against peft's own forward pass of transformers' own model."""
     monkeypatch.setattr(adapters, "MERGED_BYTES", merged_bytes)
     base = Base(small_kind(kind), Tokenizer(), [0, 1, 2], 4, 8)
-    assert (base.blocks is None) == (list(KINDS).index(kind) > 3)
+    assert (base.layers is None) == (list(KINDS).index(kind) > 3)
     assert base.context == 64
     for name, parameter in base.named_parameters():
         if "lora_B" in name:
             parameter.data.normal_(std=0.2)
     uniforms = torch.rand(4, 3, 8, generator=torch.Generator().manual_seed(1))
     prompts, agents = [(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)], [0, 0, 1, 2]
-    found = base.decode(prompts, agents, uniforms, PLAIN)
+    found = decode(base, prompts, agents, uniforms, PLAIN)
     rows = [
         Row(agent, prompt, response.tokens, 0.3 - 0.2 * number)
         for prompt, agent, responses in zip(prompts, agents, found, strict=True)
@@ -166,7 +166,7 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, merged_bytes,
 def test_what_was_looked_up_once_is_still_the_model_after_a_move():
     base = small_base()
     base.double()
-    net, blocks = base.net.base_model, base.blocks
+    net, blocks = base.net.base_model, base.layers
     assert blocks.norm.weight is net.norm.weight
     for layer, module in zip(blocks.layers, net.layers, strict=True):
         attention, mlp = module.self_attn, module.mlp
@@ -181,7 +181,7 @@ def test_what_was_looked_up_once_is_still_the_model_after_a_move():
 def test_rows_of_a_prompt_are_spread_alike_however_many():
     x = torch.randn(3, 2, requires_grad=True)
     for owners in ([0, 0, 1, 1, 2, 2], [1, 1, 2, 2], [0, 0, 1, 1, 2], [0, 2, 2], [2]):
-        got, grad = policies.spread(x, owners), torch.randn(len(owners), 2)
+        got, grad = scoring._spread(x, owners), torch.randn(len(owners), 2)
         assert torch.equal(got, x[owners])
         (want,) = torch.autograd.grad(x[owners], x, grad)
         torch.testing.assert_close(torch.autograd.grad(got, x, grad)[0], want)
@@ -204,7 +204,7 @@ def test_micro_batches_change_nothing(budget, monkeypatch):
     base = small_base()
     rows = random_rows(base, 12)
     whole = gradients(base, lambda: shared_update(base, rows))
-    monkeypatch.setattr(policies, "UPDATE_BYTES", {"cpu": budget * base.activations(1)})
+    monkeypatch.setattr(memory, "UPDATE_BYTES", {"cpu": budget * memory.activations(base, 1)})
     batches = [numbers for numbers, _, _ in _without_gradient(base, rows, PLAIN)]
     assert len(batches) > 2
     small = gradients(base, lambda: shared_update(base, rows))
@@ -215,7 +215,7 @@ def test_micro_batches_change_nothing(budget, monkeypatch):
 def test_a_gradient_that_would_be_lost_is_refused():
     base = small_base()
     with pytest.raises(RuntimeError, match="call backward on each micro-batch"):
-        list(base.score(random_rows(base), PLAIN))
+        list(score(base, random_rows(base), PLAIN))
 
 
 def test_pack_sorts_and_respects_the_budget():
@@ -256,7 +256,7 @@ def test_sampled_is_scored_under_hostile_generation_defaults(sampling):
     )
     prompts, agents = [(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5)], [0, 1, 1]
     uniforms = torch.rand(3, 6, 8, generator=torch.Generator().manual_seed(1))
-    found = base.decode(prompts, agents, uniforms, sampling)
+    found = decode(base, prompts, agents, uniforms, sampling)
     rows = [
         Row(agent, prompt, response.tokens)
         for prompt, agent, responses in zip(prompts, agents, found, strict=True)
@@ -272,7 +272,7 @@ def test_histogram_of_samples_is_the_softmax():
     count = 20_000
     uniforms = torch.rand(1, count, 1, generator=torch.Generator().manual_seed(0))
     first = Sampling(0.7, 0, 1.0, 1)
-    tokens = [r.tokens[0] for r in base.decode([(5, 6, 7)], [1], uniforms, first)[0]]
+    tokens = [r.tokens[0] for r in decode(base, [(5, 6, 7)], [1], uniforms, first)[0]]
     want = (peft_logits(base, 1, [5, 6, 7])[-1] / 0.7).softmax(-1)
     got = torch.bincount(torch.tensor(tokens), minlength=VOCAB) / count
     error = (want * (1 - want) / count).sqrt()
@@ -327,12 +327,12 @@ def test_a_row_decodes_alike_alone_and_in_company(temperature):
     prompts = [(3, 4), (9, 8, 7, 6, 5, 9), (1, 0, 1, 0), (2, 2, 9)]
     agents = [0, 0, 1, 2]
     uniforms = torch.rand(4, 5, 12, generator=torch.Generator().manual_seed(2))
-    together = base.decode(prompts, agents, uniforms, sampling)
+    together = decode(base, prompts, agents, uniforms, sampling)
     ended = {len(r.tokens) for responses in together for r in responses}
     assert temperature == 0 or len(ended) > 3  # rows left the batch at different times
     for i, prompt in enumerate(prompts):
         for s in range(5):
-            alone = base.decode([prompt], [agents[i]], uniforms[i : i + 1, s : s + 1], sampling)
+            alone = decode(base, [prompt], [agents[i]], uniforms[i : i + 1, s : s + 1], sampling)
             assert alone[0][0].tokens == together[i][s].tokens
             assert alone[0][0].entropy == pytest.approx(together[i][s].entropy, abs=1e-3)
 
@@ -348,8 +348,8 @@ def test_finished_rows_leave_the_decode(monkeypatch):
         tokens[0] = EOS
         return tokens, torch.zeros(len(logits)), torch.zeros(len(logits))
 
-    monkeypatch.setattr(policies, "choose", choose)
-    found = base.decode([(3, 4)], [0], torch.zeros(1, 4, 9), PLAIN)[0]
+    monkeypatch.setattr(decoding, "choose", choose)
+    found = decode(base, [(3, 4)], [0], torch.zeros(1, 4, 9), PLAIN)[0]
     assert rows == [4, 3, 2, 1]
     assert [response.tokens for response in found] == [[5] * n + [EOS] for n in range(4)]
 
@@ -368,7 +368,7 @@ def test_finished_rows_leave_the_decode(monkeypatch):
 def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
     base = small_base()
     base.eos = frozenset(eos)
-    response = base._response(decoded, [-1.0] * 3, [0.5] * 3)
+    response = decoding._response(base, decoded, [-1.0] * 3, [0.5] * 3)
     assert (response.tokens, response.ended) == (tokens, ended)
     assert (len(response.logps), response.entropy) == (len(tokens), 0.5 * len(tokens))
     assert response.text == Tokenizer().decode([t for t in tokens if t not in eos])
@@ -394,7 +394,7 @@ def test_full_copies_train_everything_and_score_alike():
 def test_saved_agents_load_with_peft_alone(tmp_path):
     small_model().save_pretrained(tmp_path / "base")
     base = small_base()
-    base.save(1, tmp_path / "agent")
+    save_agent(base, 1, tmp_path / "agent")
     assert (tmp_path / "agent" / "adapter_model.safetensors").is_file()
     plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
     loaded = PeftModel.from_pretrained(plain, tmp_path / "agent").eval()
@@ -402,7 +402,7 @@ def test_saved_agents_load_with_peft_alone(tmp_path):
     want = peft_logits(base, 1, ids)
     torch.testing.assert_close(loaded(input_ids=torch.tensor([ids])).logits[0], want)
     other = small_base(seed=0)
-    other.load(0, tmp_path / "agent")
+    load_agent(other, 0, tmp_path / "agent")
     torch.testing.assert_close(peft_logits(other, 0, ids), want)
 
 
@@ -411,7 +411,7 @@ def test_small_bases_train_an_adapter_on_the_cpu(bits):
     model, tokenizer = load_model("tiny", bits, trust_remote_code=False)
     base = Base(model, tokenizer, [0, 1], 4, 8)
     prompt = base.encode("def solve(xs):\n", chat=False, limit=99)
-    response = base.decode([prompt], [0], torch.full((1, 1, 6), 0.3), PLAIN)[0][0]
+    response = decode(base, [prompt], [0], torch.full((1, 1, 6), 0.3), PLAIN)[0][0]
     rows = [Row(0, prompt, response.tokens, 1.0)]
     before = {n: p.clone() for n, p in base.named_parameters()}
     got = gradients(base, lambda: shared_update(base, rows))
@@ -436,9 +436,8 @@ def test_a_quantized_base_passes_the_gradient_of_its_weights(bits, tmp_path):
     transformers.AutoTokenizer.from_pretrained("tiny").save_pretrained(tmp_path)
     bases = []
     for kind in (bits, 32):
-        model, tokenizer = load_model(str(tmp_path), kind, trust_remote_code=False)
         torch.manual_seed(0)
-        bases.append(Base(model, tokenizer, [0], 4, 8))
+        bases.append(load_base(str(tmp_path), [0], 4, 8, kind, trust_remote_code=False))
     for (name, layer), (_, plain) in zip(
         *(base.model.named_modules() for base in bases), strict=True
     ):
@@ -546,11 +545,16 @@ def test_a_window_bounds_prompt_and_response_where_it_is_used():
         assert Base(small_kind(kind, **changes), Tokenizer(), [0], 4, 8).context == wanted
 
 
+def checked(model):
+    own = model.config._attn_implementation
+    check(Base(model, Tokenizer(), [0], 4, 8), own)
+
+
 @pytest.mark.parametrize("kind", ["mamba", "falcon_h1", "gpt_oss", "bloom", "doge"])
 def test_a_model_of_other_layers_is_refused_in_words(kind, monkeypatch):
     monkeypatch.setitem(KINDS, kind, LLAMA)
     with pytest.raises(ValueError, match=r"cannot be trained here: its layers|takes no adapters"):
-        Base(small_kind(kind), Tokenizer(), [0], 4, 8)
+        checked(small_kind(kind))
 
 
 def test_a_model_that_computes_something_else_is_refused():
@@ -563,4 +567,4 @@ def test_a_model_that_computes_something_else_is_refused():
     model = small_model()
     model.__class__ = Scaled
     with pytest.raises(ValueError, match="it does more than attention over all tokens"):
-        Base(model, Tokenizer(), [0], 4, 8)
+        checked(model)

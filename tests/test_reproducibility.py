@@ -13,9 +13,9 @@ import pytest
 from test_train import assert_same_run
 
 import magrpo
-import rewards
-import sandbox
 import train
+from coding import rewards
+from coding.sandbox import box as sandbox
 
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "3"]
 SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, main
 
-import rewards
+from coding import rewards
 
 FILTER = main("return sum(x * x for x in xs if aux(x))")
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 import sandbox_programs as programs
 
-import sandbox
-import sandbox_worker
-from sandbox import Program, Sandbox
+from coding.sandbox import box as sandbox
+from coding.sandbox import process, wire
+from coding.sandbox.box import Program, Sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent
 LINUX = sys.platform == "linux"
@@ -249,8 +249,8 @@ def handle(number: int):
 )
 def test_what_is_no_answer_is_refused_at_once(line):
     began = time.monotonic()
-    with pytest.raises(sandbox_worker.REFUSED):
-        sandbox_worker.unpack(line.encode("latin-1"), handle)
+    with pytest.raises(wire.REFUSED):
+        wire.unpack(line.encode("latin-1"), handle)
     assert time.monotonic() - began < 0.5
 
 
@@ -603,7 +603,7 @@ def test_a_second_loss_names_the_program():
 
 
 def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
-    monkeypatch.setattr(sandbox, "WORKER", "/nowhere/worker.py")
+    monkeypatch.setattr(process, "WORKER", "/nowhere/worker.py")
     with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match="no worker starts"):
         box.run([ADD])
 
@@ -626,7 +626,7 @@ def test_a_fork_of_the_trainer_is_told():
 TRAINER = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
-from sandbox import Program, Sandbox
+from coding.sandbox.box import Program, Sandbox
 box = Sandbox(workers=2, test_timeout=60, total_timeout=60)
 box.run([Program("def f(): return 1", ["f()"], "f")])
 for n in range(2):
@@ -644,7 +644,7 @@ time.sleep(60)
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
 @pytest.mark.parametrize("fork", [False, True], ids=["alone", "with_a_fork"])
 def test_workers_die_with_the_trainer(fork):
-    code = TRAINER.format(root=str(ROOT), fork=fork)
+    code = TRAINER.format(root=str(ROOT.parent.parent), fork=fork)
     trainer = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", code],
         text=True,
@@ -708,10 +708,10 @@ def test_missing_locks_are_told_once():
 
 
 def test_the_probe_finds_open_doors(tmp_path, monkeypatch):
-    for path in ROOT.glob("sandbox_*.py"):
+    for path in ROOT.glob("*.py"):
         text = path.read_text().replace("sys.addaudithook(audit)", "pass")
         (tmp_path / path.name).write_text(text)
-    monkeypatch.setattr(sandbox, "WORKER", tmp_path / sandbox.WORKER.name)
+    monkeypatch.setattr(process, "WORKER", tmp_path / process.WORKER.name)
     with Sandbox(workers=1, kernel_locks=False) as box, pytest.warns(RuntimeWarning) as told:
         box.run([])
     for door in (
@@ -747,7 +747,7 @@ AS_NOBODY = """
 import os, sys, warnings
 sys.path.insert(0, sys.argv[1])
 import sandbox_programs as programs
-from sandbox import Program, Sandbox
+from coding.sandbox.box import Program, Sandbox
 warnings.simplefilter("error")
 def program(case):
     code = case.code.replace("TMP", sys.argv[1]).replace("PID", str(os.getpid()))
@@ -767,8 +767,9 @@ print(os.getuid(), "done")
 
 @pytest.mark.skipif(not LINUX or os.getuid() != 0, reason="needs root, to become somebody else")
 def test_it_holds_for_an_ordinary_user(tmp_path):
-    for path in [*ROOT.glob("sandbox*.py"), Path(programs.__file__)]:
-        shutil.copy(path, tmp_path)
+    shutil.copy(programs.__file__, tmp_path)
+    (tmp_path / "coding").mkdir()
+    shutil.copytree(ROOT, tmp_path / "coding" / "sandbox")
     (tmp_path / "secret.txt").write_text("treasure")
     for folder in [tmp_path, *tmp_path.parents]:
         folder.chmod(folder.stat().st_mode | 0o755) if folder.owner() == "root" else None

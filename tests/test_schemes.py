@@ -17,7 +17,7 @@ import pytest
 from code_pairs import GARBAGE
 from scheme_pairs import HELD_OUT_PAIRS, PAIRS
 
-from evaluation import schemes
+from coding import schemes
 
 
 def confusions(pairs: list[tuple[str, str, str]]) -> Counter:

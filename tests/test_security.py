@@ -19,8 +19,8 @@ from peft.utils.save_and_load import load_peft_weights
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import train
-from models import load_model
-from policies import Base
+from policies.base import Base
+from policies.loading import load_agent, load_model
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
@@ -67,7 +67,7 @@ def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     assert load_peft_weights(str(adapter), device="cpu"), "peft reads such a file"
     base = Base(*load_model(train.TINY, 32, False), [0], 4, 8)
     with pytest.raises(ValueError, match=r"adapter_model\.safetensors"):
-        base.load(0, adapter)
+        load_agent(base, 0, adapter)
     assert not mark.exists()
 
 

@@ -19,9 +19,8 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 import train
-from models import device
-from names import run_folder
-from run import code_digest
+from policies.loading import device
+from running.folder import code_digest, run_folder
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "3"]
@@ -185,7 +184,7 @@ def test_a_stopped_and_resumed_run_ends_the_same(number, finished, tmp_path):
 
 def interrupt_after(path: Path, number: int, steps: int) -> None:
     """Runs in this process and sends itself a signal when `steps` lines are written."""
-    from run import Recorder
+    from running.recorder import Recorder
 
     append = Recorder.append
 
@@ -372,7 +371,7 @@ free.maximum = MAXIMUM
 def test_a_reward_that_hangs_ends_the_run(tmp_path):
     file = tmp_path / "hangs.py"
     file.write_text(
-        "import time\nimport judging\njudging.REWARD_TIMEOUT = 1.0\n"
+        "import time\nimport rewards\nrewards.TIMEOUT = 1.0\n"
         "def reward(item, responses):\n    time.sleep(1000)\n"
         "reward.maximum = 1.0\n"
     )

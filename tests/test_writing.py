@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 from writing_pairs import SALAD, degenerate, honest, permuted
 
-import run
+import tasks
 import train
 from writing import paper as writing_paper
 from writing import strict as writing
 from writing import words as writing_words
+from writing.tasks import Arxiv, Tldr
 from writing.text import (
     SEPARATOR,
     Band,
@@ -33,7 +34,6 @@ from writing.text import (
     repeated,
     stem,
 )
-from writing_tasks import Arxiv, Tldr
 
 TASKS = ("tldr", "arxiv")
 STRICT = {task: getattr(writing, task) for task in TASKS}
@@ -553,7 +553,7 @@ def test_feedback_quotes_nobody(kind):
 
 
 def test_training_with_the_embedded_team(kind, data, tmp_path):
-    known = kind.name in run.TASKS  # or else as a forker would name it
+    known = kind.name in tasks.TASKS  # or else as a forker would name it
     flags = ["--task", kind.name if known else f"writing_tasks.{type(kind()).__name__}"]
     flags += [] if known else ["--reward", f"writing.strict.{kind.name}"]
     flags += ["--data", str(data), "--max-steps", "3", "--run", str(tmp_path / "run")]

@@ -1,7 +1,7 @@
 """HumanEval, CoopHumanEval and MBPP: the paper's coding problems (arXiv 2508.04652).
 
-python code_tasks.py humaneval --data FILE    checks a data set: every reference solution, whole and
-                                              split over two agents, has to pass all of its tests
+python -m coding.tasks humaneval --data FILE    checks a data set: every reference solution, whole
+                                                and split over two agents, passes all its tests
 
 Their rows hold a prompt (a signature with its docstring), the entry_point that it defines, and a
 test: a function check(candidate) with assertions. coding/items.py turns rows into items.
@@ -15,10 +15,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
-import rewards
 from coding.feedback import configured
 from coding.items import code_item, signature
-from data import file_rows, hub_rows
+from coding.rewards import verdict
+from coding.schemes import classify
+from data.rows import file_rows, hub_rows
 
 # --- what the agents are asked --------------------------------------------------------------------
 # Change the wording here. What each role is told is the paper's: all see the whole problem, helpers
@@ -168,6 +169,9 @@ class HumanEval:
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         return self.tell(item, responses)
 
+    def scheme(self, item: dict, responses: list[str]) -> str:
+        return classify(responses, item["entry_point"])
+
 
 class CoopHumanEval(HumanEval):
     """OpenMLRL/CoopHumanEval: 82 problems that leave something to divide, without solutions."""
@@ -213,11 +217,11 @@ def check(task: HumanEval) -> bool:
     good = True
     with ThreadPoolExecutor(8) as pool:
         raising = [f"def {item['entry_point']}(*_):\n    raise KeyError" for item in items]
-        verdicts = pool.map(rewards.verdict, items, ([text] for text in raising))
+        verdicts = pool.map(verdict, items, ([text] for text in raising))
         empty = sum(sum(verdict.passed) for verdict in verdicts)
         print(f"{empty} tests pass with a function that always raises")
         for form, write in forms.items() if solved else ():
-            verdicts = pool.map(rewards.verdict, solved, map(write, solved))
+            verdicts = pool.map(verdict, solved, map(write, solved))
             failed = [
                 (item["task_id"], next(filter(None, verdict.errors), verdict.outcome))
                 for item, verdict in zip(solved, verdicts, strict=True)

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from adapters import Adapters
-from attention import attend
+from policies.adapters import Adapters
+from policies.attention import attend
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are functions of the position
@@ -46,7 +46,7 @@ class Norm:
         return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
 
 
-class Blocks:
+class Layers:
     """net: the model without its output layer, of a kind that `is_known`."""
 
     def __init__(self, net: nn.Module, adapters: Adapters):

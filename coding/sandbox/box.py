@@ -5,7 +5,7 @@
                                      entry_point="f")])
 
 What decides a verdict never shares a process with the program that is judged. Each worker is a
-group of three processes, which are in sandbox_worker.py (and what locks them in sandbox_locks.py):
+group of three processes, which are in worker.py (and what locks them in locks.py):
 
     trainer ──program, tests──> judge ──pipe ends──> zygote ──fork per program──> candidate
             <────verdicts─────    │ <──── calls and answers, as plain data ─────>    │
@@ -27,7 +27,7 @@ change; the program calls its own copy. An instance of a class that setup define
 or compared. What setup or a test changes outside its own names (a module, say) stays changed for
 later programs: data sets are trusted not to.
 
-What a program can import is loaded beforehand (PRELOAD in sandbox_worker.py: most of the standard
+What a program can import is loaded beforehand (PRELOAD in worker.py: most of the standard
 library that is pure computation, not asyncio, not numpy); nothing else can be. Threads are refused.
 
 Contained on Linux (x86-64), as root and as a user alike: files, also reading them; sockets;
@@ -50,34 +50,23 @@ run close to a time limit, can vary.
 """
 
 import collections
-import contextlib
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
+
+from coding.sandbox.process import START_SECONDS, Worker
 
 OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
-WORKER = Path(__file__).resolve().with_name("sandbox_worker.py")
-# Of the trainer's own variables only what some interpreters do not start without: a key in there is
-# none of a program's business. A fixed hash seed makes the order of sets repeatable.
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"}
-PASSED_ON = ("LD_LIBRARY_PATH",)
-START_SECONDS = 60.0  # a worker takes 0.1 s to start, on a machine that is not swapping
-LEAVE_SECONDS = 2.0
 GRACE_SECONDS = 3.0  # on top of total_timeout, which a judge keeps itself unless it hangs in C code
 NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
 # Signals that a program has no way to end its judge with.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
-AHEAD_BYTES = 1 << 15  # a request up to this size waits in the socket for the one before to end
 CACHED = 2048  # verdicts kept, of some KiB each
 
 # Tried by a probe program at the start: what works there is an open door.
@@ -272,8 +261,8 @@ class Sandbox:
                 flying.append(self._queue.popleft())
             return not self._closed
 
-    def _open_judge(self) -> "Judge":
-        judge = Judge(self._limits)
+    def _open_judge(self) -> Worker:
+        judge = Worker(self._limits)
         with self._changed:
             self._judges.add(judge)
             if self._closed:
@@ -285,12 +274,12 @@ class Sandbox:
             raise EOFError(f"status {status}") from error
         return judge
 
-    def _close_judge(self, judge: "Judge", by: signal.Signals | None) -> int:
+    def _close_judge(self, judge: Worker, by: signal.Signals | None) -> int:
         with self._changed:
             self._judges.discard(judge)
         return judge.close(by)
 
-    def _lost(self, job: "Job", judge: "Judge | None", error: Exception) -> dict | None:
+    def _lost(self, job: "Job", judge: Worker | None, error: Exception) -> dict | None:
         """What it means for a program that its judge is gone: a reply, or None to try once more."""
         if judge is None:
             seconds, status = 0.0, NOT_READY
@@ -350,87 +339,3 @@ class Job:
             json.dumps([program.code, program.tests, program.entry_point, program.setup]).encode()
             + b"\n"
         )
-
-
-class Judge:
-    """The trainer's end of one worker. A fresh interpreter, not a fork: a copy of the trainer's
-    memory would be slow to make, and holds what no program should come near."""
-
-    def __init__(self, limits: list):
-        self.socket, theirs = socket.socketpair()
-        # not -I, which would ignore the hash seed
-        command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
-        environment = ENVIRONMENT | {
-            name: os.environ[name] for name in PASSED_ON if name in os.environ
-        }
-        for end in (self.socket, theirs):  # macOS gives 8 KiB
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
-        with theirs:  # its own session: Ctrl-C in the terminal is for the trainer
-            self.process = subprocess.Popen(
-                command,
-                stdin=theirs,
-                stdout=subprocess.PIPE,
-                bufsize=0,
-                env=environment,
-                start_new_session=True,
-            )
-        os.set_blocking(self.process.stdout.fileno(), False)
-        self.heard, self.told = bytearray(), ""
-        self.sent = 0  # requests without a reply so far
-        self.turn = 0.0  # when it began with the first of them
-
-    def send(self, jobs: collections.deque) -> None:
-        """Sends those of `jobs` that it does not have yet, big ones only when it is idle."""
-        self.socket.settimeout(START_SECONDS)
-        while self.sent < len(jobs):
-            job = jobs[self.sent]
-            if self.sent and len(job.request) > AHEAD_BYTES:
-                return  # both sides would wait for the other to read
-            if not self.sent:
-                self.turn = time.monotonic()
-            self.socket.sendall(job.request)
-            self.sent += 1
-
-    def reply(self, seconds: float) -> dict:
-        reply = self.receive(seconds)
-        self.sent, self.turn = self.sent - 1, time.monotonic()
-        self.progress()
-        return reply
-
-    def receive(self, seconds: float):
-        """The next line. TimeoutError if it does not come, EOFError if the judge is gone."""
-        deadline = time.monotonic() + seconds
-        while (end := self.heard.find(b"\n")) < 0:
-            self.socket.settimeout(max(deadline - time.monotonic(), 0.001))
-            chunk = self.socket.recv(1 << 16)
-            if not chunk:
-                raise EOFError
-            self.heard += chunk
-        line = bytes(self.heard[:end])
-        del self.heard[: end + 1]
-        return json.loads(line)
-
-    def progress(self) -> str:
-        """First letters of the outcomes since the last reply. They come on a pipe of their own,
-        which wakes nobody up, for the day when the judge does not live to reply."""
-        told = self.told + (self.process.stdout.read() or b"").decode()
-        self.told = told.rpartition("\n")[2]
-        return self.told
-
-    def interrupt(self) -> None:
-        """From another thread: wakes the one that waits in receive."""
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
-
-    def close(self, by: signal.Signals | None) -> int:
-        """Ends the judge, and with it zygote and candidate; returns its exit status."""
-        self.socket.close()  # an idle judge leaves at this, a busy one by SIGTERM,
-        if by:  # one that hangs or is gone by SIGKILL: its zygote then sees end of file, and leaves
-            self.process.send_signal(by)
-        try:
-            self.process.wait(LEAVE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-        return self.process.returncode

@@ -6,13 +6,13 @@ from collections import defaultdict
 import numpy as np
 import torch
 
-from policies import Row
+from policies.scoring import Row
 
 KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
 
 
-def measure(module, norms: list[float]) -> dict[str, float]:
-    """The metrics of the step that `module` has just made; norms: the agents' gradient norms."""
+def measure(module) -> dict[str, float]:
+    """The metrics of the step that `module` has just made."""
     nodes = list(itertools.chain(*module.turns))
     roots = [node.value for node in module.turns[0]]
     spreads = reward_spreads(module)
@@ -36,7 +36,7 @@ def measure(module, norms: list[float]) -> dict[str, float]:
         metrics[f"completions/{agent}/mean_length"] = length / len(mine)
         metrics[f"completions/{agent}/clipped_ratio"] = np.mean([not r.ended for r in mine])
         metrics[f"entropy/{agent}"] = sum(response.entropy for response in mine) / length
-        metrics[f"grad_norm/{agent}"] = norms[agent]
+        metrics[f"grad_norm/{agent}"] = module.norms[agent]
     metrics["lr"] = module.learning_rate
     for name, seconds in module.rollout.seconds.items():
         metrics[f"seconds/{name}"] = seconds

@@ -2,7 +2,7 @@
 
 In this order, and all before a byte from outside is read: `lock_down` in the worker, before it
 forks; then `lock_judge` in the judge and `lock_candidate` in every candidate take away what only
-the zygote needs. sandbox.py says what this contains and what it does not.
+the zygote needs. box.py says what this contains and what it does not.
 """
 
 import contextlib

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import ClassVar
 
-from data import file_rows, hub_rows
+from data.rows import file_rows, hub_rows
 from writing.strict import arxiv, tldr
 from writing.text import SEPARATOR
 

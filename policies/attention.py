@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import DynamicLayer
 
-from sampling import capped
+from policies.sampling import capped
 
 
 class Grid:

@@ -1,0 +1,93 @@
+"""The candidate: loads one program and answers the judge's requests about it.
+
+It owns two pipe ends, and locks itself once more than the worker did (locks.py).
+"""
+
+import json
+import os
+import random
+import sys
+import types
+
+import locks
+from wire import ANSWER_BYTES, Packer, Unsendable, receive, send, unpack
+
+ERROR_CHARS = 300
+RESERVE = [bytearray(1 << 20)]  # given up to report a MemoryError
+
+
+class Solution:
+    """The program, in a module of its own, and those of its objects that the judge knows of."""
+
+    def __init__(self):
+        self.module = sys.modules["solution"] = types.ModuleType("solution")
+        self.entry_point = ""
+        self.objects = []
+
+    def answer(self, request: bytes) -> bytes:
+        try:
+            action, *rest = unpack(request, self.object)
+            packed = Packer(self.handle, ANSWER_BYTES).pack(getattr(self, action)(*rest))
+            reply = json.dumps(["value", packed]).encode()
+            if len(reply) > ANSWER_BYTES:
+                raise Unsendable(f"the answer is larger than {ANSWER_BYTES} bytes")
+        except BaseException as error:
+            if type(error) is MemoryError:
+                RESERVE.clear()
+            reply = json.dumps(["error", *described(error)]).encode()
+        return reply
+
+    def object(self, number: int):
+        if number:
+            return self.objects[number - 1]
+        try:  # at every call anew, as a call by its name would
+            return self.module.__dict__[self.entry_point]
+        except KeyError:
+            raise NameError(f"name {self.entry_point!r} is not defined") from None
+
+    def handle(self, value) -> int:
+        self.objects.append(value)
+        return len(self.objects)
+
+    # The judge's requests:
+
+    def load(self, setup: str, code: str, entry_point: str) -> None:
+        self.entry_point = entry_point
+        exec(compile(setup, "<setup>", "exec", dont_inherit=True), self.module.__dict__)
+        exec(compile(code, "<program>", "exec", dont_inherit=True), self.module.__dict__)
+        self.object(0)
+
+    def call(self, target, arguments: list, keywords: dict):
+        return target(*arguments, **keywords)
+
+    def attribute(self, target, name: str):
+        return getattr(target, name)
+
+    def iterate(self, target):
+        return iter(target)
+
+    def advance(self, target) -> list:
+        try:
+            return [next(target)]
+        except StopIteration:
+            return []
+
+
+def described(error: BaseException) -> tuple[str, str, str]:
+    """(nearest built-in class, class, text). Asking for the text runs the program's code."""
+    base = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    try:
+        text = str.__str__(str(error))[:ERROR_CHARS]
+    except BaseException:
+        text = "(its text cannot be had)"
+    return base, type(error).__name__[:ERROR_CHARS], text
+
+
+def be_candidate(zygote: int, inbox: int, outbox: int, cpu_seconds: int, missing: list) -> None:
+    if not locks.lock_candidate(missing, cpu_seconds) or os.getppid() != zygote:
+        return  # without a "ready", the judge gives up this worker
+    random.seed(0)  # a fork seeds it from the system
+    solution = Solution()
+    send(outbox, b"ready")
+    while True:
+        send(outbox, solution.answer(receive(inbox, float("inf"))))

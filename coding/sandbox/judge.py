@@ -1,0 +1,269 @@
+"""The judge: runs a data set's tests against a candidate, of which it sees plain data alone.
+
+The function under test is a Remote: calls travel to the candidate as JSON (wire.py), answers come
+back as built-in values, so that no line and no object of the candidate is ever in this process.
+"""
+
+import builtins
+import contextlib
+import functools
+import json
+import os
+import random
+import signal
+import socket
+import time
+import types
+
+import locks
+from candidate import ERROR_CHARS
+from wire import ANSWER_BYTES, REFUSED, Packer, receive, send, unpack
+
+READY_SECONDS = 10.0
+NOT_READY = 75  # exit status: the worker has failed, not the program
+
+
+class TimeLimit(BaseException):
+    """The alarm. Not an Exception, lest a test's `except Exception` catches it."""
+
+
+class Crash(BaseException):
+    """The candidate is gone, or has sent something that is no answer."""
+
+
+class BadTest(Exception):
+    """The test itself is wrong."""
+
+
+class Candidate:
+    """The judge's end of a candidate."""
+
+    def __init__(self, channel: socket.socket, processor: int):
+        self.channel, self.lost, self.running = channel, None, True
+        inbox, self.requests = os.pipe()
+        self.answers, outbox = os.pipe()
+        self.tell_zygote(processor, inbox, outbox)
+        os.close(inbox)
+        os.close(outbox)
+
+    def tell_zygote(self, processor: int, *pipes: int) -> None:
+        try:
+            socket.send_fds(self.channel, [processor.to_bytes(4, "little", signed=True)], pipes)
+        except OSError:
+            os._exit(NOT_READY)
+
+    def await_ready(self) -> None:
+        if receive(self.answers, 64) != b"ready\n":
+            raise EOFError
+
+    def end(self) -> None:
+        self.lost = self.lost or "the program was stopped"
+        if self.running:
+            self.running = False
+            self.tell_zygote(-1)
+            os.close(self.requests)
+            os.close(self.answers)
+
+    def ask(self, *request):
+        """Returns the candidate's answer, or raises what the program raised."""
+        if self.lost:
+            raise Crash(self.lost)
+        try:
+            send(self.requests, json.dumps(request).encode())
+            line = receive(self.answers, ANSWER_BYTES)
+        except (EOFError, BrokenPipeError):
+            self.lost = "the program's process died"
+            raise Crash(self.lost) from None
+        try:
+            kind, *rest = unpack(line, functools.partial(Remote, self))
+            if kind == "value":
+                [value] = rest
+                return value
+            error = rebuilt(*rest)
+        except REFUSED as reason:
+            self.lost = f"the program sent no answer ({type(reason).__name__})"
+            raise Crash(self.lost) from None
+        raise error
+
+
+class Remote:
+    """An object that stays in the candidate: to be called, iterated, asked for attributes.
+
+    It has no equality, order, length or arithmetic of its own: a program that defines those would
+    be shown what it is compared with, and could agree.
+    """
+
+    __slots__ = ("_candidate", "_number")
+
+    def __init__(self, candidate: Candidate, number: int):
+        self._candidate, self._number = candidate, number
+
+    def _ask(self, action: str, *rest):
+        return self._candidate.ask(action, {"h": self._number}, *rest)
+
+    def __call__(self, *arguments, **keywords):
+        packer = Packer(number_of, float("inf"))
+        return self._ask("call", packer.pack([*arguments]), packer.pack(keywords))
+
+    def __getattr__(self, name: str):
+        return self._ask("attribute", name)
+
+    def __iter__(self):
+        return self._ask("iterate")
+
+    def __next__(self):
+        # An empty list, and not an exception, is the end: a StopIteration from anywhere else would
+        # cut a test's own loops short, and all() of nothing is true.
+        for value in self._ask("advance"):
+            return value
+        raise StopIteration
+
+    def __eq__(self, other):
+        return False
+
+    __hash__ = object.__hash__
+
+    def __repr__(self):
+        return "<an object of the program>"
+
+
+def number_of(value) -> int:
+    if type(value) is not Remote:
+        raise BadTest(f"it passes a {type(value).__name__}, which is no plain data")
+    return value._number
+
+
+def rebuilt(base: str, name: str, text: str) -> BaseException:
+    """The program's exception, as the nearest built-in one: a test may expect a ValueError."""
+    kind = getattr(builtins, base)
+    if not issubclass(kind, BaseException) or issubclass(
+        kind, StopIteration | StopAsyncIteration | GeneratorExit
+    ):  # these end loops
+        kind = RuntimeError
+    for parent in kind.__mro__:  # some, such as UnicodeDecodeError, cannot be made from a text
+        with contextlib.suppress(TypeError):
+            error = parent(text)
+            break
+    error.shown = f"{name}: {text}".removesuffix(": ")
+    return error
+
+
+def shown(error: BaseException) -> str:
+    try:
+        text = vars(error).get("shown") or f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception:  # it holds a number too long to print, say
+        text = type(error).__name__
+    return text[:ERROR_CHARS]
+
+
+@functools.lru_cache(4096)
+def compiled(source: str) -> types.CodeType:
+    """Of setup and tests only, which come again with every answer to the same task."""
+    try:
+        return compile(source, "<test>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise BadTest(shown(error)) from None
+
+
+class Judge:
+    def __init__(
+        self,
+        channel: socket.socket,
+        progress: int,
+        test_timeout: float,
+        total_timeout: float,
+        restarts: int,
+    ):
+        self.channel, self.progress = channel, progress
+        self.test_timeout, self.total_timeout, self.restarts = test_timeout, total_timeout, restarts
+        self.armed = self.rang = False
+        self.processors = locks.allowed_processors()
+        signal.signal(signal.SIGALRM, self.ring)
+
+    def ring(self, *_) -> None:
+        if self.armed:
+            self.rang = True
+            raise TimeLimit
+
+    def attempt(self, seconds: float, action, *arguments) -> tuple[str, str | None]:
+        """(status, error) of action(*arguments) within so many seconds."""
+        late = "timeout", "TimeoutError: no answer in time"
+        if seconds <= 0:
+            return late
+        self.rang = False
+        try:
+            self.armed = True
+            # It rings again every second, in case a test's `except:` swallows it. And should the
+            # judge not hear it, deep in C code on a huge answer, the second alarm ends it.
+            signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds + 1.0)
+            try:
+                action(*arguments)
+            finally:
+                self.armed = False
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        except TimeLimit:
+            return late
+        except Crash as error:
+            return "crash", shown(error)
+        except MemoryError as error:
+            return "memory", shown(error)
+        except BaseException as error:
+            return late if self.rang else ("error", shown(error))
+        return late if self.rang else ("ok", None)
+
+    def judge(self, code: str, tests: list[str], entry_point: str, setup: str) -> dict:
+        """{"load": result, "results": one per test, "seconds": } or {"setup": error}."""
+        random.seed(0)
+        space = {"__name__": "tests", "__builtins__": builtins}
+        status, error = self.attempt(self.total_timeout, self.execute, setup, space)
+        if status != "ok":
+            return {"setup": error}
+        began = time.monotonic()
+        deadline, restarts, results = began + self.total_timeout, self.restarts, []
+        program = (setup, code, entry_point)
+        candidate, load = self.start(program, deadline)
+        for test in tests:
+            if candidate.lost and load[0] == "ok" and restarts and time.monotonic() < deadline:
+                restarts -= 1
+                candidate, load = self.start(program, deadline)
+            if load[0] != "ok":
+                result = load
+            elif candidate.lost:
+                result = results[-1]
+            else:
+                space[entry_point] = Remote(candidate, 0)
+                result = self.attempt(self.share(deadline), self.execute, test, dict(space))
+                if result[0] == "ok" and candidate.lost:  # the test has swallowed it
+                    result = "crash", f"Crash: {candidate.lost}"
+                if result[0] == "timeout" or candidate.lost:
+                    candidate.end()
+            results.append(result)
+            self.report(result[0][0])
+        self.report("\n")
+        candidate.end()
+        locks.keep_to(self.processors)
+        return {"load": load, "results": results, "seconds": time.monotonic() - began}
+
+    def share(self, deadline: float) -> float:
+        return min(self.test_timeout, deadline - time.monotonic())
+
+    def start(self, program: tuple[str, str, str], deadline: float):
+        """A new candidate, and the result of loading the program in it."""
+        processor = locks.current_processor()
+        locks.keep_to({processor})
+        candidate = Candidate(self.channel, processor)
+        if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
+            os._exit(NOT_READY)
+        load = self.attempt(self.share(deadline), candidate.ask, "load", *program)
+        if load[0] != "ok":
+            candidate.end()
+        return candidate, load
+
+    def execute(self, source: str, space: dict) -> None:
+        exec(compiled(source), space)
+
+    def report(self, letter: str) -> None:
+        with contextlib.suppress(BlockingIOError):  # more than 64 thousand tests
+            os.write(self.progress, letter.encode())

@@ -1,0 +1,119 @@
+"""A worker of the sandbox: three processes. box.py says why there are three.
+
+`main`, at the end, runs in a fresh interpreter. It loads what programs may import, locks itself for
+good (locks.py) and forks; the parent becomes the judge, the child the zygote:
+
+  judge      (judge.py) reads programs from the trainer, runs setup and tests
+  zygote     forks a candidate for every program and kills it on demand. It was forked before the
+             judge read anything: there is no test in its memory for a candidate to inherit.
+  candidate  (candidate.py) loads one program and answers
+
+Once locked, nobody here can open a file, or import a module that is not yet loaded.
+"""
+
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import types
+
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # until preload empties it
+import locks
+from candidate import be_candidate
+from judge import NOT_READY, Judge
+from wire import send
+
+# ---- what programs can import, beside the modules above -----------------------------------------
+
+PRELOAD = """__future__ abc array ast base64 binascii bisect calendar cmath collections.abc colorsys
+contextvars copy csv dataclasses datetime _strptime difflib enum errno fnmatch graphlib hashlib
+heapq hmac html inspect io ipaddress itertools keyword locale logging math numbers operator os.path
+pickle pprint queue re reprlib sched secrets shlex statistics string stringprep textwrap threading
+timeit token tokenize traceback typing unicodedata urllib.parse uuid warnings weakref zlib
+encodings.ascii encodings.base64_codec encodings.cp1252 encodings.hex_codec encodings.idna
+encodings.latin_1 encodings.punycode encodings.raw_unicode_escape encodings.rot_13
+encodings.unicode_escape encodings.utf_16 encodings.utf_16_be encodings.utf_16_le encodings.utf_32
+encodings.utf_8_sig"""
+
+
+def preload() -> None:
+    sys.modules["_hashlib"] = None  # OpenSSL: 4 MB that every fork would pay for
+    for name in PRELOAD.split():
+        importlib.import_module(name)
+    sys.path.clear()
+    sys.path_importer_cache.clear()
+    sys.argv[:] = [""]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+
+
+# ---- zygote -------------------------------------------------------------------------------------
+
+
+def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
+    """A message is a processor's number, and ends the candidate before. With two pipe ends it asks
+    for a new one, on that processor."""
+    candidate, zygote = 0, os.getpid()
+    while True:
+        message, pipes, *_ = socket.recv_fds(channel, 4, 2)
+        if candidate:
+            os.kill(candidate, signal.SIGKILL)
+            os.waitpid(candidate, 0)
+            candidate = 0
+        if not message:  # the judge is gone
+            os._exit(0)
+        if pipes:
+            locks.keep_to({int.from_bytes(message, "little", signed=True)})
+            candidate = os.fork()
+            if not candidate:
+                try:
+                    channel.close()
+                    be_candidate(zygote, *pipes, cpu_seconds, missing)
+                finally:
+                    os._exit(1)
+        for pipe in pipes:
+            os.close(pipe)
+
+
+def main() -> None:
+    memory_mb, test_timeout, total_timeout, restarts, kernel_locks = json.loads(sys.argv[1])
+    locks.die_with_parent()  # end of file says so too, unless a fork holds the socket
+    trainer, progress, null = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
+    os.set_blocking(progress, False)
+    requests = os.fdopen(trainer, "rb", closefd=False)
+    preload()
+    for standard in range(3):
+        os.dup2(null, standard)
+    os.close(null)
+    os.chdir("/")
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    ours, zygotes = socket.socketpair()
+    missing = locks.lock_down(memory_mb, kernel_locks)
+    gc.collect()
+    gc.freeze()  # or each fork's first collection would write to, and so copy, all of this
+    zygote = os.fork()
+    if not zygote:
+        for descriptor in (trainer, progress, ours.detach()):
+            os.close(descriptor)
+        be_zygote(zygotes, int(total_timeout) + 2, missing)
+    zygotes.close()
+    if not locks.lock_judge(missing):
+        os._exit(NOT_READY)
+    judge = Judge(ours, progress, test_timeout, total_timeout, restarts)
+
+    def leave(status: int) -> None:
+        ours.close()  # the zygote ends the candidate and itself
+        os.waitpid(zygote, 0)
+        os._exit(status)
+
+    signal.signal(signal.SIGTERM, lambda *_: leave(NOT_READY))
+    send(trainer, json.dumps(missing).encode())
+    for request in requests:
+        send(trainer, json.dumps(judge.judge(*json.loads(request))).encode())
+    leave(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The methods that eval.py compares: how a joint response comes about, and what is recorded of it.
+
+A way of playing takes a Player, items, a key of random numbers as in Rollout, samples per item and
+a Sampling, and returns one node per item. Where a node has children, they hold the later turns.
+"""
+
+import argparse
+import itertools
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from magrpo import EVAL, Node, Rollout, total
+from policies.decoding import Response
+from running.flags import meant
+
+CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
+TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm up
+
+
+def parallel(player, items, key, samples, sampling) -> list:
+    """Every agent from its own prompt, with feedback between turns: as in training."""
+    return player.rollout()(items, key, samples, sampling, "aligned", True)[0]
+
+
+def wrote(texts: dict[int, str]) -> str:
+    """How a baseline shows an agent what others wrote."""
+    return "\n\n".join(f"Agent {agent} wrote:\n{text.rstrip()}" for agent, text in texts.items())
+
+
+def sequential(player, items, key, samples, sampling) -> list:
+    """Agent k sees the responses of agents 0 to k-1 above its own prompt. One turn."""
+    size, rollout = player.clock.size, player.rollout(turns=1)
+    nodes = [Node(b, item, (*key[:3], key[3] + b), [], samples) for b, item in enumerate(items)]
+    shape = (size, samples, sampling.max_new_tokens)
+    numbers = [np.random.default_rng(np.random.SeedSequence(n.key)).random(shape) for n in nodes]
+    for agent in range(size):
+        prompts = []
+        for node, s in itertools.product(nodes, range(samples)):
+            seen = {other: node.responses[other][s].text for other in range(agent)}
+            asked = player.task.observe(agent, node.item, [])
+            text = f"{wrote(seen)}\n\n{asked}" if seen else asked
+            prompts.append((agent, rollout.encode(agent, text)))
+        uniforms = torch.from_numpy(np.concatenate([draws[agent] for draws in numbers]))
+        answers = iter(player.clock.sample(prompts, uniforms[:, None], sampling))
+        for node in nodes:
+            node.responses.append([next(answers)[0] for _ in range(samples)])
+    rollout.judge(nodes, "aligned")
+    return nodes
+
+
+def discussion(player, items, key, samples, sampling) -> list:
+    """Each answers, is told what the others wrote, as feedback, and answers again; the second
+    answer counts. One turn."""
+    agents, rollout = range(player.clock.size), player.rollout(turns=1)
+    nodes = [
+        Node(b, item, (*key[:3], key[3] + b), [[] for _ in agents], samples)
+        for b, item in enumerate(items)
+    ]
+    rollout.act(nodes, sampling)
+    for node in nodes:
+        for s in range(samples):
+            texts = node.texts((s,) * len(agents))
+            others = ({a: texts[a] for a in agents if a != agent} for agent in agents)
+            node.feedback.append([wrote(seen) for seen in others])
+    last = [child for node in nodes for child in rollout.open(node, 1)]
+    rollout.act(last, sampling)
+    rollout.judge(last, "aligned")
+    return nodes
+
+
+def reference(task, reward, args, items) -> list:
+    """The items' own solutions, as one response of a single agent; no model plays."""
+    nodes = [
+        Node(b, item, (), [], 1, responses=[[Response([], item["solution"], [], 0.0, True)]])
+        for b, item in enumerate(items)
+    ]
+    Rollout(argparse.Namespace(size=1), task, reward, args).judge(nodes, "aligned")
+    return nodes
+
+
+def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[dict]) -> dict:
+    """The methods that apply: name -> (kind of player, how it plays, which agents are trained)."""
+    found = {}
+    if agents > 1:
+        found |= {"trained": ("team", parallel, set(range(agents)))} if team else {}
+        found |= {"naive": ("team", parallel, set()), "sequential": ("team", sequential, set())}
+        found["discussion"] = ("team", discussion, set())
+    found["single"] = ("solo" if solo and not args.single_model else "single", parallel, set())
+    if solo:
+        found["single-trained"] = ("solo", parallel, {0})
+    if agents > 1 and team:
+        found |= {f"frozen-{agent}": ("team", parallel, {agent}) for agent in range(agents)}
+    if all(item.get("solution") for item in items):
+        found["reference"] = ("data", reference, set())
+    unknown = [name for name in args.method or () if name not in found]
+    if unknown:
+        hint = meant(unknown[0], found)
+        raise ValueError(f"--method {unknown[0]}{hint}: what applies here is {', '.join(found)}")
+    return {name: found[name] for name in args.method or found}
+
+
+def play_method(name: str, play, player, items: list[dict], args) -> list[dict]:
+    """The records of one method, sampled and greedy."""
+    found, chunk = [], len(items) if torch.cuda.is_available() else CHUNK
+    for greedy in (False, True)[args.greedy :]:
+        samples, sampling = 1 if greedy else args.num_samples, player.sampling(greedy)
+        for start in range(0, len(items), chunk):
+            key, some = (args.seed, EVAL, 0, start), items[start : start + chunk]
+            nodes = play(player, some, key, samples, sampling)
+            maximum, gamma = player.reward.maximum, player.args.gamma
+            found += lines(name, greedy, nodes, player.task, maximum, gamma, start)
+    return found
+
+
+def lines(
+    name: str, greedy: bool, nodes: list, task, maximum: float, gamma: float, first: int = 0
+) -> list[dict]:
+    """One record per problem and sample, with all its turns; one without parts was not scored. It
+    has the scheme of its last turn, where the task names schemes."""
+    found = []
+    for number, root in enumerate(nodes, first):
+        for sample in range(root.samples):
+            turns, node, at = [], root, sample
+            while node:
+                texts = node.texts((at,) * len(node.responses))
+                tokens = [len(responses[at].tokens) for responses in node.responses]
+                parts = node.aligned(at)[1] if node.parts else {}
+                turns.append({"responses": texts, "tokens": tokens, "parts": parts})
+                node, at = (node.children[at] if node.children else None), 0
+            scored = [turn["parts"] for turn in turns if turn["parts"]]
+            weights = [gamma**turn for turn in range(len(scored))]
+            values = [total(parts) for parts in scored]
+            worth = sum(w * value for w, value in zip(weights, values, strict=True))
+            record = {"method": name, "greedy": greedy, "item": number, "sample": sample}
+            if hasattr(task, "scheme"):
+                record["scheme"] = task.scheme(root.item, turns[-1]["responses"])
+            found.append(record | {"return": worth / (maximum * sum(weights)), "turns": turns})
+    return found
+
+
+def clock(play, player, items: list[dict], args) -> dict:
+    """Seconds and tokens of one problem at a time, one joint response each."""
+    found = {"seconds": [], "tokens": []}
+    for number, item in enumerate([items[0], *items[:TIMED]]):
+        player.clock.seconds = player.clock.tokens = 0
+        key = (args.seed, EVAL, 0, max(number - 1, 0))
+        play(player, [item], key, 1, player.sampling(args.greedy))
+        if number:  # the first one only warms up
+            found["seconds"].append(player.clock.seconds)
+            found["tokens"].append(player.clock.tokens)
+    return found

@@ -1,0 +1,198 @@
+"""One model and the agents that share it: what policies/ is about. How it is loaded and saved is in
+loading.py, how responses are sampled in decoding.py, how they are scored in scoring.py.
+
+This is the machinery under magrpo.py; the algorithm is there. Three facts hold here, and
+tests/test_policies.py checks each against a plain computation:
+
+- What is sampled is what is scored (sampling.py), and no module is ever in training mode (dropout).
+- A prompt is run once for its G samples, when decoding (attention.py) and in the update, where its
+  keys and values carry the gradient of all its responses back through one backward pass.
+- Agents that share a base share every forward pass (adapters.py), and the usual kinds of model run
+  through as few kernels as they need (layers.py).
+
+Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V vocabulary.
+"""
+
+import contextlib
+import math
+from collections.abc import Sequence
+
+import torch
+from peft import LoraConfig, get_peft_model
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, DynamicCache
+
+from policies.adapters import Adapters, Crew
+from policies.layers import Layers, is_known
+from policies.sampling import capped
+
+
+class Base(nn.Module):
+    """One model and the agents that share it: frozen, with a LoRA adapter each, or (lora_rank 0)
+    trained itself, as one agent's own copy. The rows of a batch are always ordered by agent."""
+
+    def __init__(self, model, tokenizer, agents: list[int], lora_rank: int, lora_alpha: int):
+        super().__init__()
+        self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
+        self.eos = eos_tokens(model, tokenizer)
+        self.context = context(model.config.get_text_config())  # in tokens
+        model.set_attn_implementation("shared_prompts")
+        if self.lora:
+            targets, kind = adapted(model), type(model).__name__
+            config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
+            try:
+                model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
+            except ValueError as error:
+                raise ValueError(f"{kind} takes no adapters ({error!s:.200})") from error
+            for agent in agents[1:]:
+                model.add_adapter(f"agent{agent}", config)
+            model.base_model.disable_adapter_layers()  # `adapters` applies them, all in one batch
+        self.model = model.eval()  # no dropout: the sampled policy is the scored one
+        for layer in model.modules():
+            if type(layer).__name__ == "Linear4bit":
+                layer.training = True  # else its first forward pass repacks it on a CPU, for good:
+                # it is fast then, and passes no gradient on
+        for name, parameter in model.named_parameters():
+            learns = not self.lora or ".agent" in name
+            parameter.requires_grad_(learns and parameter.is_floating_point())
+        self.adapters = Adapters(model)
+        known = is_known(self.net.config)
+        self.layers = Layers(self.net.base_model, self.adapters) if known else None
+        self.scale, self.softcap = beyond_linear(self.net.config)
+
+    def train(self, mode: bool = True):
+        """Stays as it was made: neither Lightning nor anyone else may switch dropout on."""
+        return self
+
+    @property
+    def net(self):
+        return self.model.get_base_model() if self.lora else self.model
+
+    @property
+    def head(self) -> nn.Linear:
+        return self.net.get_output_embeddings()
+
+    @property
+    def device(self) -> torch.device:
+        return self.net.device
+
+    def parameters_of(self, agent: int) -> list[nn.Parameter]:
+        mark = f".agent{agent}." if self.lora else ""
+        return [p for name, p in self.model.named_parameters() if mark in name]
+
+    @contextlib.contextmanager
+    def acting(self, agents: Sequence[int] | None, tokens: int):
+        """Rows of so many tokens are run as these agents; None: as the frozen base, which is the KL
+        reference."""
+        self.act(agents, tokens)
+        try:
+            yield
+        finally:
+            self.act(None)
+
+    def act(self, agents: Sequence[int] | None, tokens: int = 1) -> None:
+        known = self.lora and agents
+        self.adapters.crew = Crew(agents, tokens, self.device) if known else None
+
+    def prefill(
+        self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
+
+        Padding is on the right, after every real token, so it needs no mask here; `Grid` and `mask`
+        hide it from what follows. The last token opens the response's row, so no logits are needed.
+        """
+        width = max(map(len, prompts)) - 1
+        ids = torch.tensor([p[:-1] + (0,) * (width + 1 - len(p)) for p in prompts])
+        positions = torch.arange(width, device=self.device)[None]
+        cache = DynamicCache()
+        with self.acting(agents, width):
+            self.hidden(ids.to(self.device), positions, cache, keys_only=True)
+        return [(layer.keys, layer.values) for layer in cache.layers]
+
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, cache: Cache, mask=None, keys_only: bool = False
+    ) -> Tensor:
+        """Last hidden states (R, T, hidden) of tokens (R, T) that follow what the cache holds.
+        keys_only: only what the cache then holds is wanted."""
+        if self.layers:
+            return self.layers(tokens, positions, cache, mask, keys_only)
+        states = self.net.base_model(
+            input_ids=tokens,
+            position_ids=positions,
+            past_key_values=cache,
+            attention_mask=mask,
+            use_cache=True,
+        ).last_hidden_state
+        return states if self.scale == 1 else states * self.scale
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(R, hidden) -> (R, V)."""
+        return capped(self.head(hidden), self.softcap)
+
+    def encode(self, text: str, chat: bool, limit: int) -> tuple[int, ...]:
+        """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`."""
+        if not isinstance(text, str):
+            raise ValueError(f"a prompt, which observe() gives, has to be a text, not {text!r:.60}")
+        if chat:
+            ids = self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
+            )
+        else:
+            ids = self.tokenizer(text)["input_ids"]
+        if len(ids) > limit:
+            raise ValueError(
+                f"a prompt has {len(ids)} tokens and --max-prompt-tokens is {limit}; prompts are "
+                f"never cut: raise the limit or drop the item ({text[:60]!r}...)"
+            )
+        if max(ids, default=0) >= (known := self.net.config.get_text_config().vocab_size):
+            raise ValueError(
+                f"the tokenizer is of another model: token {max(ids)}, and the model knows {known}"
+            )
+        if len(ids) < 2:
+            raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
+        return tuple(ids)
+
+
+def context(config) -> float:
+    """Tokens that a prompt and its response may have together: the model's positions, and its
+    attention window, over which the caches here do not slide."""
+    limits = [getattr(config, "max_position_embeddings", None)]
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None or "sliding_attention" in kinds:
+        limits.append(getattr(config, "sliding_window", None))
+    if kinds and "chunked_attention" in kinds:
+        limits.append(config.attention_chunk_size)
+    return min((limit for limit in limits if limit), default=math.inf)
+
+
+def adapted(model) -> list[str] | str:
+    """Which linear layers carry adapters, as peft takes it: all of them; in a mixture of experts,
+    whose experts are no linear layers but stacked weights, those of the attention."""
+    if all(parameter.dim() < 3 for parameter in model.parameters()):
+        return "all-linear"
+    names = {
+        name
+        for module in model.modules()
+        for name, layer in module.named_children()
+        if "Attention" in type(module).__name__ and isinstance(layer, nn.Linear)
+    }
+    return sorted(names)
+
+
+def beyond_linear(config) -> tuple[float, float | None]:
+    """What some models do to the output of their last layer: (factor, soft cap)."""
+    config = config.get_text_config()
+    scale = getattr(config, "logit_scale", None) or 1.0  # Cohere's name, and Granite's
+    scale /= getattr(config, "logits_scaling", None) or 1.0
+    return scale, getattr(config, "final_logit_softcapping", None)
+
+
+def eos_tokens(model, tokenizer) -> frozenset[int]:
+    """Every token that ends a response: the checkpoint's (one or several) and the tokenizer's."""
+    ids = model.generation_config.eos_token_id
+    ids = set(ids if isinstance(ids, list) else [ids]) | {tokenizer.eos_token_id}
+    ids.discard(None)
+    if not ids:
+        raise ValueError("the model has no end-of-sequence token: set eos_token in its tokenizer")
+    return frozenset(ids)

@@ -1,0 +1,110 @@
+"""Sampling responses: every agent, prompt and sample of a base decoded together.
+
+Shapes: R rows (responses), T tokens of a response, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from policies.attention import Grid, RowCache
+from policies.base import Base
+from policies.memory import DECODE_TOKENS
+from policies.sampling import Sampling, choose
+
+
+@dataclass
+class Response:
+    """One action: the sampled tokens, the end-of-sequence token included where there is one."""
+
+    tokens: list[int]
+    text: str
+    logps: list[float]  # log-probability of each token under the sampled distribution
+    entropy: float  # of the sampled distribution, summed over the tokens, in nats
+    ended: bool  # False: cut off at max_new_tokens
+
+
+def decode(
+    base: Base,
+    prompts: Sequence[tuple[int, ...]],
+    agents: Sequence[int] | None,
+    uniforms: Tensor,
+    sampling: Sampling,
+) -> list[list[Response]]:
+    """S responses to each prompt. agents (sorted): who answers, None: the frozen base. uniforms
+    (prompts, S, T) in [0, 1) decide the tokens, and nothing else does.
+    """
+    samples, limit = uniforms.shape[1:]
+    found: list[list[Response]] = []
+    while len(found) < len(prompts):
+        longest = max(map(len, prompts[len(found) :]))
+        fit = max(1, DECODE_TOKENS // (longest + samples * limit))
+        some = slice(len(found), len(found) + fit)
+        found += _decode(base, prompts[some], agents and agents[some], uniforms[some], sampling)
+    return found
+
+
+@torch.inference_mode()  # the many small kernels of a step cost an eighth less than in no_grad
+def _decode(
+    base: Base,
+    prompts: Sequence[tuple[int, ...]],
+    agents: Sequence[int] | None,
+    uniforms: Tensor,
+    sampling: Sampling,
+) -> list[list[Response]]:
+    samples, limit = uniforms.shape[1:]
+    lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=base.device)
+    owner = torch.arange(len(prompts), device=base.device).repeat_interleave(samples)
+    prefix = base.prefill(prompts, agents)
+    grid = Grid(owner, lengths, max(map(len, prompts)) - 1, prefix[0][0].shape[1])
+    cache = Cache([RowCache(k, v, grid, limit) for k, v in prefix])
+    uniforms = uniforms.flatten(0, 1).to(base.device)  # (R, T)
+    tokens = torch.tensor([prompt[-1:] for prompt in prompts], device=base.device)[owner]
+    positions = lengths[owner][:, None]
+    vocab = len(base.head.weight)
+    ends = torch.zeros(vocab, dtype=torch.bool, device=base.device)  # whether a token is one
+    ends[[token for token in base.eos if token < vocab]] = True
+    alive = torch.arange(len(owner), device=base.device)  # the decoded rows' numbers
+    done = torch.zeros_like(alive, dtype=torch.bool)
+    steps = []  # of each token: rows, tokens, log-probabilities, entropies
+    acting = agents and [agents[prompt] for prompt in owner.tolist()]
+    with base.acting(acting, 1), base.adapters.still():
+        for step in range(limit):
+            logits = base.logits(base.hidden(tokens, positions, cache)[:, -1])
+            new, *measured = choose(logits, uniforms[:, step], sampling)
+            steps.append((alive, new, *measured))
+            tokens, positions = new[:, None], positions + 1
+            done = done | ends.index_select(0, new)
+            finished = int(done.sum())
+            if finished == len(alive):
+                break
+            if 4 * finished >= len(alive):  # copying the cache costs about one step
+                keep = (~done).nonzero().squeeze(-1)
+                left, owner = grid.owner[keep].unique(return_inverse=True)
+                grid = Grid(owner, grid.lengths[left], grid.width, grid.heads)
+                for layer in cache.layers:
+                    layer.select(keep, left, grid)
+                alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
+                uniforms, done = uniforms[keep], done[keep]
+                base.act(agents and [agents[row // samples] for row in alive.tolist()])
+    return _responses(base, steps, len(prompts), samples)
+
+
+def _responses(base: Base, steps: list[tuple], prompts: int, samples: int) -> list[list[Response]]:
+    rows: list[list[tuple]] = [[] for _ in range(prompts * samples)]
+    columns = [torch.cat(column).tolist() for column in zip(*steps, strict=True)]
+    for row, *token in zip(*columns, strict=True):
+        rows[row].append(token)
+    found = [_response(base, *map(list, zip(*row, strict=True))) for row in rows]
+    return [found[i : i + samples] for i in range(0, len(found), samples)]
+
+
+def _response(base: Base, tokens: list[int], logps: list, entropy: list) -> Response:
+    """Cuts a decoded row after its first end-of-sequence token."""
+    end = next((i for i, token in enumerate(tokens) if token in base.eos), None)
+    size = len(tokens) if end is None else end + 1
+    text = base.tokenizer.decode(tokens[:end], skip_special_tokens=True)
+    return Response(tokens[:size], text, logps[:size], sum(entropy[:size]), end is not None)

@@ -1,0 +1,198 @@
+"""Loading and saving: what models are taken, in how many bits, what is refused; agents on disk."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import torch
+from huggingface_hub import model_info, try_to_load_from_cache
+from peft import get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+
+from policies.base import Base
+from policies.decoding import decode
+from policies.sampling import Sampling
+from policies.scoring import Row, score
+
+MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of
+
+
+def load_base(
+    name: str,
+    agents: list[int],
+    lora_rank: int,
+    lora_alpha: int,
+    bits: int,
+    trust_remote_code: bool,
+) -> Base:
+    """The base of these agents, with new adapters, or as one agent's own copy (lora_rank 0)."""
+    model, tokenizer = load_model(name, bits, trust_remote_code)
+    own = model.config._attn_implementation
+    base = Base(model, tokenizer, agents, lora_rank, lora_alpha)
+    check(base, own)
+    return base
+
+
+def load_model(name: str, bits: int, trust_remote_code: bool):
+    """(model, tokenizer) of a local folder or a hub name, the weights in 32, 16, 8 or 4 bits.
+
+    Raises ValueError where there is no such model, at once: transformers would retry for a minute.
+    """
+    if not Path(name).is_dir():
+        try:
+            if not try_to_load_from_cache(name, "config.json"):
+                model_info(name, timeout=5)
+        except Exception as error:  # many kinds: no such name, no network, no access
+            raise ValueError(
+                f"model {name!r} is no folder, not in the local cache, and the hub does not give "
+                f"it ({type(error).__name__})"
+            ) from error
+    here = device()
+    half = bits == 16 or (bits < 16 and here.type == "cuda")  # what 8 or 4 bits leave is slow in
+    # half on a CPU
+    options = {"dtype": torch.bfloat16 if half else torch.float32}
+    if bits < 16:
+        options["quantization_config"] = BitsAndBytesConfig(
+            load_in_8bit=bits == 8,
+            load_in_4bit=bits == 4,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_compute_dtype=options["dtype"],
+        )
+        options["device_map"] = {"": here}  # whole on this process's card, not spread over all
+    if (Path(name) / "adapter_config.json").is_file():
+        raise ValueError(f"{name} is an adapter: --model takes its base, --resume a whole run")
+    needs = "it needs config.json and safetensors"
+    try:
+        AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+        needs = "it has no tokenizer files, or none that transformers reads"
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+        needs = "it needs config.json and safetensors"
+        model = AutoModelForCausalLM.from_pretrained(
+            name, trust_remote_code=trust_remote_code, use_safetensors=True, **options
+        )
+    except Exception as error:  # many kinds, some of them long
+        if "trust_remote_code" in str(error):
+            told = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
+        else:
+            told = f"{needs} ({error!s:.300})"
+        raise ValueError(f"cannot load the model {name!r}: {told}") from error
+    return model, tokenizer
+
+
+@torch.no_grad()
+def check(base: Base, own: str) -> None:
+    """Raises ValueError where a model, run as it is here, is not the model that transformers
+    runs with its `own` attention: state-space layers, chunks, sinks, logits made otherwise, or
+    whatever comes next. Two prompts, decoded and scored without adapters."""
+    kind, vocab = type(base.net).__name__, len(base.head.weight)
+    prompts = [tuple(n % vocab for n in ids) for ids in ((5, 3, 9, 4), (7, 2))]
+    uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
+    sampling = Sampling(1.0, 0, 1.0, 3)
+    try:
+        if base.net.config._attn_implementation != "shared_prompts":
+            raise ValueError("its attention cannot be replaced")
+        found = decode(base, prompts, None, uniforms, sampling)
+        rows = [
+            Row(base.agents[0], prompt, response.tokens, logps=response.logps)
+            for prompt, responses in zip(prompts, found, strict=True)
+            for response in responses
+        ]
+        scores = {}
+        for numbers, logps, _ in score(base, rows, sampling, frozen=True):
+            scores |= dict(zip(numbers, logps.cpu(), strict=True))
+        base.net.set_attn_implementation(own)
+        gaps = []
+        for n, row in enumerate(rows):
+            ids, size = torch.tensor([[*row.prompt, *row.tokens]]), len(row.tokens)
+            logits = base.net(input_ids=ids.to(base.device)).logits[0, -size - 1 : -1].float()
+            plain = logits.log_softmax(-1).cpu().gather(-1, ids[0, -size:, None])[:, 0]
+            gaps += [torch.tensor(row.logps) - plain, scores[n][:size] - plain]
+        far = float(torch.cat(gaps).abs().max())
+    except Exception as error:  # of a model's own code: many kinds
+        raise ValueError(
+            f"{kind} cannot be trained here: its layers have to be attention that can be "
+            f"replaced, and keep no other state ({error!s:.120})"
+        ) from error
+    finally:
+        base.net.set_attn_implementation("shared_prompts")
+    exact = base.net.dtype == torch.float32 and not quantized(base.net)
+    if not far < (1e-2 if exact else 1.0):
+        raise ValueError(
+            f"{kind} cannot be trained here: it does more than attention over all tokens and "
+            f"one linear layer for its logits (log-probabilities are {far:.2g} off)"
+        )
+
+
+def quantized(model) -> bool:
+    return any(not parameter.is_floating_point() for parameter in model.parameters())
+
+
+def device() -> torch.device:
+    """Where this process trains and evaluates: its own CUDA card, or the CPU. Apple's MPS has no
+    float64, by which tokens are drawn."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    place = next(filter(None, map(os.environ.get, ("LOCAL_RANK", "SLURM_LOCALID"))), "0")
+    return torch.device("cuda", int(place))
+
+
+def fingerprint(name: str) -> str:
+    """Tells a model's files (config, tokenizer, weights) from another's; the name is not in it.
+
+    Of each file its size and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
+    for any size. Training moves every weight, and so cannot hide between the blocks.
+    """
+    config = Path(name) / "config.json"
+    found = config if config.is_file() else try_to_load_from_cache(name, "config.json")
+    folder, digest = Path(found).parent, hashlib.sha256()
+    for path in sorted({file for kind in MODEL_FILES for file in folder.glob(kind)}):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            for start in range(0, size, max(size // 64, 1 << 16)):
+                file.seek(start)
+                digest.update(file.read(1 << 16))
+    return digest.hexdigest()
+
+
+def save_agent(base: Base, agent: int, path: Path) -> None:
+    """Writes an agent as peft (transformers, without adapters) loads it, with its tokenizer."""
+    path.mkdir(parents=True, exist_ok=True)
+    if base.lora:
+        name = f"agent{agent}"  # peft adds a folder of that name
+        base.model.save_pretrained(path, selected_adapters=[name], save_embedding_layers=False)
+        for file in (path / name).iterdir():
+            file.replace(path / file.name)
+        (path / name).rmdir()
+        (path / "README.md").unlink(missing_ok=True)  # an empty form
+    else:
+        base.net.save_pretrained(path)
+    base.tokenizer.save_pretrained(path)
+
+
+def load_agent(base: Base, agent: int, path: Path) -> None:
+    """Reads what `save_agent` wrote into this agent; ValueError where it was written by another."""
+    name = f"agent{agent}"
+    try:  # never a .bin, which is a pickle
+        if base.lora:
+            mine = get_peft_model_state_dict(
+                base.model, adapter_name=name, save_embedding_layers=False
+            )
+            weights = load_file(path / "adapter_model.safetensors")
+        else:
+            mine = base.net.state_dict()
+            saved = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True)
+            weights = saved.state_dict()
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"cannot read agent {agent} from {path}: {error}") from error
+    if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in mine.items()}:
+        raise ValueError(
+            f"{path} is of another model or another --lora-rank than its run: bring back the "
+            "run's own"
+        )
+    if base.lora:
+        set_peft_model_state_dict(base.model, weights, name)
+    else:
+        base.net.load_state_dict(weights)

@@ -1,0 +1,35 @@
+"""What a base's passes take, and how much of it is done at once."""
+
+from policies.base import Base
+
+# What one forward pass of the update may keep for the backward pass: more is no faster.
+UPDATE_BYTES = {"cpu": 2**26, "cuda": 3 * 2**30}
+DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
+
+
+def activations(base: Base, tokens: int) -> int:
+    """Bytes that the backward pass keeps for so many tokens, about: 12 numbers per hidden unit
+    and 4 per feed-forward unit of every layer, four bytes each. TokenLogps keeps no logits."""
+    config = base.net.config.get_text_config()
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    width = 12 * config.hidden_size + 4 * inner
+    return 4 * tokens * config.num_hidden_layers * width
+
+
+def cache_bytes(base: Base) -> int:
+    """Bytes of one token's keys and values in all layers."""
+    config = base.net.config.get_text_config()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    return 2 * config.num_hidden_layers * heads * head * base.net.dtype.itemsize
+
+
+def cost(base: Base, prompt: int, response: int) -> float:
+    """Share of one forward pass of the update that a row takes up: its own tokens, and a copy
+    of its prompt's keys and values."""
+    kept = activations(base, response) + prompt * cache_bytes(base)
+    return kept / update_bytes(base)
+
+
+def update_bytes(base: Base) -> int:
+    return UPDATE_BYTES["cuda" if base.device.type == "cuda" else "cpu"]

@@ -1,0 +1,94 @@
+"""Flags of both programs: one-line errors that know what was meant, and commented flag files."""
+
+import argparse
+import contextlib
+import difflib
+import shlex
+import sys
+
+
+def meant(name: str, known) -> str:
+    """Which of the known names a name is close to, for an error's words; "" where none is."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+class FromFile(str):
+    """A word of a flag file."""
+
+
+class Models(argparse.Action):
+    """Collects --model: once per agent, but one on the command line replaces a flag file's."""
+
+    def __call__(self, parser, namespace, value, option_string=None):
+        known = getattr(namespace, self.dest, None) or []
+        same = [name for name in known if isinstance(name, FromFile) == isinstance(value, FromFile)]
+        setattr(namespace, self.dest, [*same, value])
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """A line a flag: its value as N (a number), NAME or its choices; its default in brackets."""
+
+    def __init__(self, prog):
+        super().__init__(prog, max_help_position=34, width=110)
+
+    def _get_default_metavar_for_optional(self, action):
+        return "NAME" if action.type is None else "N"
+
+    def _get_help_string(self, action):
+        silent = any(action.default is none for none in (None, False, argparse.SUPPRESS))
+        return action.help if silent else f"{action.help} (%(default)s)"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one-line errors that know what was meant, and commented flag files (@file)."""
+
+    def __init__(self, prog, **kwargs):
+        usage = f"python {prog} [@FILE] [flags]"
+        super().__init__(
+            prog,
+            usage,
+            allow_abbrev=False,
+            fromfile_prefix_chars="@",
+            formatter_class=Help,
+            **kwargs,
+        )
+
+    def convert_arg_line_to_args(self, line):
+        try:
+            return [FromFile(word) for word in shlex.split(line, comments=True)]
+        except ValueError as error:
+            self.error(f"a flag file's line {line!r}: {error}")
+
+    def parse_args(self, args=None, namespace=None):
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            flag = unknown[0].partition("=")[0]
+            hint = meant(flag, self._option_string_actions) or " (--help lists the flags)"
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found
+
+    def _check_value(self, action, value):
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            told = f"{str(value)!r} is not known{meant(str(value), known)}: {', '.join(known)}"
+            raise argparse.ArgumentError(action, told)
+
+    def error(self, message):
+        print(f"{self.prog}: error: {' '.join(message.split())}", file=sys.stderr)
+        sys.exit(2)
+
+
+def at_least(kind, low, high=None):
+    """An argparse type: a number from low (to high)."""
+    what = "a whole number" if kind is int else "a number"
+    wanted = f"{what} of at least {low}" if high is None else f"{what} in [{low}, {high}]"
+
+    def number(text: str):
+        with contextlib.suppress(ValueError):
+            value = kind(text)
+            if low <= value <= (sys.float_info.max if high is None else high):  # no inf, no nan
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+
+    return number

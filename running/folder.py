@@ -1,0 +1,196 @@
+"""A run on disk: what train.py writes into runs/<name>/ and what eval.py and --resume read from it.
+
+args.json       every flag as resolved, package versions, the command, digests of code and bases
+metrics.jsonl   one line per step            samples.jsonl  joint responses, every --sample-every
+events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
+agents/<i>/     the trained agents, in peft's format (or as full models)
+summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
+lock            held by the process that writes here
+"""
+
+import ast
+import contextlib
+import fcntl
+import hashlib
+import json
+import modulefinder
+import os
+import shlex
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from rewards import REWARDS
+from tasks import TASKS
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
+WORKER = [f"coding.sandbox.{name}" for name in ("worker", "judge", "candidate", "wire", "locks")]
+
+
+def run_folder(name: str) -> Path:
+    """A run that is given as its folder, or as its name in runs/."""
+    here, there = Path(name), Path("runs") / name
+    return there if there.is_dir() and not (here / "args.json").is_file() else here
+
+
+def refuse_name(name: str) -> Path:
+    """The folder of --run, which has to be a new one."""
+    path = Path(name) if "/" in name else Path("runs") / name
+    if path.exists():
+        raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
+    return path
+
+
+def new_directory(args) -> Path:
+    """runs/<--run>, or the first free runs/<task>-<number>; made here, never one that exists."""
+    if args.run:
+        path = refuse_name(args.run)
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            told = f"cannot make the run's folder {path} ({error.strerror}): choose another --run"
+            raise ValueError(told) from error
+        return path
+    stem = Path(args.task.replace(":", ".")).name
+    for number in range(1, 10**6):
+        path = Path("runs") / f"{stem}-{number}"
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            continue
+    raise ValueError("runs/ is full: name the run with --run")
+
+
+@contextlib.contextmanager
+def alone(directory: Path):
+    """Holds a run's lock; ValueError where another process has it. The kernel releases it with the
+    process, however that ends."""
+    with (directory / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            told = f"another process is at work on {directory}: wait for its end, or stop it"
+            raise ValueError(told) from error
+        except OSError:  # a file system without locks, as on some clusters
+            pass
+        yield
+
+
+def write_json(path: Path, value) -> None:
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    draft = path.with_name(path.name + ".tmp")
+    try:
+        draft.write_text(text)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def write_args(directory: Path, args) -> None:
+    versions = {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
+    path, command = directory / "args.json", shlex.join(["python", *sys.argv])
+    record = {"args": vars(args), "versions": versions, "command": command, "resumed": []}
+    from policies.loading import fingerprint
+
+    record["bases"] = {name: fingerprint(name) for name in args.model}
+    record["code"] = [code_digest(vars(args))]  # of every process that went on with it
+    if path.exists():
+        warn_of_other_code(directory)
+        before = json.loads(path.read_text())
+        record["code"] = list(dict.fromkeys([*before.get("code", []), *record["code"]]))
+        record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
+    write_json(path, record)
+
+
+def code_digest(args: dict) -> str:
+    """Of the code that trains: what train.py and the sandbox's worker import of this project, every
+    known task and reward, and the plug-in files that the flags name. Comments do not count."""
+    finder, digest = modulefinder.ModuleFinder([str(ROOT)]), hashlib.sha256()
+    for name in ("train", *WORKER, *TASKS.values(), *REWARDS.values()):
+        finder.import_hook(name if name in WORKER else name.rpartition(".")[0] or name)
+    files = sorted(filter(None, (module.__file__ for module in finder.modules.values())))
+    named = [(args[flag] or "").partition(":")[0] for flag in ("task", "reward")]
+    for path in map(Path, [*files, *named]):
+        if path.suffix == ".py" and path.is_file():
+            digest.update(ast.dump(ast.parse(path.read_text())).encode())
+    return digest.hexdigest()[:12]
+
+
+def warn_of_other_code(directory: Path) -> None:
+    record = json.loads((directory / "args.json").read_text())
+    if "code" in record and code_digest(record["args"]) not in record["code"]:
+        print(
+            f"warning: {directory} was trained by other code than this (git diff, or a plug-in): "
+            "what follows may differ for that alone",
+            file=sys.stderr,
+        )
+
+
+def check_bases(directory: Path, models: list[str]) -> None:
+    """Raises ValueError where a run's agents were trained on other models than these. An adapter
+    on another base of the same shape would load, and be worth nothing."""
+    from policies.loading import fingerprint
+
+    record = json.loads((directory / "args.json").read_text())
+    trained = record.get("bases", {})  # runs of the first version have none
+    for was, name in zip(record["args"]["model"], models, strict=True):
+        if was in trained and fingerprint(name) != trained[was]:
+            raise ValueError(
+                f"the model {name} is not what {directory} was trained on (other weights, config "
+                "or tokenizer): bring that one back, or train anew"
+            )
+
+
+def steps(directory: Path, module) -> int:
+    """Steps in a run's checkpoint (0: none is there). ValueError where the run cannot go on."""
+    check_bases(directory, module.args.model)
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        read_lines(directory / name)
+    path = directory / "checkpoints" / "last.ckpt"
+    if not path.exists():
+        return 0
+    import torch
+
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        shapes = {name: value.shape for name, value in state["state_dict"].items()}
+        step = state["global_step"]
+    except Exception as error:  # of torch, zip and pickle
+        raise ValueError(
+            f"{path} is damaged, or no checkpoint of a run ({type(error).__name__}): bring back a "
+            f"copy, or delete it to begin {directory} again"
+        ) from error
+    if shapes != {name: value.shape for name, value in module.state_dict().items()}:
+        raise ValueError(
+            f"{path} is of another team than {directory / 'args.json'} says (agents, adapters or "
+            "model): bring back the one that belongs to the other"
+        )
+    return step
+
+
+def read_lines(path: Path) -> list[tuple[int, str]]:
+    """(step, line) of a run's file, without a last line that was cut by a kill."""
+    found = []
+    text = path.read_text(errors="replace") if path.exists() else ""
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if line.endswith("\n"):
+            try:
+                found.append((int(json.loads(line)["step"]), line))
+            except (ValueError, KeyError, TypeError) as error:
+                told = f"{path}, line {number}: not what a run writes"
+                raise ValueError(f"{told}; bring back a copy, or mend it") from error
+    return found
+
+
+def keep_until(path: Path, step: int) -> None:
+    """Drops the lines of the steps after a killed run's last checkpoint, and a line cut in half."""
+    if not path.exists():
+        return
+    write_whole(path, "".join(line for number, line in read_lines(path) if number < step))

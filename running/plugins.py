@@ -1,0 +1,98 @@
+"""Tasks and rewards by flag: a known name, a dotted path or file.py:Name, checked here."""
+
+import importlib
+import importlib.util
+import inspect
+import math
+import numbers
+from pathlib import Path
+
+from rewards import REWARDS, Scorer
+from running.flags import meant
+from tasks import TASKS
+
+
+def resolve(name: str, known: dict[str, str], what: str):
+    """The task or reward that a flag names: a known name, a dotted path, or file.py:Name."""
+    full = known.get(name, name)
+    path, _, attribute = full.rpartition(":" if ":" in full else ".")
+    if not path:
+        listed = ", ".join(sorted(known))
+        raise ValueError(f"unknown {what} {name!r}{meant(name, known)}; known: {listed}")
+    if full.endswith(".py"):
+        raise ValueError(f"{what} {name!r}: name what the file holds, as in file.py:Name")
+    try:
+        if path.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(path)
+    except (Exception, SystemExit) as error:  # a plug-in is the user's code: anything may come
+        raise ValueError(f"cannot load the {what} {name!r}: {error!r}") from error
+    if not hasattr(module, attribute):
+        raise ValueError(f"{path} has no {attribute}{meant(attribute, vars(module))}: no {what}")
+    return getattr(module, attribute)
+
+
+def check_signature(function, what: str, *args, **kwargs) -> None:
+    """Raises ValueError where a function of the user's cannot be called like that."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ValueError(f"{what}: {error}") from error
+
+
+def make_task(args):
+    """The task of --task, with the flags that are a task's."""
+    options = {"data": args.data, "num_agents": args.num_agents}
+    if args.feedback:
+        flags = (args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
+        options["feedback"] = resolve("coding.feedback.configured", {}, "feedback")(*flags)
+    kind = resolve(args.task, TASKS, "task")
+    form = f"({', '.join(f'{name}=' for name in options)})"
+    form += ", or leave --feedback out" if args.feedback else ""
+    check_signature(kind, f"task {args.task!r} has to take {form}", **options)
+    try:
+        task = kind(**options)
+    except (ValueError, OSError):  # in words already
+        raise
+    except Exception as error:
+        raise ValueError(f"task {args.task!r} cannot be made: it raised {error!r}") from error
+    wanted = {"items": ("split",), "observe": ("agent", "item", "history")}
+    if args.turns > 1:
+        wanted["feedback"] = ("item", "responses")
+    for name, names in wanted.items():
+        form = f"{name}({', '.join(names)})"
+        if not callable(getattr(task, name, None)):
+            raise ValueError(f"task {args.task!r} has no {form}: it needs one")
+        check_signature(getattr(task, name), f"task {args.task!r} needs {form}", *names)
+    return task
+
+
+def make_reward(args, task) -> Scorer:
+    """The reward of --reward, or the task's own, as a rollout calls it."""
+    name = args.reward or getattr(task, "reward", None)
+    if not name:
+        raise ValueError(f"task {args.task!r} names no reward of its own: give one with --reward")
+    reward = resolve(name, REWARDS, "reward")
+    if not callable(reward):
+        raise ValueError(f"reward {name!r} is no function but {reward!r:.60}: it has to be one")
+    check_signature(reward, f"reward {name!r} has to take (item, responses)", {}, [])
+    maximum = getattr(reward, "maximum", None)
+    if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
+        raise ValueError(f"reward {name!r} needs its largest value, a number above 0, as .maximum")
+    return Scorer(reward)
+
+
+def items_of(task, name: str, split: str) -> list[dict]:
+    """A split's items; ValueError where the task does not give a list of them."""
+    try:
+        items = task.items(split)
+    except (ValueError, OSError):  # in words already
+        raise
+    except Exception as error:  # the task is the user's code
+        raise ValueError(f"task {name!r}: items({split!r}) raised {error!r}") from error
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ValueError(f"task {name!r}: items({split!r}) has to give a list of dicts")
+    return items

@@ -1,0 +1,52 @@
+"""--dry-run: what would be trained, what memory it takes, and one batch of it."""
+
+from policies.memory import DECODE_TOKENS, cache_bytes, cost, update_bytes
+from running.metrics import reward_spreads
+
+
+def describe(module, args) -> str:
+    """What would be trained, for --dry-run."""
+    lines = [f"task {args.task}: {len(module.problems)} problems, {args.turns} turn(s)"]
+    for number, base in enumerate(module.team.bases):
+        frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
+        name = args.model[base.agents[0]]
+        lines.append(
+            f"base {number}: {name}, {frozen / 2**20:.1f} MiB frozen, agents {base.agents}"
+        )
+    for agent in range(module.team.size):
+        trained = sum(p.numel() for p in module.team.parameters_of(agent))
+        lines.append(f"agent {agent}: {trained:,} trainable parameters")
+    expected = sum(memory(base, module, args) for base in module.team.bases)
+    lines.append(f"memory expected, besides Python and its libraries: {expected / 2**20:.0f} MiB")
+    return "\n".join(lines)
+
+
+def memory(base, module, args) -> int:
+    """Bytes that a step takes at its peak: weights, gradients and Adam's two moments of what is
+    trained, then the larger of the decode's (cache, merged copies) and the update's activations."""
+    weights = sum(p.numel() * p.element_size() for p in base.parameters())
+    trained = sum(p.numel() for p in base.parameters() if p.requires_grad)
+    prompt = max(
+        len(module.rollout.encode(agent, module.rollout.task.observe(agent, item, [])))
+        for item in module.problems[:100]
+        for agent in base.agents
+    )
+    prompts = args.batch_size * len(base.agents)
+    rows = prompts * args.num_generations
+    cached = min(prompts * prompt + rows * args.max_new_tokens, DECODE_TOKENS) * cache_bytes(base)
+    decode = cached + base.adapters.merged_bytes(len(base.agents))
+    units = ((prompts, cost(base, 0, prompt)), (rows, cost(base, prompt, args.max_new_tokens)))
+    update = sum(max(one, min(count * one, 1.0)) for count, one in units) * update_bytes(base)
+    return weights + 12 * trained + int(max(decode, update))
+
+
+def dry_run(module, args) -> None:
+    print(describe(module, args))
+    module.turns = module.play(args.batch_size)
+    for turn, nodes in enumerate(module.turns):
+        responses = sum(len(r) for node in nodes for r in node.responses)
+        joints = sum(len(node.parts) for node in nodes)
+        mean = sum(float(node.rewards.mean()) for node in nodes) / len(nodes)
+        print(f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}")
+    flat = float((reward_spreads(module) < 1e-9).double().mean())
+    print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")

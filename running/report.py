@@ -1,0 +1,49 @@
+"""What the terminal shows of a run: its bar, and the report at its end."""
+
+import json
+from pathlib import Path
+
+from lightning.pytorch.callbacks import TQDMProgressBar
+
+from running.plugins import resolve
+
+
+class Bar(TQDMProgressBar):
+    """Lightning's progress bar, with return and learning rate; the rest is in TensorBoard."""
+
+    def on_train_epoch_start(self, trainer, *args):
+        super().on_train_epoch_start(trainer, *args)
+        self.train_progress_bar.set_description("training")
+
+    @property
+    def total_train_batches(self):
+        return self.trainer.max_steps - 1
+
+    def get_metrics(self, trainer, module):
+        logged = trainer.callback_metrics
+        return {key: f"{logged[key]:.3g}" for key in ("return", "lr") if key in logged}
+
+
+def report(directory: Path) -> str:
+    """The short report at the end of a run."""
+    summary = json.loads((directory / "summary.json").read_text())
+    args = json.loads((directory / "args.json").read_text())["args"]
+    before, after = summary["before"], summary["after"]
+    lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]
+    lines.append("held-out test problems, share of the maximum return   before    after")
+    for name, label in (("return", "sampled"), ("greedy/return", "greedy")):
+        error = after[f"{name}_se"]
+        lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
+    if args["turns"] > 1:
+        disclosed = resolve("coding.feedback.disclosed", {}, "feedback")
+        lines.append(disclosed(args["feedback"], args["feedback_tests"]))
+    for when in ("before", "after"):
+        sample = summary["example"][when]
+        lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
+        for agent, text in enumerate(sample["responses"]):
+            lines += [f"  agent {agent} | {line}" for line in text.splitlines() or [""]]
+    lines.append(f"\ncurves:    tensorboard --logdir {directory}")
+    lines.append(f"evaluate:  python eval.py --run {directory}")
+    steps = 2 * summary["steps"]
+    lines.append(f"continue:  python train.py --resume {directory} --max-steps {steps}")
+    return "\n".join(lines)

@@ -1,0 +1,41 @@
+"""What both programs say on the terminal, and how they leave it."""
+
+import logging
+import os
+import signal
+import warnings
+
+
+def quiet() -> None:
+    """Keeps libraries' remarks off the terminal: what a user must know comes from us."""
+    warnings.filterwarnings("ignore", module="lightning|transformers|torch.jit|bitsandbytes|peft")
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    import lightning.pytorch  # noqa: F401  (it sets its own level when it is imported)
+    import transformers
+
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    # Says which process died before it ends the others.
+    logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel("INFO")
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+
+
+def quit_on_signals(prog: str) -> None:
+    """SIGINT and SIGTERM end the process with one line while there is nothing to save: until
+    training begins, which has handlers of its own (Recorder.catch_signals)."""
+
+    def leave(number, frame):
+        os.write(2, f"{prog}: stopped by {signal.Signals(number).name}\n".encode())
+        os._exit(130)  # an exception could be swallowed anywhere in the imports
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, leave)
+
+
+def told(error: Exception) -> str:
+    """An error in words, for one line."""
+    notes = " ".join(getattr(error, "__notes__", []))
+    if isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):
+        return f"{error} {notes}"
+    return f"{type(error).__name__}: {error} (--debug shows where) {notes}"
