@@ -1,6 +1,9 @@
 """Loading and saving: what models are taken, in how many bits, what is refused; agents on disk."""
 
+import contextlib
 import hashlib
+import importlib.util
+import io
 import os
 from pathlib import Path
 
@@ -9,7 +12,13 @@ from huggingface_hub import model_info, try_to_load_from_cache
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    GgufConfig,
+)
 
 from policies.base import Base
 from policies.decoding import decode
@@ -36,49 +45,77 @@ def load_base(
 
 
 def load_model(name: str, bits: int, trust_remote_code: bool):
-    """(model, tokenizer) of a local folder or a hub name, the weights in 32, 16, 8 or 4 bits.
+    """(model, tokenizer) of a folder, a hub name or a .gguf file; weights in 32, 16, 8 or 4 bits.
 
     Raises ValueError where there is no such model, at once: transformers would retry for a minute.
     """
-    if not Path(name).is_dir():
-        try:
-            if not try_to_load_from_cache(name, "config.json"):
-                model_info(name, timeout=5)
-        except Exception as error:  # many kinds: no such name, no network, no access
-            raise ValueError(
-                f"model {name!r} is no folder, not in the local cache, and the hub does not give "
-                f"it ({type(error).__name__})"
-            ) from error
-    here = device()
-    half = bits == 16 or (bits < 16 and here.type == "cuda")  # what 8 or 4 bits leave is slow in
-    # half on a CPU
-    options = {"dtype": torch.bfloat16 if half else torch.float32}
+    packed = name.endswith(".gguf")
+    find_gguf(name, bits) if packed else find_model(name)
+    here, options = device(), {"trust_remote_code": trust_remote_code}
+    where = str(Path(name).resolve().parent) if packed else name  # its agents keep this name
+    if packed:
+        options["gguf_file"] = Path(name).name
+    # What 8 or 4 bits leave is slow in half on a CPU.
+    half = bits == 16 or (bits < 16 and here.type == "cuda")
+    weights = {"dtype": torch.bfloat16 if half else torch.float32}
     if bits < 16:
-        options["quantization_config"] = BitsAndBytesConfig(
+        weights["quantization_config"] = BitsAndBytesConfig(
             load_in_8bit=bits == 8,
             load_in_4bit=bits == 4,
             bnb_4bit_quant_type="nf4",
-            bnb_4bit_compute_dtype=options["dtype"],
+            bnb_4bit_compute_dtype=weights["dtype"],
         )
-        options["device_map"] = {"": here}  # whole on this process's card, not spread over all
-    if (Path(name) / "adapter_config.json").is_file():
-        raise ValueError(f"{name} is an adapter: --model takes its base, --resume a whole run")
-    needs = "it needs config.json and safetensors"
+        weights["device_map"] = {"": here}  # whole on this process's card, not spread over all
+    elif packed:
+        weights["quantization_config"] = GgufConfig(dequantize=True)  # else no gradient passes
+    needs = "it needs to be whole, and of an architecture that transformers reads from this format"
     try:
-        AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
-        needs = "it has no tokenizer files, or none that transformers reads"
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
-        needs = "it needs config.json and safetensors"
-        model = AutoModelForCausalLM.from_pretrained(
-            name, trust_remote_code=trust_remote_code, use_safetensors=True, **options
-        )
+        if not packed:
+            needs = "it needs config.json and safetensors"
+            AutoConfig.from_pretrained(where, **options)
+            weights["use_safetensors"] = True
+        tokenizer = load_tokenizer(where, options)
+        with contextlib.redirect_stderr(io.StringIO()):  # a bar that nothing else turns off
+            model = AutoModelForCausalLM.from_pretrained(where, **options, **weights)
     except Exception as error:  # many kinds, some of them long
         if "trust_remote_code" in str(error):
-            told = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
-        else:
-            told = f"{needs} ({error!s:.300})"
-        raise ValueError(f"cannot load the model {name!r}: {told}") from error
+            needs = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
+        raise ValueError(f"cannot load the model {name!r}: {needs} ({error!s:.300})") from error
     return model, tokenizer
+
+
+def load_tokenizer(where: str, options: dict):
+    try:
+        return AutoTokenizer.from_pretrained(where, **options)
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            raise
+        raise ValueError(f"no tokenizer files that transformers reads: {error!s:.200}") from error
+
+
+def find_model(name: str) -> None:
+    """Raises ValueError where a folder or a hub name is no model."""
+    if (Path(name) / "adapter_config.json").is_file():
+        raise ValueError(f"{name} is an adapter: --model takes its base, --resume a whole run")
+    if Path(name).is_dir():
+        return
+    try:
+        if not try_to_load_from_cache(name, "config.json"):
+            model_info(name, timeout=5)
+    except Exception as error:  # many kinds: no such name, no network, no access
+        raise ValueError(
+            f"model {name!r} is no folder, not in the local cache, and the hub does not give "
+            f"it ({type(error).__name__})"
+        ) from error
+
+
+def find_gguf(name: str, bits: int) -> None:
+    if not Path(name).is_file():
+        raise ValueError(f"model {name!r} is no file: a .gguf has to be on this machine")
+    if not importlib.util.find_spec("gguf"):
+        raise ValueError(f"model {name!r} needs the package gguf: pip install gguf")
+    if bits < 16:
+        raise ValueError(f"--bits {bits} is not for a .gguf, which is unpacked: give 16 or 32")
 
 
 @torch.no_grad()
@@ -144,10 +181,12 @@ def fingerprint(name: str) -> str:
     Of each file its size and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
     for any size. Training moves every weight, and so cannot hide between the blocks.
     """
-    config = Path(name) / "config.json"
-    found = config if config.is_file() else try_to_load_from_cache(name, "config.json")
-    folder, digest = Path(found).parent, hashlib.sha256()
-    for path in sorted({file for kind in MODEL_FILES for file in folder.glob(kind)}):
+    files, digest = {Path(name)}, hashlib.sha256()
+    if not name.endswith(".gguf"):
+        config = Path(name) / "config.json"
+        found = config if config.is_file() else try_to_load_from_cache(name, "config.json")
+        files = {file for kind in MODEL_FILES for file in Path(found).parent.glob(kind)}
+    for path in sorted(files):
         size = path.stat().st_size
         digest.update(f"{path.name} {size}\n".encode())
         with path.open("rb") as file:

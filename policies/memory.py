@@ -2,8 +2,10 @@
 
 from policies.base import Base
 
-# What one forward pass of the update may keep for the backward pass: more is no faster.
+# What one forward pass of the update may keep for the backward pass: more is no faster. On a CPU
+# that is what its caches hold, and of a larger model so much that its products have enough rows.
 UPDATE_BYTES = {"cpu": 2**26, "cuda": 3 * 2**30}
+CPU_TOKENS, CPU_BYTES = 512, 2**30
 DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
 
 
@@ -32,4 +34,6 @@ def cost(base: Base, prompt: int, response: int) -> float:
 
 
 def update_bytes(base: Base) -> int:
-    return UPDATE_BYTES["cuda" if base.device.type == "cuda" else "cpu"]
+    if base.device.type == "cuda":
+        return UPDATE_BYTES["cuda"]
+    return max(UPDATE_BYTES["cpu"], min(activations(base, CPU_TOKENS), CPU_BYTES))

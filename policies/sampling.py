@@ -12,6 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
+RANKED = 256  # likeliest tokens that are ranked for top-p, before all are
+
+
 @dataclass(frozen=True)
 class Sampling:
     """The distribution of responses. temperature 0: greedy. top_k 0, top_p 1: no truncation."""
@@ -28,9 +31,9 @@ def capped(x: Tensor, softcap: float | None) -> Tensor:
 
 
 def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
-    """Logits (..., V) of the sampled distribution: temperature, then top-k, then top-p.
+    """Logits (R, V) of the sampled distribution: temperature, then top-k, then top-p.
 
-    keep (..., 1) holds the tokens to score: one that rounding moves over the edge of the nucleus in
+    keep (R, 1) holds the tokens to score: one that rounding moves over the edge of the nucleus in
     the update was inside it when it was sampled.
     """
     logits = logits.float()
@@ -42,16 +45,27 @@ def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tens
     if 0 < sampling.top_k < logits.shape[-1]:
         drop = logits < logits.topk(sampling.top_k).values[..., -1:]
     if sampling.top_p < 1:
-        ranked, order = logits.masked_fill(drop, -math.inf).sort(dim=-1, descending=True)
-        likelier = ranked.softmax(-1).cumsum(-1) - ranked.softmax(
-            -1
-        )  # mass of the tokens before it
-        drop = drop | torch.zeros_like(order, dtype=torch.bool).scatter(
-            -1, order, likelier >= sampling.top_p
-        )
+        left = logits.masked_fill(drop, -math.inf) if drop.dim() else logits
+        drop = left < nucleus(left, sampling.top_p)
     if keep is not None and drop.dim():
         drop = drop.scatter(-1, keep, False)
     return logits.masked_fill(drop, -math.inf) if drop.dim() else logits
+
+
+def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
+    """The least logit (R, 1) of the likeliest tokens that together have the mass top_p, of logits
+    (R, V); what is as likely as the last of them belongs to them. Sorting a whole vocabulary costs
+    more than all else that is done to its logits, and a few hundred nearly always hold the mass:
+    `count` are ranked first, and all of them only in rows where those do not."""
+    count = min(count, logits.shape[-1])
+    ranked = logits.topk(count).values
+    mass = (ranked - logits.logsumexp(-1, keepdim=True)).exp()
+    kept = (mass.cumsum(-1) - mass < top_p).sum(-1, keepdim=True)  # by the mass of likelier ones
+    least = ranked.gather(-1, kept.clamp(min=1) - 1)
+    more = (kept[:, 0] == count).nonzero()[:, 0] if count < logits.shape[-1] else ()
+    if len(more):
+        least[more] = nucleus(logits[more], top_p, logits.shape[-1])
+    return least
 
 
 def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
