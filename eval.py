@@ -37,9 +37,11 @@ add up; rewards and feedback are not in it"""
 PROBLEM = ("prompt", "abstract_text")  # where an item has its text
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
+    "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {"json"},
     "doctor": set(),
-    "ask": {"run", "task", "data", "model", "max_new_tokens", "temperature", "top_p", "seed"},
+    "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
+    | {"max_new_tokens"},
 }
 
 
@@ -58,6 +60,7 @@ def parser() -> Parser:
     add("--data", metavar="FILE", help="local file instead of the task's source (the run's)")
     add("--model", action="append", help="base; once, or once per agent (the run's; tiny)")
     add("--single-model", help="model of method single (the team's)")
+    add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
 
     add = top.add_argument_group("how").add_argument
     add("--limit", type=size, default=100, help="test problems, 0: all")
@@ -68,6 +71,7 @@ def parser() -> Parser:
     add("--max-new-tokens", type=count, help="of one agent (the run's)")
     add("--turns", type=count, help="(the run's)")
     add("--feedback", help="what agents are told between turns (the run's)")
+    add("--chat-template", action="store_true", default=None, help="(the run's)")
     add("--seed", type=size, default=0, help="of every random draw")
 
     add = top.add_argument_group("output").add_argument
@@ -83,6 +87,7 @@ def parser() -> Parser:
     )
 
     add = top.add_argument_group("other questions").add_argument
+    add("--score", metavar="FILE", help="a reward's score of each line of a JSONL file (--samples)")
     add("--compare", nargs="+", metavar="DIR", help="runs; seeds are grouped; table and picture")
     add("--doctor", metavar="DIR", help="look a run over for known signs of failure")
     add("--ask", metavar="TEXT", help="let the team answer a problem of your own")
@@ -114,6 +119,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
     from evaluation.methods import clock, lines, plan, play_method, reference
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
+    from evaluation.scoring import judge_of
     from running.plugins import items_of, make_reward, make_task
 
     team, solo = find_runs(args.run)
@@ -145,6 +151,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
                 records += play_method(name, play, player, items, args)
                 header["timing"][name] = clock(play, player, items, args)
             else:
+                reward.judge = judge_of(main) if reward.needs_model else None
                 nodes = reference(task, reward, main, items)
                 records += lines(name, False, nodes, task, reward.maximum, main.gamma)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
@@ -208,6 +215,14 @@ def table(args) -> None:
         report.write_samples(args.samples, header, records)
 
 
+def score(args) -> None:
+    """Any reward's score of the joint responses of a file."""
+    from evaluation import scoring
+    from evaluation.players import settings
+
+    print(scoring.score(args, settings(args, None)))
+
+
 def ask(args) -> None:
     """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
     from evaluation.players import Player, find_runs, settings
@@ -250,7 +265,7 @@ def main(argv: list[str] | None = None) -> None:
         else:
             if not args.from_samples:
                 quiet()
-            (ask if args.ask else table)(args)
+            (ask if args.ask else score if args.score else table)(args)
     except Exception as error:
         if args.debug:
             raise

@@ -311,6 +311,7 @@ class Rollout:
             joints = itertools.product(*axes) if joint == "cross" else zip(*axes, strict=True)
             chosen += [(node, node.texts(numbers)) for numbers in joints]
         found = self.reward([(node.item, texts) for node, texts in chosen])
+        self.seconds["judge"] += self.reward.seconds
         for (node, _), parts in zip(chosen, found, strict=True):
             node.parts.append(parts)
         for node in nodes:

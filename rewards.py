@@ -8,19 +8,26 @@ are logged as they are. A reward has to be pure: it is called from several threa
 again where a run is resumed. One that raises, answers what is no finite number, or does not answer
 ends the run (`RewardError`).
 
+A reward with `needs_model = True` may ask a language model: it is called as reward(item, responses,
+lm), and lm(prompt, text) gives the log-probabilities of the text's tokens after the prompt, as an
+array, from the frozen base of the team or from --judge. Each distinct question of a step is
+answered once, in a batch with all others: a reward is first run with zeros in place of answers, to
+hear what it asks, and what it then returns or raises is dropped.
+
 --reward takes a name of the table, a dotted path (my_pkg.my_rewards.rhymes) or file.py:function.
 """
 
 import math
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 REWARDS = {
     "code": "coding.rewards.code",
     "code_paper": "coding.rewards.code_paper",
-    "tldr": "writing.strict.tldr",
+    "tldr": "writing.rewards.tldr",
     "tldr_paper": "writing.paper.tldr_paper",
     "tldr_released": "writing.paper.tldr_released",
-    "arxiv": "writing.strict.arxiv",
+    "arxiv": "writing.rewards.arxiv",
     "arxiv_paper": "writing.paper.arxiv_paper",
     "arxiv_released": "writing.paper.arxiv_released",
 }
@@ -28,7 +35,8 @@ TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 
 
 class RewardError(RuntimeError):
-    """(what a reward did that it must not, and what it was given; False if it still hangs)."""
+    """(what a reward did that it must not, and what it was given; False if it still hangs; the
+    number of the joint response that it was given)."""
 
     def __str__(self):
         return self.args[0]
@@ -36,29 +44,61 @@ class RewardError(RuntimeError):
 
 class Scorer:
     """Scores many joint responses at once, and holds the reward, which is the user's code, to what
-    it may answer."""
+    it may answer. judge: answers the questions of a reward that needs a model."""
 
-    def __init__(self, reward):
-        self.reward, self.maximum = reward, reward.maximum
+    def __init__(self, reward, judge=None):
+        self.reward, self.maximum, self.judge = reward, reward.maximum, judge
+        self.needs_model = getattr(reward, "needs_model", False)
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="reward")
+        self.seconds = 0.0  # that the judge took in the latest call
 
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[dict[str, float]]:
         """The named parts of each (item, responses), in order; RewardError ends the run."""
-        futures = [self.pool.submit(self.reward, item, texts) for item, texts in joints]
-        return [self._parts(*pair) for pair in zip(futures, joints, strict=True)]
+        self.seconds, answers = 0.0, {}
+        found: dict[int, dict[str, float]] = {}
+        while left := [number for number in range(len(joints)) if number not in found]:
+            asked = [Questions(answers) for _ in left]
+            futures = [
+                self.pool.submit(self.reward, *joints[number], *[lm] * self.needs_model)
+                for number, lm in zip(left, asked, strict=True)
+            ]
+            for number, lm, future in zip(left, asked, futures, strict=True):
+                wait([future], timeout=TIMEOUT)
+                if not lm.new:
+                    found[number] = _parts(future, number, *joints[number])
+            if new := list(dict.fromkeys(question for lm in asked for question in lm.new)):
+                start = time.perf_counter()
+                answers |= zip(new, self.judge(new), strict=True)
+                self.seconds += time.perf_counter() - start
+        return [found[number] for number in range(len(joints))]
 
-    def _parts(self, future: Future, joint: tuple[dict, list[str]]) -> dict[str, float]:
-        try:
-            value = future.result(timeout=TIMEOUT)
-            parts = value if isinstance(value, dict) else {"reward": value}
-            parts = {str(name): float(part) for name, part in parts.items()}
-            if all(map(math.isfinite, parts.values())):
-                return parts
-            problem = f"returned {parts}"
-        except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
-            problem = f"raised {type(error).__name__}: {error}"
-            if not future.done():  # it is our own TimeoutError
-                problem = f"did not answer within {TIMEOUT:.0f} s"
-        item, texts = joint
-        told = f"the reward {problem}, for item {item!r} and responses {texts!r}"
-        raise RewardError(told, future.done())
+
+class Questions:
+    """The `lm` of one call of a reward."""
+
+    def __init__(self, answers: dict):
+        self.answers, self.new = answers, []
+
+    def __call__(self, prompt: str, text: str) -> "np.ndarray":  # noqa: F821
+        if (prompt, text) in self.answers:
+            return self.answers[prompt, text]
+        import numpy as np  # not where names alone are looked up
+
+        self.new.append((prompt, text))
+        return np.zeros(len(text.split()))
+
+
+def _parts(future: Future, number: int, item: dict, texts: list[str]) -> dict[str, float]:
+    try:
+        value = future.result(timeout=0)
+        parts = value if isinstance(value, dict) else {"reward": value}
+        parts = {str(name): float(part) for name, part in parts.items()}
+        if all(map(math.isfinite, parts.values())):
+            return parts
+        problem = f"returned {parts}"
+    except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
+        problem = f"raised {type(error).__name__}: {error}"
+        if not future.done():  # it is our own TimeoutError
+            problem = f"did not answer within {TIMEOUT:.0f} s"
+    told = f"the reward {problem}, for item {item!r} and responses {texts!r}"
+    raise RewardError(told, future.done(), number)

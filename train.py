@@ -47,7 +47,8 @@ def problem_flags(add) -> None:
 
 
 def team_flags(add) -> None:
-    add("--model", action=Models, help="folder or hub name; once, or once per agent (tiny)")
+    add("--model", action=Models, help="folder, hub name or .gguf; once, or once per agent (tiny)")
+    add("--judge", help="model that a reward asks, which needs one (the team's frozen base)")
     add("--num-agents", type=COUNT, default=2, help="1 is single-agent GRPO on the same path")
     add("--lora-rank", type=SIZE, default=16, help="0: full copies, one per agent")
     add("--lora-alpha", type=COUNT, default=32, help="scale of the adapters: alpha / rank")
@@ -193,6 +194,7 @@ def build(args):
     import torch
 
     from magrpo import MAGRPO, Team
+    from policies.judging import make_judge
     from running.plugins import items_of, make_reward, make_task
 
     task = make_task(args)
@@ -211,6 +213,11 @@ def build(args):
     module = MAGRPO(team, task, reward, problems, args)
     if args.turns > 1 and not hasattr(task, "feedback"):
         raise ValueError(f"task {args.task!r} has no feedback(item, responses): --turns needs it")
+    if reward.needs_model:
+        reward.judge = make_judge(args, team)
+        module.judge = reward.judge.base  # so that it moves with the module; it is not trained
+    elif args.judge:
+        raise ValueError(f"--judge {args.judge}: the reward asks no language model")
     for item in [*problems, *held_out["dev"], *held_out["test"]]:
         module.rollout.check(item)
     return module, held_out
@@ -296,7 +303,7 @@ def main(argv: list[str] | None = None) -> None:
 
         if getattr(error, "shared", False) and not is_first(args):
             sys.exit(2)  # the first process says it
-        if error.args[1:] == (False,):  # a reward hangs: its thread would keep this process alive
+        if error.args[1:2] == (False,):  # a reward hangs: its thread would keep this process alive
             print(f"train.py: error: {' '.join(told(error).split())}", file=sys.stderr, flush=True)
             os._exit(2)
         parser().error(told(error))

@@ -13,7 +13,8 @@ from pathlib import Path
 import train
 from running.folder import run_folder
 
-OWN = ("task", "reward", "data", "temperature", "top_p", "max_new_tokens", "turns", "feedback")
+OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
+OWN += ("max_new_tokens", "turns", "feedback")
 
 
 def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
@@ -66,6 +67,8 @@ def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path)
         raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
     if team:  # --max-new-tokens is an agent's of the team
         flags.max_new_tokens = run_args(solo)["max_new_tokens"]
+    if flags.model[0] != main.model[0]:
+        flags.judge = main.judge or main.model[0]
     return flags
 
 
@@ -76,6 +79,7 @@ def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Nam
         "num_agents": 1,
         "model": [train.TINY if model == "tiny" else model],
         "lora_rank": 0,
+        "judge": main.judge or main.model[0],
         "max_new_tokens": main.num_agents * main.max_new_tokens,
     }
     return argparse.Namespace(**vars(main) | changes)
@@ -110,6 +114,7 @@ class Player:
 
     def __init__(self, args, directory: Path | None = None):
         from magrpo import Team
+        from policies.judging import Judge, make_judge
         from policies.loading import device
         from running.folder import check_bases, warn_of_other_code
         from running.plugins import make_reward, make_task
@@ -122,11 +127,16 @@ class Player:
         self.weights = {}  # of a run's agents, trained and not; others play as they are loaded
         if directory:
             self.weights[False] = self.copies()
-            check_bases(directory, args.model)
+            check_bases(directory, args)
             warn_of_other_code(directory)
             for agent in range(team.size):
                 team.load(agent, directory / "agents" / str(agent))
             self.weights[True] = self.copies()
+        if self.reward.needs_model:
+            own = not directory and args.judge == args.model[0]  # it is loaded, and stays as it is
+            judge = Judge(team.bases[0], args.chat_template) if own else make_judge(args, team)
+            judge.base.to(device())
+            self.reward.judge = judge
         self.clock = Clock(team.to(device()))
 
     def copies(self) -> list[list]:

@@ -134,12 +134,7 @@ class Base(nn.Module):
         """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`."""
         if not isinstance(text, str):
             raise ValueError(f"a prompt, which observe() gives, has to be a text, not {text!r:.60}")
-        if chat:
-            ids = self.tokenizer.apply_chat_template(
-                [{"role": "user", "content": text}], add_generation_prompt=True, return_dict=False
-            )
-        else:
-            ids = self.tokenizer(text)["input_ids"]
+        ids = self.ids(text, chat)
         if len(ids) > limit:
             raise ValueError(
                 f"a prompt has {len(ids)} tokens and --max-prompt-tokens is {limit}; prompts are "
@@ -152,6 +147,14 @@ class Base(nn.Module):
         if len(ids) < 2:
             raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
         return tuple(ids)
+
+    def ids(self, text: str, chat: bool) -> list[int]:
+        if not chat:
+            return self.tokenizer(text)["input_ids"]
+        messages = [{"role": "user", "content": text}]
+        return self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_dict=False
+        )
 
 
 def context(config) -> float:

@@ -1,5 +1,7 @@
 """What a base's passes take, and how much of it is done at once."""
 
+import torch
+
 from policies.base import Base
 
 # What one forward pass of the update may keep for the backward pass: more is no faster. On a CPU
@@ -11,11 +13,12 @@ DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
 
 def activations(base: Base, tokens: int) -> int:
     """Bytes that the backward pass keeps for so many tokens, about: 12 numbers per hidden unit
-    and 4 per feed-forward unit of every layer, four bytes each. TokenLogps keeps no logits."""
+    and 4 per feed-forward unit of every layer, four bytes each. TokenLogps keeps no logits. Where
+    there will be no backward pass, one layer's."""
     config = base.net.config.get_text_config()
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
     width = 12 * config.hidden_size + 4 * inner
-    return 4 * tokens * config.num_hidden_layers * width
+    return 4 * tokens * (config.num_hidden_layers if torch.is_grad_enabled() else 1) * width
 
 
 def cache_bytes(base: Base) -> int:

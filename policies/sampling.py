@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
 RANKED = 256  # likeliest tokens that are ranked for top-p, before all are
 
 

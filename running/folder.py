@@ -99,7 +99,8 @@ def write_args(directory: Path, args) -> None:
     record = {"args": vars(args), "versions": versions, "command": command, "resumed": []}
     from policies.loading import fingerprint
 
-    record["bases"] = {name: fingerprint(name) for name in args.model}
+    models = [*args.model, *filter(None, [args.judge])]
+    record["bases"] = {name: fingerprint(name) for name in models}
     record["code"] = [code_digest(vars(args))]  # of every process that went on with it
     if path.exists():
         warn_of_other_code(directory)
@@ -133,14 +134,15 @@ def warn_of_other_code(directory: Path) -> None:
         )
 
 
-def check_bases(directory: Path, models: list[str]) -> None:
+def check_bases(directory: Path, args) -> None:
     """Raises ValueError where a run's agents were trained on other models than these. An adapter
     on another base of the same shape would load, and be worth nothing."""
     from policies.loading import fingerprint
 
     record = json.loads((directory / "args.json").read_text())
     trained = record.get("bases", {})  # runs of the first version have none
-    for was, name in zip(record["args"]["model"], models, strict=True):
+    before = [*record["args"]["model"], record["args"].get("judge")]
+    for was, name in zip(before, [*args.model, args.judge], strict=True):
         if was in trained and fingerprint(name) != trained[was]:
             raise ValueError(
                 f"the model {name} is not what {directory} was trained on (other weights, config "
@@ -150,7 +152,7 @@ def check_bases(directory: Path, models: list[str]) -> None:
 
 def steps(directory: Path, module) -> int:
     """Steps in a run's checkpoint (0: none is there). ValueError where the run cannot go on."""
-    check_bases(directory, module.args.model)
+    check_bases(directory, module.args)
     for name in ("metrics.jsonl", "samples.jsonl"):
         read_lines(directory / name)
     path = directory / "checkpoints" / "last.ckpt"

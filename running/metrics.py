@@ -38,8 +38,11 @@ def measure(module) -> dict[str, float]:
         metrics[f"entropy/{agent}"] = sum(response.entropy for response in mine) / length
         metrics[f"grad_norm/{agent}"] = module.norms[agent]
     metrics["lr"] = module.learning_rate
-    for name, seconds in module.rollout.seconds.items():
-        metrics[f"seconds/{name}"] = seconds
+    seconds = dict(module.rollout.seconds)
+    seconds["reward"] -= (judged := seconds.pop("judge"))  # what a reward asks of a language model
+    seconds |= {"judge": judged} if module.rollout.reward.needs_model else {}
+    for name, value in seconds.items():
+        metrics[f"seconds/{name}"] = value
     metrics["tokens_per_second"] = tokens / module.rollout.seconds["rollout"]
     return {name: float(value) for name, value in metrics.items()}
 

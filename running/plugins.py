@@ -78,7 +78,8 @@ def make_reward(args, task) -> Scorer:
     reward = resolve(name, REWARDS, "reward")
     if not callable(reward):
         raise ValueError(f"reward {name!r} is no function but {reward!r:.60}: it has to be one")
-    check_signature(reward, f"reward {name!r} has to take (item, responses)", {}, [])
+    wanted = ["item", "responses", *["lm"] * getattr(reward, "needs_model", False)]
+    check_signature(reward, f"reward {name!r} has to take ({', '.join(wanted)})", *wanted)
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
         raise ValueError(f"reward {name!r} needs its largest value, a number above 0, as .maximum")

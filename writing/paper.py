@@ -38,10 +38,28 @@ import math
 import re
 from dataclasses import dataclass
 
-from writing.text import Band, ramp, read, share, split
+from writing.text import ramp, split, words
 from writing.words import STOP_WORDS, TRANSITIONS
 
 PARTS = ("structure", "length", "vocabulary", "coherence", "consistency")
+
+
+@dataclass(frozen=True)
+class Band:
+    """1 from first to last, 0 at low and at high, linear between and 0 outside."""
+
+    low: float
+    first: float
+    last: float = math.inf
+    high: float = math.inf
+
+    def __call__(self, value: float) -> float:
+        if value <= self.last:
+            return ramp(value, self.low, self.first)
+        return 1.0 - ramp(value, self.last, self.high)
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -64,16 +82,16 @@ def _score(levels: Levels, texts, sizes, vocabularies, contents, tau) -> dict[st
     if not all(levels.words[0] <= size <= levels.words[1] for size in sizes):
         return parts
     parts["structure"] = 0.5
-    length = share(len(texts[1]), len(texts[0]))
+    length = len(texts[1]) / max(len(texts[0]), 1)
     if length not in levels.length:
         return parts
     parts["length"] = levels.length(length)
-    ratio = share(len(vocabularies[1]), len(vocabularies[0]))
+    ratio = len(vocabularies[1]) / max(len(vocabularies[0]), 1)
     if ratio not in levels.vocabulary:
         return parts
     parts["vocabulary"] = 0.5 * levels.vocabulary(ratio)
     either = contents[0] | contents[1]
-    jaccard = share(len(contents[0] & contents[1]), len(either)) if either else 1.0
+    jaccard = len(contents[0] & contents[1]) / len(either) if either else 1.0
     parts["coherence"] = 0.4 * tau()
     parts["consistency"] = 0.6 * ramp(jaccard, 0.0, levels.cap)
     return parts
@@ -83,15 +101,15 @@ def _paper(levels: Levels, responses: list[str]) -> dict[str, float]:
     texts = split(responses)
     if texts is None:
         return dict.fromkeys(PARTS, 0.0)
-    words = [read(text).words for text in texts]
-    contents = [set(found) - STOP_WORDS for found in words]
+    found = [words(text) for text in texts]
+    contents = [set(some) - STOP_WORDS for some in found]
 
     def tau() -> float:
-        text = f" {' '.join(words[0])} | {' '.join(words[1])} "
+        text = f" {' '.join(found[0])} | {' '.join(found[1])} "
         kinds = sum(any(f" {p} " in text for p in phrases) for phrases in TRANSITIONS.values())
         return min(levels.tau * math.log(kinds + 1), 1.0)
 
-    return _score(levels, texts, list(map(len, words)), contents, contents, tau)
+    return _score(levels, texts, list(map(len, found)), contents, contents, tau)
 
 
 def _released(levels: Levels, responses: list[str], both: bool) -> dict[str, float]:
@@ -100,14 +118,14 @@ def _released(levels: Levels, responses: list[str], both: bool) -> dict[str, flo
     if texts is None:
         return dict.fromkeys(PARTS, 0.0)
     sizes = [len(text.split()) for text in texts]
-    words = [set(re.findall(r"\b\w+\b", text.lower())) for text in texts]
+    found = [set(re.findall(r"\b\w+\b", text.lower())) for text in texts]
 
     def tau() -> float:
         text = (texts[0] + texts[1] if both else texts[1]).lower()
-        kinds = sum(any(phrase in text for phrase in found) for found in TRANSITIONS.values())
+        kinds = sum(any(phrase in text for phrase in some) for some in TRANSITIONS.values())
         return min(0.4 + min(0.05 * (kinds - 1), 0.6), 1.0) if kinds else 0.0
 
-    return _score(levels, texts, sizes, words, [found - STOP_WORDS for found in words], tau)
+    return _score(levels, texts, sizes, found, [some - STOP_WORDS for some in found], tau)
 
 
 def tldr_paper(item: dict, responses: list[str]) -> dict[str, float]:

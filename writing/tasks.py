@@ -7,12 +7,11 @@ one covers.
 """
 
 import functools
-from collections.abc import Callable
 from typing import ClassVar
 
 from data.rows import file_rows, hub_rows
-from writing.strict import arxiv, tldr
-from writing.text import SEPARATOR
+from writing.rewards import ARXIV, TLDR, copied, ends, lengths
+from writing.text import SEPARATOR, split, words
 
 SPLITS = ("train", "dev", "test")
 
@@ -27,7 +26,7 @@ class Tldr:
     """
 
     reward = name = "tldr"
-    hub, field, score = "trl-lib/tldr", "prompt", staticmethod(tldr)
+    hub, field, kind = "trl-lib/tldr", "prompt", TLDR
     ranges: ClassVar = {
         "train": "train[:1000]",
         "dev": "validation[:1000]",
@@ -97,10 +96,18 @@ class Tldr:
         return prompt
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """For every agent the same: the three aspects, and the weakest part of all."""
-        if self.num_agents == 1 and responses[0].count(SEPARATOR) != 1:
+        """For every agent the same, and nobody's words: what can be counted in both texts."""
+        texts = split(responses)
+        if texts is None:
             return [f"The line {SEPARATOR} has to stand between the two texts, once."]
-        return [_told(self.score, item, responses)] * len(responses)
+        sizes = " and ".join(str(len(words(text))) for text in texts)
+        cut = sum(not ends(text) for text in texts)
+        told = (
+            f"The two texts have {sizes} words, which is worth {lengths(self.kind, *texts):.2f} of "
+            f"1.00; {copied(item[self.field], *texts):.0%} of them is copied; {cut} of them "
+            "is cut off."
+        )
+        return [told] * len(responses)
 
 
 class Arxiv(Tldr):
@@ -111,7 +118,7 @@ class Arxiv(Tldr):
     """
 
     reward = name = "arxiv"
-    hub, field, score = "OpenMLRL/arXiv_abstract", "abstract_text", staticmethod(arxiv)
+    hub, field, kind = "OpenMLRL/arXiv_abstract", "abstract_text", ARXIV
     ranges: ClassVar = {"train": "train[:1000]", "dev": "val[:1000]", "test": "test[:1000]"}
     given = "The abstract of a scientific paper:"
     roles = (
@@ -133,10 +140,3 @@ class Arxiv(Tldr):
         "the background and the motivation of this work, the second its methods and implications. "
         "Between them write this line, exactly:"
     )
-
-
-def _told(score: Callable, item: dict, responses: list[str]) -> str:
-    parts = score(item, responses)
-    aspects = ", ".join(f"{name} {value:.2f}" for name, value in parts.items() if "/" not in name)
-    weakest = min((name for name in parts if "/" in name), key=parts.get).partition("/")[2]
-    return f"Scores, of 1.00 each: {aspects}. Weakest part: {weakest}."

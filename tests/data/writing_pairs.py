@@ -1,6 +1,5 @@
 """Posts and abstracts, honest pairs of responses to them, and pairs that try to fool the
-rewards. python -m tests.writing_pairs prints what each kind of pair earns, strict beside the
-paper's Everything here was written for the tests. Honest pairs are of varied quality on purpose:
+rewards. Everything here was written for the tests. Honest pairs are of varied quality on purpose:
 terse ones, flat ones without connectors, ones close to the source's wording, ones too long for
 their partner. `honest(task)` and `degenerate(task)` give (name, source, responses) triples for
 test_writing.py."""
@@ -8,7 +7,6 @@ test_writing.py."""
 import itertools
 import random
 import re
-import statistics
 
 # --- sources --------------------------------------------------------------------------------------
 
@@ -1091,46 +1089,3 @@ def degenerate(task: str, remaining: bool = False, seed: int = 0):
             remaining
         ].items()
     ]
-
-
-# --- the table ------------------------------------------------------------------------------------
-
-
-def table(task: str) -> str:
-    """Per kind of pair the largest score under the strict, the paper's and the released reward; of
-    honest pairs also the smallest. An inversion is a degenerate pair not below an honest one."""
-    from writing import paper, strict
-
-    rewards = [getattr(strict, task)]
-    rewards += [getattr(paper, f"{task}_{kind}") for kind in ("paper", "released")]
-
-    def scores(pairs) -> list[list[float]]:
-        found = []
-        for _, source, texts in pairs:
-            item = {"prompt": source, "abstract_text": source}
-            parts = [reward(item, list(texts)) for reward in rewards]
-            found.append([sum(v for k, v in part.items() if "/" not in k) for part in parts])
-        return found
-
-    kinds: dict[str, list] = {}
-    for kind, pairs in (("", degenerate(task)), ("(*) ", degenerate(task, True))):
-        for pair in pairs:
-            kinds.setdefault(kind + pair[0].partition(": ")[2], []).append(pair)
-    good = list(zip(*scores(honest(task)), strict=True))
-    bad = {name: list(zip(*scores(pairs), strict=True)) for name, pairs in kinds.items()}
-    inversions = [
-        sum(b >= h for h in good[i] for name, s in bad.items() if name[0] != "(" for b in s[i])
-        for i in range(3)
-    ]
-    lines = [f"| {task}, the most of 3.0 | strict | paper | released |", "|-|-|-|-|"]
-    for name, edge in (("best", max), ("median", statistics.median), ("worst", min)):
-        row = " | ".join(f"{edge(column):.2f}" for column in good)
-        lines.append(f"| honest, the {name} of {len(good[0])} | {row} |")
-    for name, columns in sorted(bad.items(), key=lambda pair: -max(pair[1][1])):
-        lines.append(f"| {name} | " + " | ".join(f"{max(column):.2f}" for column in columns) + " |")
-    lines.append("| inversions, without (*) | " + " | ".join(map(str, inversions)) + " |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(table("tldr"), table("arxiv"), sep="\n\n")

@@ -1,0 +1,92 @@
+"""--score: any reward on joint responses from a file, wherever they come from."""
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from rewards import RewardError
+from running.plugins import make_reward, make_task
+
+KEYS = ("item", "responses")
+BATCH = 256  # lines that are scored together
+
+
+def read(path: str) -> list[dict]:
+    """The lines {"item": {...}, "responses": [...]} of a JSONL file; ValueError names a bad one."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number}: not one JSON object ({error})") from error
+        item, texts = (row.get(key) if isinstance(row, dict) else None for key in KEYS)
+        whole = isinstance(texts, list) and texts and all(isinstance(t, str) for t in texts)
+        if not isinstance(item, dict) or not whole:
+            told = 'it needs {"item": an object, "responses": a list of texts}'
+            raise ValueError(f"{path}, line {number}: {told}")
+        found.append(row | {"line": number})
+    if not found:
+        raise ValueError(f"{path} holds no joint responses")
+    return found
+
+
+def score(args, main) -> str:
+    """Scores the file of --score, writes --samples, tells the means. main: flags as resolved."""
+    from magrpo import total
+
+    rows = read(args.score)
+    reward = make_reward(main, make_task(main))
+    if reward.needs_model:
+        reward.judge = judge_of(main)
+    done: list[dict] = []
+    while len(done) < len(rows):
+        some = rows[len(done) : len(done) + BATCH]
+        try:
+            found = reward([(row["item"], row["responses"]) for row in some])
+        except RewardError as error:
+            line = some[error.args[2]]["line"]
+            raise RewardError(f"{args.score}, line {line}: {error}", *error.args[1:]) from error
+        for row, parts in zip(some, found, strict=True):
+            row.pop("line")
+            done.append(row | {"reward": total(parts), "parts": parts})
+        print(f"\rscored {len(done)} of {len(rows)} lines", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    if args.samples:
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in done)
+        Path(args.samples).write_text("".join(lines))
+    return render(done, reward.maximum)
+
+
+def judge_of(main):
+    """The model that the reward asks: --judge, or --model as it is."""
+    from policies.judging import Judge
+    from policies.loading import device, load_base
+
+    name = main.judge or main.model[0]
+    base = load_base(name, [0], 0, 1, main.bits, main.trust_remote_code)
+    base.requires_grad_(False)
+    judge = Judge(base.to(device()), main.chat_template)
+
+    def told(done: int, count: int) -> None:
+        print(f"\rasked {done} of {count} questions", end="", file=sys.stderr, flush=True)
+
+    judge.told = told
+    return judge
+
+
+def render(rows: list[dict], maximum: float) -> str:
+    lines = [f"{len(rows)} joint responses, of a maximum of {maximum:g}"]
+    names = list(dict.fromkeys(name for row in rows for name in row["parts"]))
+    values = {name: [row["parts"].get(name, 0.0) for row in rows] for name in names}
+    for name, found in {"reward": [row["reward"] for row in rows], **values}.items():
+        ranked = sorted(found)
+        ends = f"least {ranked[0]:.3f}, most {ranked[-1]:.3f}"
+        lines.append(f"{name:<24} mean {statistics.fmean(found):.3f}, {ends}")
+    return "\n".join(lines)

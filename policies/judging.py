@@ -1,0 +1,64 @@
+"""A frozen language model that a reward may ask: how likely is this text after that prompt?"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from policies.base import Base
+from policies.loading import load_base
+from policies.sampling import Sampling
+from policies.scoring import Row, score
+
+PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=0)
+
+
+class Judge:
+    """Answers questions (prompt, text) in batches, without gradients, by the scoring of the update:
+    a prompt is run once for all of its texts. chat: prompts are wrapped in the chat template."""
+
+    def __init__(self, base: Base, chat: bool):
+        self.base, self.chat = base, chat
+        self.told: Callable[[int, int], None] = lambda done, count: None  # of --score's progress
+
+    @torch.no_grad()
+    def __call__(self, questions: list[tuple[str, str]]) -> list[np.ndarray]:
+        """Log-probabilities of the tokens of each text, (T,), an end-of-sequence token left out."""
+        rows = [Row(self.base.agents[0], self.prompt(p), self.tokens(t)) for p, t in questions]
+        for row in rows:
+            if (size := len(row.prompt) + len(row.tokens)) > self.base.context:
+                raise ValueError(
+                    f"a reward asks of {size} tokens, and the context of the model that it asks "
+                    f"is {self.base.context}: take shorter items, or another --judge"
+                )
+        answers, done = [np.zeros(0)] * len(rows), 0
+        some = [number for number, row in enumerate(rows) if row.tokens]
+        for batch, logps, _ in score(self.base, [rows[n] for n in some], PLAIN, frozen=True):
+            for place, values in zip(batch, logps.double().cpu().numpy(), strict=True):
+                answers[some[place]] = values[: len(rows[some[place]].tokens)]
+            done += len(batch)
+            self.told(done, len(some))
+        return answers
+
+    def prompt(self, text: str) -> tuple[int, ...]:
+        ids = self.base.ids(text, self.chat)
+        start = min(self.base.eos)  # what a text without a prompt comes after
+        return (*[start] * (2 - len(ids)), *ids)
+
+    def tokens(self, text: str) -> list[int]:
+        return self.base.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def make_judge(args, team) -> Judge:
+    """The model of --judge, or the frozen base of the team's first agent."""
+    if args.judge:
+        base = load_base(args.judge, [0], 0, 1, args.bits, args.trust_remote_code)
+        base.requires_grad_(False)
+    elif args.lora_rank:
+        base = team.bases[0]
+    else:
+        raise ValueError(
+            "this reward asks a language model, and --lora-rank 0 leaves no frozen one: name one "
+            "with --judge"
+        )
+    return Judge(base, args.chat_template)
