@@ -86,8 +86,8 @@ def show(header: dict, records: list[dict], count: int) -> str:
     shown = []
     for number in range(min(count, len(header["items"]))):
         item = header["items"][number]
-        text = item.get("prompt", item.get("abstract_text", ""))
-        shown.append(f"=== {item.get('task_id', number)}\n{printable(text)}")
+        prompts = item.get("prompts") or [item.get("prompt", "")]  # of an earlier version
+        shown += [f"=== {item.get('task_id') or number}", side_by_side(prompts), ""]
         for record in [r for r in records if r["item"] == number and r["sample"] == 0]:
             kind = "greedy" if record["greedy"] else "sampled"
             for turn, played in enumerate(record["turns"]):
