@@ -626,13 +626,19 @@ def other_model_s(run: Path) -> None:
     save_file({k.replace("layers", "blocks"): v for k, v in weights.items()}, adapter(run))
 
 
+def cut_checkpoint(run: Path) -> None:
+    shutil.rmtree(run / "agents")
+    cut(run / "checkpoints" / "last.ckpt")
+
+
 EVALUATED = [
     (
         "not finished",
-        lambda r: shutil.rmtree(r / "agents" / "1"),
-        "is not finished",
+        lambda r: [shutil.rmtree(r / name) for name in ("agents/1", "checkpoints")],
+        "is not finished, and has no checkpoint",
         "--resume",
     ),
+    ("checkpoint cut", cut_checkpoint, "last.ckpt is damaged", "bring back"),
     ("no JSON", text("args.json", "{"), "args.json is not a run's", "line 1"),
     ("no args", text("args.json", "{}"), "args.json is not a run's", "'args'"),
     ("adapter cut", lambda r: cut(adapter(r)), "cannot read agent 1", "run/agents/1"),
