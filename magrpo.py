@@ -447,15 +447,14 @@ class MAGRPO(L.LightningModule):
         if not coef_kl:  # a response without advantage has no gradient: it is not even run
             rows = [row for row in rows if row.coef != 0.0]
         optimizer.zero_grad()
-        references = self.reference(rows) if coef_kl else itertools.repeat(None)
-        for (numbers, logps, mask), reference in zip(
-            self.team.score(rows, self.sampling), references, strict=False
-        ):
+        reference = self.reference(rows) if coef_kl else {}
+        for numbers, logps, mask in self.team.score(rows, self.sampling):
             coef = torch.tensor([rows[n].coef for n in numbers], device=logps.device)
             loss = policy_loss(logps, mask, coef)
             if coef_kl:
                 weight = torch.tensor([rows[n].weight for n in numbers], device=logps.device)
-                loss = loss + coef_kl * kl_loss(logps, reference, mask, weight)
+                frozen = nn.utils.rnn.pad_sequence([reference[n] for n in numbers], True)
+                loss = loss + coef_kl * kl_loss(logps, frozen, mask, weight)
             self.manual_backward(loss)
         groups = [group["params"] for group in optimizer.param_groups]  # one per agent
         parallel.sum_gradients([parameter for params in groups for parameter in params])
@@ -470,9 +469,11 @@ class MAGRPO(L.LightningModule):
         return norms
 
     @torch.no_grad()
-    def reference(self, rows: list[Row]) -> list[Tensor]:
-        """Log-probabilities under the frozen bases, in the micro-batches of Team.score."""
-        return [logps for _, logps, _ in self.team.score(rows, self.sampling, frozen=True)]
+    def reference(self, rows: list[Row]) -> dict[int, Tensor]:
+        """Log-probabilities of each row's tokens under the frozen bases, by row number."""
+        scored = self.team.score(rows, self.sampling, frozen=True)
+        found = {n: logps[i] for ns, logps, _ in scored for i, n in enumerate(ns)}
+        return {n: logps[: len(rows[n].tokens)] for n, logps in found.items()}
 
     def configure_optimizers(self):
         groups = [{"params": self.team.parameters_of(agent)} for agent in range(self.team.size)]

@@ -33,17 +33,17 @@ torch.set_num_threads(1)
 RESPONSE = 64  # tokens of every response
 
 
-def make_model(folder: Path, vocab: int, hidden: int = 128, layers: int = 4, seed: int = 0) -> str:
+def make_model(folder: Path, vocab: int, hidden: int = 128, layers: int = 4, **shape) -> str:
     """Writes a Qwen2 of random weights whose tokenizer knows `vocab` words: w0, w1, ..."""
+    heads = {"num_attention_heads": hidden // 32, "num_key_value_heads": hidden // 64}
+    shape = {**heads, "intermediate_size": 3 * hidden, **shape}
     train.quiet()
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=vocab,
         hidden_size=hidden,
         num_hidden_layers=layers,
-        num_attention_heads=hidden // 32,
-        num_key_value_heads=hidden // 64,
-        intermediate_size=3 * hidden,
+        **shape,
         max_position_embeddings=8192,
         tie_word_embeddings=True,
         initializer_range=0.1,  # at 0.02 every adapter's gradient is nearly 0

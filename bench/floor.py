@@ -22,10 +22,12 @@ from bench.common import make_model, ours
 from bench.fused import Floor
 from bench.step import POINTS
 
+PLAIN = [name for name, point in POINTS.items() if point.top_p == 1]  # the floor has no top-p
+
 
 def measure(point: str, batch: int, rank: int, rounds: int, agents: int = 2) -> dict:
     """Seconds per problem of this project's step and of the floor's, in turn."""
-    tokens, group, vocab, turns = POINTS[point]
+    tokens, group, vocab, turns = POINTS[point][:4]
     texts = common.prompts(64, tokens, vocab)
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder), vocab)
@@ -64,7 +66,7 @@ def show(result: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="*", choices=POINTS, default=list(POINTS))
+    parser.add_argument("--only", nargs="*", choices=PLAIN, default=PLAIN)
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 4])
     parser.add_argument("--lora-rank", type=int, nargs="*", default=[16, 0], help="0: full models")
     parser.add_argument("--json", type=Path)

@@ -22,6 +22,7 @@ import random
 import statistics
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import common
 from bench.common import (
@@ -35,11 +36,27 @@ from bench.common import (
     tokenizer_of,
 )
 
-POINTS = {  # prompt tokens, G, vocabulary, turns
-    "64/4/512": (64, 4, 512, 1),
-    "256/8/512": (256, 8, 512, 1),
-    "256/8/32000": (256, 8, 32000, 1),
-    "128/4/512 x2": (128, 4, 512, 2),
+
+class Point(NamedTuple):
+    """A work point; sampling and shape are those of a real one where they are given."""
+
+    tokens: int  # of a prompt
+    group: int  # G
+    vocab: int
+    turns: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    shape: dict = {}  # noqa: RUF012  (of the model)
+
+
+SMOL = {"hidden": 576, "layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
+SMOL |= {"intermediate_size": 1536}
+POINTS = {  # by P/G/V
+    "64/4/512": Point(64, 4, 512),
+    "256/8/512": Point(256, 8, 512),
+    "256/8/32000": Point(256, 8, 32000),
+    "128/4/512 x2": Point(128, 4, 512, turns=2),
+    "SmolLM2-135M": Point(250, 6, 49152, 1, 0.7, 0.9, SMOL),  # its shape, the paper's sampling
 }
 
 
@@ -57,7 +74,7 @@ def load(folder: str, lora_rank: int):
     return model
 
 
-def comlrl(folder: str, texts: list[str], batch: int, group: int, turns: int, rank: int):
+def comlrl(folder: str, texts: list[str], batch: int, point: Point, rank: int):
     from comlrl.trainers.reinforce import MAGRPOConfig, MAGRPOTrainer
 
     class Items(list):
@@ -69,16 +86,16 @@ def comlrl(folder: str, texts: list[str], batch: int, group: int, turns: int, ra
             return super().__getitem__(number)
 
     gates: list = []
-    nodes = sum(group**turn for turn in range(turns)) * batch  # what one step collects
+    nodes = sum(point.group**turn for turn in range(point.turns)) * batch  # what one step collects
     args = MAGRPOConfig(
         num_train_epochs=10**6,
         agent_learning_rate=3e-3,
-        num_generations=group,
+        num_generations=point.group,
         max_new_tokens=RESPONSE,
-        temperature=1.0,
-        top_p=1.0,
+        temperature=point.temperature,
+        top_p=point.top_p,
         top_k=0,
-        num_turns=turns,
+        num_turns=point.turns,
         early_termination_threshold=None,
         external_prompt_passthrough=True,
         eval_interval=0,
@@ -111,7 +128,7 @@ def comlrl(folder: str, texts: list[str], batch: int, group: int, turns: int, ra
     return Contender("comlrl", drive, seconds)
 
 
-def trl(folder: str, texts: list[str], batch: int, group: int, rank: int):
+def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int):
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
@@ -127,8 +144,10 @@ def trl(folder: str, texts: list[str], batch: int, group: int, rank: int):
         bf16=False,
         learning_rate=3e-3,
         lr_scheduler_type="constant",
-        per_device_train_batch_size=batch * group,
-        num_generations=group,
+        per_device_train_batch_size=batch * point.group,
+        num_generations=point.group,
+        temperature=point.temperature,
+        top_p=point.top_p,
         max_completion_length=RESPONSE,
         max_steps=10**6,
         max_grad_norm=1.0,
@@ -159,22 +178,20 @@ def trl(folder: str, texts: list[str], batch: int, group: int, rank: int):
     return Contender("TRL", drive, seconds)
 
 
-def measure(point: str, batch: int, agents: int, rank: int, rounds: int) -> dict:
+def measure(name: str, batch: int, agents: int, rank: int, rounds: int) -> dict:
     """Seconds per problem at one work point, of this project and of its peer."""
-    tokens, group, vocab, turns = POINTS[point]
-    texts = common.prompts(64, tokens, vocab)
+    point = POINTS[name]
+    texts = common.prompts(64, point.tokens, point.vocab)
     random.seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        make_model(Path(folder), vocab)
-        flags = f"--num-generations {group} --batch-size {batch} --lora-rank {rank}".split()
-        mine = ours(folder, texts, agents, turns, flags)
-        if agents == 2:
-            peer = comlrl(folder, texts, batch, group, turns, rank)
-        else:
-            peer = trl(folder, texts, batch, group, rank)
+        make_model(Path(folder), point.vocab, **point.shape)
+        flags = f"--num-generations {point.group} --batch-size {batch} --lora-rank {rank}"
+        flags += f" --temperature {point.temperature} --top-p {point.top_p}"
+        mine = ours(folder, texts, agents, point.turns, flags.split())
+        peer = (comlrl if agents == 2 else trl)(folder, texts, batch, point, rank)
         found = common.take_turns([mine, peer], rounds)
     return {
-        "point": point,
+        "point": name,
         "batch": batch,
         "agents": agents,
         "lora_rank": rank,
@@ -231,7 +248,7 @@ def main() -> None:
         print(header("comlrl" if agents == 2 else "TRL"))
         for rank in flags.lora_rank:
             for point in flags.only:
-                if agents == 1 and POINTS[point][3] > 1:
+                if agents == 1 and POINTS[point].turns > 1:
                     continue  # TRL's trainer has no turns of this kind
                 for batch in flags.batch:
                     results.append(measure(point, batch, agents, rank, flags.rounds))

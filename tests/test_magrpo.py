@@ -358,6 +358,21 @@ def test_kl_to_the_base_pulls_back():
     assert sum(measure(module)[f"kl/{agent}"] for agent in range(2)) < 0.5 * first
 
 
+def test_the_kl_term_does_not_depend_on_micro_batches(monkeypatch):
+    """The frozen base's log-probabilities come in other micro-batches than the team's."""
+    from policies import memory
+
+    norms = []
+    for kept in (None, 20):
+        if kept:
+            tokens = kept * memory.activations(small_team().bases[0], 1)
+            monkeypatch.setattr(memory, "UPDATE_BYTES", {"cpu": tokens})
+            monkeypatch.setattr(memory, "CPU_BYTES", 0)
+        module = train(long_answers, "--kl-coef", "1", "--num-generations", "8")
+        norms.append(module.norms)
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
 def test_single_agent_learns_like_grpo():
     """Reward: share of one letter in the response. n = 1 is GRPO without its biases."""
 

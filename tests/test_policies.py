@@ -16,7 +16,7 @@ from policies import adapters, decoding, memory, sampling, scoring
 from policies.base import Base, eos_tokens
 from policies.decoding import decode
 from policies.loading import check, load_agent, load_base, load_model, save_agent
-from policies.sampling import Sampling, TokenLogps, draw, warp
+from policies.sampling import Sampling, TokenLogps, draw, nucleus, warp
 from policies.scoring import Row, pack, score
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
@@ -205,6 +205,7 @@ def test_micro_batches_change_nothing(budget, monkeypatch):
     rows = random_rows(base, 12)
     whole = gradients(base, lambda: shared_update(base, rows))
     monkeypatch.setattr(memory, "UPDATE_BYTES", {"cpu": budget * memory.activations(base, 1)})
+    monkeypatch.setattr(memory, "CPU_BYTES", 0)
     batches = [numbers for numbers, _, _ in _without_gradient(base, rows, PLAIN)]
     assert len(batches) > 2
     small = gradients(base, lambda: shared_update(base, rows))
@@ -318,6 +319,57 @@ def test_warp_against_literals():
         assert warp(logits, sampled).tolist() == want, sampled
     kept = warp(logits, Sampling(1, 1, 1, 1), torch.tensor([3]))
     assert kept.tolist() == [2, low, low, -1]
+
+
+def sorted_nucleus(logits, top_p):
+    """What top-p keeps of one row, from the definition: tokens in order of their probability, until
+    those before have the mass; and whatever is exactly as likely as the last of them."""
+    order = sorted(range(len(logits)), key=lambda i: -logits[i])
+    mass = logits.double().softmax(-1)
+    before, least = 0.0, -math.inf
+    for i in order:
+        if before >= top_p:
+            break
+        before, least = before + float(mass[i]), float(logits[i])
+    return logits >= least
+
+
+@pytest.mark.parametrize("count", [1, 4, 64, 256])
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.999])
+def test_top_p_without_a_sort_keeps_what_the_sort_keeps(count, top_p):
+    """Peaked rows, flat ones whose nucleus is far longer than what is ranked first, and rows of
+    ties, also at the edge; one batch."""
+    torch.manual_seed(count)
+    rows = torch.randn(12, 1000, dtype=torch.float64)
+    rows[:4] *= 8  # a few tokens hold the mass
+    rows[4:8] *= 0.1  # nearly all tokens are needed
+    rows[8] = 0.0  # every token is as likely
+    rows[9] = (torch.arange(1000) % 7).double()
+    rows[10, count - 1 :] = rows[10].min() - 1  # ties from the last of the ranked on
+    rows[11, 1:] = -math.inf  # one token is possible
+    kept = rows >= nucleus(rows, top_p, count)
+    for row, found in zip(rows, kept, strict=True):
+        assert torch.equal(found, sorted_nucleus(row, top_p))
+
+
+def test_sampled_is_scored_where_the_nucleus_is_longer_than_what_is_ranked(monkeypatch):
+    """Decoding and update take the same fallback: log-probabilities agree with each other and with
+    the definition."""
+    monkeypatch.setattr(nucleus, "__defaults__", (3,))
+    base, sampling = small_base(), Sampling(0.7, 0, 0.97, 8)
+    uniforms = torch.rand(1, 6, 8, generator=torch.Generator().manual_seed(1))
+    found = decode(base, [(3, 4, 5)], [1], uniforms, sampling)[0]
+    rows = [Row(1, (3, 4, 5), response.tokens) for response in found]
+    lengths = set()
+    for row, values, response in zip(rows, scored(base, rows, sampling), found, strict=True):
+        logits = peft_logits(base, 1, [*row.prompt, *row.tokens]).detach()[2:-1] / 0.7
+        for step, token in enumerate(row.tokens):
+            inside = sorted_nucleus(logits[step], 0.97)
+            lengths.add(int(inside.sum()))
+            want = logits[step].masked_fill(~inside, -math.inf).log_softmax(-1)[token]
+            torch.testing.assert_close(values[step], want, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(values, torch.tensor(response.logps), atol=1e-4, rtol=1e-4)
+    assert max(lengths) > 3
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -12,7 +12,7 @@ reads them (rewards.py: `lm`), in any language that it reads; no word lists. 0 t
 |          | partner's text, or earlier in the same one                                  |         |
 | lengths  | tldr: 8 words in both, in the second 1.6 times the first's; arxiv: 128 in   | the     |
 |          | both, in the longer 1.3 times the shorter's at most; less in proportion     | paper's |
-| finished | .9 for each text that does not end with a mark, as one that was cut off     | .9      |
+| finished | .7 for each text that does not end with a mark, as one that was cut off     | .7      |
 
 fluent and grounded are sigmoids of (value - first) / second: smooth, so that a weak model has a
 slope to climb at its own level. What each part is for: u alone cannot know the subject's names, c
@@ -41,7 +41,7 @@ from writing.text import ramp, split, words
 
 FLUENT, GROUNDED, WINDOW = (-7.0, 0.5), (0.16, 0.05), 24
 RUN = 4  # words that are copied if they stand elsewhere in this order
-CUT = 0.9  # worth of a text without an end
+CUT = 0.7  # worth of a text without an end
 METRICS = ("fluent", "grounded", "original", "lengths", "finished")
 
 

@@ -1,0 +1,165 @@
+"""A model from a .gguf file: what was packed, trained, resumed, evaluated and read back."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from peft import AutoPeftModelForCausalLM
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+
+import eval as evaluation
+import train
+from policies import loading
+
+gguf = pytest.importorskip("gguf", reason="pip install --no-deps -r requirements-real.txt")
+TOKENS = [*sorted(ByteLevel.alphabet()), "Ġa", "<|im_start|>", "<|im_end|>"]
+END = len(TOKENS) - 1
+CHAT = (
+    "{% for m in messages %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>{% endif %}"
+)
+NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "post_attention_layernorm": "ffn_norm",
+    "input_layernorm": "attn_norm",
+    "model.layers.": "blk.",
+}
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """(path of a .gguf, the model that is in it)."""
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=len(TOKENS),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        initializer_range=0.3,
+    )
+    model = Qwen2ForCausalLM(config)
+    path = tmp_path_factory.mktemp("gguf") / "little.gguf"
+    file = gguf.GGUFWriter(path, "qwen2")
+    file.add_block_count(2)
+    file.add_context_length(2048)
+    file.add_embedding_length(32)
+    file.add_feed_forward_length(64)
+    file.add_head_count(4)
+    file.add_head_count_kv(2)
+    file.add_layer_norm_rms_eps(config.rms_norm_eps)
+    file.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    file.add_tokenizer_model("gpt2")
+    file.add_token_list(TOKENS)
+    file.add_token_types([1] * (END - 1) + [3, 3])
+    file.add_token_merges(["Ġ a"])
+    file.add_eos_token_id(END)
+    file.add_bos_token_id(END - 1)
+    file.add_chat_template(CHAT)
+    for name, weight in model.state_dict().items():
+        if name == "lm_head.weight":
+            continue
+        for theirs, ours in NAMES.items():
+            name = name.replace(theirs, ours)
+        file.add_tensor(name, weight.numpy())
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+    return path, model
+
+
+TASK = "--task coop --max-prompt-tokens 900 --batch-size 1 --num-generations 2 --max-new-tokens 4"
+SMALL = f"{TASK} --max-steps 1 --eval-limit 1 --lora-rank 2"
+
+
+def run(*argv: str) -> None:
+    train.main([*SMALL.split(), *argv])
+
+
+def test_it_is_the_model_that_was_packed(packed):
+    path, model = packed
+    found, tokenizer = loading.load_model(str(path), 32, False)
+    ids = torch.randint(0, END - 1, (2, 9))
+    torch.testing.assert_close(found(ids).logits, model(ids).logits, rtol=1e-4, atol=1e-4)
+    assert tokenizer.eos_token_id == END
+    assert tokenizer.apply_chat_template(
+        [{"role": "user", "content": "a"}], tokenize=False, add_generation_prompt=True
+    ).startswith("<|im_start|>a<|im_end|><|im_start|>")
+
+
+@pytest.mark.parametrize("rank", ["2", "0"])
+def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, monkeypatch, capsys):
+    path, _ = packed
+    monkeypatch.chdir(tmp_path)
+    run("--model", str(path), "--run", "one", "--lora-rank", rank, "--chat-template")
+    agent = Path("runs/one/agents/0")
+    recorded = json.loads(Path("runs/one/args.json").read_text())
+    assert recorded["bases"] == {str(path): loading.fingerprint(str(path))}
+    if rank == "0":
+        saved = AutoModelForCausalLM.from_pretrained(agent)
+    else:
+        named = json.loads((agent / "adapter_config.json").read_text())["base_model_name_or_path"]
+        assert Path(named) == path.parent
+        saved = AutoPeftModelForCausalLM.from_pretrained(agent, gguf_file=path.name)
+    assert torch.isfinite(saved(torch.tensor([[5, 6, 7]])).logits).all()
+    assert AutoTokenizer.from_pretrained(agent).eos_token_id == END
+    capsys.readouterr()
+    evaluation.main(["--run", "one", "--method", "trained", "--limit", "1"])
+    assert "trained" in capsys.readouterr().out
+
+
+def test_a_run_goes_on_and_a_team_may_mix_files_and_folders(packed, tmp_path, monkeypatch):
+    path, _ = packed
+    monkeypatch.chdir(tmp_path)
+    team = ["--model", str(path), "--model", "tiny", "--lr-schedule", "constant"]
+    run(*team, "--run", "whole", "--max-steps", "2")
+    run(*team, "--run", "cut", "--max-steps", "1")
+    train.main(["--resume", "runs/cut", "--max-steps", "2"])
+    for agent in "01":
+        whole, cut = (Path(f"runs/{name}/agents/{agent}") for name in ("whole", "cut"))
+        file = "adapter_model.safetensors"
+        assert (whole / file).read_bytes() == (cut / file).read_bytes()
+
+
+def test_what_cannot_be_read_is_told_in_one_line(packed, tmp_path, monkeypatch, capsys):
+    path, _ = packed
+    monkeypatch.chdir(tmp_path)
+
+    def told(*argv: str) -> str:
+        with pytest.raises(SystemExit) as stop:
+            run("--run", "x", *argv)
+        (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+        assert stop.value.code == 2
+        assert not Path("runs").exists()
+        assert line.startswith("train.py: error: ")
+        assert len(line) < 600
+        return line
+
+    assert "is no file" in told("--model", "nowhere.gguf")
+    assert "--bits 8" in told("--model", str(path), "--bits", "8")
+    Path("cut.gguf").write_bytes(path.read_bytes()[:5000])
+    assert "cannot load the model" in told("--model", "cut.gguf")
+    Path("text.gguf").write_text("no such thing")
+    assert "cannot load the model" in told("--model", "text.gguf")
+    Path("other.gguf").write_bytes(path.read_bytes().replace(b"qwen2", b"qwexx"))
+    assert "an architecture that transformers reads" in told("--model", "other.gguf")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: name != "gguf" and find(name, *rest)
+    )
+    assert "pip install gguf" in told("--model", str(path))
