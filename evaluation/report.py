@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import shutil
+import textwrap
 from pathlib import Path
 
 # --- the table ------------------------------------------------------------------------------------
@@ -107,7 +108,7 @@ def side_by_side(texts: list[str]) -> str:
     for agent, text in enumerate(texts):
         rows = [f"agent {agent}"]
         for line in printable(text).splitlines():
-            rows += [line[at : at + width] for at in range(0, max(len(line), 1), width)]
+            rows += textwrap.wrap(line, width, drop_whitespace=False) or [""]
         columns.append(rows)
     rows = itertools.zip_longest(*columns, fillvalue="")
     return "\n".join(" | ".join(cell.ljust(width) for cell in row).rstrip() for row in rows)

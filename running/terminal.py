@@ -54,7 +54,7 @@ def opening(args, task, reward, problems: list, held_out: dict) -> str:
         f"team:    {agents} on {models}, {weights}",
         f"{'go on:  ' if args.resume else 'plan:   '} {args.max_steps} steps of {args.batch_size} "
         f"problems, {args.num_generations} samples an agent, lr {args.lr:g}",
-        "loading: ...",
+        "loading: libraries and models ...",
     ]
     return "\n".join(lines)
 
