@@ -74,9 +74,6 @@ def loggers(directory: Path, args, steps: int) -> list:
         directory, name="", version="", default_hp_metric=False, purge_step=steps
     )
     found = [board]
-    flat = {k: v if isinstance(v, (bool, int, float)) else str(v) for k, v in vars(args).items()}
-    for summary in hparams(flat, dict.fromkeys(COMPARED, 0)):  # as Lightning writes them, but
-        board.experiment._get_file_writer().add_summary(summary)  # that one logs the zeros, too
     if args.logger == "csv":
         found.append(CSVLogger(directory, name="csv"))
     if args.logger == "wandb":
@@ -84,6 +81,16 @@ def loggers(directory: Path, args, steps: int) -> list:
     for logger in found:
         logger.log_hyperparams(vars(args))
     return found
+
+
+def show_flags(board, flags: dict) -> None:
+    """The flags in TensorBoard: as a text, and beside those of other runs."""
+    cells = {name: html.escape(str(value)) for name, value in flags.items()}
+    rows = "\n".join(f"|{name}|{cell.replace('|', '&#124;')}|" for name, cell in cells.items())
+    board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
+    plain = {k: v if isinstance(v, (bool, int, float)) else str(v) for k, v in flags.items()}
+    for summary in hparams(plain, dict.fromkeys(COMPARED, 0)):  # as Lightning writes them, but
+        board._get_file_writer().add_summary(summary)  # that one logs the zeros, too
 
 
 class Recorder(L.Callback):
@@ -131,9 +138,7 @@ class Recorder(L.Callback):
             return
         self.before, self.example = self.test(trainer, module, "before")
         if trainer.is_global_zero:
-            cells = {k: html.escape(str(v)) for k, v in vars(self.args).items()}
-            rows = "\n".join(f"|{k}|{cell.replace('|', '&#124;')}|" for k, cell in cells.items())
-            trainer.logger.experiment.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
+            show_flags(trainer.logger.experiment, vars(self.args))
         self.begun = True
         self.save(trainer)
 

@@ -581,10 +581,8 @@ EVAL = [
     eval_flags("--compare empty", "empty is not a run", "no step"),
     eval_flags("--doctor nowhere", "nowhere is not a run", "it has no metrics.jsonl"),
     eval_flags("--doctor model", "model is not a run", "it has no metrics.jsonl"),
-    eval_flags(
-        "--ask x --task mine.py:Task", "--ask of this task", "an item as JSON, with task_id"
-    ),
-    eval_flags("--ask x --task mine.py:Task", "--ask needs a task of items", "a field prompt or"),
+    eval_flags("--ask x --show 1", "--ask does not go with", "--show"),
+    eval_flags("--ask x --task mine.py:Task", "--ask of this task", "as JSON, with task_id"),
     eval_flags("--turns 2 --task mine.py:Task", "has no feedback(item, resp", "it needs one"),
     (["--ask", "def ("], "--ask", "def name(...):"),
     eval_flags("@missing.args", "missing.args", "No such file"),
