@@ -34,7 +34,7 @@ def test_every_file_and_folder_that_it_names_is_there():
         for name in re.findall(
             r"`([a-z_]+/(?:[\w.-]+/?)*|\w+\.(?:py|ipynb|txt))`", page.read_text()
         ):
-            made = name.startswith(("runs/", "checkpoints/", "agents/", "kept/"))
+            made = name.startswith(("runs/", "checkpoints/", "agents/", "kept/", "metric/"))
             places = (ROOT / name, page.parent / name)
             assert made or name == PLUGIN or any(p.exists() for p in places), (page, name)
 
