@@ -35,8 +35,8 @@ TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 
 
 class RewardError(RuntimeError):
-    """(what a reward did that it must not, and what it was given; False if it still hangs; the
-    number of the joint response that it was given)."""
+    """A reward broke its promise. args: the message; whether its call has returned (False: it still
+    hangs); the number of the joint response that it was given."""
 
     def __str__(self):
         return self.args[0]
@@ -74,7 +74,7 @@ class Scorer:
 
 
 class Questions:
-    """The `lm` of one call of a reward."""
+    """The `lm` of one call of a reward: gives the answers that are known, and notes what is new."""
 
     def __init__(self, answers: dict):
         self.answers, self.new = answers, []

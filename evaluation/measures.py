@@ -150,7 +150,7 @@ def _of_problem(records: list[dict]) -> dict[str, float]:
 
 
 def _speed(timing: dict | None) -> dict[str, float | None]:
-    """Latency and speed as a user of one problem at a time feels them; see eval.clock_methods."""
+    """Latency and speed as a user of one problem at a time feels them; see methods.clock."""
     if not timing:
         return {}
     latency, error = mean_and_error(timing["seconds"])

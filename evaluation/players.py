@@ -83,7 +83,7 @@ def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path)
     flags = settings(args, solo)
     if (flags.task, flags.data) != (main.task, main.data):
         raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
-    if team:  # --max-new-tokens is an agent's of the team
+    if team:  # the flag --max-new-tokens is then meant for the team's agents
         flags.max_new_tokens = run_args(solo)["max_new_tokens"]
     if flags.model[0] != main.model[0]:
         flags.judge = main.judge or main.model[0]
@@ -142,7 +142,7 @@ class Player:
         load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
         team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
-        self.weights = {}  # of a run's agents, trained and not; others play as they are loaded
+        self.weights = {}  # by trained or not; {} without a run: they play as loaded
         if directory:
             self.weights[False] = self.copies()
             check_bases(directory, args)
@@ -150,7 +150,8 @@ class Player:
             load_agents(team, directory)
             self.weights[True] = self.copies()
         if self.reward.needs_model:
-            own = not directory and args.judge == args.model[0]  # it is loaded, and stays as it is
+            # Without a run no agent is trained: the model to ask may be the one that plays.
+            own = not directory and args.judge == args.model[0]
             judge = Judge(team.bases[0], args.chat_template) if own else make_judge(args, team)
             judge.base.to(device())
             self.reward.judge = judge

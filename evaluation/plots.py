@@ -14,7 +14,8 @@ from pathlib import Path
 from evaluation.measures import interval, mean_and_error, t95
 from running.folder import run_folder
 
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # for every eye
+# Okabe and Ito's, which color-blind readers tell apart
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 ENDS = (("before", "return"), ("after", "return"))
 ENDS += tuple((when, f"greedy/{name}") for when, name in ENDS)
 BARS = ("sampled,\nbefore", "sampled,\nafter", "greedy,\nbefore", "greedy,\nafter")

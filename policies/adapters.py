@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
-MERGED_BYTES = 2**26  # that a decode may use for copies of a base, one an agent, adapters merged
+# Decoding may merge the adapters into a copy of the base's weights per agent: of so many bytes.
+MERGED_BYTES = 2**26
 
 
 class Crew:
@@ -48,14 +49,14 @@ class Adapters:
     """What the linear layers of one base compute, for the agents of the pass at hand."""
 
     def __init__(self, model: nn.Module):
-        self.crew: Crew | None = None  # none: the frozen base acts
-        self.kept: dict | None = None  # in decoding: what is made once of weights that do not move
+        self.crew: Crew | None = None  # None: the frozen base acts
+        self.kept: dict | None = None  # under `still`: what was computed from the weights, once
         self.layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
         weights = [_base(layer).weight for layer in self.layers]
         plain = all(type(_base(layer)) is nn.Linear for layer in self.layers)
         plain &= all(weight.dtype == torch.float32 for weight in weights)
         self.bytes = sum(weight.nbytes for weight in weights) if plain else math.inf
-        for layer in self.layers:  # whatever calls them, they compute what is said here
+        for layer in self.layers:  # also where transformers' own code calls them
             layer.forward = functools.partial(self._forward, layer)
 
     def _forward(self, layer: LoraLayer, x: Tensor) -> Tensor:
@@ -64,13 +65,13 @@ class Adapters:
         return self.linear((layer,), x.flatten(0, -2))[0].view(*x.shape[:-1], -1)
 
     def merged_bytes(self, agents: int) -> int:
-        """What a decode of so many agents takes for merged copies; 0 where it makes none."""
+        """Bytes that a decode of so many agents takes for merged copies; 0 where it makes none."""
         size = agents * self.bytes
         return size if size <= MERGED_BYTES else 0
 
     @contextlib.contextmanager
     def still(self):
-        """No weight moves meanwhile."""
+        """While no weight changes (decoding): what is computed from weights is kept."""
         self.kept = {}
         try:
             yield
@@ -137,5 +138,5 @@ def _base(layer: nn.Module) -> nn.Module:
 
 
 def _call(base: nn.Module, x: Tensor) -> Tensor:
-    """A module's call costs as much as a small product."""
+    """base(x), without a module's call, which costs as much as a small matrix product."""
     return F.linear(x, base.weight, base.bias) if type(base) is nn.Linear else base(x)

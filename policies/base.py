@@ -50,8 +50,9 @@ class Base(nn.Module):
         self.model = model.eval()  # no dropout: the sampled policy is the scored one
         for layer in model.modules():
             if type(layer).__name__ == "Linear4bit":
-                layer.training = True  # else its first forward pass repacks it on a CPU, for good:
-                # it is fast then, and passes no gradient on
+                # On a CPU, the first forward pass in evaluation mode repacks the weights for good
+                # into a faster form, through which no gradient passes.
+                layer.training = True
         for name, parameter in model.named_parameters():
             learns = not self.lora or ".agent" in name
             parameter.requires_grad_(learns and parameter.is_floating_point())
@@ -61,7 +62,7 @@ class Base(nn.Module):
         self.scale, self.softcap = beyond_linear(self.net.config)
 
     def train(self, mode: bool = True):
-        """Stays as it was made: neither Lightning nor anyone else may switch dropout on."""
+        """Does nothing: neither Lightning nor anyone else may switch dropout on."""
         return self
 
     @property
@@ -114,7 +115,7 @@ class Base(nn.Module):
         self, tokens: Tensor, positions: Tensor, cache: Cache, mask=None, keys_only: bool = False
     ) -> Tensor:
         """Last hidden states (R, T, hidden) of tokens (R, T) that follow what the cache holds.
-        keys_only: only what the cache then holds is wanted."""
+        keys_only: it is called to fill the cache alone."""
         if self.layers:
             return self.layers(tokens, positions, cache, mask, keys_only)
         states = self.net.base_model(

@@ -19,7 +19,7 @@ class Judge:
 
     def __init__(self, base: Base, chat: bool):
         self.base, self.chat = base, chat
-        self.told: Callable[[int, int], None] = lambda done, count: None  # of --score's progress
+        self.told: Callable[[int, int], None] = lambda done, count: None  # a progress bar
 
     @torch.no_grad()
     def __call__(self, questions: list[tuple[str, str]]) -> list[np.ndarray]:

@@ -52,10 +52,10 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
     find_model(name, bits)
     packed = name.endswith(".gguf")
     here, options = device(), {"trust_remote_code": trust_remote_code}
-    where = str(Path(name).resolve().parent) if packed else name  # its agents keep this name
+    where = str(Path(name).resolve().parent) if packed else name  # written into saved agents
     if packed:
         options["gguf_file"] = Path(name).name
-    # What 8 or 4 bits leave is slow in half on a CPU.
+    # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
     half = bits == 16 or (bits < 16 and here.type == "cuda")
     weights = {"dtype": torch.bfloat16 if half else torch.float32}
     if bits < 16:
@@ -75,7 +75,7 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
             AutoConfig.from_pretrained(where, **options)
             weights["use_safetensors"] = True
         tokenizer = load_tokenizer(where, options)
-        with contextlib.redirect_stderr(io.StringIO()):  # a bar that nothing else turns off
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that no setting turns off
             model = AutoModelForCausalLM.from_pretrained(where, **options, **weights)
     except Exception as error:  # many kinds, some of them long
         if "trust_remote_code" in str(error):
@@ -180,7 +180,7 @@ def save_agent(base: Base, agent: int, path: Path) -> None:
         for file in (path / name).iterdir():
             file.replace(path / file.name)
         (path / name).rmdir()
-        (path / "README.md").unlink(missing_ok=True)  # an empty form
+        (path / "README.md").unlink(missing_ok=True)  # peft's empty model card
     else:
         base.net.save_pretrained(path)
     base.tokenizer.save_pretrained(path)
@@ -189,7 +189,7 @@ def save_agent(base: Base, agent: int, path: Path) -> None:
 def load_agent(base: Base, agent: int, path: Path) -> None:
     """Reads what `save_agent` wrote into this agent; ValueError where it was written by another."""
     name = f"agent{agent}"
-    try:  # never a .bin, which is a pickle
+    try:  # safetensors alone: a .bin file is a pickle, which can run code
         if base.lora:
             mine = get_peft_model_state_dict(
                 base.model, adapter_name=name, save_embedding_layers=False

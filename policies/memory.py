@@ -4,8 +4,9 @@ import torch
 
 from policies.base import Base
 
-# What one forward pass of the update may keep for the backward pass: more is no faster. On a CPU
-# that is what its caches hold, and of a larger model so much that its products have enough rows.
+# Bytes that one forward pass of the update may keep for its backward pass; more is no faster. On a
+# CPU: what its caches hold, or, for a larger model, the activations of CPU_TOKENS tokens, so that
+# matrix products have enough rows, but no more than CPU_BYTES.
 UPDATE_BYTES = {"cpu": 2**26, "cuda": 3 * 2**30}
 CPU_TOKENS, CPU_BYTES = 512, 2**30
 DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
@@ -13,8 +14,8 @@ DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
 
 def activations(base: Base, tokens: int) -> int:
     """Bytes that the backward pass keeps for so many tokens, about: 12 numbers per hidden unit
-    and 4 per feed-forward unit of every layer, four bytes each. TokenLogps keeps no logits. Where
-    there will be no backward pass, one layer's."""
+    and 4 per feed-forward unit of every layer, four bytes each. TokenLogps keeps no logits.
+    Without gradients, only one layer's are alive at a time."""
     config = base.net.config.get_text_config()
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
     width = 12 * config.hidden_size + 4 * inner

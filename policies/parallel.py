@@ -44,7 +44,7 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
     try:
         mine = items[starts[rank] : starts[rank + 1]]
         turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
-    except BaseException as raised:  # Stopped, too
+    except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
     told: list = [None] * size
     with _meeting():
@@ -94,5 +94,5 @@ def _sendable(error: BaseException) -> BaseException:
     """The error itself, or what it said where other processes could not rebuild it."""
     try:
         return pickle.loads(pickle.dumps(error))
-    except Exception:  # a class of a plug-in file, or one that takes other arguments: anything
+    except Exception:  # the error's class may be a plug-in's: anything can go wrong
         return RuntimeError(f"{type(error).__name__}: {error}")

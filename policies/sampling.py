@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-RANKED = 256  # likeliest tokens that are ranked for top-p, before all are
+RANKED = 256  # for top-p, so many of the likeliest tokens are sorted; all, where they are too few
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
     count = min(count, logits.shape[-1])
     ranked = logits.topk(count).values
     mass = (ranked - logits.logsumexp(-1, keepdim=True)).exp()
-    kept = (mass.cumsum(-1) - mass < top_p).sum(-1, keepdim=True)  # by the mass of likelier ones
+    kept = (mass.cumsum(-1) - mass < top_p).sum(-1, keepdim=True)  # likelier ones: below top_p
     least = ranked.gather(-1, kept.clamp(min=1) - 1)
     more = (kept[:, 0] == count).nonzero()[:, 0] if count < logits.shape[-1] else ()
     if len(more):
@@ -105,8 +105,8 @@ def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _passed(ends: Tensor, points: Tensor) -> Tensor:
-    """Where the running sums (R, X) pass their points (R, 1)."""
-    below = 1 - 1e-12  # rounding must not lead past the last token that has a probability
+    """Index of the first of the running sums (R, X) that is past a row's point (R, 1)."""
+    below = 1 - 1e-12  # rounding must not lead past the last token of nonzero probability
     return torch.searchsorted(ends, points.minimum(below * ends[:, -1:]), right=True)
 
 
@@ -128,7 +128,7 @@ class TokenLogps(torch.autograd.Function):
             logps[part], mass, steep = _token_logps(x, weight, bias, those, *ctx.how)
             if slope is None:
                 continue
-            if steep is None:  # of logits: 1 at the target less every token's probability
+            if steep is None:  # d log pi / d logits: (1 at the target) - pi
                 slope[part] = F.embedding(those, weight) - mass @ weight
             else:
                 odds = (-mass).scatter_add_(-1, those[:, None], torch.ones_like(mass[:, :1]))
@@ -158,7 +158,8 @@ class TokenLogps(torch.autograd.Function):
 
 
 def _parts(hidden: Tensor, weight: Tensor) -> list[slice]:
-    """A CPU is fastest where logits stay in its cache, a GPU where its cores are busy."""
+    """Tokens whose logits exist at the same time: on a CPU as many as stay in its cache, on a GPU
+    enough to keep its cores busy."""
     size = max(2 ** (21 if hidden.device.type == "cpu" else 26) // len(weight), 64)
     return [slice(start, start + size) for start in range(0, len(hidden), size)]
 

@@ -1,2 +1,2 @@
-"""The writing tasks and their rewards: strict (the defaults), paper (as published and as released),
-and what both stand on, text and words. The doors: tasks.py and the rewards' files."""
+"""The writing tasks (tasks.py) and their rewards: rewards.py has the defaults, paper.py those of
+the paper, as published and as released. Both doors read texts with text.py and words.py."""
