@@ -26,9 +26,11 @@ import time
 from pathlib import Path
 
 from evaluation import report
-from running.flags import Parser, at_least
-from running.folder import run_folder
+from rewards import REWARDS
+from running.flags import Parser, at_least, named
+from running.folder import newest_run, run_folder
 from running.terminal import quiet, quit_on_signals, told
+from tasks import TASKS
 
 HOW_TIMED = """\
 latency: wall time of decoding for one problem alone, mean over {count} problems ({device});
@@ -45,6 +47,10 @@ MODES = {  # what else may be given with the flag that chooses it
 }
 
 
+CHOSEN = ("run", "method", "task", "reward", "judge", "data", "model", "single_model", "score")
+CHOSEN += ("from_samples",)
+
+
 # --- flags ----------------------------------------------------------------------------------------
 
 
@@ -53,10 +59,11 @@ def parser() -> Parser:
     top = Parser("eval.py", description=__doc__)
     count, size = at_least(int, 1), at_least(int, 0)
     add = top.add_argument_group("what is compared").add_argument
-    add("--run", action="append", metavar="DIR", help="a team's run, and a single agent's")
+    add("--run", action="append", metavar="DIR", help="a team's, a single agent's (the newest)")
     add("--method", nargs="+", help="see above (every one that applies)")
-    add("--task", help="name, dotted.path or file.py:Class (the run's; coop)")
-    add("--reward", help="name, dotted.path or file.py:function (the run's; the task's own)")
+    add("--task", help=f"{named(TASKS)}, dotted.path or file.py:Class (the run's; coop)")
+    own = "(the run's; the task's own)"
+    add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function {own}")
     add("--data", metavar="FILE", help="local file instead of the task's source (the run's)")
     add("--model", action="append", help="base; once, or once per agent (the run's; tiny)")
     add("--single-model", help="model of method single (the team's)")
@@ -90,7 +97,7 @@ def parser() -> Parser:
     add("--score", metavar="FILE", help="a reward's score of each line of a JSONL file (--samples)")
     add("--compare", nargs="+", metavar="DIR", help="runs; seeds are grouped; table and picture")
     add("--doctor", metavar="DIR", help="look a run over for known signs of failure")
-    add("--ask", metavar="TEXT", help="let the team answer a problem of your own")
+    add("--ask", metavar="TEXT", help="let the team answer your own problem, or an item in JSON")
     add("--debug", action="store_true", help="show the traceback of an error")
     return top
 
@@ -117,9 +124,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
-    from evaluation.methods import clock, lines, plan, play_method, reference
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
-    from evaluation.scoring import judge_of
     from running.plugins import items_of, make_reward, make_task
 
     team, solo = find_runs(args.run)
@@ -129,15 +134,21 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     items = items_of(task, main.task, "test")[: args.limit or None]
     if not items:
         raise ValueError(f"task {main.task!r} has no test items")
+    quiet()  # names are checked: what follows imports torch
+    from evaluation.methods import clock, lines, plan, play_method, reference
+    from evaluation.scoring import judge_of
+
     methods = plan(args, main.num_agents, team, solo, items)
     seats = {
         "team": lambda: Player(main, team),
         "solo": lambda: Player(solo_settings(args, main, team, solo), solo),
         "single": lambda: Player(single_settings(main, args.single_model)),
     }
-    kept = ("task_id", "entry_point", *PROBLEM)
-    header = {"settings": describe(args, main, task, reward, len(items)), "timing": {}}
-    header["items"] = [{key: item[key] for key in kept if key in item} for item in items]
+    settled = describe(args, main, task, reward, len(items), [team, solo])
+    header = {"settings": settled, "timing": {}, "items": []}
+    for item in items:
+        prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
+        header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
     records = []
     for kind in dict.fromkeys(kind for kind, _, _ in methods.values()):  # one at a time in memory
         player = seats[kind]() if kind in seats else None
@@ -160,11 +171,12 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
-def describe(args, main: argparse.Namespace, task, reward, count: int) -> dict:
+def describe(args, main: argparse.Namespace, task, reward, count: int, runs: list) -> dict:
     """What was evaluated and how, for the head and the foot of the table."""
     import torch
 
     from evaluation.methods import TIMED
+    from evaluation.players import is_finished, run_args
 
     device = f"CPU, torch threads: {torch.get_num_threads()}"
     if torch.cuda.is_available():
@@ -176,6 +188,9 @@ def describe(args, main: argparse.Namespace, task, reward, count: int) -> dict:
         )
     name = main.reward or task.reward
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
+    for run in filter(None, runs):
+        if not is_finished(run, run_args(run)["num_agents"]):
+            title += f"{run} was stopped: its last checkpoint plays\n"
     title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
     flags = {
         name: getattr(main, name) for name in ("task", "data", "turns", "temperature", "top_p")
@@ -217,25 +232,53 @@ def table(args) -> None:
 
 def score(args) -> None:
     """Any reward's score of the joint responses of a file."""
+    quiet()
     from evaluation import scoring
     from evaluation.players import settings
 
     print(scoring.score(args, settings(args, None)))
 
 
+def newest() -> list[str] | None:
+    """What is evaluated where nothing is named: the run that was started last."""
+    found = newest_run()
+    if found:
+        print(f"the newest run: {found}", file=sys.stderr)
+    return found and [str(found)]
+
+
 def ask(args) -> None:
     """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
     from evaluation.players import Player, find_runs, settings
-    from magrpo import EVAL, Node
+    from running.plugins import make_task
 
     team, solo = find_runs(args.run)
     flags = settings(args, team or solo)
+    item = asked(args.ask, make_task(flags))
+    quiet()
+    from magrpo import EVAL, Node
+
     player = Player(flags, team or solo)
+    player.rollout().check(item)
     player.use(set(range(flags.num_agents)) if args.run else set())
-    item, text = player.task.items("test")[0], args.ask
+    node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
+    player.rollout().act([node], player.sampling(args.temperature is None))
+    who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
+    print(report.side_by_side(node.observations))
+    print(f"\nthe team {who}:\n{report.side_by_side(node.texts((0,) * flags.num_agents))}")
+
+
+def asked(text: str, task) -> dict:
+    """The item that --ask gives: JSON of a whole one, or the text of its problem alone."""
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"--ask: not one JSON object ({error})") from error
+    item = task.items("test")[0]
     field = next((name for name in PROBLEM if name in item), None)
     if field is None:
-        raise ValueError(f"--ask needs a task of items with a field {' or '.join(PROBLEM)}")
+        raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
     if "entry_point" in item:
         if "def " not in text:
             text = f'def solve(xs):\n    """{text}"""\n'
@@ -243,12 +286,7 @@ def ask(args) -> None:
         if not names:
             raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
         item |= {"entry_point": names[-1], "setup": "", "tests": []}
-    item |= {field: text}
-    node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
-    player.rollout().act([node], player.sampling(args.temperature is None))
-    who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
-    print(f"{report.printable(item[field])}\nthe team {who}:")
-    print(report.side_by_side(node.texts((0,) * flags.num_agents)))
+    return item | {field: text}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -263,8 +301,8 @@ def main(argv: list[str] | None = None) -> None:
 
             print(doctor.report(run_folder(args.doctor)))
         else:
-            if not args.from_samples:
-                quiet()
+            if not any(getattr(args, name) for name in CHOSEN):
+                args.run = newest()
             (ask if args.ask else score if args.score else table)(args)
     except Exception as error:
         if args.debug:

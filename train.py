@@ -3,18 +3,24 @@
 import argparse
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import sys
 from pathlib import Path
 
-from running.flags import FromFile, Models, Parser, at_least
+from rewards import REWARDS
+from running.flags import FromFile, Models, Parser, at_least, named, or_none
 from running.folder import alone, new_directory, refuse_name, run_folder, steps, write_args
-from running.terminal import quiet, quit_on_signals, told
+from running.plugins import prepare
+from running.terminal import is_first, opening, quiet, quit_on_signals, told
+from tasks import TASKS
 
 TINY = str(Path(__file__).resolve().parent / "tiny")
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
 SHARE, POSITIVE = at_least(float, 0, 1), at_least(float, 0)
+# --lr where it is not given, by (embedded model, adapters): a pretrained one bears far less
+LR = {(True, True): 3e-3, (True, False): 5e-4, (False, True): 1e-4, (False, False): 1e-5}
 
 
 def parser() -> Parser:
@@ -27,8 +33,8 @@ def parser() -> Parser:
 
 
 def problem_flags(add) -> None:
-    add("--task", default="coop", help="name, dotted.path or file.py:Class")
-    add("--reward", help="name, dotted.path or file.py:function (the task's own)")
+    add("--task", default="coop", help=f"{named(TASKS)}, dotted.path or file.py:Class")
+    add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function (the task's own)")
     add(
         "--data",
         metavar="FILE",
@@ -80,7 +86,11 @@ def algorithm_flags(add) -> None:
     add("--normalize", choices=("sum", "token", "sequence"), default="sum", help="of the loss")
     add("--kl-coef", type=POSITIVE, default=0.0, help="weight of KL to the frozen base")
     add("--batch-size", type=COUNT, default=12, help="problems per step")
-    add("--lr", type=POSITIVE, default=3e-3, help="learning rate of Adam")
+    add(
+        "--lr",
+        type=POSITIVE,
+        help="learning rate of Adam (1e-4, full copies 1e-5; the embedded model 3e-3 and 5e-4)",
+    )
     schedules = ("constant", "linear", "cosine")
     add("--lr-schedule", choices=schedules, default="linear", help="down to a tenth of --lr")
     add("--warmup-steps", type=SIZE, default=0, help="in which the rate rises to --lr")
@@ -98,8 +108,14 @@ def run_flags(add) -> None:
     seeds = at_least(int, 0, 2**63 - 1)
     add("--seed", type=seeds, default=0, help="of every random draw")
     add("--eval-every", type=SIZE, default=0, help="steps between evaluations on dev, 0: none")
-    add("--eval-limit", type=SIZE, default=100, help="held-out problems, 0: all")
+    add("--eval-limit", type=or_none(SIZE), default=100, help="held-out problems, 0: all, none")
     add("--save-every", type=COUNT, default=10, help="steps between checkpoints")
+    add(
+        "--keep-every",
+        type=SIZE,
+        default=0,
+        help="steps between copies of the agents in the run's kept/, 0: none but the best on dev",
+    )
     add("--sample-every", type=COUNT, default=10, help="steps between lines of samples.jsonl")
     add("--logger", choices=("wandb", "csv"), help="of Lightning's, besides TensorBoard")
     add("--devices", type=COUNT, default=1, help="processes per node: GPUs, or on the CPU")
@@ -140,6 +156,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             f"--model is given {len(models)} times for {args.num_agents} agents: once, or each"
         )
     args.model = models * (args.num_agents if len(models) == 1 else 1)
+    if args.lr is None:
+        args.lr = LR[all(Path(name).resolve() == Path(TINY) for name in models), args.lora_rank > 0]
     if args.lora_rank == 0 and args.bits != 32:
         top.error(
             f"--lora-rank 0 trains the weights themselves: they need --bits 32, not {args.bits}"
@@ -165,6 +183,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         top.error("--temperature 0 is greedy: all samples of a group would be the same")
     if args.top_p == 0:
         top.error("--top-p 0 leaves no token to sample")
+    if args.eval_every and args.eval_limit is None:
+        top.error("--eval-every needs held-out problems: not with --eval-limit none")
     if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
         top.error("--logger wandb needs the package wandb: pip install wandb")
     return args
@@ -189,51 +209,42 @@ def recorded(top: Parser, directory: Path) -> dict:
         top.error(f"{path} is not what a run writes ({error}): restore it, or start a new run")
 
 
-def build(args):
+def build(args, prepared: tuple | None = None):
     """Everything a run needs, loaded and checked: (module, held-out items by split)."""
     import torch
 
     from magrpo import MAGRPO, Team
     from policies.judging import make_judge
-    from running.plugins import items_of, make_reward, make_task
 
-    task = make_task(args)
-    reward = make_reward(args, task)
-    splits = {split: items_of(task, args.task, split) for split in ("train", "dev", "test")}
-    problems = splits.pop("train")
-    held_out = {split: items[: args.eval_limit or None] for split, items in splits.items()}
-    if not problems or not held_out["test"]:
-        raise ValueError(f"task {args.task!r} has no items to train or to test on")
-    if args.max_steps is None:
-        steps = args.epochs and -(-int(args.epochs * len(problems)) // args.batch_size)
-        args.max_steps = max(steps or 130, 1)
+    task, reward, problems, held_out = prepared or prepare(args)
+
     torch.manual_seed(args.seed)  # the adapters' first weights
     load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
     team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
     module = MAGRPO(team, task, reward, problems, args)
-    if args.turns > 1 and not hasattr(task, "feedback"):
-        raise ValueError(f"task {args.task!r} has no feedback(item, responses): --turns needs it")
     if reward.needs_model:
         reward.judge = make_judge(args, team)
         module.judge = reward.judge.base  # so that it moves with the module; it is not trained
-    elif args.judge:
-        raise ValueError(f"--judge {args.judge}: the reward asks no language model")
-    for item in [*problems, *held_out["dev"], *held_out["test"]]:
+    for item in itertools.chain(problems, *held_out.values()):
         module.rollout.check(item)
     return module, held_out
 
 
 def train(args) -> None:
+    first, directory = is_first(args), args.resume and run_folder(args.resume)
+    if first and args.run and not args.resume:
+        refuse_name(args.run)
+    prepared = prepare(args)
+    if first:
+        print(opening(args, *prepared), flush=True)
     quiet()
-    from policies.parallel import is_first
-    from running.preview import dry_run
+    from running.preview import describe, dry_run
     from running.recorder import Recorder, loggers
     from running.report import report
 
-    first, directory = is_first(args), args.resume and run_folder(args.resume)
-    if first and args.run and not args.resume:
-        refuse_name(args.run)  # before a model is loaded
-    module, held_out = build(args)
+    module, held_out = build(args, prepared)
+    if first:
+        print(describe(module, args), flush=True)
     if args.dry_run:
         return dry_run(module, args)
     with contextlib.ExitStack() as held:
@@ -246,6 +257,7 @@ def train(args) -> None:
                     f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it"
                 )
             write_args(directory, args)
+            print(f"writes:  {directory}", flush=True)
         writers = loggers(directory, args, done) if first else False
         fit(module, Recorder(directory, held_out, args), writers, args)
     if first:
@@ -256,7 +268,7 @@ def fit(module, recorder, loggers, args) -> None:
     import lightning as L
 
     from policies.loading import device
-    from policies.parallel import Processes, is_first
+    from policies.parallel import Processes
     from running.recorder import Stopped
     from running.report import Bar
 
@@ -299,8 +311,6 @@ def main(argv: list[str] | None = None) -> None:
     except Exception as error:
         if args.debug:
             raise
-        from policies.parallel import is_first
-
         if getattr(error, "shared", False) and not is_first(args):
             sys.exit(2)  # the first process says it
         if error.args[1:2] == (False,):  # a reward hangs: its thread would keep this process alive

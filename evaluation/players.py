@@ -7,11 +7,12 @@ and what they earn are those of training, because the same objects do it here.
 import argparse
 import copy
 import json
+import sys
 import time
 from pathlib import Path
 
 import train
-from running.folder import run_folder
+from running.folder import CHECKPOINT, read_checkpoint, run_folder
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback")
@@ -25,15 +26,32 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
         if not (directory / "args.json").is_file():
             raise ValueError(f"--run {name}: there is no run (no {directory / 'args.json'})")
         agents = run_args(directory)["num_agents"]
-        for agent in range(agents):
-            if not (directory / "agents" / str(agent)).is_dir():
-                raise ValueError(
-                    f"{directory} is not finished: python train.py --resume {directory}"
-                )
+        if not (is_finished(directory, agents) or (directory / CHECKPOINT).is_file()):
+            raise ValueError(
+                f"{directory} is not finished, and has no checkpoint: python train.py --resume "
+                f"{directory}"
+            )
         if found.setdefault(agents == 1, directory) != directory:
             kind = "one agent" if agents == 1 else "a team"
             raise ValueError(f"two runs of {kind}: --compare is for that, --run takes one of each")
     return found.get(False), found.get(True)
+
+
+def is_finished(directory: Path, agents: int) -> bool:
+    return all((directory / "agents" / str(agent)).is_dir() for agent in range(agents))
+
+
+def load_agents(team, directory: Path) -> None:
+    """A run's agents as it saved them at its end, or those of its last checkpoint."""
+    if is_finished(directory, team.size):
+        for agent in range(team.size):
+            team.load(agent, directory / "agents" / str(agent))
+        return
+    trained = {f"team.{name}": p for name, p in team.named_parameters() if p.requires_grad}
+    step, weights = read_checkpoint(directory, trained)
+    for name, parameter in trained.items():
+        parameter.data.copy_(weights[name])
+    print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
 
 
 def run_args(directory: Path) -> dict:
@@ -129,8 +147,7 @@ class Player:
             self.weights[False] = self.copies()
             check_bases(directory, args)
             warn_of_other_code(directory)
-            for agent in range(team.size):
-                team.load(agent, directory / "agents" / str(agent))
+            load_agents(team, directory)
             self.weights[True] = self.copies()
         if self.reward.needs_model:
             # Without a run no agent is trained: the model to ask may be the one that plays.

@@ -28,12 +28,18 @@ class Group:
     name: str
     flags: dict  # and "code", a digest of it
     runs: dict[int, Path] = field(default_factory=dict)  # by seed
-    curves: list[list[float]] = field(default_factory=list)  # return per step, a list per seed
+    curves: list[list[float]] = field(default_factory=list)  # return per rollout, by seed
+    steps: list[int] = field(default_factory=list)  # of the longest curve: the same in all of them
     summaries: dict[int, dict] = field(default_factory=dict)  # by seed, of those that are finished
 
     def end(self, when: str, name: str) -> tuple[float, float, float]:
-        """Mean over seeds and problems with its 95 % interval, "before" or "after" training."""
-        return interval([s["returns"][when][name] for s in self.summaries.values()])
+        """Mean over seeds and problems with its 95 % interval, "before" or "after" training. Of
+        two seeds it would say nothing (Student's t is 12.7): theirs are (mean, least, most)."""
+        returns = [summary["returns"][when][name] for summary in self.summaries.values()]
+        means = [statistics.fmean(values) for values in returns]
+        if len(means) == 2:
+            return statistics.fmean(means), min(means), max(means)
+        return interval(returns)
 
 
 def read_groups(directories: list[str]) -> list[Group]:
@@ -45,7 +51,8 @@ def read_groups(directories: list[str]) -> list[Group]:
             flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
             seed = flags["seed"]
             rows = [json.loads(x) for x in (directory / "metrics.jsonl").read_text().splitlines()]
-            curve = [row["return"] for row in rows if "return" in row]
+            rows = [row for row in rows if "return" in row]  # the others are evaluations
+            curve, at = [row["return"] for row in rows], [row["step"] for row in rows]
             file = directory / "summary.json"
             summary = json.loads(file.read_text()) if file.is_file() else None
             if not curve:
@@ -58,10 +65,11 @@ def read_groups(directories: list[str]) -> list[Group]:
         if group.runs.setdefault(seed, directory) != directory:
             raise ValueError(f"{group.runs[seed]} and {directory} are one experiment with one seed")
         group.curves.append(curve)
-        if summary:
+        group.steps = max(group.steps, at, key=len)
+        if summary and "returns" not in summary:
+            raise ValueError(f"{directory} is of an older version: no return per problem in it")
+        if summary and summary["returns"]:  # --eval-limit none leaves none
             group.summaries[seed] = summary
-            if "returns" not in summary:
-                raise ValueError(f"{directory} is of an older version: no return per problem in it")
     for name in {group.name for group in groups.values()}:
         tell_apart([group for group in groups.values() if group.name == name])
     return list(groups.values())
@@ -104,7 +112,7 @@ def numbers(group: Group) -> dict:
 
 def gap(group: Group, first: Group) -> dict:
     """Sampled return after training less that of the first group, seed by seed; with its 95 %
-    interval, over seeds, or over the problems of one seed. {} where they share no seed."""
+    interval, over three seeds or more, or over the problems of one. {} where they share no seed."""
     seeds = sorted(group.summaries.keys() & first.summaries.keys())
     ends = [[g.summaries[s]["returns"]["after"]["return"] for g in (group, first)] for s in seeds]
     if not seeds or any(len(mine) != len(others) for mine, others in ends):
@@ -113,21 +121,22 @@ def gap(group: Group, first: Group) -> dict:
     means = [statistics.fmean(problems) for problems in gaps]
     values = means if len(seeds) > 1 else gaps[0]
     mean, error = mean_and_error(values)
-    half = None if error is None else t95(len(values)) * error
+    half = None if error is None or len(seeds) == 2 else t95(len(values)) * error
     return {"seeds": dict(zip(seeds, means, strict=True)), "mean": mean, "half": half}
 
 
 def render(found: dict[str, dict]) -> str:
     width = max(map(len, found)) + 2
     heads = [text.replace("\n", " ") for text in BARS]
-    lines = ["return on held-out problems, share of the maximum: mean [95 % interval]"]
+    lines = ["return on held-out problems, share of the maximum: mean [95 % interval *]"]
     lines.append("group".ljust(width) + "seeds" + "".join(head.rjust(22) for head in heads))
     for name, row in found.items():
         keys = [f"{when}/{name}" for when, name in ENDS] if row["finished"] else []
         cells = [f"{row[k]:.3f} [{row[f'{k}_low']:.3f}, {row[f'{k}_high']:.3f}]" for k in keys]
         lines.append(name.ljust(width) + f"{row['seeds']:5d}" + "".join(c.rjust(22) for c in cells))
     lines.append(
-        "a bootstrap over seeds and problems, widened for few seeds; of one seed, problems"
+        "* a bootstrap over seeds and problems, widened for few seeds; of one seed, over problems; "
+        "of two, the two"
     )
     gaps = {name: row["gap"] for name, row in found.items() if row.get("gap")}
     if gaps:
@@ -136,7 +145,8 @@ def render(found: dict[str, dict]) -> str:
     for name, row in gaps.items():
         half = "" if row["half"] is None else f" ± {row['half']:.3f}"
         each = ", ".join(f"seed {seed} {value:+.3f}" for seed, value in row["seeds"].items())
-        lines.append(f"{name.ljust(width)}{row['mean']:+.3f}{half} (95 % interval; {each})")
+        each = f"95 % interval; {each}" if half else each
+        lines.append(f"{name.ljust(width)}{row['mean']:+.3f}{half} ({each})")
     return "\n".join(lines)
 
 
@@ -164,7 +174,7 @@ def draw(groups: list[Group], path: Path) -> None:
         left.legend(frameon=False, loc="lower right")
         draw_ends(right, groups)
         metadata = {"Date": None} if path.suffix == ".svg" else None  # the same picture every time
-        figure.savefig(path, dpi=110, metadata=metadata)
+        figure.savefig(path, dpi=200, metadata=metadata)
         plt.close(figure)
     if path.suffix == ".png":  # a palette: a third of the bytes
         with Image.open(path) as image:
@@ -184,23 +194,27 @@ def band(curves: list[list[float]]) -> list[tuple[float, float, float]]:
     """(mean, low, high) at each step that all seeds have reached: Student's t over seeds."""
     found = []
     for values in zip(*curves, strict=False):
-        mean, half = statistics.fmean(values), 0.0
-        if len(values) > 1:
-            half = t95(len(values)) * statistics.stdev(values) / math.sqrt(len(values))
+        mean = statistics.fmean(values)
+        half = t95(len(values)) * statistics.stdev(values) / math.sqrt(len(values))
         found.append((mean, mean - half, mean + half))
     return found
 
 
 def draw_curves(axes, group: Group, color: str) -> None:
-    """Every seed's return, thin; their smoothed mean, thick, in its 95 % band."""
+    """Every seed's return, thin; smoothed: of one or two seeds each, of more their mean in its 95 %
+    band. At the steps of the run, of which a rollout may make several."""
     for curve in group.curves:
-        axes.plot(curve, color=color, linewidth=0.4, alpha=0.35)
+        axes.plot(group.steps[: len(curve)], curve, color=color, linewidth=0.4, alpha=0.35)
     window = max(min(map(len, group.curves)) // 20, 1)
-    middle = band([smooth(curve, window) for curve in group.curves])
-    mean, low, high = zip(*middle, strict=True) if middle else ((), (), ())
-    seeds = f"{len(group.curves)} seed" + "s" * (len(group.curves) > 1)
-    axes.plot(mean, color=color, linewidth=1.8, label=f"{group.name} ({seeds})")
-    axes.fill_between(range(len(mean)), low, high, color=color, alpha=0.2, linewidth=0)
+    smoothed = [smooth(curve, window) for curve in group.curves]
+    seeds = f"{len(smoothed)} seed" + "s" * (len(smoothed) > 1)
+    if len(smoothed) > 2:
+        mean, low, high = map(list, zip(*band(smoothed), strict=True))
+        axes.fill_between(group.steps[: len(mean)], low, high, color=color, alpha=0.2, linewidth=0)
+        smoothed = [mean]
+    for number, curve in enumerate(smoothed):
+        label = None if number else f"{group.name} ({seeds})"
+        axes.plot(group.steps[: len(curve)], curve, color=color, linewidth=1.8, label=label)
 
 
 def draw_ends(axes, groups: list[Group]) -> None:
@@ -220,4 +234,4 @@ def draw_ends(axes, groups: list[Group]) -> None:
         for place, mean in zip(places, means, strict=True) if len(groups) <= 3 else ():
             axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
     axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=BARS)
-    axes.set_title("held-out problems, 95 % intervals")
+    axes.set_title("held-out problems, 95 % intervals (of two seeds: both)")

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import shutil
+import textwrap
 from pathlib import Path
 
 # --- the table ------------------------------------------------------------------------------------
@@ -86,8 +87,8 @@ def show(header: dict, records: list[dict], count: int) -> str:
     shown = []
     for number in range(min(count, len(header["items"]))):
         item = header["items"][number]
-        text = item.get("prompt", item.get("abstract_text", ""))
-        shown.append(f"=== {item.get('task_id', number)}\n{printable(text)}")
+        prompts = item.get("prompts") or [item.get("prompt", "")]  # of an earlier version
+        shown += [f"=== {item.get('task_id') or number}", side_by_side(prompts), ""]
         for record in [r for r in records if r["item"] == number and r["sample"] == 0]:
             kind = "greedy" if record["greedy"] else "sampled"
             for turn, played in enumerate(record["turns"]):
@@ -107,7 +108,7 @@ def side_by_side(texts: list[str]) -> str:
     for agent, text in enumerate(texts):
         rows = [f"agent {agent}"]
         for line in printable(text).splitlines():
-            rows += [line[at : at + width] for at in range(0, max(len(line), 1), width)]
+            rows += textwrap.wrap(line, width, drop_whitespace=False) or [""]
         columns.append(rows)
     rows = itertools.zip_longest(*columns, fillvalue="")
     return "\n".join(" | ".join(cell.ljust(width) for cell in row).rstrip() for row in rows)

@@ -152,6 +152,11 @@ class Base(nn.Module):
     def ids(self, text: str, chat: bool) -> list[int]:
         if not chat:
             return self.tokenizer(text)["input_ids"]
+        if not self.tokenizer.chat_template:
+            raise ValueError(
+                "--chat-template: the model has no chat template, as a base model has none: leave "
+                "the flag out, or take the instruction-tuned model"
+            )
         messages = [{"role": "user", "content": text}]
         return self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False

@@ -2,13 +2,12 @@
 
 import contextlib
 import hashlib
-import importlib.util
 import io
 import os
 from pathlib import Path
 
 import torch
-from huggingface_hub import model_info, try_to_load_from_cache
+from huggingface_hub import try_to_load_from_cache
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -22,6 +21,7 @@ from transformers import (
 
 from policies.base import Base
 from policies.decoding import decode
+from policies.finding import find_model
 from policies.sampling import Sampling
 from policies.scoring import Row, score
 
@@ -49,8 +49,8 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
 
     Raises ValueError where there is no such model, at once: transformers would retry for a minute.
     """
+    find_model(name, bits)
     packed = name.endswith(".gguf")
-    find_gguf(name, bits) if packed else find_model(name)
     here, options = device(), {"trust_remote_code": trust_remote_code}
     where = str(Path(name).resolve().parent) if packed else name  # written into saved agents
     if packed:
@@ -91,31 +91,6 @@ def load_tokenizer(where: str, options: dict):
         if "trust_remote_code" in str(error):
             raise
         raise ValueError(f"no tokenizer files that transformers reads: {error!s:.200}") from error
-
-
-def find_model(name: str) -> None:
-    """Raises ValueError where a folder or a hub name is no model."""
-    if (Path(name) / "adapter_config.json").is_file():
-        raise ValueError(f"{name} is an adapter: --model takes its base, --resume a whole run")
-    if Path(name).is_dir():
-        return
-    try:
-        if not try_to_load_from_cache(name, "config.json"):
-            model_info(name, timeout=5)
-    except Exception as error:  # many kinds: no such name, no network, no access
-        raise ValueError(
-            f"model {name!r} is no folder, not in the local cache, and the hub does not give "
-            f"it ({type(error).__name__})"
-        ) from error
-
-
-def find_gguf(name: str, bits: int) -> None:
-    if not Path(name).is_file():
-        raise ValueError(f"model {name!r} is no file: a .gguf has to be on this machine")
-    if not importlib.util.find_spec("gguf"):
-        raise ValueError(f"model {name!r} needs the package gguf: pip install gguf")
-    if bits < 16:
-        raise ValueError(f"--bits {bits} is not for a .gguf, which is unpacked: give 16 or 32")
 
 
 @torch.no_grad()

@@ -8,7 +8,6 @@ gradients are summed. What two processes do with --batch-size B is what one does
 
 import contextlib
 import itertools
-import os
 import pickle
 
 import torch
@@ -29,14 +28,6 @@ class Processes(DDPStrategy):
 def place() -> tuple[int, int]:
     """(number of this process, number of processes)."""
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-
-
-def is_first(args) -> bool:
-    """Whether this process is the one that writes, known before the processes have met: by what
-    Lightning, torchrun and SLURM put into the environment of the others."""
-    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
-    alone = args.devices * args.num_nodes == 1
-    return alone or not any(int(os.environ.get(name) or 0) for name in names)
 
 
 def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:

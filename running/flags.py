@@ -13,6 +13,11 @@ def meant(name: str, known) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
+def named(known) -> str:
+    """The known names, for a flag's help."""
+    return ", ".join(sorted(known))
+
+
 class FromFile(str):
     """A word of a flag file."""
 
@@ -92,3 +97,8 @@ def at_least(kind, low, high=None):
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
     return number
+
+
+def or_none(kind):
+    """An argparse type: `kind`, or the word none, which gives None."""
+    return lambda text: None if text == "none" else kind(text)

@@ -25,6 +25,7 @@ from tasks import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
+CHECKPOINT = "checkpoints/last.ckpt"
 WORKER = [f"coding.sandbox.{name}" for name in ("worker", "judge", "candidate", "wire", "locks")]
 
 
@@ -155,26 +156,43 @@ def steps(directory: Path, module) -> int:
     check_bases(directory, module.args)
     for name in ("metrics.jsonl", "samples.jsonl"):
         read_lines(directory / name)
-    path = directory / "checkpoints" / "last.ckpt"
-    if not path.exists():
+    if not (directory / CHECKPOINT).exists():
         return 0
+    return read_checkpoint(directory, module.state_dict())[0]
+
+
+def read_checkpoint(directory: Path, trained: dict) -> tuple[int, dict]:
+    """(steps, weights) of a run's checkpoint; trained: those that it has to have, by name."""
+    path = directory / CHECKPOINT
     import torch
 
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         shapes = {name: value.shape for name, value in state["state_dict"].items()}
-        step = state["global_step"]
+        step, weights = state["global_step"], state["state_dict"]
     except Exception as error:  # of torch, zip and pickle
         raise ValueError(
             f"{path} is damaged, or no checkpoint of a run ({type(error).__name__}): bring back a "
             f"copy, or delete it to begin {directory} again"
         ) from error
-    if shapes != {name: value.shape for name, value in module.state_dict().items()}:
+    if shapes != {name: value.shape for name, value in trained.items()}:
         raise ValueError(
             f"{path} is of another team than {directory / 'args.json'} says (agents, adapters or "
             "model): bring back the one that belongs to the other"
         )
-    return step
+    return step, weights
+
+
+def is_run(directory: Path) -> bool:
+    """Whether there are agents to play: saved at its end, or in a checkpoint."""
+    known = [directory / "agents" / "0", directory / CHECKPOINT]
+    return (directory / "args.json").is_file() and any(path.exists() for path in known)
+
+
+def newest_run() -> Path | None:
+    """The run in runs/ that was started or resumed last, of those that have agents."""
+    found = filter(is_run, Path("runs").glob("*"))
+    return max(found, key=lambda path: (path / "args.json").stat().st_mtime, default=None)
 
 
 def read_lines(path: Path) -> list[tuple[int, str]]:

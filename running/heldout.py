@@ -1,8 +1,13 @@
 """The held-out evaluation of a run, and a joint response as it is written down."""
 
+import html
+import itertools
 import math
+import re
+import sys
 
 import torch
+from tqdm import tqdm
 
 from magrpo import EVAL, MAGRPO, Node, total
 from policies import parallel
@@ -12,8 +17,9 @@ from running.metrics import mean_parts
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
-def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[Node]]:
-    """Held-out evaluation: sampled (as in training, without the tree) and greedy.
+def evaluate(module: MAGRPO, items: list[dict], args, title: str) -> tuple[dict, dict, list[Node]]:
+    """Held-out evaluation: sampled (as in training, without the tree) and greedy. A bar with the
+    title shows how far it is.
 
     Returns the measures, the returns problem by problem, and the last turn's nodes of the greedy
     rollout. The random numbers are the same at every call, so before and after differ by the team
@@ -21,9 +27,11 @@ def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[
     """
     greedy = Sampling(0.0, 0, 1.0, args.max_new_tokens)
     measures, per_problem = {}, {}
-    for name, sampling, samples in (("", module.sampling, EVAL_SAMPLES), ("greedy/", greedy, 1)):
-        how = (samples, sampling, "aligned", True)
-        turns = parallel.play(module.rollout, items, (args.seed, EVAL, 0, 0), *how)
+    shown = {"total": 2 * len(items), "desc": title, "unit": "problem", "leave": False}
+    ways = (("", module.sampling, EVAL_SAMPLES), ("greedy/", greedy, 1))
+    with tqdm(**shown, file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
+        played = [play(module, items, args.seed, how, bar) for _, *how in ways]
+    for (name, _, _), turns in zip(ways, played, strict=True):
         returns = torch.DoubleTensor([node.value for node in turns[0]]) / module.maximum
         per_problem[f"{name}return"] = returns.tolist()
         spread = float(returns.std()) if len(items) > 1 else 0.0
@@ -31,6 +39,23 @@ def evaluate(module: MAGRPO, items: list[dict], args) -> tuple[dict, dict, list[
         measures[f"{name}return_se"] = spread / math.sqrt(len(items))
         measures |= {name + key: value for key, value in mean_parts(turns[-1]).items()}
     return measures, per_problem, turns[-1]
+
+
+def play(module: MAGRPO, items: list[dict], seed: int, how: tuple, bar) -> list[list[Node]]:
+    """The nodes of each turn of all items; how: (Sampling, samples of an item)."""
+    sampling, samples = how
+    turns: list[list[Node]] = []
+    for start in range(0, len(items), step := some()):
+        key, part = (seed, EVAL, 0, start), items[start : start + step]
+        found = parallel.play(module.rollout, part, key, samples, sampling, "aligned", True)
+        turns = [a + b for a, b in itertools.zip_longest(turns, found, fillvalue=[])]
+        bar.update(len(part))
+    return turns
+
+
+def some() -> int:
+    """Problems that are played at once: on a CPU as many as its caches hold."""
+    return (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
 
 
 def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
@@ -45,3 +70,17 @@ def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
         "reward": total(parts),
         "parts": parts,
     }
+
+
+def as_markdown(record: dict) -> str:
+    """A line of samples.jsonl for TensorBoard: what it earned, what each agent was asked and wrote
+    as a block of code, which neither Markdown nor HTML in it can leave."""
+    parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
+    head = f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"
+    blocks = [html.escape(head)]
+    for agent, texts in enumerate(zip(record["prompts"], record["responses"], strict=True)):
+        longest = max(map(len, re.findall("`+", "".join(texts))), default=0)
+        fence = "`" * max(longest + 1, 3)
+        for text, what in zip(texts, ("was asked", "wrote"), strict=True):
+            blocks += [f"agent {agent} {what}:", f"{fence}\n{text}\n{fence}"]
+    return "\n\n".join(blocks)

@@ -1,6 +1,8 @@
 """What is logged at every step, from its rollout. The README's table says what each name is."""
 
 import itertools
+import resource
+import sys
 from collections import defaultdict
 
 import numpy as np
@@ -45,6 +47,14 @@ def measure(module) -> dict[str, float]:
         metrics[f"seconds/{name}"] = value
     metrics["tokens_per_second"] = tokens / module.rollout.seconds["rollout"]
     return {name: float(value) for name, value in metrics.items()}
+
+
+def memory_gib() -> float:
+    """The most memory that this process has had so far, GiB: of its card, or else resident."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**30
+    unit = 1 if sys.platform == "darwin" else 2**10  # of getrusage, bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
 def reward_spreads(module) -> torch.Tensor:

@@ -97,3 +97,26 @@ def items_of(task, name: str, split: str) -> list[dict]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise ValueError(f"task {name!r}: items({split!r}) has to give a list of dicts")
     return items
+
+
+def prepare(args) -> tuple:
+    """What the flags name, found and checked in a moment, before torch is imported: the task, the
+    reward, the problems to train on and the held-out ones by split."""
+    from policies.finding import find_model  # a quarter of a second, which --help does not need
+
+    task = make_task(args)
+    reward = make_reward(args, task)
+    if args.judge and not reward.needs_model:
+        raise ValueError(f"--judge {args.judge}: the reward asks no language model")
+    for name in filter(None, [*args.model, args.judge]):
+        find_model(name, args.bits)
+    problems = items_of(task, args.task, "train")
+    splits = ("dev", "test") if args.eval_limit is not None else ()
+    limit = args.eval_limit or None
+    held_out = {split: items_of(task, args.task, split)[:limit] for split in splits}
+    if not problems or held_out.get("test") == []:
+        raise ValueError(f"task {args.task!r} has no items to train or to test on")
+    if args.max_steps is None:
+        steps = args.epochs and -(-int(args.epochs * len(problems)) // args.batch_size)
+        args.max_steps = max(steps or 130, 1)
+    return task, reward, problems, held_out

@@ -1,12 +1,17 @@
-"""--dry-run: what would be trained, what memory it takes, and one batch of it."""
+"""What will be trained once it is loaded, what memory it takes; --dry-run: one batch of it."""
 
+import sys
+
+import torch
+
+from policies.loading import device
 from policies.memory import DECODE_TOKENS, cache_bytes, cost, update_bytes
 from running.metrics import reward_spreads
 
 
 def describe(module, args) -> str:
-    """What would be trained, for --dry-run."""
-    lines = [f"task {args.task}: {len(module.problems)} problems, {args.turns} turn(s)"]
+    """What is trained, and where; warns of what a user may not have meant."""
+    lines = []
     for number, base in enumerate(module.team.bases):
         frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
         name = args.model[base.agents[0]]
@@ -18,7 +23,35 @@ def describe(module, args) -> str:
         lines.append(f"agent {agent}: {trained:,} trainable parameters")
     expected = sum(memory(base, module, args) for base in module.team.bases)
     lines.append(f"memory expected, besides Python and its libraries: {expected / 2**20:.0f} MiB")
+    lines.append(f"device:  {where()}")
+    for line in remarks(module, args):
+        print(f"warning: {line}", file=sys.stderr)
     return "\n".join(lines)
+
+
+def where() -> str:
+    """The device of this process, in words."""
+    if device().type == "cuda":
+        return torch.cuda.get_device_name()
+    return f"CPU, torch threads: {torch.get_num_threads()}"
+
+
+def remarks(module, args) -> list[str]:
+    """What a user may not have meant."""
+    found = []
+    for base in module.team.bases:
+        name = args.model[base.agents[0]]
+        if not args.chat_template and getattr(base.tokenizer, "chat_template", None):
+            found.append(
+                f"{name} has a chat template and prompts go to it as raw text: if it is "
+                "instruction-tuned, add --chat-template"
+            )
+    if args.bits < 16 and device().type == "cpu":
+        found.append(
+            f"--bits {args.bits} on a CPU saves nothing: a Qwen2 of 358 million parameters took "
+            "3.26 GB and made 10 tokens/s, with --bits 16 1.51 GB and 20 tokens/s"
+        )
+    return found
 
 
 def memory(base, module, args) -> int:
@@ -41,7 +74,6 @@ def memory(base, module, args) -> int:
 
 
 def dry_run(module, args) -> None:
-    print(describe(module, args))
     module.turns = module.play(args.batch_size)
     for turn, nodes in enumerate(module.turns):
         responses = sum(len(r) for node in nodes for r in node.responses)

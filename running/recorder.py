@@ -7,20 +7,27 @@ samples.jsonl are ours, because a resumed run cuts them back to its checkpoint.
 
 import html
 import json
+import math
 import os
+import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import lightning as L
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from torch.utils.tensorboard.summary import hparams
 
 from magrpo import MAGRPO
 from running import doctor
 from running.folder import keep_until, write_json
-from running.heldout import evaluate, sample_record
-from running.metrics import measure
+from running.heldout import as_markdown, evaluate, sample_record
+from running.metrics import measure, memory_gib
+
+KEPT = ("before", "returns", "example", "schemes", "best")  # by a checkpoint, of the recorder
+COMPARED = ("return", "test/return", "test/greedy/return")  # of TensorBoard's table of flags
 
 
 class Stopped(BaseException):
@@ -76,6 +83,16 @@ def loggers(directory: Path, args, steps: int) -> list:
     return found
 
 
+def show_flags(board, flags: dict) -> None:
+    """The flags in TensorBoard: as a text, and beside those of other runs."""
+    cells = {name: html.escape(str(value)) for name, value in flags.items()}
+    rows = "\n".join(f"|{name}|{cell.replace('|', '&#124;')}|" for name, cell in cells.items())
+    board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
+    plain = {k: v if isinstance(v, (bool, int, float)) else str(v) for k, v in flags.items()}
+    for summary in hparams(plain, dict.fromkeys(COMPARED, 0)):  # as Lightning writes them, but
+        board._get_file_writer().add_summary(summary)  # that one logs the zeros, too
+
+
 class Recorder(L.Callback):
     """Writes everything a run writes; evaluates before, during and after; saves checkpoints.
 
@@ -85,101 +102,150 @@ class Recorder(L.Callback):
     def __init__(self, directory: Path, held_out: dict[str, list[dict]], args):
         self.directory, self.held_out, self.args = directory, held_out, args
         self.before: dict = {}
-        self.after: dict = {}
         self.returns: dict = {}  # before and after, problem by problem
         self.example: dict = {}  # one held-out joint response of the untrained team
         self.warned: set[str] = set()  # signs of failure that were told
         self.seconds = 0.0  # spent by earlier processes of this run
         self.start = time.perf_counter()
         self.saved = -1  # step of the checkpoint on disk
+        self.begun = False  # what comes before the first step was done
+        self.done = 0  # optimizer steps at the end of the last batch, of which some make several
+        self.schemes: list[str] = []  # of dividing the work that were seen
+        self.best: dict = {}  # {"step", "return"} on dev of the agents in kept/best
 
     def state_dict(self):
         elapsed = self.seconds + time.perf_counter() - self.start
-        kept = {"before": self.before, "returns": self.returns, "example": self.example}
+        kept = {name: getattr(self, name) for name in KEPT}
         return kept | {"seconds": elapsed}
 
     def load_state_dict(self, state):
-        self.before, self.returns = state["before"], state["returns"]
-        self.example = state["example"]
-        self.seconds = state["seconds"]
+        for name in KEPT:  # a run of an earlier version lacks the later ones
+            setattr(self, name, state.get(name, getattr(self, name)))
+        self.seconds, self.begun = state["seconds"], True
 
     def on_train_start(self, trainer, module):
         module.rollout = Interruptible(module.rollout)
         module.rollout.catch_signals()
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
         self.start = time.perf_counter()
-        self.saved = module.global_step if module.global_step else -1
+        self.done = module.global_step
+        self.saved = self.done if self.done else -1
         if trainer.is_global_zero:
             for name in ("metrics.jsonl", "samples.jsonl"):
                 keep_until(self.directory / name, module.global_step)
         trainer.should_stop = module.global_step >= self.args.max_steps
-        if self.before:
+        if self.begun:
             return
-        self.before, self.returns["before"], nodes = self.evaluate(trainer, module, "test")
-        self.example = sample_record(0, nodes[0], self.args.turns - 1, 0)
+        self.before, self.example = self.test(trainer, module, "before")
         if trainer.is_global_zero:
-            cells = {k: html.escape(str(v)) for k, v in vars(self.args).items()}
-            rows = "\n".join(f"|{k}|{cell.replace('|', '&#124;')}|" for k, cell in cells.items())
-            trainer.logger.experiment.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
-            self.log_measures(trainer, "test", self.before, 0)
+            show_flags(trainer.logger.experiment, vars(self.args))
+        self.begun = True
         self.save(trainer)
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        self.began = time.perf_counter()
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done, args, dev = module.global_step, self.args, None
         with trainer.precision_plugin.forward_context():  # the precision of training
             metrics = measure(module)
+        metrics |= {"seconds/step": time.perf_counter() - self.began, "memory_gib": memory_gib()}
         module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
-        if args.eval_every and done % args.eval_every == 0:
+        if self.passed(args.eval_every, done):
             dev, _, _ = self.evaluate(trainer, module, "dev")
         if trainer.is_global_zero:
             self.record(trainer, module, done - 1, metrics, dev)
-        if done % args.save_every == 0 or done == args.max_steps:
+        if self.passed(args.save_every, done) or done >= args.max_steps:
             self.save(trainer)
-        trainer.should_stop = done == args.max_steps
+        trainer.should_stop = done >= args.max_steps
+        self.done = done
+
+    def passed(self, every: int, done: int, start: int = 0) -> bool:
+        """Whether one of start, start + every, ... is among the steps of this batch, whose last
+        one is number `done`: a batch may make several. every 0: never."""
+        return bool(every) and (done - start) // every != (self.done - start) // every
 
     def record(self, trainer, module, step: int, metrics: dict, dev: dict | None) -> None:
         """What a step writes; dev: the measures of an evaluation after it."""
+        args, done = self.args, step + 1
+        if sampled := self.passed(args.sample_every, done, start=1):
+            metrics |= (shares := self.shares(module))
+            self.tell(trainer, shares, step)
         self.append("metrics.jsonl", [{"step": step, **metrics}])
-        if step % self.args.sample_every == 0:
+        if sampled:
             self.show_samples(trainer, module, step)
         if dev:
             self.append("metrics.jsonl", [{"step": step, **_under("dev", dev)}])
-            self.log_measures(trainer, "dev", dev, step)
-        if (step + 1) % max(self.args.max_steps // 10, doctor.STEPS) == 0:
+            self.tell(trainer, _under("dev", dev), step)
+            if dev["return"] > self.best.get("return", -math.inf):
+                self.best = {"step": done, "return": dev["return"]}
+                self.keep(module, "best")
+        if self.passed(args.keep_every, done):
+            self.keep(module, f"step-{done}")
+        if self.passed(max(args.max_steps // 10, doctor.STEPS), done):
             for line in doctor.warnings(self.directory, self.warned):
                 print(f"\nwarning: {line}", file=sys.stderr)
 
     def on_train_end(self, trainer, module):
         if module.global_step < self.args.max_steps:
             return
-        self.after, self.returns["after"], nodes = self.evaluate(trainer, module, "test")
+        after, example = self.test(trainer, module, "after")
         if not trainer.is_global_zero:
             return
-        self.log_measures(trainer, "test", self.after, module.global_step)
-        for agent in range(module.team.size):
-            module.team.save(agent, self.directory / "agents" / str(agent))
+        save_agents(module, self.directory)
         summary = {
             "steps": module.global_step,
             "seconds": self.state_dict()["seconds"],
             "before": self.before,
-            "after": self.after,
+            "after": after,
             "returns": self.returns,
-            "example": {
-                "before": self.example,
-                "after": sample_record(module.global_step, nodes[0], self.args.turns - 1, 0),
-            },
+            "example": {"before": self.example, "after": example},
+            "best": self.best,
         }
         write_json(self.directory / "summary.json", summary)
 
-    def evaluate(self, trainer, module: MAGRPO, split: str):
+    def test(self, trainer, module, when: str) -> tuple[dict, dict]:
+        """Measures on the test problems before or after training, and a joint response to the
+        first of them; ({}, {}) with --eval-limit none."""
+        if "test" not in self.held_out:
+            return {}, {}
+        measures, self.returns[when], nodes = self.evaluate(trainer, module, "test", when)
+        if trainer.is_global_zero:
+            self.tell(trainer, _under("test", measures), module.global_step)
+        return measures, sample_record(module.global_step, nodes[0], self.args.turns - 1, 0)
+
+    def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
-            return evaluate(module, self.held_out[split], self.args)
+            return evaluate(module, self.held_out[split], self.args, f"held out, {when}")
+
+    def shares(self, module) -> dict[str, float]:
+        """Share of each scheme of dividing the work among the step's joint responses, the aligned
+        ones; 0 for one that was seen before. {} where the task names none."""
+        if not hasattr(module.rollout.task, "scheme"):
+            return {}
+        nodes = [node for nodes in module.turns for node in nodes]
+        seen = Counter(
+            module.rollout.task.scheme(node.item, node.aligned(sample)[0])
+            for node in nodes
+            for sample in range(node.samples)
+        )
+        self.schemes = sorted({*self.schemes, *seen})
+        return {f"scheme/{name}": seen[name] / seen.total() for name in self.schemes}
+
+    def keep(self, module, name: str) -> None:
+        """Writes the agents as they are now, into a folder that is like a finished run's."""
+        path, draft = self.directory / "kept" / name, self.directory / "kept" / f"{name}.tmp"
+        shutil.rmtree(draft, ignore_errors=True)
+        save_agents(module, draft)
+        shutil.copy(self.directory / "args.json", draft)
+        shutil.rmtree(path, ignore_errors=True)
+        draft.replace(path)
 
     def on_exception(self, trainer, module, exception):
         """What was computed is saved, whatever happened; before the first step, nothing was. Where
         only one of several processes fails, the others are not here to save with it."""
         here_alone = trainer.world_size > 1 and not getattr(exception, "shared", False)
-        if self.before and self.saved < module.global_step and not here_alone:
+        if self.begun and self.saved < module.global_step and not here_alone:
             self.save(trainer)
 
     def save(self, trainer) -> None:
@@ -205,10 +271,10 @@ class Recorder(L.Callback):
         with (self.directory / name).open("a") as file:
             file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
 
-    def log_measures(self, trainer, prefix: str, measures: dict, step: int) -> None:
-        """An evaluation, to every logger."""
+    def tell(self, trainer, measures: dict, step: int) -> None:
+        """What not every step has, to every logger."""
         for logger in trainer.loggers:
-            logger.log_metrics(_under(prefix, measures), step)
+            logger.log_metrics(measures, step)
 
     def show_samples(self, trainer, module, step: int) -> None:
         """The joint responses of the step's first problem, at each of its nodes."""
@@ -220,9 +286,12 @@ class Recorder(L.Callback):
             for number in range(node.samples)
         ]
         self.append("samples.jsonl", records)
-        text = json.dumps(records[0], indent=1, ensure_ascii=False)
-        text = html.escape(text.replace("\\n", "\n"))
-        trainer.logger.experiment.add_text("sample", f"<pre>{text}</pre>", step)
+        trainer.logger.experiment.add_text("sample", as_markdown(records[0]), step)
+
+
+def save_agents(module, directory: Path) -> None:
+    for agent in range(module.team.size):
+        module.team.save(agent, directory / "agents" / str(agent))
 
 
 def _under(prefix: str, metrics: dict) -> dict:

@@ -30,20 +30,24 @@ def report(directory: Path) -> str:
     args = json.loads((directory / "args.json").read_text())["args"]
     before, after = summary["before"], summary["after"]
     lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]
-    lines.append("held-out test problems, share of the maximum return   before    after")
-    for name, label in (("return", "sampled"), ("greedy/return", "greedy")):
+    if after:
+        lines.append("held-out test problems, share of the maximum return   before    after")
+    for name, label in (("return", "sampled"), ("greedy/return", "greedy")) if after else ():
         error = after[f"{name}_se"]
         lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
     if args["turns"] > 1:
         disclosed = resolve("coding.feedback.disclosed", {}, "feedback")
         lines.append(disclosed(args["feedback"], args["feedback_tests"]))
-    for when in ("before", "after"):
+    for when in ("before", "after") if after else ():
         sample = summary["example"][when]
         lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
         for agent, text in enumerate(sample["responses"]):
             lines += [f"  agent {agent} | {line}" for line in text.splitlines() or [""]]
     lines.append(f"\ncurves:    tensorboard --logdir {directory}")
     lines.append(f"evaluate:  python eval.py --run {directory}")
+    if best := summary["best"]:
+        told = f"step {best['step']}, return {best['return']:.3f}"
+        lines.append(f"best on dev ({told}): {directory}/kept/best")
     steps = 2 * summary["steps"]
     lines.append(f"continue:  python train.py --resume {directory} --max-steps {steps}")
     return "\n".join(lines)

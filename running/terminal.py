@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import warnings
+from pathlib import Path
 
 
 def quiet() -> None:
@@ -31,6 +32,31 @@ def quit_on_signals(prog: str) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, leave)
+
+
+def is_first(args) -> bool:
+    """Whether this process is the one that speaks and writes, known before the processes have met:
+    by what Lightning, torchrun and SLURM put into the environment of the others."""
+    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
+    alone = args.devices * args.num_nodes == 1
+    return alone or not any(int(os.environ.get(name) or 0) for name in names)
+
+
+def opening(args, task, reward, problems: list, held_out: dict) -> str:
+    """What is going to happen, as far as it is known before a model is loaded."""
+    held = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items())
+    models = ", ".join(Path(name).name for name in dict.fromkeys(args.model))
+    weights = f"adapters of rank {args.lora_rank}" if args.lora_rank else "full copies"
+    agents = f"{args.num_agents} agent{'s' * (args.num_agents > 1)}"
+    lines = [
+        f"task:    {args.task}, reward {args.reward or task.reward}, {len(problems)} problems; "
+        f"held out: {held or 'none'}",
+        f"team:    {agents} on {models}, {weights}",
+        f"{'go on:  ' if args.resume else 'plan:   '} {args.max_steps} steps of {args.batch_size} "
+        f"problems, {args.num_generations} samples an agent, lr {args.lr:g}",
+        "loading: libraries and models ...",
+    ]
+    return "\n".join(lines)
 
 
 def told(error: Exception) -> str:

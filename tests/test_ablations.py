@@ -30,6 +30,7 @@ def run(folder: Path, diff: Path) -> list[dict]:
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env=alone, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert (folder / "runs/x/samples.jsonl").read_text()  # whatever steps a batch ends at
     return metrics(folder)
 
 

@@ -138,7 +138,7 @@ FLAGS = [
         "task 'tldr' has to take (data=, num_agents=, feedback=)",
         "or leave --feedback out",
     ),
-    (["--chat-template"], "chat_template", "not set"),
+    (["--chat-template"], "no chat template", "leave the flag out"),
     (["--max-prompt-tokens", "8"], "--max-prompt-tokens is 8", "raise the limit or drop"),
     (["--max-new-tokens", "9000"], "the model's context of 8192", "--max-new-tokens"),
     # folders and flag files
@@ -404,7 +404,8 @@ def test_a_tokenizer_needs_no_pad_token(model, tmp_path):
     edit(model / "config.json", pad_token_id=None)
     edit(model / "generation_config.json", pad_token_id=None)
     for name, folder in (("without", model), ("with", ROOT / "tiny")):
-        train.main([*SMALL, "--model", str(folder), "--run", str(tmp_path / name)])
+        argv = ["--model", str(folder), "--lr", "3e-3", "--run", str(tmp_path / name)]
+        train.main([*SMALL, *argv])
     returns = [
         [json.loads(line)["grad_norm/0"] for line in path.read_text().splitlines()]
         for path in (tmp_path / "without" / "metrics.jsonl", tmp_path / "with" / "metrics.jsonl")
@@ -581,7 +582,7 @@ EVAL = [
     eval_flags("--doctor nowhere", "nowhere is not a run", "it has no metrics.jsonl"),
     eval_flags("--doctor model", "model is not a run", "it has no metrics.jsonl"),
     eval_flags("--ask x --show 1", "--ask does not go with", "--show"),
-    eval_flags("--ask x --task mine.py:Task", "--ask needs a task of items", "a field prompt or"),
+    eval_flags("--ask x --task mine.py:Task", "--ask of this task", "as JSON, with task_id"),
     eval_flags("--turns 2 --task mine.py:Task", "has no feedback(item, resp", "it needs one"),
     (["--ask", "def ("], "--ask", "def name(...):"),
     eval_flags("@missing.args", "missing.args", "No such file"),
@@ -626,13 +627,19 @@ def other_model_s(run: Path) -> None:
     save_file({k.replace("layers", "blocks"): v for k, v in weights.items()}, adapter(run))
 
 
+def cut_checkpoint(run: Path) -> None:
+    shutil.rmtree(run / "agents")
+    cut(run / "checkpoints" / "last.ckpt")
+
+
 EVALUATED = [
     (
         "not finished",
-        lambda r: shutil.rmtree(r / "agents" / "1"),
-        "is not finished",
+        lambda r: [shutil.rmtree(r / name) for name in ("agents/1", "checkpoints")],
+        "is not finished, and has no checkpoint",
         "--resume",
     ),
+    ("checkpoint cut", cut_checkpoint, "last.ckpt is damaged", "bring back"),
     ("no JSON", text("args.json", "{"), "args.json is not a run's", "line 1"),
     ("no args", text("args.json", "{}"), "args.json is not a run's", "'args'"),
     ("adapter cut", lambda r: cut(adapter(r)), "cannot read agent 1", "run/agents/1"),

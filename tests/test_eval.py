@@ -486,7 +486,7 @@ def test_mistakes_get_one_line(argv, said, capsys, tmp_path, monkeypatch, team):
 def test_runs_that_do_not_fit_are_refused(team, solo, tmp_path, capsys):
     assert "two runs of a team" in refused(capsys, "--run", team, "--run", copied(team, tmp_path))
     half = copied(solo, tmp_path)
-    (half / "agents" / "0").rename(half / "gone")
+    (half / "agents" / "0").rename(half / "gone")  # and no checkpoint
     assert "is not finished" in refused(capsys, "--run", half)
     (half / "args.json").write_text("{}")
     assert "is not a run's" in refused(capsys, "--run", half)

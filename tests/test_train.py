@@ -1,6 +1,6 @@
 """The real command line, with the embedded team: python -m pytest tests/test_train.py
 
-Runs are a few small steps. Timing (seconds/*, tokens_per_second) is left out of comparisons.
+Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are not compared.
 """
 
 import json
@@ -29,7 +29,7 @@ COMPONENTS = ("structure", "syntax", "tests", "cooperation")
 NAMES = {"return", "reward_std", "frac_reward_zero_std", "turn_0/reward", "tokens_per_second"}
 NAMES |= {f"reward/{name}" for name in COMPONENTS}
 NAMES |= {f"metric/{name}" for name in ("pass", "aux_called", "wrapper", "load_bearing")}
-NAMES |= {f"seconds/{name}" for name in ("rollout", "reward", "update")}
+NAMES |= {f"seconds/{name}" for name in ("rollout", "reward", "update", "step")} | {"memory_gib"}
 NAMES |= {
     f"{name}/{agent}{rest}"
     for agent in (0, 1)
@@ -66,7 +66,7 @@ def refused(capsys, *argv) -> str:
 
 def lines(path: Path, name: str) -> list[dict]:
     """Lines of a run's file, without what is timing."""
-    timing = re.compile("seconds|tokens_per_second")
+    timing = re.compile("seconds|tokens_per_second|memory_gib")
     rows = [json.loads(line) for line in (path / name).read_text().splitlines()]
     return [{k: v for k, v in row.items() if not timing.search(k)} for row in rows]
 
@@ -345,7 +345,8 @@ def test_plugins_by_file_and_by_dotted_path(tmp_path):
         (["--lr", "inf"], "--lr"),
         (["--precision", "bogus"], "--precision"),
         (["--max-new-tokens", "9000"], "the model's context of 8192"),
-        (["--chat-template"], "chat_template"),
+        (["--chat-template"], "the model has no chat template"),
+        (["--eval-limit", "none", "--eval-every", "2"], "not with --eval-limit none"),
         (["--resume", "nowhere"], "there is no run"),
         (["@missing.args"], "missing.args"),
     ],

@@ -508,5 +508,7 @@ def test_recipes():
         sampling = (full.num_generations, full.temperature, full.top_p, full.max_new_tokens)
         assert sampling == (4, 0.7, 0.9, 256)
         assert (full.lr, full.batch_size, full.joint, full.turns) == (5e-6, 1, "aligned", 1)
-        small = train.parse([f"@{RECIPES}/{task}-laptop.args"])
-        assert (small.task, small.reward, small.bits) == (task, None, 4)
+        laptop = [f"@{RECIPES}/{task}.args", f"@{RECIPES}/laptop.args", "--model", "small"]
+        small = train.parse([*laptop, "--reward", task])
+        assert (small.task, small.reward, small.bits) == (task, task, 16)
+        assert (small.model, small.lora_rank, small.lr) == (["small"] * 2, 16, 1e-4)

@@ -1,0 +1,370 @@
+"""What a newcomer meets in the first ten minutes: python -m pytest tests/test_first_run.py
+
+What is told and how soon, models of one's own, runs that were stopped or kept, what is drawn.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_doctor import write
+from test_eval import write_run
+from test_train import SMALL, interrupt_after, lines
+from test_train import run as trained
+
+import eval as evaluation
+import train
+from evaluation import players, plots
+from rewards import REWARDS
+from running.heldout import as_markdown
+from running.recorder import Recorder
+from tasks import TASKS
+
+ROOT = Path(train.__file__).parent
+PLUGIN = """
+class Rhyme:
+    reward = f"{__file__}:rhymes"
+    def __init__(self, data=None, num_agents=2):
+        self.num_agents = num_agents
+    def items(self, split):
+        return [{"word": word} for word in ("cat", "sun")]
+    def observe(self, agent, item, history):
+        return f"Line {agent + 1} rhymes with {item['word']}:"
+def rhymes(item, responses):
+    return 0.5
+rhymes.maximum = 1.0
+"""
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory) -> Path:
+    """A run of six steps, stopped after three."""
+    path = tmp_path_factory.mktemp("stopped") / "half"
+    with pytest.raises(SystemExit):
+        interrupt_after(path, 2, 3)
+    return path
+
+
+@pytest.fixture
+def plugin(tmp_path) -> str:
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    return f"{tmp_path}/mine.py:Rhyme"
+
+
+# --- what is told, and how soon -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("program", "argv"),
+    [
+        ("train", ["--task", "nope"]),
+        ("train", ["--reward", "nope"]),
+        ("train", ["--run", "taken"]),
+        ("train", ["--resume", "nope"]),
+        ("train", ["--model", "adapter"]),
+        ("train", ["--model", "nope.gguf"]),
+        ("train", ["--task", "humaneval", "--data", "nope.jsonl"]),
+        ("eval", ["--task", "nope"]),
+        ("eval", ["--reward", "nope"]),
+        ("eval", ["--run", "nope"]),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else value,
+)
+def test_a_wrong_name_costs_no_library(program, argv, tmp_path):
+    (tmp_path / "runs" / "taken").mkdir(parents=True)
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    slow = ("torch", "lightning", "peft", "transformers")
+    code = (
+        f"import sys, {program}\ntry: {program}.main({argv})\n"
+        f"except SystemExit as ended: print(ended.code, [m for m in {slow} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "2 []", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("parser", [train.parser, evaluation.parser])
+def test_help_names_every_task_and_reward(parser):
+    shown = parser().format_help()
+    assert all(re.search(rf"\b{name}\b", shown) for name in [*TASKS, *REWARDS])
+
+
+def test_the_plan_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(train, "build", lambda *what: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train.main(["--debug", "--run", str(tmp_path / "run"), "--max-steps", "7"])
+    said = capsys.readouterr().out
+    assert "task:    coop, reward code, 2000 problems; held out: 100 of dev, 100 of test" in said
+    assert "team:    2 agents on tiny, adapters of rank 16" in said
+    assert "7 steps of 12 problems, 8 samples an agent, lr 0.003" in said
+
+
+def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, capsys):
+    trained(tmp_path / "run", steps=1)
+    said = capsys.readouterr().out
+    assert "agent 1: 155,648 trainable parameters" in said
+    assert "device:  " in said
+    assert f"writes:  {tmp_path / 'run'}" in said
+    for when in ("before", "after"):
+        assert f"held out, {when}: 100%" in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "rate"),
+    [
+        ([], 3e-3),
+        (["--model", "tiny", "--lora-rank", "0"], 5e-4),
+        (["--model", str(ROOT / "tests" / ".." / "tiny")], 3e-3),
+        (["--model", "their/model"], 1e-4),
+        (["--model", "tiny", "--model", "their/model"], 1e-4),
+        (["--model", "their/model", "--lora-rank", "0"], 1e-5),
+        (["--model", "their/model", "--lr", "0.5"], 0.5),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else None,
+)
+def test_the_learning_rate_is_the_model_s(argv, rate):
+    assert train.parse(argv).lr == rate
+
+
+def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
+    args = json.loads((stopped / "args.json").read_text())
+    assert args["args"]["lr"] == 3e-3  # the number, not that none was given
+    args["args"] |= {"lr": 7e-3, "model": ["their/model"] * 2}
+    del args["args"]["keep_every"]  # a flag that the run is older than
+    (tmp_path / "args.json").write_text(json.dumps(args))
+    resumed = train.parse(["--resume", str(tmp_path)])
+    assert (resumed.lr, resumed.keep_every) == (7e-3, 0)
+
+
+def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
+    shutil.copytree(ROOT / "tiny", tmp_path / "chatty")
+    file = tmp_path / "chatty" / "tokenizer_config.json"
+    template = "{% for m in messages %}# {{ m['content'] }}{% endfor %}"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"chat_template": template}))
+    small = [*SMALL, "--dry-run", "--eval-limit", "none", "--model", str(tmp_path / "chatty")]
+    train.main(small)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: ")
+    assert "add --chat-template" in line
+    train.main([*small, "--chat-template"])
+    assert capsys.readouterr().err == ""
+
+
+def test_few_bits_on_a_cpu_are_told(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    train.main([*SMALL, "--dry-run", "--eval-limit", "none", "--bits", "8"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "warning: --bits 8 on a CPU saves nothing" in line
+
+
+# --- what a run writes ----------------------------------------------------------------------------
+
+
+def test_agents_are_kept_along_the_way_and_the_best_on_dev(tmp_path, capsys):
+    path = tmp_path / "run"
+    trained(path, "--lr", "0.03", "--keep-every", "1", "--eval-every", "1", steps=3)
+    rows = lines(path, "metrics.jsonl")
+    dev = {row["step"] + 1: row["dev/return"] for row in rows if "dev/return" in row}
+    best = max(dev, key=dev.get)  # the first of equals
+    assert len(set(dev.values())) > 1
+    assert json.loads((path / "summary.json").read_text())["best"]["step"] == best
+    assert f"best on dev (step {best}, " in capsys.readouterr().out
+    kept = {folder.name: folder for folder in (path / "kept").iterdir()}
+    assert set(kept) == {"step-1", "step-2", "step-3", "best"}
+    weights = {name: load_file(f"{folder}/agents/1/adapter_model.safetensors")
+               for name, folder in kept.items()}  # fmt: skip
+    same = [name for name, found in weights.items() if equal(found, weights["best"])]
+    assert set(same) == {"best", f"step-{best}"}
+    last = load_file(path / "agents" / "1" / "adapter_model.safetensors")
+    assert equal(last, weights["step-3"])
+    evaluation.main(["--run", str(kept["step-1"]), "--show", "1", "--method", "trained"])
+    assert "--- trained, greedy" in capsys.readouterr().out
+
+
+def equal(weights: dict, others: dict) -> bool:
+    return all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
+    path = trained(tmp_path / "run", "--task", plugin, "--eval-limit", "none", steps=1)
+    summary = json.loads((path / "summary.json").read_text())
+    assert (summary["before"], summary["after"], summary["returns"]) == ({}, {}, {})
+    assert "before    after" not in capsys.readouterr().out
+    train.main(["--resume", str(path), "--max-steps", "2"])
+    evaluation.main(["--compare", str(path)])
+    assert "run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_batches_of_several_steps_miss_no_turn(stride):
+    """Steps are numbered from 0; a batch ends at done - 1. Every tenth is reached once."""
+    recorder = Recorder(Path(), {}, None)
+    sampled, saved = [], []
+    for done in range(stride, 61, stride):
+        sampled += [done - 1] * recorder.passed(10, done, start=1)
+        saved += [done] * recorder.passed(10, done)
+        assert not recorder.passed(0, done)
+        recorder.done = done
+    assert [step // 10 for step in sampled] == list(range(6))
+    assert [done // 10 for done in saved] == list(range(1, 7))
+    if stride == 1:
+        assert (sampled, saved) == (list(range(0, 60, 10)), list(range(10, 70, 10)))
+
+
+def test_shares_of_schemes_are_logged_with_the_samples(tmp_path, plugin):
+    path = trained(tmp_path / "run", steps=3)
+    for row in lines(path, "metrics.jsonl"):
+        shares = [value for name, value in row.items() if name.startswith("scheme/")]
+        assert (sum(shares) == pytest.approx(1)) is (row["step"] % 2 == 0)
+    trained(tmp_path / "other", "--task", plugin, steps=1)
+    assert not any("scheme" in name for name in lines(tmp_path / "other", "metrics.jsonl")[0])
+
+
+def test_tensorboard_has_samples_to_read_and_flags_to_compare(stopped):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import metadata, plugin_data_pb2
+
+    events = EventAccumulator(str(stopped), size_guidance={"tensors": 0})
+    events.Reload()
+    text = events.Tensors("sample/text_summary")[0].tensor_proto.string_val[0].decode()
+    sample = lines(stopped, "samples.jsonl")[0]
+    assert f"```\n{sample['responses'][1]}\n```" in text
+    assert text.startswith(f"reward {sample['reward']:.3f}")
+    found = events.PluginTagToContent(metadata.PLUGIN_NAME)
+    flags = plugin_data_pb2.HParamsPluginData.FromString(found["_hparams_/session_start_info"])
+    assert flags.session_start_info.hparams["lora_rank"].number_value == 16
+    board = plugin_data_pb2.HParamsPluginData.FromString(found["_hparams_/experiment"])
+    metrics = {info.name.tag for info in board.experiment.metric_infos}
+    assert {"return", "test/return"} <= metrics
+    assert metrics - {"test/return", "test/greedy/return"} <= set(events.Tags()["scalars"])
+    assert {"seconds/step", "memory_gib"} <= set(events.Tags()["scalars"])
+    assert len(events.Scalars("test/return")) == 1  # no zero beside it
+
+
+def test_a_sample_cannot_leave_its_block():
+    from tensorboard import plugin_util
+
+    text = "```\n<b>bold</b> ````\n# head"
+    record = {"prompts": ["ask"], "responses": [text], "reward": 1.0, "turn": 0}
+    shown = as_markdown(record | {"parts": {"<i>a</i>": 1.0}, "task_id": "<script>x</script>"})
+    page = plugin_util.markdown_to_safe_html(shown)
+    assert "```\n&lt;b&gt;bold&lt;/b&gt; ````\n# head\n</code></pre>" in page
+    assert "<script>" not in page
+    assert "<i>" not in page
+
+
+# --- looking at runs ------------------------------------------------------------------------------
+
+
+def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
+    args = evaluation.parse(["--run", str(stopped)])
+    player = players.Player(players.settings(args, stopped), stopped)
+    assert f"{stopped} is not finished: its checkpoint of step 3 plays" in capsys.readouterr().err
+    state = torch.load(stopped / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    player.use({0, 1})
+    mine = {f"team.{name}": value for name, value in player.clock.team.named_parameters()}
+    assert all(torch.equal(mine[name], value) for name, value in state.items())
+    assert any(value.any() for name, value in state.items() if "lora_B" in name)
+    some = ["--run", stopped, "--method", "trained", "naive", "--limit", 1, "--num-samples", 1]
+    evaluation.main([*map(str, some), "--json", str(tmp_path / "json")])
+    assert f"{stopped} was stopped: its last checkpoint plays" in capsys.readouterr().out
+
+
+def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("runs/empty").mkdir(parents=True)
+    for number, name in enumerate(("b", "c", "a")):
+        shutil.copytree(stopped, f"runs/{name}")
+        subprocess.run(["touch", "-d", f"@{1000 + number}", f"runs/{name}/args.json"], check=True)
+    Path("runs/none").mkdir()
+    Path("runs/none/args.json").write_text("{}")  # and no agents
+    evaluation.main(["--show", "1"])
+    said = capsys.readouterr()
+    assert "the newest run: runs/a" in said.err
+    assert "--- trained, sampled" in said.out
+    evaluation.main(["--task", "coop", "--limit", "1", "--greedy", "--method", "naive"])
+    assert "newest" not in capsys.readouterr().err
+
+
+def test_prompts_of_a_plug_in_are_shown_and_its_items_are_asked(plugin, capsys):
+    evaluation.main(["--task", plugin, "--show", "2", "--method", "naive"])
+    said = capsys.readouterr().out
+    for word in ("cat", "sun"):
+        assert re.search(rf"^Line 1 rhymes with {word}: +\| Line 2 rhymes with {word}:", said, re.M)
+    evaluation.main(["--task", plugin, "--ask", json.dumps({"word": "moon"})])
+    assert "Line 1 rhymes with moon:" in capsys.readouterr().out
+    for text, told in (
+        ('{"words": 1}', "raised KeyError('word')"),
+        ('{"word": ', "not one JSON object"),
+        ("moon", "takes an item as JSON, with word"),
+    ):
+        with pytest.raises(SystemExit):
+            evaluation.main(["--task", plugin, "--ask", text])
+        assert told in capsys.readouterr().err
+
+
+# --- what is drawn --------------------------------------------------------------------------------
+
+
+def test_compare_draws_the_steps_of_a_run(tmp_path, monkeypatch):
+    """Of one whose batches make two steps each, as PPO's do."""
+    write_run(tmp_path / "ppo", 0, 0.9)
+    rows = lines(tmp_path / "ppo", "metrics.jsonl")
+    write(tmp_path / "ppo", [row | {"step": 2 * row["step"] + 1} for row in rows], [])
+    drawn = drawing(monkeypatch)
+    plots.compare([str(tmp_path / "ppo")], None)
+    assert drawn["plot"][0][0] == [2 * number + 1 for number in range(len(rows))]
+
+
+@pytest.mark.parametrize(("seeds", "bands", "curves"), [(1, 0, 2), (2, 0, 4), (3, 1, 4)])
+def test_few_seeds_are_drawn_as_they_are(seeds, bands, curves, tmp_path, monkeypatch, capsys):
+    for seed in range(seeds):
+        write_run(tmp_path / f"a-seed{seed}", seed, 0.6 + 0.3 * (seed % 2))
+    drawn = drawing(monkeypatch)
+    runs = sorted(str(path) for path in tmp_path.iterdir())
+    plots.compare(runs, None)
+    assert len(drawn["plot"]) == 2 * curves  # of the PNG and of the SVG
+    assert len(drawn["fill_between"]) == 2 * bands
+    said = capsys.readouterr().out
+    if seeds == 2:
+        assert "0.755 [0.600, 0.910]" in said  # the two, and no interval of Student's t
+    from PIL import Image
+
+    with Image.open(tmp_path / "compare.png") as image:
+        assert image.size == (1600, 600)  # 8 x 3 inches at 200 dpi
+
+
+def test_of_two_seeds_the_differences_are_told_and_no_interval(tmp_path, capsys):
+    for seed in range(2):
+        write_run(tmp_path / f"a-seed{seed}", seed, 0.9)
+        write_run(tmp_path / f"b-seed{seed}", seed, 0.8 - 0.05 * seed)
+    plots.compare(sorted(str(path) for path in tmp_path.iterdir()), None)
+    assert "b  -0.125 (seed 0 -0.100, seed 1 -0.150)" in capsys.readouterr().out
+
+
+def drawing(monkeypatch) -> dict[str, list]:
+    """What matplotlib is asked to draw, by kind."""
+    from matplotlib.axes import Axes
+
+    found = {"plot": [], "fill_between": []}
+    for name, calls in found.items():
+        original = getattr(Axes, name)
+
+        def spy(self, *args, original=original, calls=calls, **kwargs):
+            calls.append([list(arg) for arg in args])
+            return original(self, *args, **kwargs)
+
+        monkeypatch.setattr(Axes, name, spy)
+    return found
