@@ -30,13 +30,12 @@ def test_every_link_and_picture_is_there(page):
 
 
 def test_every_file_and_folder_that_it_names_is_there():
+    kinds = r"`((?:[\w.-]+/)+|(?:[\w.-]+/)*[\w-]+\.(?:py|md|txt|ipynb|args|diff))`"
+    made = ("runs/", "checkpoints/", "agents/", "kept/")  # by a run
     for page in PAGES:
-        for name in re.findall(
-            r"`([a-z_]+/(?:[\w.-]+/?)*|\w+\.(?:py|ipynb|txt))`", page.read_text()
-        ):
-            made = name.startswith(("runs/", "checkpoints/", "agents/", "kept/", "metric/"))
+        for name in re.findall(kinds, page.read_text()):
             places = (ROOT / name, page.parent / name)
-            assert made or name == PLUGIN or any(p.exists() for p in places), (page, name)
+            assert name.startswith((*made, PLUGIN)) or any(p.exists() for p in places), (page, name)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
