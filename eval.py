@@ -3,7 +3,7 @@
 | method         | who answers                                                                    |
 |----------------|--------------------------------------------------------------------------------|
 | trained        | the run's agents, each from its own prompt                                     |
-| naive          | the same team before training                                                  |
+| naive          | the same team, its models alone                                                 |
 | sequential     | untrained; agent k sees what the agents before it wrote                        |
 | discussion     | untrained; each revises its response after seeing the others', once            |
 | single         | one untrained model does the whole task (--single-model: another, say a larger |
@@ -120,7 +120,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     from evaluation.methods import clock, lines, plan, play_method, reference
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
     from evaluation.scoring import judge_of
-    from running.plugins import items_of, make_reward, make_task
+    from running.plugins import check_prompts, items_of, make_reward, make_task
 
     team, solo = find_runs(args.run)
     main = settings(args, team or solo)
@@ -141,8 +141,8 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     records = []
     for kind in dict.fromkeys(kind for kind, _, _ in methods.values()):  # one at a time in memory
         player = seats[kind]() if kind in seats else None
-        for item in items if player else ():
-            player.rollout().check(item)
+        if player:
+            check_prompts(player.rollout(), items)
         for name in [name for name in methods if methods[name][0] == kind]:
             _, play, trained = methods[name]
             start = time.perf_counter()

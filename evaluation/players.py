@@ -115,7 +115,7 @@ class Player:
     def __init__(self, args, directory: Path | None = None):
         from magrpo import Team
         from policies.judging import Judge, make_judge
-        from policies.loading import device
+        from policies.loading import device, load_agent
         from running.folder import check_bases, warn_of_other_code
         from running.plugins import make_reward, make_task
 
@@ -130,7 +130,7 @@ class Player:
             check_bases(directory, args)
             warn_of_other_code(directory)
             for agent in range(team.size):
-                team.load(agent, directory / "agents" / str(agent))
+                load_agent(team.base_of[agent], agent, directory / "agents" / str(agent))
             self.weights[True] = self.copies()
         if self.reward.needs_model:
             own = not directory and args.judge == args.model[0]  # it is loaded, and stays as it is

@@ -17,6 +17,7 @@ import lightning as L
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 
 from magrpo import MAGRPO
+from policies.loading import save_agent
 from running import doctor
 from running.folder import keep_until, write_json
 from running.heldout import evaluate, sample_record
@@ -157,7 +158,7 @@ class Recorder(L.Callback):
             return
         self.log_measures(trainer, "test", self.after, module.global_step)
         for agent in range(module.team.size):
-            module.team.save(agent, self.directory / "agents" / str(agent))
+            save_agent(module.team.base_of[agent], agent, self.directory / "agents" / str(agent))
         summary = {
             "steps": module.global_step,
             "seconds": self.state_dict()["seconds"],
