@@ -86,7 +86,8 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
     """Advantage A of every sample over the last axis, the group: (..., G) -> (..., G).
 
     Expected gradient over true gradient, by enumeration (tests/test_equations.py): mean (G-1)/G,
-    rloo and none 1, std and max not a constant. Equal returns (to rounding) give 0, but for none.
+    rloo and none 1, std not a constant; with max it is the gradient of E[R] - E[best of G] / G,
+    which is biased: against the best. Equal returns (to rounding) give exactly 0, but for none.
     """
     if mode == "none":
         return returns
