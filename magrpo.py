@@ -92,10 +92,10 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
     if mode == "none":
         return returns
     group = returns.shape[-1]
-    mean, best = returns.mean(-1, keepdim=True), returns.amax(-1, keepdim=True)
-    centred = returns - (best if mode == "max" else mean)  # Eq. 1, of the mean
-    spread = best - returns.amin(-1, keepdim=True)
-    centred = centred.masked_fill(spread < 1e-9, 0.0)
+    best = returns.amax(-1, keepdim=True)
+    baseline = best if mode == "max" else returns.mean(-1, keepdim=True)  # Eq. 1
+    equal = best - returns.amin(-1, keepdim=True) < 1e-9
+    centred = (returns - baseline).masked_fill(equal, 0.0)
     if mode == "rloo":  # the baseline is the mean of the other G - 1 returns
         return centred * (group / max(group - 1, 1))
     if mode == "std":  # GRPO's division, by the population deviation
