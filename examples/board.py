@@ -42,7 +42,7 @@ class NoBoard:
     def observe(self, agent, item, history):
         known = item["open"][agent]
         if "board" not in item:
-            return NOTE.format(known, ROLES[agent])
+            return NOTE.format(known, ROLES[0])  # both roles alike: there is nothing to follow
         return BOARD.format(item["board"][1 - agent], known, ROLES[agent])
 
     def feedback(self, item, responses):
