@@ -15,6 +15,7 @@ from test_magrpo import Echo, long_answers, moved, rewarding, small_team, snapsh
 from test_train import adapters, assert_same_run, lines, refused
 from test_train import interrupt_after as stop_after
 
+import eval as evaluation
 import magrpo
 import train as program
 from evaluation import plots
@@ -540,6 +541,35 @@ def test_a_run_that_is_killed_before_its_first_checkpoint_begins_with_its_init(
     assert not (tmp_path / "killed" / "checkpoints").exists()
     program.main(["--resume", str(tmp_path / "killed")])
     assert_same_run(tmp_path / "killed", whole)
+
+
+OWN = """
+def mine(item, responses):
+    return {"all": 0.25, **{f"agent/{i}": 0.5 * (i == 0) for i in range(len(responses))}}
+mine.maximum = 1.0
+"""
+
+
+def test_an_evaluation_and_a_score_know_own_pay(tmp_path, capsys):
+    (tmp_path / "own.py").write_text(OWN)
+    own = ["--reward", f"{tmp_path}/own.py:mine"]
+    argv = ["--limit", "2", "--num-samples", "2", "--max-new-tokens", "8", *own]
+    out = [f"--json={tmp_path}/json", f"--samples={tmp_path}/samples"]
+    evaluation.main([*argv, *out, "--method", "naive", "single"])
+    assert "agent/0/reward" in capsys.readouterr().out
+    found = json.loads((tmp_path / "json").read_text())["methods"]
+    rows = {name: [row[key] for key in KEYS if key in row] for name, row in found.items()}
+    assert rows == {"naive": [0.5, 0.25, 0.5, 0.0], "single": [0.75, 0.25, 0.5]}
+    evaluation.main(["--from-samples", f"{tmp_path}/samples", f"--json={tmp_path}/again"])
+    assert json.loads((tmp_path / "again").read_text())["methods"] == found
+    evaluation.main(["--from-samples", f"{tmp_path}/samples", "--show", "1"])
+    assert "all 0.25, agent/0 0.50, agent/1 0.00" in capsys.readouterr().out
+    (tmp_path / "lines").write_text('{"item": {}, "responses": ["a", "b"]}\n')
+    evaluation.main(["--score", f"{tmp_path}/lines", *own, f"--samples={tmp_path}/scored"])
+    assert json.loads((tmp_path / "scored").read_text())["reward"] == 0.5
+
+
+KEYS = ("return", "reward/all", "agent/0/reward", "agent/1/reward")
 
 
 # --- what reads runs ------------------------------------------------------------------------------
