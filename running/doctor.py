@@ -107,8 +107,9 @@ def trivial_cooperation(run: Run) -> Finding:
 
 def feedback_shock(run: Run) -> Finding:
     advice = (
-        "train with one turn first and go on from there; shorter feedback (--feedback passed, "
-        "levels); smaller --lr"
+        "train with one turn first and go on from there (`python train.py --run one`, then "
+        "`python train.py --init one --turns 2`, with the other flags of this run); shorter "
+        "feedback (--feedback passed, levels); smaller --lr"
     )
     last = 0
     while run.has(f"turn_{last + 1}/reward"):
