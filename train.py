@@ -256,6 +256,8 @@ def train(args) -> None:
     first, directory = is_first(args), args.resume and run_folder(args.resume)
     if first and args.run and not args.resume:
         refuse_name(args.run)
+    if args.init and not args.resume:
+        args.init = learners.agent_folders(args)
     prepared = prepare(args)
     if first:
         print(opening(args, *prepared), flush=True)
@@ -264,8 +266,6 @@ def train(args) -> None:
     from running.recorder import Recorder, loggers
     from running.report import report
 
-    if args.init and not args.resume:
-        args.init = learners.agent_folders(args)
     module, held_out = build(args, prepared)
     if first:
         print(describe(module, args), flush=True)

@@ -17,7 +17,9 @@ from running.metrics import mean_parts
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
-def evaluate(module: MAGRPO, items: list[dict], args, title: str) -> tuple[dict, dict, list[Node]]:
+def evaluate(
+    module: MAGRPO, items: list[dict], args, title: str = "held out"
+) -> tuple[dict, dict, list[Node]]:
     """Held-out evaluation: sampled (as in training, without the tree) and greedy. A bar with the
     title shows how far it is.
 
