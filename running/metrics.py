@@ -1,4 +1,4 @@
-"""What is logged at every step, from its rollout. The table of docs/metrics.md says what each name is."""
+"""What is logged at every step, from its rollout; docs/metrics.md says what each name means."""
 
 import itertools
 import resource
