@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers import flags
 from test_magrpo import Echo, long_answers, rewarding, small_team
-from test_train import assert_same_run, lines
+from test_train import assert_same_run
 
 import magrpo
 import train
