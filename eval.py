@@ -3,7 +3,7 @@
 | method         | who answers                                                                    |
 |----------------|--------------------------------------------------------------------------------|
 | trained        | the run's agents, each from its own prompt                                     |
-| naive          | the same team, its models alone                                                 |
+| naive          | the same team before any training, --init's too                                |
 | sequential     | untrained; agent k sees what the agents before it wrote                        |
 | discussion     | untrained; each revises its response after seeing the others', once            |
 | single         | one untrained model does the whole task (--single-model: another, say a larger |

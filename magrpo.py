@@ -314,7 +314,8 @@ class Rollout:
             told = [self.pool.submit(self.task.feedback, node.item, texts) for texts in joints]
             node.feedback = [future.result() for future in told]
             if hasattr(self.task, "advance"):
-                node.worlds = [self.task.advance(node.item, texts) for texts in joints]
+                items = itertools.repeat(node.item)
+                node.worlds = list(self.pool.map(self.task.advance, items, joints))
 
     def open(self, node: Node, samples: int) -> list[Node]:
         """The next turn of each aligned joint response; an agent's history grows by its own."""

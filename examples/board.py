@@ -7,8 +7,8 @@ to go where one knows, and half of what there is. The board keeps who went where
 shows it at the second turn (`observe`): now they can meet, if one follows and the other stays, and
 nobody says who does which. Return is at most 0.75 with the board, and hardly above 0.5 without:
 
-    python train.py --task examples/board.py:Board --turns 2 --branching chain --max-steps 60
-    python train.py --task examples/board.py:NoBoard --turns 2 --branching chain --max-steps 60
+    python train.py --task examples/board.py:Board --turns 2 --branching chain --max-steps 25
+    python train.py --task examples/board.py:NoBoard --turns 2 --branching chain --max-steps 25
 
 The board is the one place where these agents may talk: a partner's text reaches nobody but by it.
 Prompts have the shape that the embedded model has read. Dev and test have pairs of their own.
