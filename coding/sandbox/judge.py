@@ -35,6 +35,10 @@ class Crash(BaseException):
     """The candidate is gone, or has sent something that is no answer."""
 
 
+class Unsure(BaseException):
+    """It takes more than the answer to one call to know."""
+
+
 class BadTest(Exception):
     """The test itself is wrong."""
 
@@ -229,9 +233,8 @@ class Judge:
             return {"setup": error}
         self.drawn, began, program = random.getstate(), time.monotonic(), (setup, code, entry_point)
         if replaced:
-            parts = ((replaced, caller_of, i) for i in range(bank.size(caller_of)))
-            trials = ((*program, *part) for part in parts)
-            load, results = OK, self.try_parts(trials, tests, space, apart, limit)
+            program = (*program, replaced, caller_of)
+            load, results = OK, self.try_parts(program, tests, space, apart, limit)
         else:
             load, results = self.run(program, tests, space, apart)
         self.report("\n")
@@ -264,23 +267,64 @@ class Judge:
             return self.run(program, tests, space, apart=True)
         return load, results
 
-    def try_parts(self, trials, tests: list[str], space: dict, apart: bool, limit: float):
-        """A result for each trial, up to the first that passes all tests, or the deadline."""
+    def try_parts(self, program, tests: list[str], space: dict, apart: bool, limit: float):
+        """A result for each part of the bank, up to the first that passes, or the deadline."""
         deadline, results = time.monotonic() + self.total_timeout, []
-        for trial in trials:
+        refused = {} if apart else self.refused(program, tests[0], space, limit)
+        for number in range(bank.size(program[-1])):
             if time.monotonic() > deadline or results[-1:] == [OK]:
                 break
-            for alone in (apart, True):
+            result = refused.get(number)
+            for alone in (apart, True) if not result else ():
                 random.setstate(self.drawn)
                 candidate = self.open(alone)
                 used = candidate.programs > 1
-                result = self.test(candidate, limit, tests, space, trial, load=True)
+                result = self.test(candidate, limit, tests, space, (*program, number), load=True)
                 self.leave(candidate, alone)
                 if result[0] in ENDED or not used:
                     break
             results.append(result)
             self.report(result[0][0])
         return results
+
+    def refused(self, program, test: str, space: dict, limit: float) -> dict[int, tuple]:
+        """The parts that fail the first test, by number, for one request to the candidate: that is
+        nearly all of them, and nearly all tests make one call, the same for every part."""
+        candidate, size = self.open(apart=False), bank.size(program[-1])
+        asked, replies, calls, known, found = [], [], [], {}, {}
+
+        def unsure(*_):
+            calls.append("")
+            raise Unsure
+
+        def answer(*arguments, **keywords):
+            packer = Packer(number_of, float("inf"))
+            call = ["call", {"h": 0}, packer.pack([*arguments]), packer.pack(keywords)]
+            calls.append(json.dumps(call))
+            if not asked:
+                asked.append(calls[0])
+                replies.extend(candidate.ask("call_parts", [*program], size, calls[0]))
+            if calls != asked:
+                unsure()
+            kind, *rest = unpack(replies[number].encode(), unsure)
+            if kind == "value":
+                return rest[0]
+            raise rebuilt(*rest)
+
+        for number in range(size):
+            if replies and replies[number] in known:
+                found[number] = known[replies[number]]
+                continue
+            calls.clear()
+            random.setstate(self.drawn)
+            test_space = space | {program[2]: answer}
+            result = self.attempt(limit, self.execute, test, test_space)
+            if len(replies) < size or candidate.lost:
+                candidate.end()
+                break
+            if result[0] == "error" and calls == asked:
+                found[number] = known[replies[number]] = result
+        return found
 
     def test(self, candidate, seconds: float, tests, space: dict, program, load=False):
         """The result of some tests together, of a program that is loaded, or is to be."""
