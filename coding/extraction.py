@@ -46,6 +46,7 @@ class Part:
     broken: bool = False  # its definition is there but does not parse, or does not compile
     returns: bool = False  # it is defined and returns a value, as far as a function's text shows
     reads: frozenset[str] = frozenset()  # names that the source takes from the module's scope
+    numbers: tuple = ()  # that stand alone in a return statement: all that it may have to say
     tame: bool = False  # nothing it does outlasts its module: see _tame
 
 
@@ -95,7 +96,12 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     part = Part(source, reads=frozenset(reads), tame=all(map(_tame, nodes)))
     if function is None:  # a class, a partial, an alias, a def inside an if
         return replace(part, returns=bound, broken=not bound and name in unparsed)
-    return replace(part, raw=raw, node=function, returns=_returns_value(function))
+    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    values = [node.value for node in returned if isinstance(node, ast.Constant)]
+    numbers = tuple(value for value in values if type(value) in (int, float))
+    return replace(
+        part, raw=raw, node=function, returns=_returns_value(function), numbers=numbers[:9]
+    )
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
@@ -236,10 +242,28 @@ _PURE = {
 _DATA = (str, bytes, list, tuple, dict, set, int, float, complex, Counter, deque, re.Match)
 _ATTRIBUTES = {name for data in (*map(dir, _DATA), *_PURE.values()) for name in data}
 _ATTRIBUTES = {name for name in _ATTRIBUTES if not name.startswith("_")}
-_LEADS_OUT = set(
-    """eval exec compile open input globals locals vars dir getattr setattr delattr type
-    object super breakpoint help exit quit memoryview""".split()
-)
+_LEADS_OUT = {
+    "eval",
+    "exec",
+    "compile",
+    "open",
+    "input",
+    "globals",
+    "locals",
+    "vars",
+    "dir",
+    "type",
+}
+_LEADS_OUT |= {
+    "getattr",
+    "setattr",
+    "delattr",
+    "object",
+    "super",
+    "breakpoint",
+    "help",
+    "memoryview",
+}
 
 
 def _tame(statement: ast.stmt) -> bool:

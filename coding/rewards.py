@@ -17,23 +17,25 @@ others wrote the helpers aux, aux2, ... With one agent, its text holds both aux 
 
 Take `code` to train a team that divides its work, `code_paper` to compare with the paper's figures.
 
-`code` pays cooperation for what each agent adds: what the team loses, in tests passed, when the
-agent's part is replaced by the best one of a bank of parts that know nothing of any problem
-(sandbox/bank.py). This is the difference reward of Wolpert and Tumer (2002), which COMA (Foerster et
-al., 2018) brought to policy gradients; the bank is its default action. A part is needed if each of
-the bank loses a test. The smaller of the two contributions counts, and only for a team that passes
-all tests: dividing the work of a wrong answer is worth less than a right one by oneself, and to pass
-one more test never costs anything. A stand-in that fails, or does not end, says nothing: only one
-that passes is evidence.
+`code` pays cooperation for what each agent adds: what the team loses, in tests passed, when that
+agent's part is replaced by the best of a bank of parts that know nothing of any problem
+(sandbox/bank.py). It is the difference reward of Wolpert and Tumer (2002), which COMA (Foerster et
+al., 2018) brought to policy gradients; the bank is its default action. A part is needed if with
+each of the bank in its place the team loses a test. The smaller contribution of the two counts, and
+only for a team that passes all tests: to divide the work of a wrong answer is worth less than to be
+right alone, and to pass one more test never costs anything. A stand-in that fails, cannot be made
+or does not end says nothing: only one that passes is evidence.
 
 Of the schemes that the paper saw, coordinator, strategy filter and decorator earn 4.0 where a test
-shows what each part adds. A fallback that passes alone earns 2.5, as without a helper; one that does
-less well than the helper, 4.0. So does a helper that is a table: what it holds, the bank does not.
+shows what each part adds. A fallback that passes alone earns 2.5, as without a helper; one that
+does less well than the helper, 4.0. So does a helper that is a table: what it holds, the bank does
+not.
 
 `code_paper` is the reward of arXiv 2508.04652. Where the paper and its released code differ: [1]
 extraction is ours, for theirs loses decorators, nested functions and whole reference solutions; [2]
 all of the task's tests rather than one-line assertions, in the sandbox rather than in the trainer,
-without the stop after three time-outs; [3] the paper's rule, which in the released code never fires.
+without the stop after three time-outs; [3] the paper's rule, which in the released code never
+fires.
 
 Both agents' code is one program, helpers first. Neither can define the other's function: what a
 response binds to a partner's name is dropped. Other names are shared, the later definition wins.
@@ -128,7 +130,13 @@ def _needed(item: dict, team: dict[str, Part], seconds: float) -> dict[str, bool
         [verdict] = sandbox().run([_program(item, team, replaced, **place)])
         return len(verdict.passed) == bank.size(caller_of) and not any(verdict.passed)
 
-    found = {name: needed(team, name) for name in names}
+    def is_a_number(name: str) -> bool:
+        texts = (f"def {name}(*args, **kwargs):\n    return {n}" for n in team[name].numbers)
+        plain = [replace(team[name], source=text, tame=True) for text in texts]
+        verdicts = sandbox().run([_program(item, team | {name: part}) for part in plain])
+        return any(all(verdict.passed) for verdict in verdicts)
+
+    found = {name: needed(team, name) and not is_a_number(name) for name in names}
     if unarmed := _unarmed(team[main]):
         found |= {name: found[name] and needed(team | {main: unarmed}, name) for name in names}
     if any(found.values()):

@@ -2,17 +2,17 @@
 
 `HELPERS` stand in for a helper, `MAINS` for a main function; one line is one part, in the order in
 which they are tried. A new trick is a new line. What belongs here fits every problem: what was
-passed in, whole or wrapped or unwrapped; constants; structure such as lengths and positions. What
-does not belong here is work, such as sorting, sums or arithmetic: tried in place of a helper that
-sorts, "sorted" would say that sorting adds nothing.
+passed in, whole, wrapped or unwrapped; constants; structure such as lengths and positions. Work
+does not, such as sorting or sums: tried in place of a helper that sorts, it would say that sorting
+adds nothing.
 
 Candidates have this module loaded, and make a part with `install`.
 """
 
-import functools
+import ast
 import inspect
 import itertools
-import operator
+import json
 
 MOST_CALLS = 100_000  # of one helper: a loop that waits for what it never says would not end
 
@@ -23,28 +23,44 @@ class Nothing:
     its value along, does as well with this."""
 
     truth = True
-    __getattr__ = __call__ = __getitem__ = __enter__ = __next__ = lambda self, *_, **__: self
-    __abs__ = __neg__ = __pos__ = __invert__ = __round__ = lambda self, *_: self
-    __setitem__ = __delitem__ = __exit__ = lambda self, *_: None
-    __eq__ = __lt__ = __le__ = __ge__ = lambda self, other: True
-    __ne__ = __gt__ = lambda self, other: False
-    __len__ = __int__ = __index__ = __hash__ = lambda self: 0
-    __bool__ = __contains__ = lambda self, *_: self.truth
-    __iter__ = lambda self: iter(())
-    __float__ = lambda self: 0.0
-    __str__ = lambda self: ""
+
+    def __bool__(self):
+        return self.truth
+
+    def __iter__(self):
+        return iter(())
 
 
 class Blank(list):
     """An argument that a helper wants and a main function does not have: an empty list, or zero."""
 
-    __index__ = __int__ = lambda self: 0
+
+def _itself(self, *_, **__):
+    return self
 
 
-for _name in "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split():
+def _other(self, other, *_):
+    return other
+
+
+# What they do: a function, and the names of the operators that it is.
+for _kind, _function, _names in (
+    (Nothing, _itself, "getattr call getitem enter next abs neg pos invert round"),
+    (Nothing, lambda *_: None, "setitem delitem exit"),
+    (Nothing, lambda *_: True, "eq lt le ge contains"),
+    (Nothing, lambda *_: False, "ne gt"),
+    (Nothing, lambda *_: 0, "len int index hash"),
+    (Nothing, lambda *_: 0.0, "float"),
+    (Nothing, lambda *_: "", "str"),
+    (Blank, lambda *_: 0, "int index"),
+):
+    for _name in _names.split():
+        setattr(_kind, f"__{_name}__", _function)
+_OPERATORS = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul"
+for _name in _OPERATORS.split():
     for _side in ("", "r", "i"):
-        setattr(Nothing, f"__{_side}{_name}__", lambda self, other, *_: other)
-        setattr(Blank, f"__{_side}{_name}__", lambda self, other, *_: other)
+        setattr(Nothing, f"__{_side}{_name}__", _other)
+        setattr(Blank, f"__{_side}{_name}__", _other)
 
 
 class No(Nothing):
@@ -65,10 +81,16 @@ class Box(tuple):
     def __getattr__(self, name: str):
         return self[name]
 
-    __call__ = __next__ = __enter__ = lambda self, *_, **__: self[-1]
-    get = pop = popleft = read = getvalue = decode = result = __call__
-    __exit__ = lambda self, *_: None
-    values = lambda self: list(self)
+    def __call__(self, *_, **__):
+        return self[-1]
+
+    def __exit__(self, *_):
+        return None
+
+    def values(self):
+        return list(self)
+
+    __next__ = __enter__ = get = pop = popleft = read = getvalue = decode = result = __call__
 
 
 def _appended(x, y):
@@ -100,6 +122,8 @@ HELPERS = (
     lambda x, y, a: x < y,
     lambda x, y, a: x > y,
     lambda x, y, a: y in x,
+    lambda x, y, a: x or y,
+    lambda x, y, a: x + y,
     lambda x, y, a: not x,
     lambda x, y, a: bool(x),
     lambda x, y, a: x(*a[1:]),
@@ -125,9 +149,10 @@ HELPERS = (
     lambda x, y, a: set(x),
     lambda x, y, a: dict(enumerate(x)),
     lambda x, y, a: range(len(x)),
-    lambda x, y, a: range(x),
+    lambda x, y, a: range(*a),
+    lambda x, y, a: range(1, x + 1),
     lambda x, y, a: list(enumerate(x)),
-    lambda x, y, a: list(zip(*a)),
+    lambda x, y, a: list(zip(*a, strict=False)),
     lambda x, y, a: x[::-1],
     lambda x, y, a: x.pop(),
     lambda x, y, a: x.pop(0),
@@ -138,6 +163,7 @@ HELPERS = (
     lambda x, y, a: [[] for _ in x],
     lambda x, y, a: str(x),
     lambda x, y, a: x.encode(),
+    lambda x, y, a: json.dumps(x),
     lambda x, y, a: " ".join(map(str, x)),
     lambda x, y, a: ",".join(map(str, x)),
 )
@@ -151,7 +177,8 @@ MAINS = (
     lambda v, a, g: called(v, a),
     lambda v, a, g: parts(parts(v)[0])[0],
     lambda v, a, g: parts(parts(v)[-1])[-1],
-    lambda v, a, g: functools.reduce(operator.add, parts(v)),
+    lambda v, a, g: parts(v)[0] + parts(v)[1],
+    lambda v, a, g: parts(v),
     lambda v, a, g: not v,
     lambda v, a, g: -v,
     lambda v, a, g: v - 1,
@@ -167,6 +194,7 @@ MAINS = (
     lambda v, a, g: float(v),
     lambda v, a, g: bool(v),
     lambda v, a, g: v.decode(),
+    lambda v, a, g: ast.literal_eval(v),
     lambda v, a, g: a[0],
     lambda v, a, g: a[-1],
     lambda v, a, g: a[-1][-1],

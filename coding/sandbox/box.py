@@ -95,9 +95,9 @@ class Program:
     """An answer to be judged. `tests` are statements that call `entry_point` by name, each of them
     complete in itself; `setup` is trusted code that both the tests and the program need.
 
-    A program gets a process of its own, unless it need not be kept `apart`: that is for the caller
-    to know, of a program that nothing is left of when its module is gone (extraction.py's tame
-    parts); it shares a process with others of which the same is true, and takes a fifth of the time.
+    A program gets a process of its own. One that is not to be kept `apart` shares a process with
+    others like it, each in a new module, and takes a fifth of the time. It is for the caller to
+    know that nothing it does can outlast its module (as of extraction.py's tame parts).
 
     With `replaced`, the parts of the bank (bank.py) take the place of the function of that name,
     one after the other, until one of them passes all tests: helpers, or main functions that call
