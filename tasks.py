@@ -218,6 +218,8 @@ def _sharpened(inputs: list[list], parts: tuple[str, str, str], tells, solve) ->
     rng, done = random.Random(str(inputs)), []
     left = [rng.choice(alike) for alike in _edges(predicate, isinstance(inputs[0][0], int))]
     rng.shuffle(left)
+    if isinstance(left[0], int):  # where the predicate changes comes first
+        left.sort(key=lambda n: keeps(n - 1) == keeps(n) == keeps(n + 1))
 
     def answer(xs, edge=None):
         return _answer(reduce, [change(x) for x in xs if keeps(x) != (x == edge)])
@@ -230,7 +232,7 @@ def _sharpened(inputs: list[list], parts: tuple[str, str, str], tells, solve) ->
         others = [solve(ys) for ys in done + inputs[number + 1 :]]
         kept, dropped = [x for x in xs if keeps(x)], [x for x in xs if not keeps(x)]
         ys, tried = [], []
-        for edge in left:
+        for edge in left[:8]:
             options = rng.sample([[*ys, edge], [edge, *ys]], 2)
             if not tried and keeps(edge):
                 options = [[*zs, edge, *dropped[:1]] for zs in ([edge], kept[:1], kept[1:2])]
@@ -253,9 +255,7 @@ def _edges(predicate: str, integers: bool) -> list[list]:
     letters = "".join(re.findall(r'"(\w+)"', predicate))
     if integers:
         near = {sign * (n + by) for n in numbers for by in (-1, 0, 1) for sign in (-1, 1)}
-        return [
-            [n] for n in sorted(near) if {keeps(n - 1), keeps(n), keeps(n + 1)} == {True, False}
-        ]
+        return [[n] for n in sorted(near)]
     groups = {}
     for word in sorted(set(_WORDS.split())):
         if len(letters) == 1:
