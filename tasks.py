@@ -233,6 +233,8 @@ def _sharpened(inputs: list[list], parts: tuple[str, str, str], tells, solve) ->
         kept, dropped = [x for x in xs if keeps(x)], [x for x in xs if not keeps(x)]
         ys, tried = [], []
         for edge in left[:8]:
+            if tried and isinstance(edge, int) and -edge in ys and edge:
+                continue  # in a sum, what becomes of the two could cancel out
             options = rng.sample([[*ys, edge], [edge, *ys]], 2)
             if not tried and keeps(edge):
                 options = [[*zs, edge, *dropped[:1]] for zs in ([edge], kept[:1], kept[1:2])]

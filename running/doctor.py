@@ -188,7 +188,7 @@ def no_cooperative_structure(run: Run) -> Finding:
 
 def cascading_errors(run: Run) -> Finding:
     advice = (
-        "train the helper longer; --joint cross scores a main with every helper, and says which was "
+        "train the helper longer; --joint cross scores a main with every helper and says which was "
         "at fault. A main that passes by itself if the helper fails (a fallback) hides the errors, "
         "and the strict reward (code) pays no cooperation for it: the helper adds nothing"
     )
