@@ -4,6 +4,7 @@ args.json       every flag as resolved, package versions, the command, digests o
 metrics.jsonl   one line per step            samples.jsonl  joint responses, every --sample-every
 events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
 agents/<i>/     the trained agents, in peft's format (or as full models)
+kept/<name>/    agents along the way, in a folder like a run's
 summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
 lock            held by the process that writes here
 """
