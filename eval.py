@@ -3,7 +3,7 @@
 | method         | who answers                                                                    |
 |----------------|--------------------------------------------------------------------------------|
 | trained        | the run's agents, each from its own prompt                                     |
-| naive          | the same team before training                                                  |
+| naive          | the same team before any training, --init's too                                |
 | sequential     | untrained; agent k sees what the agents before it wrote                        |
 | discussion     | untrained; each revises its response after seeing the others', once            |
 | single         | one untrained model does the whole task (--single-model: another, say a larger |
@@ -125,7 +125,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
-    from running.plugins import items_of, make_reward, make_task
+    from running.plugins import check_prompts, items_of, make_reward, make_task
 
     team, solo = find_runs(args.run)
     main = settings(args, team or solo)
@@ -152,8 +152,8 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     records = []
     for kind in dict.fromkeys(kind for kind, _, _ in methods.values()):  # one at a time in memory
         player = seats[kind]() if kind in seats else None
-        for item in items if player else ():
-            player.rollout().check(item)
+        if player:
+            check_prompts(player.rollout(), items)
         for name in [name for name in methods if methods[name][0] == kind]:
             _, play, trained = methods[name]
             start = time.perf_counter()
@@ -250,7 +250,7 @@ def newest() -> list[str] | None:
 def ask(args) -> None:
     """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
     from evaluation.players import Player, find_runs, settings
-    from running.plugins import make_task
+    from running.plugins import check_prompts, make_task
 
     team, solo = find_runs(args.run)
     flags = settings(args, team or solo)
@@ -259,7 +259,7 @@ def ask(args) -> None:
     from magrpo import EVAL, Node
 
     player = Player(flags, team or solo)
-    player.rollout().check(item)
+    check_prompts(player.rollout(), [item])
     player.use(set(range(flags.num_agents)) if args.run else set())
     node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
     player.rollout().act([node], player.sampling(args.temperature is None))

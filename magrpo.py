@@ -1,8 +1,8 @@
 """MAGRPO: Multi-Agent Group Relative Policy Optimization (arXiv 2508.04652), the whole algorithm.
 
-The team is a Dec-POMDP. At turn t agent i sees its own history h_i (its prompts, its responses, the
-feedback; never a partner's text) and answers with one whole response a_i ~ pi_i(. | h_i). The joint
-response earns one shared reward r. For every problem:
+The team is a Dec-POMDP, whose state is the item. At turn t agent i sees its own history h_i (its
+prompts, its responses, the feedback; never a partner's text) and answers with one whole response
+a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every problem:
 
     1. each agent samples G responses to its own prompt, without seeing its partners
     2. joint response g is (a_1^g, ..., a_n^g)
@@ -13,7 +13,8 @@ response earns one shared reward r. For every problem:
     7. every agent takes one step on its own L_i, its gradient clipped on its own
 
 That is --joint aligned. The default, cross, scores every combination: r_i^g is the mean over those
-with a_i^g, and steps 4 and 5 are each agent's own. Temperature, top-k and top-p are part of pi_i.
+with a_i^g, and steps 4 and 5 are each agent's own, as they are where a reward pays an agent of its
+own, on top of the team's r. Temperature, top-k and top-p are part of pi_i.
 
 What is not there: no critic; no division by the group's standard deviation (it biases the
 gradient); no importance ratio and nothing to clip it (a rollout is used for one step, so the ratio
@@ -31,7 +32,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import lightning as L
 import numpy as np
@@ -41,7 +41,7 @@ from torch import Tensor, nn
 from policies import parallel
 from policies.base import Base
 from policies.decoding import Response, decode
-from policies.loading import load_agent, load_base, save_agent
+from policies.loading import load_base
 from policies.sampling import Sampling
 from policies.scoring import Row, score
 
@@ -56,39 +56,46 @@ TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
 # --------------------------------------------------------------------------------------------------
 
 
-def total(parts: dict[str, float]) -> float:
-    """What a joint response earns: the sum of its reward's parts but those named metric/..."""
-    return sum(value for name, value in parts.items() if "/" not in name)
+def earned(parts: dict[str, float], agents: int) -> list[float]:
+    """What a joint response pays each agent: the sum of its reward's parts, and its own agent/<i>;
+    those named metric/... pay nobody."""
+    team = sum(value for name, value in parts.items() if "/" not in name)
+    return [team + parts.get(f"agent/{agent}", 0.0) for agent in range(agents)]
 
 
-def sample_returns(rewards: Tensor, future: Tensor, gamma: float, joint: str) -> Tensor:
-    """Return R of every sample of every agent at one node (step 4): (n, G); aligned (1, G).
+def shared(pay: Tensor) -> Tensor:
+    """What is logged of the agents' pay (n, ...): the mean, exactly where all are paid the same."""
+    return pay[0] + (pay - pay[0]).mean(0)
 
-    rewards: aligned (G,); cross (G, ..., G), one axis an agent. future (G,): mean return of the
-    node that joint response g opened, 0 on the last turn. With cross a sample's reward is the
-    *mean* over all joint responses it is part of, so the gradient's scale does not depend on G; its
-    future is that of its aligned joint response, the only kind that is played on. That is unbiased
-    too, since partners' samples are independent given their prompts.
+
+def sample_returns(pay: Tensor, future: Tensor, gamma: float) -> Tensor:
+    """Return R of every sample of every agent at one node (step 4): (n, G).
+
+    pay: of each agent, aligned (n, G); cross (n, G, ..., G), one axis an agent. future (n, G): mean
+    return of the node that joint response g opened, 0 on the last turn. With cross a sample's pay
+    is the *mean* over all joint responses it is part of, so the gradient's scale does not depend on
+    G; its future is that of its aligned joint response, the only kind that is played on. That is
+    unbiased too, since partners' samples are independent given their prompts.
     """
-    if joint == "aligned":
-        return (rewards + gamma * future)[None]
-    group = rewards.shape[0]
-    means = [rewards.movedim(i, 0).reshape(group, -1).mean(1) for i in range(rewards.dim())]
-    return torch.stack(means) + gamma * future
+    if pay.dim() > 2:
+        pay = torch.stack([own.movedim(i, 0).flatten(1).mean(1) for i, own in enumerate(pay)])
+    return pay + gamma * future
 
 
 def advantages(returns: Tensor, mode: str) -> Tensor:
     """Advantage A of every sample over the last axis, the group: (..., G) -> (..., G).
 
     Expected gradient over true gradient, by enumeration (tests/test_equations.py): mean (G-1)/G,
-    rloo and none 1, std not a constant. Equal returns (to rounding) give exactly 0, but for none.
+    rloo and none 1, std not a constant; with max it is the gradient of E[R] - E[best of G] / G,
+    which is biased: against the best. Equal returns (to rounding) give exactly 0, but for none.
     """
     if mode == "none":
         return returns
     group = returns.shape[-1]
-    centred = returns - returns.mean(-1, keepdim=True)  # Eq. 1
-    spread = returns.amax(-1, keepdim=True) - returns.amin(-1, keepdim=True)
-    centred = centred.masked_fill(spread < 1e-9, 0.0)
+    best = returns.amax(-1, keepdim=True)
+    baseline = best if mode == "max" else returns.mean(-1, keepdim=True)  # Eq. 1
+    equal = best - returns.amin(-1, keepdim=True) < 1e-9
+    centred = (returns - baseline).masked_fill(equal, 0.0)
     if mode == "rloo":  # the baseline is the mean of the other G - 1 returns
         return centred * (group / max(group - 1, 1))
     if mode == "std":  # GRPO's division, by the population deviation
@@ -165,12 +172,6 @@ class Team(nn.Module):
                 answers[number] = responses
         return answers
 
-    def save(self, agent: int, path: Path) -> None:
-        save_agent(self.base_of[agent], agent, path)
-
-    def load(self, agent: int, path: Path) -> None:
-        load_agent(self.base_of[agent], agent, path)
-
     def parameters_of(self, agent: int) -> list[nn.Parameter]:
         return self.base_of[agent].parameters_of(agent)
 
@@ -185,7 +186,8 @@ class Team(nn.Module):
 # --------------------------------------------------------------------------------------------------
 # 3. The rollout (steps 1 to 4).
 #    This must stay as it is, because what an agent observes is made from the item, its own history
-#    and the feedback (Rollout.act, Rollout.open), and nothing else makes the team decentralised;
+#    and the feedback (Rollout.act, Rollout.open), and nothing else makes the team decentralised: a
+#    partner's text reaches it only through a task that puts it into the item (advance) or feedback;
 #    and because every random number is a function of a node's key, a run can be resumed exactly.
 #    Change this for an ablation: which joint responses are scored and played on (judge, open). The
 #    held-out evaluation measures what judge makes of a reward, so shape pay in set_advantages.
@@ -205,20 +207,18 @@ class Node:
     prompts: list[tuple[int, ...]] = field(default_factory=list)  # ... and the token ids of it
     responses: list[list[Response]] = field(default_factory=list)  # [agent][sample]
     parts: list[dict[str, float]] = field(default_factory=list)  # per joint response
-    rewards: Tensor | None = None  # aligned (S,), cross (S, ..., S)
+    pay: Tensor | None = None  # of each agent: aligned (n, S), cross (n, S, ..., S)
+    rewards: Tensor | None = None  # what is logged of it: (S,) or (S, ..., S)
     feedback: list[list[str]] = field(default_factory=list)  # [aligned joint response][agent]
+    worlds: list[dict] = field(default_factory=list)  # the next items, where the task moves on
     children: list["Node"] = field(default_factory=list)  # one per aligned joint response
-    value: float = 0.0  # mean reward plus gamma times the children's mean value: what is logged
+    values: list[float] = field(default_factory=list)  # mean pay + gamma x children's mean, ...
+    value: float = 0.0  # ... of each agent, and what is logged of it
     returns: Tensor | None = None  # (n, S), of `sample_returns`: what is learned from
     advantages: Tensor | None = None  # (n, S)
 
     def texts(self, joint: tuple[int, ...]) -> list[str]:
         return [self.responses[agent][s].text for agent, s in enumerate(joint)]
-
-    def aligned(self, s: int) -> tuple[list[str], dict[str, float]]:
-        """Texts and reward parts of joint response (s, ..., s)."""
-        place = sum(s * stride for stride in self.rewards.stride())
-        return self.texts((s,) * len(self.responses)), self.parts[place]
 
 
 class Rollout:
@@ -231,13 +231,7 @@ class Rollout:
         self.seconds: dict[str, float] = defaultdict(float)
 
     def __call__(
-        self,
-        items: list[dict],
-        key: tuple,
-        samples: int,
-        sampling: Sampling,
-        joint: str,
-        chain: bool,
+        self, items: list, key: tuple, samples: int, sampling: Sampling, joint: str, chain: bool
     ) -> list[list[Node]]:
         """The nodes of each turn: turn 0 has one per item, later turns one per joint response.
 
@@ -257,24 +251,17 @@ class Rollout:
                 turns.append(nodes)
                 if len(turns) == self.args.turns:
                     break
-                self.give_feedback(nodes)
+                self.move_on(nodes)
             nodes = [child for node in nodes for child in self.open(node, 1 if chain else samples)]
         for nodes in reversed(turns):  # step 4
             for node in nodes:
-                future = torch.DoubleTensor([c.value for c in node.children] or [0] * node.samples)
-                node.value = float(node.rewards.mean() + self.args.gamma * future.mean())
-                returns = sample_returns(node.rewards, future, self.args.gamma, joint)
-                node.returns = returns.expand(self.team.size, node.samples)
+                ahead = [child.values for child in node.children] or [[0.0] * len(team)]
+                future = torch.DoubleTensor(list(zip(*ahead, strict=True)))  # (n, S), or zeros
+                pairs, gamma = zip(node.pay, future, strict=True), self.args.gamma
+                node.values = [float(now.mean() + gamma * then.mean()) for now, then in pairs]
+                node.value = float(shared(torch.DoubleTensor(node.values)))
+                node.returns = sample_returns(node.pay, future, gamma)
         return turns
-
-    def check(self, item: dict) -> None:
-        """Raises ValueError where an agent's first prompt for this item could not be used."""
-        for agent in range(self.team.size):
-            try:
-                text = self.task.observe(agent, item, [])
-            except Exception as error:  # the task is the user's code
-                raise ValueError(f"observe({agent}, {item!r}, []) raised {error!r}") from error
-            self.encode(agent, text)
 
     def encode(self, agent: int, text: str) -> tuple[int, ...]:
         base, args = self.team.base_of[agent], self.args
@@ -315,15 +302,20 @@ class Rollout:
         for (node, _), parts in zip(chosen, found, strict=True):
             node.parts.append(parts)
         for node in nodes:
-            worth = [total(parts) for parts in node.parts]
+            pay = zip(*(earned(parts, self.team.size) for parts in node.parts), strict=True)
             shape = [node.samples] * (self.team.size if joint == "cross" else 1)
-            node.rewards = torch.tensor(worth, dtype=torch.float64).reshape(shape)
+            node.pay = torch.DoubleTensor(list(pay)).reshape(-1, *shape)
+            node.rewards = shared(node.pay)
 
-    def give_feedback(self, nodes: list[Node]) -> None:
+    def move_on(self, nodes: list[Node]) -> None:
+        """What each aligned joint response is told, and what becomes of the world."""
         for node in nodes:
             joints = [node.texts((s,) * self.team.size) for s in range(node.samples)]
             told = [self.pool.submit(self.task.feedback, node.item, texts) for texts in joints]
             node.feedback = [future.result() for future in told]
+            if hasattr(self.task, "advance"):
+                items = itertools.repeat(node.item)
+                node.worlds = list(self.pool.map(self.task.advance, items, joints))
 
     def open(self, node: Node, samples: int) -> list[Node]:
         """The next turn of each aligned joint response; an agent's history grows by its own."""
@@ -334,8 +326,8 @@ class Rollout:
                     node.histories, node.responses, told, strict=True
                 )
             ]
-            child = Node(node.problem, node.item, (*node.key, s), histories, samples)
-            node.children.append(child)
+            item = node.worlds[s] if node.worlds else node.item
+            node.children.append(Node(node.problem, item, (*node.key, s), histories, samples))
         return node.children
 
     @contextlib.contextmanager
@@ -416,8 +408,15 @@ class MAGRPO(L.LightningModule):
             for node, value in zip(group, values.split([n.samples for n in group], 1), strict=True):
                 node.advantages = value
 
+    def learners(self) -> list[int]:
+        """Who learns at this step: all but --freeze; with --alternate K one of them, K steps on
+        end. Who does not has no row, so no backward pass, no gradient and no optimizer state."""
+        args = self.args
+        free = [agent for agent in range(self.team.size) if agent not in (args.freeze or ())]
+        return [free[self.global_step // args.alternate % len(free)]] if args.alternate else free
+
     def rows(self) -> list[Row]:
-        """Every response of the rollout, with its advantage and its weight in the loss.
+        """Every response of those who learn, with its advantage and its weight in the loss.
 
         weight: 1 / problems / the agent's responses to the problem at that turn. --normalize
         divides it: by nothing (sum, the paper's), by the row's own length (sequence), or by the
@@ -426,7 +425,7 @@ class MAGRPO(L.LightningModule):
         rows, lengths = [], defaultdict(list)
         for nodes in self.turns:
             share = 1.0 / sum(node.samples for node in nodes)
-            for node, agent in itertools.product(nodes, range(self.team.size)):
+            for node, agent in itertools.product(nodes, self.learners()):
                 values = node.advantages[agent].tolist()  # G numbers
                 for answer, value in zip(node.responses[agent], values, strict=True):
                     row = Row(agent, node.prompts[agent], answer.tokens, value, share, node.problem)

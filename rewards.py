@@ -4,9 +4,11 @@
 
 scores one joint response; `reward.maximum` is its largest value, for normalised returns. Of a dict
 the values are summed, and logged as reward/<key>; keys that start with "metric/" earn nothing, and
-are logged as they are. A reward has to be pure: it is called from several threads at once, and
-again where a run is resumed. One that raises, answers what is no finite number, or does not answer
-ends the run (`RewardError`).
+are logged as they are. "agent/<i>" is paid to agent i alone, on top of that sum, and is logged as
+agent/<i>/reward; what is logged as return, and has a maximum, is then the sum plus the mean of the
+agents' own. A reward has to be pure: it is called from several threads at once, and again where a
+run is resumed. One that raises, answers what is no finite number, or does not answer ends the run
+(`RewardError`).
 
 A reward with `needs_model = True` may ask a language model: it is called as reward(item, responses,
 lm), and lm(prompt, text) gives the log-probabilities of the text's tokens after the prompt, as an
@@ -32,6 +34,13 @@ REWARDS = {
     "arxiv_released": "writing.paper.arxiv_released",
 }
 TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
+
+
+def logged(part: str) -> str:
+    """The name of a reward's part in metrics and tables."""
+    if part.startswith("agent/"):
+        return f"{part}/reward"
+    return part if "/" in part else f"reward/{part}"
 
 
 class RewardError(RuntimeError):
@@ -93,9 +102,12 @@ def _parts(future: Future, number: int, item: dict, texts: list[str]) -> dict[st
         value = future.result(timeout=0)
         parts = value if isinstance(value, dict) else {"reward": value}
         parts = {str(name): float(part) for name, part in parts.items()}
-        if all(map(math.isfinite, parts.values())):
+        team = {f"agent/{agent}" for agent in range(len(texts))}
+        strangers = [name for name in parts if name.startswith("agent/") and name not in team]
+        if all(map(math.isfinite, parts.values())) and not strangers:
             return parts
         problem = f"returned {parts}"
+        problem += f", which pays {strangers[0]} in a team of {len(texts)}" if strangers else ""
     except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
         problem = f"raised {type(error).__name__}: {error}"
         if not future.done():  # it is our own TimeoutError

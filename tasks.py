@@ -6,17 +6,20 @@ feedback= (a function of an item and the responses that gives one text per agent
     items(split) -> [item]                 the problems of "train", "dev" and "test": plain dicts
     observe(agent, item, history) -> text  one agent's prompt; history: its own (response, feedback)
     feedback(item, responses) -> [text]    what each agent is told after a turn, with --turns 2
+    advance(item, responses) -> item       what becomes of the world, for the next turn (optional)
     scheme(item, responses) -> name        how the work was divided, counted by eval.py (optional)
     reward                                 the name of its default reward
 
 What an agent observes is computed from the item and from its own history, so a partner's text
-cannot get in. --task takes a name of the table, a dotted path or file.py:Class.
+cannot get in, unless `advance` puts it into the item and `observe` shows it. --task takes a name of
+the table, a dotted path or file.py:Class.
 """
 
 import functools
 import hashlib
 import itertools
 import random
+import re
 from collections.abc import Iterator
 
 TASKS = {
@@ -164,11 +167,12 @@ def _solution(predicate: str, transform: str, reducer: str) -> str:
     return code + f"def solve(xs):\n    return {reducer.format(main)}\n"
 
 
-def _tests(rng: random.Random, pool: tuple, parts: tuple[str, str, str]) -> list[str]:
+def _tests(rng: random.Random, domain: str, parts: tuple[str, str, str]) -> list[str]:
     """Five unit tests that only the whole composition passes; none where there are hardly any.
 
     In every input the predicate keeps some elements and drops some, and the answer is not what it
-    would be without the predicate, the transform or both. The five answers differ.
+    would be without the predicate, the transform or both. The five answers differ. As far as five
+    inputs can, they also tell the predicate from its neighbours: see `_sharpened`.
     """
     predicate, transform, reducer = parts
     pairs = [(predicate, transform), ("", transform), (predicate, ""), ("", "")]
@@ -176,23 +180,99 @@ def _tests(rng: random.Random, pool: tuple, parts: tuple[str, str, str]) -> list
         _python(f"lambda xs: {reducer.format(comprehension(*pair))}")
         for pair in dict.fromkeys(pairs)
     )
+
+    def tells(xs: list, answers: list) -> bool:
+        answer = _answer(solve, xs)
+        partly = [xs, *(_answer(function, xs) for function in partial)]
+        return answer is not None and answer not in [0, 1, -1, "", [], *answers, *partly]
+
+    pool = _DOMAINS[domain][2]  # True == 1 above: no constant stub may pass by accident
     kept = _python(f"lambda xs: {comprehension(predicate, 'x')}")(pool)
     dropped = sorted(set(pool) - set(kept))
-    tests, answers = [], [0, 1, -1, "", []]  # True == 1: no constant stub may pass by accident
+    inputs = []
     for tried in range(40 if len(kept) > 3 else 0):
-        if tried == 10 and not tests:
+        if tried == 10 and not inputs:
             break
         xs = rng.choices(kept, k=rng.randint(2, 6))
         xs += rng.choices(dropped, k=rng.randint(1, 3)) if predicate else []
         rng.shuffle(xs)
-        answer = solve(xs)
-        if answer in [*answers, xs, *(_answer(f, xs) for f in partial)]:
-            continue
-        answers.append(answer)
-        tests.append(f"assert solve({xs!r}) == {answer!r}")
-        if len(tests) == 5:
-            return tests
+        if tells(xs, [solve(ys) for ys in inputs]):
+            inputs.append(xs)
+        if len(inputs) == 5:
+            inputs = _sharpened(inputs, parts, tells, solve)
+            return [f"assert solve({xs!r}) == {solve(xs)!r}" for xs in inputs]
     return []
+
+
+def _sharpened(inputs: list[list], parts: tuple[str, str, str], tells, solve) -> list[list]:
+    """The inputs, with edges in place of many of their elements.
+
+    An edge is an element that a predicate which is nearly right judges wrongly: k itself, one more
+    or less, zero, a word that begins and ends alike and is no palindrome. An input tries an edge if
+    the answer would be another if the edge, kept, were dropped, or the other way round. (No input
+    does, of the largest of the numbers greater than k, with k.)
+    """
+    predicate, transform, reducer = parts
+    if not predicate:
+        return inputs
+    keeps, change = _python(f"lambda x: {predicate}"), _python(f"lambda x: {transform or 'x'}")
+    reduce = _python(f"lambda ys: {reducer.format('ys')}")
+    rng, done = random.Random(str(inputs)), []
+    left = [rng.choice(alike) for alike in _edges(predicate, isinstance(inputs[0][0], int))]
+    rng.shuffle(left)
+    if isinstance(left[0], int):  # where the predicate changes comes first
+        left.sort(key=lambda n: keeps(n - 1) == keeps(n) == keeps(n + 1))
+
+    def answer(xs, edge=None):
+        return _answer(reduce, [change(x) for x in xs if keeps(x) != (x == edge)])
+
+    def tries(xs, edges, others):
+        right = answer(xs)
+        return all(answer(xs, edge) != right for edge in edges) and tells(xs, others)
+
+    for number, xs in enumerate(inputs):
+        others = [solve(ys) for ys in done + inputs[number + 1 :]]
+        kept, dropped = [x for x in xs if keeps(x)], [x for x in xs if not keeps(x)]
+        ys, tried = [], []
+        for edge in left[:8]:
+            if tried and isinstance(edge, int) and -edge in ys and edge:
+                continue  # in a sum, what becomes of the two could cancel out
+            options = rng.sample([[*ys, edge], [edge, *ys]], 2)
+            if not tried and keeps(edge):
+                options = [[*zs, edge, *dropped[:1]] for zs in ([edge], kept[:1], kept[1:2])]
+            elif not tried:
+                options = [[edge, *zs, edge] for zs in (kept[:2], kept[-1:], kept[:1])]
+            for zs in options:
+                if len(zs) < 9 and tries(zs, [*tried, edge], others):
+                    ys, tried = zs, [*tried, edge]
+                    break
+        done.append(ys or xs)
+        left = [edge for edge in left if edge not in tried]
+    return done
+
+
+@functools.cache
+def _edges(predicate: str, integers: bool) -> list[list]:
+    """Groups of edges of which one is as good as another."""
+    keeps = _python(f"lambda x: {predicate}")
+    numbers = {0, *map(int, re.findall(r"\d+", predicate))}
+    letters = "".join(re.findall(r'"(\w+)"', predicate))
+    if integers:
+        near = {sign * (n + by) for n in numbers for by in (-1, 0, 1) for sign in (-1, 1)}
+        return [[n] for n in sorted(near)]
+    groups = {}
+    for word in sorted(set(_WORDS.split())):
+        if len(letters) == 1:
+            alike = word[0] == letters, letters in word[1:-1], word[-1] == letters
+        elif letters:
+            alike = (word[0] * (word[0] in letters + "y"),)
+        elif "len" in predicate:
+            alike = (len(word) * (abs(len(word) - max(numbers)) < 2),)
+        else:
+            alike = word[0] == word[-1], word[0] == word[-1] and keeps(word)
+        if any(alike):
+            groups.setdefault(alike, []).append(word)
+    return list(groups.values())
 
 
 _python = functools.cache(eval)  # the same few expressions come again and again
@@ -201,7 +281,7 @@ _python = functools.cache(eval)  # the same few expressions come again and again
 def _answer(function, xs):
     try:
         return function(xs)
-    except TypeError:  # such as the sum of words whose lengths were not taken
+    except (TypeError, ValueError, IndexError):  # the sum of words, the largest of none
         return None
 
 
@@ -212,7 +292,7 @@ def problems(split: str, seed: str = "", distinct: bool = False) -> Iterator[dic
         item = _compose(rng, rng.choice(_compositions()[split]))
         if item["prompt"] not in seen:
             seen |= {item["prompt"]} if distinct else set()
-            if tests := _tests(rng, _DOMAINS[item["composition"][0]][2], item["parts"]):
+            if tests := _tests(rng, item["composition"][0], item["parts"]):
                 yield item | {"tests": tests}
 
 

@@ -10,9 +10,18 @@ import sys
 from pathlib import Path
 
 from rewards import REWARDS
+from running import learners
 from running.flags import FromFile, Models, Parser, at_least, named, or_none
-from running.folder import alone, new_directory, refuse_name, run_folder, steps, write_args
-from running.plugins import prepare
+from running.folder import (
+    alone,
+    checkpoint,
+    new_directory,
+    refuse_name,
+    run_folder,
+    steps,
+    write_args,
+)
+from running.plugins import check_prompts, prepare
 from running.terminal import is_first, opening, quiet, quit_on_signals, told
 from tasks import TASKS
 
@@ -56,6 +65,14 @@ def team_flags(add) -> None:
     add("--model", action=Models, help="folder, hub name or .gguf; once, or once per agent (tiny)")
     add("--judge", help="model that a reward asks, which needs one (the team's frozen base)")
     add("--num-agents", type=COUNT, default=2, help="1 is single-agent GRPO on the same path")
+    add(
+        "--init",
+        action=Models,
+        metavar="RUN",
+        help="start from a run's agents, or one agent's folder; once, or once per agent",
+    )
+    add("--freeze", type=SIZE, nargs="+", metavar="I", help="agents that act and do not learn")
+    add("--alternate", type=COUNT, metavar="K", help="one agent learns at a time, K steps each")
     add("--lora-rank", type=SIZE, default=16, help="0: full copies, one per agent")
     add("--lora-alpha", type=COUNT, default=32, help="scale of the adapters: alpha / rank")
     add("--bits", type=int, choices=(32, 16, 8, 4), default=32, help="of the frozen base")
@@ -82,7 +99,8 @@ def algorithm_flags(add) -> None:
     add("--joint", choices=joints, default="cross", help="which joint responses are scored")
     add("--branching", choices=("tree", "chain"), default="tree", help="of turns after the first")
     add("--gamma", type=SHARE, default=1.0, help="discount of the next turn's return")
-    add("--advantage", choices=("mean", "rloo", "std", "none"), default="mean", help="baseline")
+    baselines = ("mean", "rloo", "std", "max", "none")
+    add("--advantage", choices=baselines, default="mean", help="baseline")
     add("--normalize", choices=("sum", "token", "sequence"), default="sum", help="of the loss")
     add("--kl-coef", type=POSITIVE, default=0.0, help="weight of KL to the frozen base")
     add("--batch-size", type=COUNT, default=12, help="problems per step")
@@ -158,6 +176,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args.model = models * (args.num_agents if len(models) == 1 else 1)
     if args.lr is None:
         args.lr = LR[all(Path(name).resolve() == Path(TINY) for name in models), args.lora_rank > 0]
+    args.freeze = sorted(set(args.freeze or ()))
+    if wrong := learners.mistake(args):
+        top.error(wrong)
     if args.lora_rank == 0 and args.bits != 32:
         top.error(
             f"--lora-rank 0 trains the weights themselves: they need --bits 32, not {args.bits}"
@@ -221,12 +242,13 @@ def build(args, prepared: tuple | None = None):
     torch.manual_seed(args.seed)  # the adapters' first weights
     load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
     team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
+    if args.init and not checkpoint(args):
+        learners.load(team, args)
     module = MAGRPO(team, task, reward, problems, args)
     if reward.needs_model:
         reward.judge = make_judge(args, team)
         module.judge = reward.judge.base  # so that it moves with the module; it is not trained
-    for item in itertools.chain(problems, *held_out.values()):
-        module.rollout.check(item)
+    check_prompts(module.rollout, itertools.chain(problems, *held_out.values()))
     return module, held_out
 
 
@@ -234,6 +256,8 @@ def train(args) -> None:
     first, directory = is_first(args), args.resume and run_folder(args.resume)
     if first and args.run and not args.resume:
         refuse_name(args.run)
+    if args.init and not args.resume:
+        args.init = learners.agent_folders(args)
     prepared = prepare(args)
     if first:
         print(opening(args, *prepared), flush=True)
@@ -288,10 +312,8 @@ def fit(module, recorder, loggers, args) -> None:
         enable_checkpointing=False,
         enable_model_summary=False,
     )
-    checkpoint = args.resume and recorder.directory / "checkpoints" / "last.ckpt"
     try:
-        there = checkpoint and checkpoint.exists()
-        trainer.fit(module, ckpt_path=checkpoint if there else None, weights_only=True)
+        trainer.fit(module, ckpt_path=checkpoint(args), weights_only=True)
     except Stopped as signalled:
         if is_first(args):
             print(

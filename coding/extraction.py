@@ -13,10 +13,13 @@ because a response is paired with many partners.
 import ast
 import codeop
 import functools
+import itertools
+import math
+import re
 import symtable
 import textwrap
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -41,10 +44,10 @@ class Part:
     raw: str = ""  # the function as it was written, comments included
     node: ast.FunctionDef | ast.Lambda | None = None  # None if it is not defined
     broken: bool = False  # its definition is there but does not parse, or does not compile
-    returns: bool = False  # it is defined and returns a value
+    returns: bool = False  # it is defined and returns a value, as far as a function's text shows
     reads: frozenset[str] = frozenset()  # names that the source takes from the module's scope
-    catches: bool = False  # it could survive an exception
-    forwards: str | None = None  # the function whose value it returns as it is
+    numbers: tuple = ()  # that stand alone in a return statement: all that it may have to say
+    tame: bool = False  # nothing it does outlasts its module: see _tame
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
@@ -82,18 +85,23 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     source = "\n".join(kept[index] for index in sorted(kept))
     compile(source, "<response>", "exec")
 
-    function, raw, catches = None, "", False
+    function, raw, bound = None, "", False
     for node, written in (statements[index] for index in sorted(kept)):
-        catches |= any(isinstance(inner, ast.Try | ast.With) for inner in ast.walk(node))
-        if name in _binds(node):  # the last definition wins, and only a function is one
+        if name in _binds(node):  # the last definition wins
             value = node.value if isinstance(node, ast.Assign) else node
+            bound = not isinstance(value, ast.Constant)
             function = value if isinstance(value, ast.FunctionDef | ast.Lambda) else None
             raw = "\n".join(written.split("\n")[node.lineno - 1 : node.end_lineno])
-    part = Part(source, reads=frozenset(reads), catches=catches)
-    if function is None:
-        return replace(part, broken=name in unparsed)
-    returns, forwards = _returns_value(function), _forwarded(function, foreign)
-    return replace(part, raw=raw, node=function, returns=returns, forwards=forwards)
+    nodes = [statements[index][0] for index in kept]
+    part = Part(source, reads=frozenset(reads), tame=all(map(_tame, nodes)))
+    if function is None:  # a class, a partial, an alias, a def inside an if
+        return replace(part, returns=bound, broken=not bound and name in unparsed)
+    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    values = [node.value for node in returned if isinstance(node, ast.Constant)]
+    numbers = tuple(value for value in values if type(value) in (int, float))
+    return replace(
+        part, raw=raw, node=function, returns=_returns_value(function), numbers=numbers[:9]
+    )
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
@@ -221,29 +229,66 @@ def _returns_value(function: ast.FunctionDef | ast.Lambda) -> bool:
     return given or any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes)
 
 
-def _forwarded(function: ast.FunctionDef | ast.Lambda, helpers: frozenset[str]) -> str | None:
-    """The helper whose value a function without branches returns as it is, through copies."""
-    values = {}  # the helper that a local name is a copy of
+# What a tame part may import, and the attributes that it may ask for: pure functions, and methods
+# of plain data. None of them leads to an object that two modules share and that can be changed.
+_PURE = {
+    "math": set(dir(math)),
+    "itertools": set(dir(itertools)),
+    "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
+    "functools": {"cache", "cmp_to_key", "lru_cache", "partial", "reduce"},
+    "re": {"findall", "finditer", "fullmatch", "match", "search", "split", "sub"},
+    "typing": {"Any", "Dict", "List", "Optional", "Set", "Tuple", "Union"},
+}
+_DATA = (str, bytes, list, tuple, dict, set, int, float, complex, Counter, deque, re.Match)
+_ATTRIBUTES = {name for data in (*map(dir, _DATA), *_PURE.values()) for name in data}
+_ATTRIBUTES = {name for name in _ATTRIBUTES if not name.startswith("_")}
+_LEADS_OUT = {
+    "eval",
+    "exec",
+    "compile",
+    "open",
+    "input",
+    "globals",
+    "locals",
+    "vars",
+    "dir",
+    "type",
+}
+_LEADS_OUT |= {
+    "getattr",
+    "setattr",
+    "delattr",
+    "object",
+    "super",
+    "breakpoint",
+    "help",
+    "memoryview",
+}
 
-    def helper(node):
-        if isinstance(node, ast.Name):
-            return values.get(node.id)
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            return None
-        names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n is not node.func]
-        composed = any(name in helpers or values.get(name) for name in names)
-        return None if composed or node.func.id not in helpers else node.func.id
 
-    if isinstance(function, ast.Lambda):
-        return helper(function.body)
-    for statement in function.body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                values[name] = helper(value)
-            case ast.Return(value=value):
-                return helper(value)
-            case ast.Expr():
+def _tame(statement: ast.stmt) -> bool:
+    """Can this be run twice in one process, and the second run not notice?
+
+    An allow-list, which does not have to be complete: what is not tame runs in a process of its
+    own, and costs more. No classes (their instances may outlive a module and act as they die), no
+    attributes but those above, none that are set, no names that lead out of the module.
+    """
+    for node in ast.walk(statement):
+        match node:
+            case ast.ClassDef() | ast.AsyncFunctionDef() | ast.Await():
+                return False
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name in _ATTRIBUTES:
                 pass
-            case _:
-                return None
-    return None
+            case ast.Attribute() | ast.MatchClass(kwd_attrs=[_, *_]):
+                return False
+            case ast.Import(names=names) if any(alias.name not in _PURE for alias in names):
+                return False
+            case ast.ImportFrom(module=module, names=names) if any(
+                alias.name not in _PURE.get(module, ()) for alias in names
+            ):
+                return False
+            case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.arg(arg=name) if (
+                name in _LEADS_OUT or name.startswith("__")
+            ):
+                return False
+    return True

@@ -3,44 +3,39 @@ others wrote the helpers aux, aux2, ... With one agent, its text holds both aux 
 
 | level; p = tests passed / tests | `code` (strict, the default)     | `code_paper`                |
 |---------------------------------|----------------------------------|-----------------------------|
-| structure: the helpers          | 0.4 x share that are defined and | 0.4, text with "return" [1] |
-|                                 | return a value                   |                             |
+| structure: the helpers          | 0.4 x share that return a value  | 0.4, text with "return" [1] |
+|                                 | or are needed                    |                             |
 | structure: main, else stop      | 0.6, the same                    | 0.6, text with "return" [1] |
 | syntax, else stop               | 0.5, all of it compiles          | 0.5                         |
 | tests                           | 1.0 p                            | 1.0 p [2]                   |
-| cooperation: aux is used        | 0.5 p, its value decides results | 0.5 if p > 0 and "aux(" is  |
-|                                 |                                  | in main, comments included  |
-| cooperation: work is divided    | 1.0 p, aux is load-bearing and   | 1.0, and main is not one    |
-|                                 | main is not a wrapper            | "return ..aux..", nor       |
+| cooperation                     | 1.5 x share of the helpers that  | 0.5 if p > 0 and "aux(" is  |
+|                                 | are needed, if main is needed    | in main, comments included  |
+|                                 | and p = 1                        | 1.0, and main is not one    |
+|                                 |                                  | "return ..aux..", nor       |
 |                                 |                                  | x = aux(..); return x       |
-| cooperation: result ignored     | -0.5 p                           | -0.5, only bare calls [3]   |
+|                                 |                                  | -0.5, only bare calls [3]   |
 
-`code_paper` is the reward of arXiv 2508.04652, for comparison. With n > 2 agents the cooperation of
-`code` is the mean over the helpers. It is scaled by p, the penalty too, so that passing one more
-test never costs anything. Where the paper and its released code differ: [1] extraction is ours, for
-theirs loses decorators, nested functions and whole reference solutions; [2] all of the task's tests
-rather than one-line assertions, in the sandbox rather than in the trainer, without the stop after
-three time-outs; [3] the paper's rule, which in the released code never fires.
+Take `code` to train a team that divides its work, `code_paper` to compare with the paper's figures.
 
-Cooperation of `code` is decided by what programs do, so that spelling does not matter. "Breaks"
-means that a test which the team passed now fails:
+`code` pays cooperation for what each agent adds: what the team loses, in tests passed, when that
+agent's part is replaced by the best of a bank of parts that know nothing of any problem
+(sandbox/bank.py). It is the difference reward of Wolpert and Tumer (2002), which COMA (Foerster et
+al., 2018) brought to policy gradients; the bank is its default action. A part is needed if with
+each of the bank in its place the team loses a test. The smaller contribution of the two counts, and
+only for a team that passes all tests: to divide the work of a wrong answer is worth less than to be
+right alone, and to pass one more test never costs anything. A stand-in that fails, cannot be made
+or does not end says nothing: only one that passes is evidence.
 
-- load-bearing: the tests break under every stand-in for aux: one that returns None, or True, or
-  its argument, and one frozen to the value that aux returned first (two or more passed tests are
-  needed for that one); and, where main can catch an error, with no aux at all.
-- used: the frozen stand-in breaks the tests, or all of the rest do.
-- ignored: aux is called (the tests break without it), and no stand-in makes a difference.
-- wrapper: the value of main's first helper call is already the answer in every test passed, where
-  main answers without a helper aux does as well, or the syntax tree of main returns, through any
-  copies, one helper's value as it is. What main does to the arguments does not count.
+Of the schemes that the paper saw, coordinator, strategy filter and decorator earn 4.0 where a test
+shows what each part adds. A fallback that passes alone earns 2.5, as without a helper; one that
+does less well than the helper, 4.0. So does a helper that is a table: what it holds, the bank does
+not.
 
-Of the schemes that the paper saw in trained teams, coordinator and strategy filter earn 4.0, and so
-does a decorator where a test shows what it adds; otherwise it is a wrapper, 3.0. A fallback earns
-3.0 if main alone passes: aux's value is used, but the team could do without it.
-
-What this cannot see: main undoing what aux did (aux adds 1, main subtracts it), main doing all
-the work and refusing to answer if aux disagrees, what no test shows, and a main that calls aux
-100,000 times (which a stand-in takes for an endless loop).
+`code_paper` is the reward of arXiv 2508.04652. Where the paper and its released code differ: [1]
+extraction is ours, for theirs loses decorators, nested functions and whole reference solutions; [2]
+all of the task's tests rather than one-line assertions, in the sandbox rather than in the trainer,
+without the stop after three time-outs; [3] the paper's rule, which in the released code never
+fires.
 
 Both agents' code is one program, helpers first. Neither can define the other's function: what a
 response binds to a partner's name is dropped. Other names are shared, the later definition wins.
@@ -49,17 +44,20 @@ response binds to a partner's name is dropped. Other names are shared, the later
 import ast
 import atexit
 import contextlib
+import functools
 import re
 import threading
+from dataclasses import replace
 
 from coding.extraction import Part, extract
+from coding.sandbox import bank
 from coding.sandbox.box import Program, Sandbox, Verdict
 
-HELPERS, MAIN, SYNTAX, TESTS, USED, DIVIDED, IGNORED = 0.4, 0.6, 0.5, 1.0, 0.5, 1.0, -0.5
+HELPERS, MAIN, SYNTAX, TESTS, COOPERATION = 0.4, 0.6, 0.5, 1.0, 1.5
 COMPONENTS = ("structure", "syntax", "tests", "cooperation")
 METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
 
-# --- programs: the team's, and what they become without the helper's work ------------------------
+# --- programs -------------------------------------------------------------------------------------
 
 _lock, _open, _box = threading.Lock(), contextlib.ExitStack(), None
 
@@ -102,119 +100,72 @@ def _used(team: dict[str, Part]) -> list[str]:
     return [name for name in helpers if name in used]
 
 
-def _program(item, team, tests=None, replaced: dict[str, str] | None = None, after="") -> Program:
+def _program(item, team, without: str = "", **bank_fields) -> Program:
     """The team's program, without the helpers that nobody mentions: whatever they hold, it is
-    the same program, and runs once for all partners. `replaced` holds other texts of helpers."""
+    the same program, and runs once for all partners. `without`: a function that is left out."""
     *_, main = team
-    sources = {name: team[name].source for name in _used(team)} | (replaced or {})
-    code = "\n".join(filter(None, [*sources.values(), team[main].source, after]))
-    tests = item["tests"] if tests is None else tests
-    return Program(code=code, tests=tests, entry_point=main, setup=item.get("setup", ""))
+    names = [name for name in [*_used(team), main] if name != without]
+    code = "\n".join(filter(None, (team[name].source for name in names)))
+    apart = not all(team[name].tame for name in names)
+    return Program(code, item["tests"], main, item.get("setup", ""), apart, **bank_fields)
 
 
-# --- behaviour: what becomes of the tests without a helper's work --------------------------------
-
-STAND_INS = ("None", "True", "[*args, *kwargs.values(), None][0]")
-_STAND_IN = """
-def {name}(*args, **kwargs):
-    {name}.calls += 1
-    if {name}.calls > 100_000:
-        raise RuntimeError("a stand-in, called without end")
-    return {value}
-{name}.calls = 0
-"""
-# A helper's calls of itself and of other helpers stay what they were: only main is misled.
-_OUTERMOST = """
-class _team_First(BaseException):
-    pass
-def _team_outermost(function, after, inside=[]):
-    def call(*args, **kwargs):
-        if inside:
-            return function(*args, **kwargs)
-        inside.append(function)
-        try:
-            value = function(*args, **kwargs)
-        finally:
-            inside.clear()
-        return after(value)
-    return call
-def _team_freeze(value, first=[], calls=[]):
-    import copy
-    calls.append(1)
-    if len(calls) > 100_000:
-        raise RuntimeError("a stand-in, called without end")
-    first[:] = first or [copy.deepcopy(value)]
-    return copy.deepcopy(first[0])
-def _team_raise(value):
-    raise _team_First(value)
-"""
-_FROZEN = "\n{name} = _team_outermost({name}, _team_freeze)"
-_RAISING = "\n_team_{name}, {name} = {name}, _team_outermost({name}, _team_raise)"
-_FIRST_VALUE = """
-_team_main = {main}
-def {main}(*args, **kwargs):
-    try:
-        _team_main(*args, **kwargs)
-    except _team_First as first:
-        return first.args[0]
-    return _team_{name}(*args, **kwargs)
-"""
-_DEADLY = "def {name}(*args, **kwargs):\n    import os\n    os._exit(1)"  # nothing can catch it
+# --- what an agent adds ---------------------------------------------------------------------------
 
 
-def _behaviour(item: dict, team: dict[str, Part], passed: list[bool]) -> dict[str, float]:
-    """The shares of the helpers that are called, used, load_bearing, ignored; wrapper is 0 or 1.
+def _needed(item: dict, team: dict[str, Part], seconds: float) -> dict[str, bool]:
+    """Of the parts of a team that passes all tests: is there none in the bank that does as well?
 
-    All are 0 where no test passed or main mentions no helper. The stand-ins depend on main alone,
-    so the sandbox remembers them over its partners.
+    What stands in for a helper depends on main alone, and the other way round, so the sandbox
+    remembers it over partners. seconds: what the team takes.
     """
-    *helpers, main = team
-    shares = dict.fromkeys(("called", "used", "load_bearing", "ignored", "wrapper"), 0.0)
-    names = [name for name in _used(team) if team[name].source]
-    tests = [test for test, ok in zip(item["tests"], passed, strict=True) if ok]
-    if not names or not tests:
-        return shares
-
-    def breaks(programs: list[Program]) -> list[bool]:
-        return [not all(verdict.passed) for verdict in sandbox().run(programs)]
-
-    plan = _plan(item, team, names, tests)
-    broke = dict(zip(plan, breaks(list(plan.values())), strict=True))
-    for name in names:
-        stand_ins = [broke[name, value] for value in STAND_INS]
-        needed = all(stand_ins) and broke.get((name, "absent"), True)
-        frozen = broke.get((name, "frozen"), needed)
-        matters = frozen or any(stand_ins)
-        deadly = {name: _DEADLY.format(name=name)}
-        called = matters or breaks([_program(item, team, tests, deadly)])[0]
-        shares["called"] += called / len(helpers)
-        shares["used"] += (frozen or needed) / len(helpers)
-        shares["load_bearing"] += (frozen and needed) / len(helpers)
-        shares["ignored"] += (called and not matters) / len(helpers)
-    passes_on = not broke.get((main, "first value"), False)
-    shares["wrapper"] = float(passes_on and shares["used"] > 0)
-    return shares
-
-
-def _plan(item, team, names: list[str], tests: list[str]) -> dict[tuple[str, str], Program]:
-    """The programs that decide, by the helper (or main) and what is done to it."""
     *_, main = team
-    catches = any(team[name].catches for name in [*names, main])
-    plan = {}
-    for name in names:
-        texts = {value: _STAND_IN.format(name=name, value=value) for value in STAND_INS}
-        if len(tests) > 1:  # for the first call, the first value is the right one
-            texts["frozen"] = _OUTERMOST + team[name].source + _FROZEN.format(name=name)
-        if catches:
-            texts["absent"] = ""
-        for kind, text in texts.items():
-            plan[name, kind] = _program(item, team, tests, {name: text})
-    if team[main].forwards not in names:
-        texts = {name: team[name].source + _RAISING.format(name=name) for name in names}
-        texts[names[0]] = _OUTERMOST + texts[names[0]]
-        after = _FIRST_VALUE.format(main=main, name=names[0])
-        plan[main, "first value"] = _program(item, team, tests, texts, after)
-    return plan
+    names = [name for name in _used(team) if team[name].source]
+    limit = 0.25
+    while limit < 2 * seconds:
+        limit *= 2
+
+    def needed(team, replaced: str, caller_of: str = "") -> bool:
+        place = {"replaced": replaced, "caller_of": caller_of, "limit": limit}
+        [verdict] = sandbox().run([_program(item, team, replaced, **place)])
+        return len(verdict.passed) == bank.size(caller_of) and not any(verdict.passed)
+
+    def is_a_number(name: str) -> bool:
+        texts = (f"def {name}(*args, **kwargs):\n    return {n}" for n in team[name].numbers)
+        plain = [replace(team[name], source=text, tame=True) for text in texts]
+        verdicts = sandbox().run([_program(item, team | {name: part}) for part in plain])
+        return any(all(verdict.passed) for verdict in verdicts)
+
+    found = {name: needed(team, name) and not is_a_number(name) for name in names}
+    if unarmed := _unarmed(team[main]):
+        found |= {name: found[name] and needed(team | {main: unarmed}, name) for name in names}
+    if any(found.values()):
+        found[main] = all(needed(team, main, name) for name in names)
+    return found
+
+
+@functools.lru_cache(maxsize=512)
+def _unarmed(part: Part) -> Part | None:
+    """A main function that cannot refuse to work: whether a helper agrees is no part of the work.
+
+    It asserts and raises nothing, and compares by == what it compared by `is`, so that a stand-in
+    can agree with it. None if that is the same.
+    """
+    source = ast.unparse(_Unarm().visit(ast.parse(part.source)))
+    return replace(part, source=source) if source != part.source else None
+
+
+class _Unarm(ast.NodeTransformer):
+    def visit_Assert(self, node):
+        return ast.Pass()
+
+    visit_Raise = visit_Assert
+
+    def visit_Is(self, node):
+        return ast.Eq()
+
+    def visit_IsNot(self, node):
+        return ast.NotEq()
 
 
 # --- the rewards ----------------------------------------------------------------------------------
@@ -223,15 +174,19 @@ def _plan(item, team, names: list[str], tests: list[str]) -> dict[tuple[str, str
 def code(item: dict, responses: list[str]) -> dict[str, float]:
     """The strict reward of the table above, 0 to 4."""
     team = team_parts(item, responses)
-    scores, passed = _levels(item, team, lambda part: part.returns)
-    share = _behaviour(item, team, passed)
-    divided = 0.0 if share["wrapper"] else share["load_bearing"]
-    bonus = USED * share["used"] + DIVIDED * divided + IGNORED * share["ignored"]
-    scores["cooperation"] = bonus * scores["tests"] / TESTS
-    scores["metric/aux_called"] = share["called"]
-    scores["metric/wrapper"] = share["wrapper"]
-    scores["metric/load_bearing"] = share["load_bearing"]
-    scores["metric/coop"] = float(scores["metric/pass"] and divided == 1)
+    scores, verdict = _levels(item, team, lambda part: part.returns)
+    *helpers, main = team
+    scores["metric/aux_called"] = len(_used(team)) / len(helpers) if any(verdict.passed) else 0.0
+    if not scores["metric/pass"]:
+        return scores
+    needed = _needed(item, team, verdict.seconds)
+    silent = [name for name in helpers if needed.get(name) and not team[name].returns]
+    scores["structure"] += HELPERS * len(silent) / len(helpers)  # it works in place
+    share = sum(needed.get(name, False) for name in helpers) / len(helpers)
+    scores["metric/load_bearing"] = share
+    scores["metric/wrapper"] = float(not needed.get(main, True))
+    scores["cooperation"] = COOPERATION * share * needed.get(main, False)
+    scores["metric/coop"] = float(scores["cooperation"] == COOPERATION)
     return scores
 
 
@@ -241,14 +196,14 @@ code.maximum = 4.0
 def code_paper(item: dict, responses: list[str]) -> dict[str, float]:
     """The paper's reward, with what is known to fool it, such as "aux(" in a comment; 0 to 4."""
     team = team_parts(item, responses)
-    scores, passed = _levels(item, team, lambda part: bool(re.search(r"return\s", part.raw)))
+    scores, verdict = _levels(item, team, lambda part: bool(re.search(r"return\s", part.raw)))
     *helpers, main = team
     call = rf"\b({'|'.join(helpers)})\s*\("
     calls = len(re.findall(call, team[main].raw))
-    if any(passed) and calls and any(team[name].raw for name in helpers):
+    if any(verdict.passed) and calls and any(team[name].raw for name in helpers):
         wrapper = _looks_like_wrapper(team[main].node)
         bare = len(re.findall(rf"^\s*{call}", team[main].raw, re.MULTILINE)) == calls
-        scores["cooperation"] = USED + DIVIDED * (not wrapper) + IGNORED * bare
+        scores["cooperation"] = 0.5 + 1.0 * (not wrapper) - 0.5 * bare
         scores["metric/aux_called"], scores["metric/wrapper"] = 1.0, float(wrapper)
     return scores
 
@@ -256,19 +211,19 @@ def code_paper(item: dict, responses: list[str]) -> dict[str, float]:
 code_paper.maximum = 4.0
 
 
-def _levels(item, team, is_defined) -> tuple[dict[str, float], list[bool]]:
-    """Structure, syntax and tests, each only if the ones before hold, and which tests passed."""
+def _levels(item, team, is_defined) -> tuple[dict[str, float], Verdict]:
+    """Structure, syntax and tests, each only if the ones before hold, and what the tests said."""
     scores = dict.fromkeys([*COMPONENTS, *(f"metric/{name}" for name in METRICS)], 0.0)
     *helpers, main = team
     defined = sum(is_defined(team[name]) for name in helpers) / len(helpers)
     scores["structure"] = HELPERS * defined + MAIN * is_defined(team[main])
     if not is_defined(team[main]) or any(part.broken for part in team.values()):
-        return scores, [False] * len(item["tests"])
+        return scores, Verdict([], "error", [], 0.0)
     scores["syntax"] = SYNTAX
-    passed = sandbox().run([_program(item, team)])[0].passed
-    scores["tests"] = TESTS * sum(passed) / max(len(passed), 1)
+    [verdict] = sandbox().run([_program(item, team)])
+    scores["tests"] = TESTS * sum(verdict.passed) / max(len(verdict.passed), 1)
     scores["metric/pass"] = float(scores["tests"] == TESTS)
-    return scores, passed
+    return scores, verdict
 
 
 def _looks_like_wrapper(function: ast.FunctionDef) -> bool:

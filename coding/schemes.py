@@ -17,7 +17,8 @@ without regard to the order of statements, and is used as data, or as a test (in
 
 The first of these that applies is it. Whether the helper does what it should is for the tests to
 say. What a tree cannot show: a helper that changes its argument in place (looks unused), and values
-without effect (0 * aux(xs) looks used). tests/scheme_pairs.py holds what people say of 80 pairs.
+without effect (0 * aux(xs) looks used). tests/data/scheme_pairs.py holds what
+people say of 80 pairs.
 """
 
 import ast

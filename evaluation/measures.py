@@ -12,6 +12,8 @@ import random
 import statistics
 from collections import Counter, defaultdict
 
+from rewards import logged
+
 KS = (1, 3, 5, 10)
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -131,8 +133,7 @@ def _of_problem(records: list[dict]) -> dict[str, float]:
     last = [record["turns"][-1] for record in records]
     found = {"return": statistics.fmean(record["return"] for record in records)}
     for part in last[0]["parts"]:
-        name = part if "/" in part else f"reward/{part}"
-        found[name] = statistics.fmean(turn["parts"][part] for turn in last)
+        found[logged(part)] = statistics.fmean(turn["parts"][part] for turn in last)
     ks = [k for k in KS if k <= len(records)]
     for measure, part in (("pass", "metric/pass"), ("accuracy", "tests")):
         if part in last[0]["parts"]:

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from magrpo import EVAL, Node, Rollout, total
+from magrpo import EVAL, Node, Rollout
 from policies.decoding import Response
 from running.flags import meant
+from running.heldout import played, worth
 
 CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
 TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm up
@@ -124,19 +125,18 @@ def lines(
         for sample in range(root.samples):
             turns, node, at = [], root, sample
             while node:
-                texts = node.texts((at,) * len(node.responses))
+                (texts, parts), item = played(node, at), node.item
                 tokens = [len(responses[at].tokens) for responses in node.responses]
-                parts = node.aligned(at)[1] if node.parts else {}
                 turns.append({"responses": texts, "tokens": tokens, "parts": parts})
                 node, at = (node.children[at] if node.children else None), 0
             scored = [turn["parts"] for turn in turns if turn["parts"]]
             weights = [gamma**turn for turn in range(len(scored))]
-            values = [total(parts) for parts in scored]
-            worth = sum(w * value for w, value in zip(weights, values, strict=True))
+            values = [worth(parts, len(texts)) for parts in scored]
+            paid = sum(w * value for w, value in zip(weights, values, strict=True))
             record = {"method": name, "greedy": greedy, "item": number, "sample": sample}
             if hasattr(task, "scheme"):
-                record["scheme"] = task.scheme(root.item, turns[-1]["responses"])
-            found.append(record | {"return": worth / (maximum * sum(weights)), "turns": turns})
+                record["scheme"] = task.scheme(item, texts)
+            found.append(record | {"return": paid / (maximum * sum(weights)), "turns": turns})
     return found
 
 

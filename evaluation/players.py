@@ -43,9 +43,11 @@ def is_finished(directory: Path, agents: int) -> bool:
 
 def load_agents(team, directory: Path) -> None:
     """A run's agents as it saved them at its end, or those of its last checkpoint."""
+    from policies.loading import load_agent
+
     if is_finished(directory, team.size):
         for agent in range(team.size):
-            team.load(agent, directory / "agents" / str(agent))
+            load_agent(team.base_of[agent], agent, directory / "agents" / str(agent))
         return
     trained = {f"team.{name}": p for name, p in team.named_parameters() if p.requires_grad}
     step, weights = read_checkpoint(directory, trained)

@@ -1,7 +1,8 @@
 """Runs beside each other: their numbers, and a picture of their curves and of their ends.
 
-Runs of one name but for its ending (-seed0, -1, _2), with the same flags but for --seed, and of the
-same code are the seeds of one group. The picture goes beside the first run: compare.png and .svg.
+Runs of one name but for its ending (-seed0, -1, _2), with the same flags but for --seed (and that
+ending in the names of --init), and of the same code are the seeds of one group. The picture goes
+beside the first run: compare.png and .svg.
 """
 
 import json
@@ -59,7 +60,7 @@ def read_groups(directories: list[str]) -> list[Group]:
                 raise ValueError("no step was made")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{directory} is not a run: {error}") from error
-        stem = re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", directory.name) or directory.name
+        stem, flags["init"] = stem_of(directory.name), stems(flags.get("init"))
         same = {k: v for k, v in flags.items() if k not in ("seed", "run", "resume", "debug")}
         group = groups.setdefault((stem, json.dumps(same, sort_keys=True)), Group(stem, same))
         if group.runs.setdefault(seed, directory) != directory:
@@ -73,6 +74,16 @@ def read_groups(directories: list[str]) -> list[Group]:
     for name in {group.name for group in groups.values()}:
         tell_apart([group for group in groups.values() if group.name == name])
     return list(groups.values())
+
+
+def stem_of(name: str) -> str:
+    """A run's name without what tells its seed."""
+    return re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", name) or name
+
+
+def stems(init: list[str] | None) -> str | None:
+    """The folders of --init without what tells the seeds of their runs."""
+    return init and " ".join("/".join(map(stem_of, Path(folder).parts)) for folder in init)
 
 
 def tell_apart(groups: list[Group]) -> None:

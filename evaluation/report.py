@@ -15,7 +15,8 @@ def render(table: dict) -> str:
     """The table as it is shown in a terminal, about 100 columns wide."""
     settings, methods = table["settings"], table["methods"]
     names = dict.fromkeys(key for row in methods.values() for key in row)
-    starts = [("return", "greedy/return", "reward/"), ("pass@", "coop_rate", "metric/coop")]
+    starts = [("return", "greedy/return", "reward/", "agent/")]
+    starts += [("pass@", "coop_rate", "metric/coop")]
     starts += [("accuracy@", "distinct"), ("length/", "tokens_per_", "latency_s")]
     blocks = [settings["title"]]
     for some in starts:
@@ -92,9 +93,8 @@ def show(header: dict, records: list[dict], count: int) -> str:
         for record in [r for r in records if r["item"] == number and r["sample"] == 0]:
             kind = "greedy" if record["greedy"] else "sampled"
             for turn, played in enumerate(record["turns"]):
-                scores = ", ".join(
-                    f"{k} {v:.2f}" for k, v in played["parts"].items() if "/" not in k
-                )
+                paid = {k: v for k, v in played["parts"].items() if not k.startswith("metric/")}
+                scores = ", ".join(f"{name} {value:.2f}" for name, value in paid.items())
                 head = f"--- {record['method']}, {kind}, turn {turn}: {scores}"
                 shown += [head, side_by_side(played["responses"])]
             shown[-1] += f"\nreturn {record['return']:.3f}"

@@ -39,7 +39,7 @@ def read(path: str) -> list[dict]:
 
 def score(args, main) -> str:
     """Scores the file of --score, writes --samples, tells the means. main: flags as resolved."""
-    from magrpo import total
+    from running.heldout import worth
 
     rows = read(args.score)
     reward = make_reward(main, make_task(main))
@@ -55,7 +55,7 @@ def score(args, main) -> str:
             raise RewardError(f"{args.score}, line {line}: {error}", *error.args[1:]) from error
         for row, parts in zip(some, found, strict=True):
             row.pop("line")
-            done.append(row | {"reward": total(parts), "parts": parts})
+            done.append(row | {"reward": worth(parts, len(row["responses"])), "parts": parts})
         print(f"\rscored {len(done)} of {len(rows)} lines", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     if args.samples:

@@ -203,8 +203,8 @@ def load_agent(base: Base, agent: int, path: Path) -> None:
         raise ValueError(f"cannot read agent {agent} from {path}: {error}") from error
     if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in mine.items()}:
         raise ValueError(
-            f"{path} is of another model or another --lora-rank than its run: bring back the "
-            "run's own"
+            f"{path} is of another model or another --lora-rank than this team: bring back the "
+            "run's own, or name one that fits"
         )
     if base.lora:
         set_peft_model_state_dict(base.model, weights, name)

@@ -6,8 +6,9 @@ tells to watch for:
 | signature                | fires where                                                          |
 |--------------------------|----------------------------------------------------------------------|
 | nothing to learn         | the joint responses of a group all earn the same, far from the most  |
-| trivial cooperation      | an agent writes nothing; or the helpers are not called, or do the    |
-|                          | whole work, in most of the passing joint responses                   |
+| trivial cooperation      | an agent writes nothing; or one helper comes back over many          |
+|                          | problems; or, in most of the passing joint responses, the helpers    |
+|                          | add nothing that any helper would not, or do the whole work          |
 | feedback shock           | a later turn earns less than the first                               |
 | reward hacking           | the bonus (cooperation, coherence) rises and the substance (tests,   |
 |                          | consistency) does not                                                |
@@ -58,6 +59,10 @@ class Run:
     def has(self, *names: str) -> bool:
         return bool(self.rows) and all(name in self.rows[-1] for name in names)
 
+    def late(self) -> list[dict]:
+        """The samples of the last two fifths of the steps."""
+        return [s for s in self.samples if s["step"] >= len(self.rows) - 2 * self.window]
+
     def values(self, name: str) -> list[float]:
         return [row[name] for row in self.rows]
 
@@ -85,10 +90,26 @@ def nothing_to_learn(run: Run) -> Finding:
     return Finding("nothing to learn", equal >= ALL > worth, seen, advice)
 
 
+def same_helper(samples: list[dict]) -> tuple[int, int]:
+    """In how many problems the most frequent helper occurs, and how many problems there are.
+
+    A helper that knows something of its problem is rare elsewhere: the same text everywhere is the
+    cheapest alarm for a convention that fits every problem.
+    """
+    found = defaultdict(set)
+    for sample in samples:
+        if "metric/pass" in sample["parts"]:  # a code task
+            for text in sample["responses"][:-1]:
+                found["\n".join(text.split())].add(sample["task_id"])
+    problems = set().union(*found.values())
+    return max((len(ids) for text, ids in found.items() if text), default=0), len(problems)
+
+
 def trivial_cooperation(run: Run) -> Finding:
     advice = (
-        "look at samples.jsonl; the strict reward (code) pays for helpers that are needed; more "
-        "samples (--num-generations) and --joint cross show an agent what its partner needs"
+        "look at samples.jsonl; the strict reward (code) pays for helpers that the tests need, and "
+        "nothing for a helper that fits any problem; more samples (--num-generations) and --joint "
+        "cross show an agent what its partner needs"
     )
     lengths = {}
     while run.has(name := f"completions/{len(lengths)}/mean_length"):
@@ -96,19 +117,28 @@ def trivial_cooperation(run: Run) -> Finding:
     silent = [agent for agent, length in lengths.items() if length <= SILENT]
     seen = [f"agent {agent}: {length:.1f} tokens" for agent, length in lengths.items()]
     idle = False
-    if run.has("metric/pass", "metric/aux_called", "metric/wrapper"):
+    if run.has(*(f"metric/{name}" for name in ("pass", "aux_called", "wrapper", "load_bearing"))):
         passed, called = run.end("metric/pass"), run.end("metric/aux_called")
-        wrapper = run.end("metric/wrapper")
-        idle = passed >= SOLVED and (called < SELDOM or wrapper > OFTEN * called)
+        wrapper, needed = run.end("metric/wrapper"), run.end("metric/load_bearing")
+        asks = any(run.values("metric/load_bearing"))  # code_paper does not
+        idle = passed >= SOLVED and (
+            called < SELDOM or wrapper > OFTEN * passed or (asks and needed < OFTEN * passed)
+        )
         seen.append(f"pass {passed:.2f}, helper called {called:.2f}, wrapper {wrapper:.2f}")
-    fired = None if len(lengths) < 2 else bool(silent) or idle
+        seen[-1] += f", needed {needed:.2f}" if asks else ""
+    again, problems = same_helper(run.late())
+    if problems >= STEPS // 2:
+        seen.append(f"the most frequent helper: in {again} of {problems} problems")
+    convention = problems >= STEPS // 2 and again > OFTEN * problems
+    fired = None if len(lengths) < 2 else bool(silent) or idle or convention
     return Finding("trivial cooperation", fired, "; ".join(seen), advice)
 
 
 def feedback_shock(run: Run) -> Finding:
     advice = (
-        "train with one turn first and go on from there; shorter feedback (--feedback passed, "
-        "levels); smaller --lr"
+        "train with one turn first and go on from there (`python train.py --run one`, then "
+        "`python train.py --init one --turns 2`, with the other flags of this run); shorter "
+        "feedback (--feedback passed, levels); smaller --lr"
     )
     last = 0
     while run.has(f"turn_{last + 1}/reward"):
@@ -159,12 +189,12 @@ def no_cooperative_structure(run: Run) -> Finding:
 
 def cascading_errors(run: Run) -> Finding:
     advice = (
-        "reward mains that keep a fallback (try/except with an own way); train the helper longer; "
-        "--joint cross scores a main with every helper, and says which of the two was at fault"
+        "train the helper longer; --joint cross scores a main with every helper and says which was "
+        "at fault. A main that passes by itself if the helper fails (a fallback) hides the errors, "
+        "and the strict reward (code) pays no cooperation for it: the helper adds nothing"
     )
-    late = [s for s in run.samples if s["step"] >= len(run.rows) - 2 * run.window]
     mains, failures, cascades = defaultdict(list), 0, 0
-    for sample in late:
+    for sample in run.late():
         if "metric/pass" in sample["parts"] and len(sample["responses"]) > 1:
             key = (sample["step"], sample["turn"], sample["responses"][-1])
             mains[key].append(sample["parts"]["metric/pass"] == 1)

@@ -9,7 +9,7 @@ import sys
 
 def meant(name: str, known) -> str:
     """Which of the known names a name is close to, for an error's words; "" where none is."""
-    near = difflib.get_close_matches(name, known, 1)
+    near = difflib.get_close_matches(name, known, 1, 0.7)
     return f" (did you mean {near[0]}?)" if near else ""
 
 

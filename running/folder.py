@@ -36,6 +36,12 @@ def run_folder(name: str) -> Path:
     return there if there.is_dir() and not (here / "args.json").is_file() else here
 
 
+def checkpoint(args) -> Path | None:
+    """That of the run of --resume, where it has one already."""
+    path = args.resume and run_folder(args.resume) / "checkpoints" / "last.ckpt"
+    return path if path and path.exists() else None
+
+
 def refuse_name(name: str) -> Path:
     """The folder of --run, which has to be a new one."""
     path = Path(name) if "/" in name else Path("runs") / name

@@ -9,7 +9,7 @@ import sys
 import torch
 from tqdm import tqdm
 
-from magrpo import EVAL, MAGRPO, Node, total
+from magrpo import EVAL, MAGRPO, Node, earned, shared
 from policies import parallel
 from policies.sampling import Sampling
 from running.metrics import mean_parts
@@ -17,7 +17,9 @@ from running.metrics import mean_parts
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
-def evaluate(module: MAGRPO, items: list[dict], args, title: str) -> tuple[dict, dict, list[Node]]:
+def evaluate(
+    module: MAGRPO, items: list[dict], args, title: str = "held out"
+) -> tuple[dict, dict, list[Node]]:
     """Held-out evaluation: sampled (as in training, without the tree) and greedy. A bar with the
     title shows how far it is.
 
@@ -58,16 +60,29 @@ def some() -> int:
     return (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
 
 
+def played(node: Node, s: int) -> tuple[list[str], dict[str, float]]:
+    """Texts and reward parts of aligned joint response (s, ..., s); no parts where none scored."""
+    texts = node.texts((s,) * len(node.responses))
+    if not node.parts:
+        return texts, {}
+    return texts, node.parts[sum(s * stride for stride in node.rewards.stride())]
+
+
+def worth(parts: dict[str, float], agents: int) -> float:
+    """What is logged of a joint response: the mean of what it pays the agents."""
+    return float(shared(torch.DoubleTensor(earned(parts, agents))))
+
+
 def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
     """Aligned joint response `number` of a node as a line of samples.jsonl."""
-    texts, parts = node.aligned(number)
+    texts, parts = played(node, number)
     return {
         "step": step,
         "task_id": node.item.get("task_id"),
         "turn": turn,
         "prompts": node.observations,
         "responses": texts,
-        "reward": total(parts),
+        "reward": worth(parts, len(texts)),
         "parts": parts,
     }
 

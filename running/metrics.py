@@ -1,4 +1,4 @@
-"""What is logged at every step, from its rollout. The README's table says what each name is."""
+"""What is logged at every step, from its rollout; docs/metrics.md says what each name means."""
 
 import itertools
 import resource
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from policies.scoring import Row
+from rewards import logged
 
 KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
 
@@ -58,17 +59,18 @@ def memory_gib() -> float:
 
 
 def reward_spreads(module) -> torch.Tensor:
-    """Standard deviation of the reward within each group of the latest rollout: (groups,)."""
-    groups = [torch.cat([node.rewards.flatten() for node in group]) for group in module.groups()]
-    return torch.stack([rewards.std(correction=0) for rewards in groups])
+    """Standard deviation of the pay within each group of the latest rollout, of the agent whose pay
+    differs most: (groups,)."""
+    groups = [torch.cat([node.pay.flatten(1) for node in group], 1) for group in module.groups()]
+    return torch.stack([max(pay.std(correction=0) for pay in group) for group in groups])
 
 
 def mean_parts(nodes: list) -> dict[str, float]:
-    """Mean of every part of the reward over joint responses: reward/<component>, metric/<name>."""
+    """Mean of every part of the reward over joint responses, by the name it is logged under."""
     sums: dict[str, float] = defaultdict(float)
     for parts in itertools.chain(*(node.parts for node in nodes)):
         for name, value in parts.items():
-            sums[name if "/" in name else f"reward/{name}"] += value
+            sums[logged(name)] += value
     count = sum(len(node.parts) for node in nodes)
     return {name: total / count for name, total in sums.items()}
 

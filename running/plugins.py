@@ -1,8 +1,11 @@
 """Tasks and rewards by flag: a known name, a dotted path or file.py:Name, checked here."""
 
+import copy
+import functools
 import importlib
 import importlib.util
 import inspect
+import itertools
 import math
 import numbers
 from pathlib import Path
@@ -60,14 +63,41 @@ def make_task(args):
     except Exception as error:
         raise ValueError(f"task {args.task!r} cannot be made: it raised {error!r}") from error
     wanted = {"items": ("split",), "observe": ("agent", "item", "history")}
+    moves = hasattr(task, "advance")
     if args.turns > 1:
-        wanted["feedback"] = ("item", "responses")
+        wanted |= dict.fromkeys(("feedback", *(["advance"] * moves)), ("item", "responses"))
     for name, names in wanted.items():
         form = f"{name}({', '.join(names)})"
         if not callable(getattr(task, name, None)):
             raise ValueError(f"task {args.task!r} has no {form}: it needs one")
         check_signature(getattr(task, name), f"task {args.task!r} needs {form}", *names)
+    if moves:
+        task.advance = functools.partial(advanced, task.advance)
     return task
+
+
+def advanced(advance, item: dict, responses: list[str]) -> dict:
+    """The next turn's item, by a task's advance, which may change the one it is given: it has a
+    copy. RuntimeError where it does what it must not."""
+    try:
+        found = advance(copy.deepcopy(item), responses)
+        if isinstance(found, dict):
+            return found
+        problem = f"returned {found!r:.60}, which is no dict"
+    except (Exception, SystemExit) as error:  # the task is the user's code: anything may come
+        problem = f"raised {type(error).__name__}: {error}"
+    told = f"the task's advance {problem}, for item {item!r} and responses {responses!r}"
+    raise RuntimeError(told)
+
+
+def check_prompts(rollout, items: list[dict]) -> None:
+    """Raises ValueError where an agent's first prompt for an item could not be used."""
+    for item, agent in itertools.product(items, range(rollout.team.size)):
+        try:
+            text = rollout.task.observe(agent, item, [])
+        except Exception as error:  # the task is the user's code
+            raise ValueError(f"observe({agent}, {item!r}, []) raised {error!r}") from error
+        rollout.encode(agent, text)
 
 
 def make_reward(args, task) -> Scorer:

@@ -20,7 +20,13 @@ def describe(module, args) -> str:
         )
     for agent in range(module.team.size):
         trained = sum(p.numel() for p in module.team.parameters_of(agent))
-        lines.append(f"agent {agent}: {trained:,} trainable parameters")
+        frozen = agent in (args.freeze or ())
+        kind = (
+            "frozen, it acts and does not learn" if frozen else f"{trained:,} trainable parameters"
+        )
+        lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
+    if args.alternate:
+        lines.append(f"one agent learns at a time, {args.alternate} step(s) each")
     expected = sum(memory(base, module, args) for base in module.team.bases)
     lines.append(f"memory expected, besides Python and its libraries: {expected / 2**20:.0f} MiB")
     lines.append(f"device:  {where()}")
@@ -58,7 +64,8 @@ def memory(base, module, args) -> int:
     """Bytes that a step takes at its peak: weights, gradients and Adam's two moments of what is
     trained, then the larger of the decode's (cache, merged copies) and the update's activations."""
     weights = sum(p.numel() * p.element_size() for p in base.parameters())
-    trained = sum(p.numel() for p in base.parameters() if p.requires_grad)
+    learners = [agent for agent in base.agents if agent not in (args.freeze or ())]
+    trained = sum(p.numel() for agent in learners for p in module.team.parameters_of(agent))
     prompt = max(
         len(module.rollout.encode(agent, module.rollout.task.observe(agent, item, [])))
         for item in module.problems[:100]

@@ -21,9 +21,10 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from torch.utils.tensorboard.summary import hparams
 
 from magrpo import MAGRPO
+from policies.loading import save_agent
 from running import doctor
 from running.folder import keep_until, write_json
-from running.heldout import as_markdown, evaluate, sample_record
+from running.heldout import as_markdown, evaluate, played, sample_record
 from running.metrics import measure, memory_gib
 
 KEPT = ("before", "returns", "example", "schemes", "best")  # by a checkpoint, of the recorder
@@ -225,7 +226,7 @@ class Recorder(L.Callback):
             return {}
         nodes = [node for nodes in module.turns for node in nodes]
         seen = Counter(
-            module.rollout.task.scheme(node.item, node.aligned(sample)[0])
+            module.rollout.task.scheme(node.item, played(node, sample)[0])
             for node in nodes
             for sample in range(node.samples)
         )
@@ -291,7 +292,7 @@ class Recorder(L.Callback):
 
 def save_agents(module, directory: Path) -> None:
     for agent in range(module.team.size):
-        module.team.save(agent, directory / "agents" / str(agent))
+        save_agent(module.team.base_of[agent], agent, directory / "agents" / str(agent))
 
 
 def _under(prefix: str, metrics: dict) -> dict:

@@ -43,8 +43,8 @@ def plain(tmp_path_factory):
     return metrics(folder)
 
 
-def test_there_are_five():
-    names = "advantage clipped_ratio entropy_bonus individual_rewards third_agent"
+def test_there_are_four():
+    names = "advantage clipped_ratio entropy_bonus third_agent"
     assert [diff.stem for diff in DIFFS] == names.split()
 
 

@@ -4,6 +4,7 @@ python -m pytest tests/test_coop.py
 """
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from coding import rewards
-from tasks import Coop
+from tasks import Coop, comprehension
 from tiny import corpus, make
 
 TINY = Path(make.__file__).parent
@@ -80,12 +81,14 @@ def test_every_convention_passes_all_tests_where_both_agents_follow_it():
 
 
 def test_rewards_of_the_conventions():
-    """Each division of labour earns it all; to do it alone or to hand it on does not."""
+    """Each division of labour earns it all; to do it alone or to hand it on does not. Nor does it
+    to hand it on backwards, which takes no knowledge of the problem."""
     for item in SPLITS["dev"][:2]:
         for name, team in gold_pairs(item).items():
             scores = rewards.code(item, team)
             worth = sum(value for key, value in scores.items() if "/" not in key)
-            assert worth == pytest.approx(3.0 if name == "whole" else 4.0), (name, item["prompt"])
+            handed_on = name == "whole" or (name, item["parts"][2]) == ("map", "{}[::-1]")
+            assert worth == (2.5 if handed_on else 4.0), (name, item["prompt"])
         alone = [corpus.helper("map", item["parts"]), corpus.main_function("ignore", item["parts"])]
         scores = rewards.code(item, alone)
         assert scores["tests"] == 1.0
@@ -103,6 +106,65 @@ def test_no_test_is_passed_by_accident():
         teams += [[functions, f"solve = f{i}"] for i in range(len(answers))]
         for team in teams:
             assert corpus.check(item, team)[0] == 0, (team, item["prompt"])
+
+
+MUTANTS = {  # of a predicate: a pattern of its Python, and what is nearly the same
+    "> or >=": (r"^x ([<>]) (\d+)$", r"x \1= \2"),
+    "lengths": (r"len\(x\) ([<>]) (\d+)", r"len(x) \1= \2"),
+    "digits": (r"^abs\(x\) < 10$|< 100$", lambda found: found[0].replace("<", "<=")),
+    "palindrome": (r"x == x\[::-1\]", r"x[0] == x[-1]"),
+    "begins with": (r'x\[0\] == (".")', r"\1 in x"),
+    "ends with": (r'x\[-1\] == (".")', r"\1 in x"),
+    "y, a vowel": (r'"aeiou"', '"aeiouy"'),
+}
+
+
+def differ(one, other, integers: bool) -> bool:
+    """Whether any input of two or three elements near an edge tells two functions apart."""
+    near = (*range(-12, 13), 99, 100, 101, -99, -100, -101)
+    words = "arm dad eagle eve level lemon net noon nest olive sun table yarn up picture".split()  # noqa: SIM905
+    for xs in itertools.product(near if integers else words, repeat=2):
+        try:
+            right = one(list(xs))
+        except ValueError:  # the largest of none
+            continue
+        try:
+            if other(list(xs)) != right:
+                return True
+        except (ValueError, IndexError):
+            return True
+    return False
+
+
+def solution(parts):
+    predicate, transform, reducer = parts
+    return eval(f"lambda xs: {reducer.format(comprehension(predicate, transform))}")
+
+
+def passes_test(test: str, function) -> bool:
+    try:
+        exec(test, {"solve": function})
+    except (AssertionError, ValueError, IndexError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("kind", MUTANTS)
+def test_the_edges_of_a_predicate_are_tested(kind):
+    """At most one in twenty nearly right solutions passes, of those that any input tells apart."""
+    passed, told = 0, 0
+    for item in [*SPLITS["train"], *SPLITS["dev"], *SPLITS["test"]]:
+        predicate, *rest = item["parts"]
+        mutant = re.sub(*MUTANTS[kind], predicate)
+        if mutant == predicate:
+            continue
+        right, wrong = solution(item["parts"]), solution([mutant, *rest])
+        passes = all(passes_test(test, wrong) for test in item["tests"])
+        if passes and not differ(right, wrong, item["composition"][0] == "int"):
+            continue
+        told, passed = told + 1, passed + passes
+    assert told > 20
+    assert passed <= 0.05 * told, f"{passed} of {told}"
 
 
 @pytest.mark.parametrize("num_agents", [1, 2, 3, 4])

@@ -58,11 +58,34 @@ def test_a_healthy_run_shows_no_sign():
         {"completions/0/mean_length": (25, 1)},
         {"metric/aux_called": (0.15, 0.02), "metric/load_bearing": (0.1, 0.01)},
         {"metric/wrapper": (0.05, 0.7)},
+        {"metric/load_bearing": (0.1, 0.2)},
     ],
-    ids=["silent", "not called", "does it all"],
+    ids=["silent", "not called", "does it all", "adds nothing"],
 )
 def test_trivial_cooperation(ends):
     assert "trivial cooperation" in seen(rows(**ends))
+
+
+def test_one_helper_for_all_problems_is_a_trivial_convention():
+    def late(helpers):
+        return [
+            {
+                "step": 50,
+                "turn": 0,
+                "task_id": f"t/{number}",
+                "responses": [helper, f"def solve(x):\n    return {number}"],
+                "parts": {"metric/pass": 1.0},
+            }
+            for number, helper in enumerate(helpers)
+        ]
+
+    box = "def aux(x):\n    return [x]"
+    own = [f"def aux(x):\n    return x > {number}" for number in range(20)]
+    assert "trivial cooperation" in seen(rows(), late([box] * 12 + own[:8]))
+    assert "trivial cooperation" not in seen(rows(), late([box] * 3 + own[:17]))
+    assert doctor.same_helper(late([box + "\n"] * 3 + [box] * 4 + own[:3])) == (7, 10)
+    [finding] = [f for f in doctor.examine(rows(), late(own)) if f.name == "trivial cooperation"]
+    assert "the most frequent helper: in 1 of 20 problems" in finding.seen
 
 
 @pytest.mark.parametrize(

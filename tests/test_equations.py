@@ -17,11 +17,13 @@ from magrpo import (
     TRAIN,
     Rollout,
     advantages,
+    earned,
     kl_loss,
     learning_rate_factor,
     policy_loss,
     problem_numbers,
     sample_returns,
+    shared,
 )
 from policies.decoding import Response
 from rewards import Scorer
@@ -36,6 +38,7 @@ F64 = torch.float64
         ("mean", [-0.5, -0.5, 0.5, 0.5]),
         ("rloo", [-2 / 3, -2 / 3, 2 / 3, 2 / 3]),
         ("std", [-0.5 / 0.5001, -0.5 / 0.5001, 0.5 / 0.5001, 0.5 / 0.5001]),
+        ("max", [-1, -1, 0, 0]),
         ("none", [0, 0, 1, 1]),
     ],
 )
@@ -45,12 +48,12 @@ def test_advantages_of_a_known_group(mode, want):
     torch.testing.assert_close(got, torch.tensor(want, dtype=F64))
     if mode != "none":
         torch.testing.assert_close(advantages(returns + 100, mode), got)  # shift invariance
-        assert abs(float(got.sum())) < 1e-12
+        assert abs(float(got.sum())) < 1e-12 or mode == "max"
     order = torch.tensor([2, 0, 3, 1])
     torch.testing.assert_close(advantages(returns[order], mode), got[order])
 
 
-@pytest.mark.parametrize("mode", ["mean", "rloo", "std"])
+@pytest.mark.parametrize("mode", ["mean", "rloo", "std", "max"])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1e6])
 @pytest.mark.parametrize("group", [1, 3, 8])
 def test_equal_returns_have_exactly_no_advantage(mode, value, group):
@@ -65,37 +68,45 @@ def test_an_agents_own_terms_leave_the_others_alone():
 
 
 def test_cross_returns_are_means_over_partners():
-    rewards = torch.arange(8, dtype=F64).reshape(2, 2, 2)  # three agents, G = 2
-    future = torch.tensor([10.0, 20.0], dtype=F64)
-    got = sample_returns(rewards, future, 0.5, "cross")
+    pay = torch.arange(24, dtype=F64).reshape(3, 2, 2, 2) ** 2  # three agents, G = 2
+    future = torch.tensor([[10.0, 20.0], [1.0, 2.0], [0.0, 4.0]], dtype=F64)
+    got = sample_returns(pay, future, 0.5)
     for agent, sample in itertools.product(range(3), range(2)):
         joints = [j for j in itertools.product(range(2), repeat=3) if j[agent] == sample]
-        want = sum(float(rewards[j]) for j in joints) / 4 + 0.5 * float(future[sample])
+        want = sum(float(pay[agent][j]) for j in joints) / 4 + 0.5 * float(future[agent, sample])
         assert float(got[agent, sample]) == want
-    aligned = sample_returns(torch.tensor([1.0, 2.0], dtype=F64), future, 0.5, "aligned")
-    assert aligned.tolist() == [[6.0, 12.0]]
-    alone = sample_returns(torch.tensor([1.0, 2.0], dtype=F64), future, 0.5, "cross")
-    assert alone.tolist() == [[6.0, 12.0]]  # one agent: the two joint modes are the same
+    aligned = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=F64)  # or one agent's cross
+    want = [[6.0, 12.0], [3.5, 5.0], [5.0, 8.0]]
+    assert sample_returns(aligned, future, 0.5).tolist() == want
+
+
+def test_what_a_joint_response_pays_each_agent():
+    parts = {"a": 1.0, "b": -0.25, "metric/c": 9.0, "agent/1": 0.5}
+    assert earned(parts, 3) == [0.75, 1.25, 0.75]
+    assert float(shared(torch.tensor(earned(parts, 3)))) == pytest.approx(0.75 + 0.5 / 3)
+    third = torch.full((3, 2), 1 / 3, dtype=F64)
+    assert torch.equal(shared(third), third[0])  # exactly: not (x + x + x) / 3
 
 
 REWARD = torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, -1.0], [0.2, 2.5, 1.5]], dtype=F64)
 LOGITS = ([0.3, -0.5, 0.8], [-0.2, 0.9, 0.1])
 
 
-def expected_ratio(joint: str, mode: str, group: int) -> torch.Tensor:
-    """Expected estimate over true gradient, per parameter: two agents, three actions."""
+def expected_gradient(joint: str, mode: str, group: int) -> tuple[torch.Tensor, ...]:
+    """Expected estimate, true gradient, and gradient of the expected best of a group's returns, of
+    each agent's by its own parameters: two agents, three actions."""
     logits = [torch.tensor(values, dtype=F64, requires_grad=True) for values in LOGITS]
     logps = [values.log_softmax(-1) for values in logits]
     objective = (logps[0].exp()[:, None] * logps[1].exp()[None] * REWARD).sum()
     true = torch.cat(torch.autograd.grad(objective, logits, retain_graph=True))
-    total = torch.zeros(6, dtype=F64)
-    none = torch.zeros(group, dtype=F64)
+    total, of_best = torch.zeros(6, dtype=F64), torch.zeros(6, dtype=F64)
+    none = torch.zeros(2, group, dtype=F64)
     for actions in itertools.product(itertools.product(range(3), repeat=group), repeat=2):
         picked = [logps[i][list(actions[i])] for i in range(2)]  # (G,) each
         probability = sum(p.sum() for p in picked).exp().detach()
         rewards = REWARD[list(actions[0])][:, list(actions[1])]  # (G, G)
         rewards = rewards if joint == "cross" else rewards.diagonal()
-        returns = sample_returns(rewards, none, 1.0, joint).expand(2, group)
+        returns = sample_returns(rewards.expand(2, *rewards.shape), none, 1.0)
         values = advantages(returns, mode) / group
         loss = sum(
             policy_loss(p[:, None], torch.ones(group, 1), a)
@@ -103,7 +114,26 @@ def expected_ratio(joint: str, mode: str, group: int) -> torch.Tensor:
         )
         gradient = torch.cat(torch.autograd.grad(-loss, logits, retain_graph=True))
         total += probability * gradient
+        best = sum(p.sum() * r.max() for p, r in zip(picked, returns, strict=True))
+        of_best += probability * torch.cat(torch.autograd.grad(best, logits, retain_graph=True))
+    return total, true, of_best
+
+
+def expected_ratio(joint: str, mode: str, group: int) -> torch.Tensor:
+    total, true, _ = expected_gradient(joint, mode, group)
     return total / true
+
+
+@pytest.mark.parametrize("joint", ["aligned", "cross"])
+@pytest.mark.parametrize("group", [2, 3])
+def test_the_best_as_baseline_is_biased_against_the_best(joint, group):
+    """It depends on the sample that it is taken from, as the mean does, but not by a constant
+    factor: what is followed is the gradient of E[R] - E[best of G] / G."""
+    total, true, of_best = expected_gradient(joint, "max", group)
+    torch.testing.assert_close(total, true - of_best / group, rtol=1e-9, atol=1e-9)
+    ratio = total / true
+    assert float(ratio.max() - ratio.min()) > 1  # no learning rate could mend that
+    assert joint == "aligned" or float(ratio.min()) < 0  # it may even point the other way
 
 
 @pytest.mark.parametrize("joint", ["aligned", "cross"])

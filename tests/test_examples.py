@@ -1,20 +1,32 @@
-"""The plug-in of the README, through the command line: pytest tests/test_examples.py"""
+"""The worked plug-ins: a puzzle, a message board, pay of one's own, a critic. pytest
+tests/test_examples.py
+"""
 
 import itertools
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from helpers import flags
+from test_magrpo import Echo, long_answers, rewarding, small_team
+from test_train import assert_same_run
 
+import magrpo
 import train
+from coding.rewards import code
+from examples import board, critic, own_pay
 from examples.rendezvous import Rendezvous, meet
+from rewards import Scorer
 
 ROOT = Path(train.__file__).parent
 PLUGIN = ROOT / "examples" / "rendezvous.py"
 
 
-def test_it_is_short():
-    assert len(PLUGIN.read_text().splitlines()) < 60
+@pytest.mark.parametrize("path", sorted(PLUGIN.parent.glob("*.py")), ids=lambda path: path.stem)
+def test_it_is_short(path):
+    assert len(path.read_text().splitlines()) < (60 if path == PLUGIN else 80)
 
 
 @pytest.mark.parametrize("flags", [[], ["--reward", f"{PLUGIN}:meet"]])
@@ -62,3 +74,155 @@ def test_garbage_earns_nothing_and_raises_nothing():
     texts = ["", "\0", "def", "\u0663", "\u00b2", "9" * 10_000, "-" * 99, "0x", "\ud800"]
     for pair in itertools.product(texts, repeat=2):
         assert sum(meet({"open": (3, 7)}, list(pair)).values()) == 0
+
+
+# --- the message board ----------------------------------------------------------------------------
+
+TOWN = {"task_id": "board/3-7", "open": (3, 7)}
+
+
+def test_the_board_shows_where_the_other_went_and_nothing_else_does():
+    task = board.Board()
+    first = [task.observe(agent, TOWN, []) for agent in (0, 1)]
+    assert ["3" in first[0], "7" in first[0], "3" in first[1], "7" in first[1]] == [1, 0, 0, 1]
+    after = task.advance(TOWN, ["return x > 3 and x != 9", "no number"])
+    assert after["board"] == [3, 0]
+    assert "board" not in TOWN
+    history = [("return x > 3 and x != 9", "")]
+    assert "modulo 3 of" in task.observe(1, after, history)
+    assert "modulo 0 of" in task.observe(0, after, history)
+    assert "x != 9" not in task.observe(1, after, history) + task.observe(0, after, history)
+    assert not hasattr(board.NoBoard, "advance")
+
+
+@pytest.mark.parametrize(
+    ("responses", "worth"),
+    [(["3", "3"], 1.0), (["7", "7"], 1.0), (["3", "7"], 0.5), (["3", ""], 0.25)],
+)
+def test_what_a_turn_of_the_board_is_worth(responses, worth):
+    assert sum(board.meet(TOWN, responses).values()) == worth
+
+
+def test_the_board_s_splits_are_pairs_of_their_own():
+    pairs = {s: {i["open"] for i in board.Board().items(s)} for s in ("train", "dev", "test")}
+    assert sum(map(len, pairs.values())) == len(set.union(*pairs.values())) == 42
+
+
+@pytest.mark.slow
+def test_the_embedded_team_learns_to_use_the_board(tmp_path):
+    """Without the board the second turn is as the first; with it they meet."""
+    found = {}
+    for name in ("Board", "NoBoard"):
+        argv = ["--task", f"{board.__file__}:{name}", "--turns", "2", "--branching", "chain"]
+        train.main([*argv, "--max-steps", "25", "--run", str(tmp_path / name)])
+        found[name] = json.loads((tmp_path / name / "summary.json").read_text())["after"]
+    assert found["NoBoard"]["return"] < 0.6
+    assert found["Board"]["return"] > 0.65  # of at most 0.75
+
+
+# --- pay of one's own -----------------------------------------------------------------------------
+
+SQUARES = {
+    "entry_point": "solve",
+    "setup": "",
+    "tests": ["assert solve([1, 2, 3]) == 5", "assert solve([4]) == 0", "assert solve([5]) == 25"],
+}
+HELPER = "def aux(x):\n    return x % 2 == 1\n"
+USES = "def solve(xs):\n    return sum(x * x for x in xs if aux(x)) - 5 * (len(xs) > 2)\n"
+OWN = "def solve(xs):\n    return sum(x * x for x in xs if x % 2 == 1) - 5 * (len(xs) > 2)\n"
+
+
+def worth(*responses):
+    return sum(value for name, value in code(SQUARES, list(responses)).items() if "/" not in name)
+
+
+def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():
+    assert worth(HELPER, USES) > worth(HELPER, OWN) > worth("", OWN) > worth("", USES)
+    alone, pair = own_pay.alone(SQUARES, [HELPER, USES]), [worth(HELPER, ""), worth("", USES)]
+    assert [alone["agent/0"], alone["agent/1"]] == pair
+    assert own_pay.alone(SQUARES, [HELPER, OWN])["agent/1"] > alone["agent/1"]
+    paid = own_pay.difference(SQUARES, [HELPER, USES])
+    lost = [worth(HELPER, USES) - worth("", USES), worth(HELPER, USES) - worth(HELPER, "")]
+    assert [paid["agent/0"], paid["agent/1"]] == pytest.approx(lost)
+    assert paid["metric/joint"] == worth(HELPER, USES) / 4
+    assert paid["agent/0"] > own_pay.difference(SQUARES, [HELPER, OWN])["agent/0"]
+    for parts in (alone, paid):
+        assert all("/" in name for name in parts)  # nothing is paid to all
+        assert magrpo.shared(torch.tensor(magrpo.earned(parts, 2))) <= own_pay.alone.maximum
+
+
+def test_with_every_pairing_scored_pay_by_difference_is_equal_pay():
+    """What is taken off an agent's pay is its partners' part: the same for its whole group."""
+    random = torch.Generator().manual_seed(0)
+    joint = torch.rand(5, 5, generator=random, dtype=torch.float64)
+    blank = torch.rand(2, 5, generator=random, dtype=torch.float64)  # by what the partner wrote
+    paid = torch.stack([joint - blank[0][None], joint - blank[1][:, None]])
+    none = torch.zeros(2, 5)
+    values = [
+        magrpo.advantages(magrpo.sample_returns(pay, none, 1.0), "mean")
+        for pay in (paid, joint.expand(2, 5, 5))
+    ]
+    torch.testing.assert_close(*values)
+    aligned = [pay.diagonal(0, 1, 2) for pay in (paid, joint.expand(2, 5, 5))]
+    values = [magrpo.advantages(magrpo.sample_returns(pay, none, 1.0), "mean") for pay in aligned]
+    assert not torch.allclose(*values)
+
+
+# --- a critic -------------------------------------------------------------------------------------
+
+
+def critical(kind: str, team, monkeypatch):
+    monkeypatch.setattr(critic.Critic, "kind", kind)
+    args, task = flags("--advantage", "none", "--turns", "2", "--branching", "chain"), Echo()
+    reward = Scorer(rewarding(long_answers))
+    return critic.Critic(team, task, reward, task.items("train"), args)
+
+
+def test_a_prompt_s_state_is_the_frozen_base_s_after_its_last_token():
+    base = small_team().bases[0]
+    prompts = [(3, 5, 7), (4, 9, 11, 2, 6), (8, 8)]
+    found = critic.states(base, prompts)
+    for prompt, state in zip(prompts, found, strict=True):
+        with torch.no_grad():
+            plain = base.net.base_model(torch.tensor([prompt])).last_hidden_state[0, -1]
+        torch.testing.assert_close(state.float(), plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["independent", "centralised"])
+def test_a_critic_is_a_ridge_regression_on_earlier_steps(kind, monkeypatch):
+    team = small_team()
+    module, told = critical(kind, team, monkeypatch), [[], []]
+    for number in range(3):
+        monkeypatch.setattr(critic.Critic, "global_step", number, raising=False)
+        module.turns = module.play(2)
+        module.set_advantages()
+        nodes = [node for turn in module.turns for node in turn]
+        seen = [
+            critic.states(team.base_of[i], [node.prompts[i] for node in nodes]).numpy()
+            for i in range(2)
+        ]
+        seen = [np.concatenate(seen, 1)] * 2 if kind == "centralised" else seen
+        for agent in range(2):
+            x = np.concatenate([seen[agent], np.ones((len(nodes), 1))], 1)
+            values = np.zeros(len(nodes))
+            if told[agent]:
+                old = np.concatenate([w**0.5 * a for w, a, _ in told[agent]])
+                earned = np.concatenate([w**0.5 * r for w, _, r in told[agent]])
+                gram = old.T @ old + critic.RIDGE * np.eye(x.shape[1])
+                values = x @ np.linalg.solve(gram, old.T @ earned)
+            for node, value in zip(nodes, values, strict=True):
+                want = node.returns[agent].numpy() - value
+                assert np.allclose(node.advantages[agent].numpy(), want, atol=1e-6)
+            told[agent] = [(w * critic.FORGET, a, r) for w, a, r in told[agent]]
+            told[agent] += [(1.0, x, np.array([float(n.returns[agent].mean()) for n in nodes]))]
+    assert abs(values).max() > 0.1
+
+
+def test_a_run_with_a_critic_goes_on_exactly(tmp_path, monkeypatch):
+    monkeypatch.setattr(magrpo, "MAGRPO", critic.Critic)
+    small = "--batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 1"
+    argv = [*small.split(), "--advantage", "none", "--lr-schedule", "constant"]
+    for name, steps in (("whole", "4"), ("half", "2")):
+        train.main([*argv, "--max-steps", steps, "--run", str(tmp_path / name)])
+    train.main(["--resume", str(tmp_path / "half"), "--max-steps", "4"])
+    assert_same_run(tmp_path / "half", tmp_path / "whole")

@@ -135,15 +135,66 @@ def test_a_partner_name_is_never_bound():
     assert extract(text, "aux", SOLVE).source == PLAIN
 
 
-def test_what_the_source_reads_and_forwards():
+def test_what_the_source_reads():
     text = "def solve(xs, k=LIMIT):\n    ys = aux(xs)\n    zs = ys\n    return zs"
-    part = extract(text, "solve", frozenset({"aux"}))
-    assert part.reads == {"aux", "LIMIT"}
-    assert part.forwards == "aux"
+    assert extract(text, "solve", frozenset({"aux"})).reads == {"aux", "LIMIT"}
     local = extract("def solve(aux):\n    return aux", "solve", frozenset({"aux"}))
     assert local.reads == set()
-    composed = extract("def solve(x):\n    return aux(aux(x))", "solve", frozenset({"aux"}))
-    assert composed.forwards is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class aux:\n    def __init__(self, x):\n        self.x = x",
+        "from math import sqrt as aux",
+        "import functools\naux = functools.partial(int, base=2)",
+        "if True:\n    def aux(x):\n        return x",
+        "try:\n    def aux(x):\n        return x\nexcept Exception:\n    pass",
+    ],
+)
+def test_anything_that_may_be_callable_is_a_definition(text):
+    part = extract(text, "aux", SOLVE)
+    assert part.returns
+    assert part.source
+    assert not part.raw  # code_paper's rules are for functions
+    assert not extract("aux = 'text'", "aux", SOLVE).returns
+
+
+TAME = [
+    "return sum(sorted(x)) or [y.upper() for y in x if y.isdigit()]",
+    "from collections import Counter\nreturn Counter(x).most_common(1)[0]",
+    "import math\nimport re\nreturn math.sqrt(len(re.findall('a', x)))",
+    "try:\n    return int(x)\nexcept ValueError as error:\n    return str(error)",
+    "match x:\n    case [first, *_] | {'a': first}:\n        return first",
+]
+WILD = [  # each leads to something that two modules of one process share
+    "import sys\nreturn x",
+    "import collections.abc\nreturn x",
+    "from re import enum\nreturn x",
+    "import re\nreturn re.enum",
+    "import math\nmath.pi = 3\nreturn x",
+    "import math\nfor math.pi in x:\n    return x",
+    "import math\ndel math.pi\nreturn x",
+    "from . import y\nreturn x",
+    "return getattr(x, 'a')",
+    "f = setattr\nreturn f(x, 'a', 1)",
+    "return __builtins__",
+    "return x.__class__",
+    "return (y for y in x).gi_frame",
+    "class A:\n    pass\nreturn A()",
+    "return type('A', (), {})",
+    "match x:\n    case object(__class__=c):\n        return c",
+    "f'{x.__class__}'\nreturn x",
+    "def getattr(y):\n    return y\nreturn x",
+    "async def f():\n    pass\nreturn f()",
+]
+
+
+@pytest.mark.parametrize(("bodies", "tame"), [(TAME, True), (WILD, False)], ids=["tame", "wild"])
+def test_what_outlasts_no_module_is_tame(bodies, tame):
+    for body in bodies:
+        inside = "".join(f"    {line}\n" for line in body.split("\n"))
+        assert extract(f"def aux(x):\n{inside}", "aux", SOLVE).tame is tame, body
 
 
 @pytest.mark.parametrize("name", GARBAGE)

@@ -12,7 +12,7 @@ import magrpo
 from magrpo import MAGRPO, Team
 from policies.scoring import Row, score
 from rewards import RewardError, Scorer
-from running.heldout import evaluate
+from running.heldout import evaluate, played
 from running.metrics import measure
 
 
@@ -82,7 +82,7 @@ def moved(team, before):
 
 
 @pytest.mark.parametrize("joint", ["aligned", "cross"])
-@pytest.mark.parametrize("advantage", ["mean", "rloo", "std"])
+@pytest.mark.parametrize("advantage", ["mean", "rloo", "std", "max"])
 def test_equal_rewards_move_nothing(joint, advantage):
     team = small_team()
     before = snapshot(team)
@@ -188,7 +188,8 @@ def test_a_response_is_rewarded_with_its_own_partners(joint):
             place = chosen if joint == "cross" else chosen[:1]
             assert float(node.rewards[place]) == want
         for s in size:
-            assert node.aligned(s)[0] == [responses[s].text for responses in node.responses]
+            assert played(node, s)[0] == [responses[s].text for responses in node.responses]
+            assert played(node, s)[1]["reward"] == float(node.rewards[(s,) * node.rewards.dim()])
     assert len(seen) == 2 * (16 if joint == "cross" else 4)
 
 

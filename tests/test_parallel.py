@@ -63,10 +63,20 @@ def together(tmp_path_factory):
 
 
 TURNS = ["--turns", 2, "--normalize", "token", "--kl-coef", 0.1]
+PLUGIN = """
+from examples.board import Board, meet
+def pay(item, responses):
+    return meet(item, responses) | {"agent/0": len(responses[0]) / 99}
+pay.maximum = 2.0
+"""
+OWN = ["--task", "mine.py:Board", "--reward", "mine.py:pay", "--turns", 2, "--alternate", 1]
 
 
-@pytest.mark.parametrize("how", [[], pytest.param(TURNS, marks=pytest.mark.slow)])
-def test_two_processes_make_the_update_of_one_with_twice_the_problems(how, tmp_path):
+@pytest.mark.parametrize("how", [[], pytest.param(TURNS, marks=pytest.mark.slow), OWN])
+def test_two_processes_make_the_update_of_one_with_twice_the_problems(how, tmp_path, monkeypatch):
+    """Also with a world that moves on, pay of one's own, and an agent that rests."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(PLUGIN)
     two, one = tmp_path / "two", tmp_path / "one"
     assert end(start(*TWO, *how, "--max-steps", 1, "--run", two))[0] == 0
     assert end(start("--batch-size", 4, *how, "--max-steps", 1, "--run", one))[0] == 0

@@ -8,7 +8,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, main
+from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main
 
 from coding import rewards
 
@@ -60,14 +60,13 @@ def metrics(scores):
     ("name", "expected"),  # pass, aux_called, wrapper, load_bearing, coop
     [
         ("strategy filter", [1, 1, 0, 1, 1]),
-        ("three tests of five", [0, 1, 0, 1, 0]),
+        ("three tests of five", [0, 1, 0, 0, 0]),
         ("wrapper", [1, 1, 1, 1, 0]),
         ("wrapper by a loop", [1, 1, 1, 1, 0]),
         ("fallback for an error", [1, 1, 0, 0, 0]),
         ("always true", [1, 1, 0, 0, 0]),
         ("result dropped", [1, 1, 0, 0, 0]),
-        ("result dropped in a try", [1, 1, 0, 0, 0]),
-        ("after the return", [1, 0, 0, 0, 0]),
+        ("after the return", [1, 1, 0, 0, 0]),
         ("aux( in a comment", [1, 0, 0, 0, 0]),
         ("all tests fail", [0, 0, 0, 0, 0]),
     ],
@@ -117,6 +116,169 @@ def test_one_agent_writes_both():
     assert total(rewards.code(SQUARES, [FILTER])) == pytest.approx(0.6 + 0.5 + 0.2)
     assert total(rewards.code(SQUARES, [EVEN + FILTER + "def solve(xs):\n    return ("])) == 4.0
     assert total(rewards.code(SQUARES, [EVEN + FILTER[:-9]])) == pytest.approx(0.4)
+
+
+HONEST = {  # forms of a helper, all of them needed: each team earns 4.0
+    "an alias": "def even(x):\n    return x % 2 == 0\naux = even\n",
+    "a partial": "from functools import partial\n\ndef divides(d, x):\n    return x % d == 0\n\n"
+    "aux = partial(divides, 2)\n",
+    "an instance": "class Even:\n    def __call__(self, x):\n        return x % 2 == 0\n\n"
+    "aux = Even()\n",
+    "a class": "class aux:\n    def __init__(self, x):\n        self.x = x\n"
+    "    def __bool__(self):\n        return self.x % 2 == 0\n",
+    "a def in an if": f"if True:\n    {EVEN.replace(chr(10), chr(10) + '    ')}",
+    "a def in a try": f"try:\n    {EVEN.replace(chr(10), chr(10) + '    ')}\n"
+    "except Exception:\n    pass\n",
+    "a table": "EVEN = {'0', '2', '4', '6', '8'}\n\ndef aux(x):\n    return str(x)[-1] in EVEN\n",
+}
+HONEST_MAINS = {  # helper, main
+    "a constant table": (
+        "def aux():\n    return '02468'\n",
+        "return sum(x * x for x in xs if str(x)[-1] in aux())",
+    ),
+    "a function comes back": (
+        "def aux(d):\n    return lambda x: x % d == 0\n",
+        "even = aux(2)\nreturn sum(x * x for x in xs if even(x))",
+    ),
+    "in place, without a value": (
+        "def aux(xs):\n    xs[:] = [x for x in xs if x % 2 == 0]\n",
+        "xs = list(xs)\naux(xs)\nreturn sum(x * x for x in xs)",
+    ),
+    "a fallback that does less well": (
+        EVEN,
+        "try:\n    return sum(x * x for x in xs if aux(x))\nexcept Exception:\n    return 0",
+    ),
+    "main prepares what the helper gets": (
+        "def aux(digits):\n    return sum(int(d) ** 2 for d in digits.split())\n",
+        "return aux(' '.join(str(x) for x in xs if x % 2 == 0))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_a_helper_may_be_defined_in_any_way(name):
+    assert total(rewards.code(SQUARES, [HONEST[name], FILTER])) == 4.0
+
+
+@pytest.mark.parametrize("name", HONEST_MAINS)
+def test_a_helper_may_give_anything(name):
+    helper, body = HONEST_MAINS[name]
+    assert total(rewards.code(SQUARES, [helper, main(body)])) == 4.0
+
+
+def test_a_decorator_of_main_is_a_helper():
+    decorate = "def aux(f):\n    return lambda xs: f([x for x in xs if x % 2 == 0])\n"
+    decorated = "@aux\n" + main("return sum(x * x for x in xs)")
+    assert total(rewards.code(SQUARES, [decorate, decorated])) == 4.0
+    idle = "def aux(f):\n    return lambda *xs: f(*xs)\n"
+    whole = "@aux\n" + main("return sum(x * x for x in xs if x % 2 == 0)")
+    assert total(rewards.code(SQUARES, [idle, whole])) == 2.5
+
+
+# Helpers that know nothing of the problem: what they return, what main does with it in place of xs.
+TRIVIAL = {
+    "nested boxes": ("[[x]]", "p = aux(xs)[0][0]"),
+    "under a key": ("{'payload': x}", "p = aux(xs)['payload']"),
+    "with its type": ("(type(x).__name__, x)", "_, p = aux(xs)"),
+    "an attribute": ("type('P', (), {'v': x})", "p = aux(xs).v"),
+    "a function of nothing": ("lambda: x", "p = aux(xs)()"),
+    "a lock": ("__import__('contextlib').nullcontext(x)", "with aux(xs) as p:\n    pass"),
+    "an iterator": ("iter([x])", "p = next(aux(xs))"),
+    "numbered": ("list(enumerate(x))", "p = [x for _, x in aux(xs)]"),
+    "its indices": ("range(len(x))", "p = [xs[i] for i in aux(xs)]"),
+    "as JSON": ("__import__('json').dumps(x)", "import json\np = json.loads(aux(xs))"),
+    "backwards twice": ("x[::-1]", "p = aux(aux(xs))"),
+    "its length, checked": ("len(x)", "p = xs if aux(xs) == len(xs) else None"),
+    "one, or not at all": ("1", "p = xs * aux(xs)"),
+    "no elements, first": ("[]", "p = aux(xs) + xs"),
+    "a value nobody reads": ("(x, 'note')", "p, note = aux(xs)"),
+}
+
+
+@pytest.mark.parametrize("name", TRIVIAL)
+def test_a_helper_that_fits_every_problem_earns_nothing(name):
+    value, body = TRIVIAL[name]
+    alone = main(f"{body}\nreturn sum(x * x for x in p if x % 2 == 0)")
+    scores = rewards.code(SQUARES, [f"def aux(x):\n    return {value}\n", alone])
+    assert (scores["tests"], scores["cooperation"], scores["metric/load_bearing"]) == (1, 0, 0)
+
+
+# Helpers that do it all: what they return, given the answer y, and what main returns.
+WHOLE_AND = {
+    "a box": ("[y]", "aux(xs)[0]"),
+    "its opposite": ("-y", "-aux(xs)"),
+    "as text": ("str(y)", "int(aux(xs))"),
+    "under a key": ("{'result': y, 'n': len(xs)}", "aux(xs)['result']"),
+    "an error and the answer": ("(None, y)", "aux(xs)[1]"),
+    "for a function": ("lambda: y", "aux(xs)()"),
+    "a first call for nothing": ("y", "aux([]) + aux(xs)"),
+    "the larger of two": ("y", "max(aux([]), aux(xs))"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_AND)
+def test_a_main_that_unwraps_earns_nothing(name):
+    value, body = WHOLE_AND[name]
+    text = f"def aux(xs):\n    y = sum(x * x for x in xs if x % 2 == 0)\n    return {value}\n"
+    scores = rewards.code(SQUARES, [text, main(f"return {body}")])
+    assert (scores["tests"], scores["cooperation"], scores["metric/wrapper"]) == (1, 0, 1)
+
+
+def test_an_answer_that_the_helper_writes_into_a_list_is_unwrapped():
+    given = "def aux(xs, out):\n    out.append(sum(x * x for x in xs if x % 2 == 0))\n"
+    mine = main("out = []\naux(xs, out)\nreturn out[0]")
+    assert total(rewards.code(SQUARES, [given, mine])) == 2.5
+    kept = given.replace("xs, out", "xs").replace("out.", "KEPT.")
+    mine = main("aux(xs)\nreturn KEPT[-1]")
+    assert total(rewards.code(SQUARES, [f"KEPT = []\n\n{kept}", mine])) == 2.5
+
+
+def test_one_more_test_passed_never_costs_anything():
+    """And no team that fails a test earns more than one agent that passes them all alone."""
+    found = []
+    for limit in (-9, 0, 4, 9, 11, 13):  # passes more and more tests
+        text = f"def aux(x):\n    return x % 2 == 0 and x < {limit}\n"
+        scores = rewards.code(SQUARES, [text, FILTER])
+        found.append((scores["tests"], total(scores)))
+    assert found == sorted(found)
+    assert len(set(found)) > 3
+    assert all(worth <= 2.5 for passed, worth in found if passed < 1)
+    assert found[-1] == (1.0, 4.0)
+
+
+def test_what_does_not_end_is_no_evidence():
+    """A main that waits for what most stand-ins never say, and one that waits for a box."""
+    search = main("n = 0\nwhile not aux(n):\n    n += 1\nreturn n")
+    item = SQUARES | {"tests": ["assert solve([]) == 97"]}
+    prime = "def aux(n):\n    return n > 96 and all(n % d for d in range(2, n))\n"
+    assert total(rewards.code(item, [prime, search])) == 4.0
+    waits = main("while aux(xs) != [xs]:\n    pass\nreturn sum(x * x for x in xs if x % 2 == 0)")
+    assert total(rewards.code(SQUARES, ["def aux(x):\n    return [x]\n", waits])) == 2.5
+
+
+SPOILERS = {  # ways for a main to tell a second run in its process from the first
+    "a count in a module": "import math\nmath.n = getattr(math, 'n', 0) + 1\nok = math.n < 2",
+    "a builtin": "import builtins\nok = not hasattr(builtins, 'n')\nbuiltins.n = 1",
+    "through a frame": "b = (x for x in xs).gi_frame.f_builtins\nok = 'n' not in b\nb['n'] = 1",
+    "a class of a module": "import re\nok = not hasattr(re.Match, 'n') and not hasattr(re, 'n')\n"
+    "re.n = 1",
+    "through an exception": "try:\n    1 / 0\nexcept Exception as e:\n"
+    "    b = e.__traceback__.tb_frame.f_builtins\nok = 'n' not in b\nb['n'] = 1",
+    "a pattern": "match abs:\n    case object(__self__=b):\n        b = vars(b)\n"
+    "ok = 'n' not in b\nb['n'] = 1",
+}
+
+
+@pytest.mark.parametrize("name", SPOILERS)
+def test_no_stand_in_can_spoil_the_next(name):
+    """A main that does it all, and fails from the second run on: the helper is still found out."""
+    body = f"{SPOILERS[name]}\nif not ok:\n    return 'spoiled'\np = aux(xs)[0]\n"
+    spoiler = main(body + "return sum(x * x for x in p if x % 2 == 0)")
+    item = SQUARES | {"tests": TESTS[:1]}  # it fails by itself from the second test on
+    scores = rewards.code(item, ["def aux(x):\n    return [x]\n", spoiler])
+    assert (scores["tests"], scores["cooperation"]) == (1, 0)
+    after = rewards.code(SQUARES | {"task_id": "next"}, [EVEN + f"# {name}", FILTER])
+    assert total(after) == 4.0
 
 
 def test_helpers_share_the_cooperation():
@@ -174,8 +336,8 @@ def test_partners_share_the_programs_that_do_not_depend_on_them(monkeypatch):
     monkeypatch.setattr(rewards, "sandbox", Spy)
     for helper in (EVEN, "def aux(x):\n    return not x % 2\n"):
         rewards.code(SQUARES, [helper, FILTER])
-    assert len(asked) == 12  # a pair: the team, three stand-ins, frozen, first value
-    assert len(set(asked)) == 9
+    assert len(asked) == 6  # a pair: the team, the bank in place of aux, and in place of solve
+    assert len(set(asked)) == 5
     asked.clear()
     rewards.code(SQUARES, [EVEN, main("return 5")])
     rewards.code(SQUARES, [EVEN.replace("0", "1"), main("return 5")])

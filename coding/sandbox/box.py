@@ -93,12 +93,25 @@ def closed(way):
 @dataclass(frozen=True)
 class Program:
     """An answer to be judged. `tests` are statements that call `entry_point` by name, each of them
-    complete in itself; `setup` is trusted code that both the tests and the program need."""
+    complete in itself; `setup` is trusted code that both the tests and the program need.
+
+    A program gets a process of its own. One that is not to be kept `apart` shares a process with
+    others like it, each in a new module, and takes a fifth of the time. It is for the caller to
+    know that nothing it does can outlast its module (as of extraction.py's tame parts).
+
+    With `replaced`, the parts of the bank (bank.py) take the place of the function of that name,
+    one after the other, until one of them passes all tests: helpers, or main functions that call
+    the helper `caller_of`. The verdict then has one entry for each part that was tried, fewer than
+    bank.size() if total_timeout ran out. `limit`: the seconds that one of them may take."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
     entry_point: str
     setup: str = ""
+    apart: bool = True
+    replaced: str = ""
+    caller_of: str = ""
+    limit: float = 2.0
 
     def __post_init__(self):
         if isinstance(self.tests, str):
@@ -335,7 +348,4 @@ class Job:
 
     def __init__(self, program: Program):
         self.program, self.future, self.tries = program, Future(), 0
-        self.request = (
-            json.dumps([program.code, program.tests, program.entry_point, program.setup]).encode()
-            + b"\n"
-        )
+        self.request = json.dumps([*vars(program).values()]).encode() + b"\n"

@@ -3,12 +3,14 @@
 It owns two pipe ends, and locks itself once more than the worker did (locks.py).
 """
 
+import functools
 import json
 import os
 import random
 import sys
 import types
 
+import bank
 import locks
 from wire import ANSWER_BYTES, Packer, Unsendable, receive, send, unpack
 
@@ -20,12 +22,13 @@ class Solution:
     """The program, in a module of its own, and those of its objects that the judge knows of."""
 
     def __init__(self):
-        self.module = sys.modules["solution"] = types.ModuleType("solution")
-        self.entry_point = ""
-        self.objects = []
+        self.module, self.entry_point, self.objects = None, "", []
 
-    def answer(self, request: bytes) -> bytes:
+    def answer(self, request: bytes, program: tuple = ()) -> bytes:
+        """The reply to a request; where a program is given, to one that was just loaded anew."""
         try:
+            if program:
+                self.load(*program)
             action, *rest = unpack(request, self.object)
             packed = Packer(self.handle, ANSWER_BYTES).pack(getattr(self, action)(*rest))
             reply = json.dumps(["value", packed]).encode()
@@ -51,11 +54,23 @@ class Solution:
 
     # The judge's requests:
 
-    def load(self, setup: str, code: str, entry_point: str) -> None:
-        self.entry_point = entry_point
-        exec(compile(setup, "<setup>", "exec", dont_inherit=True), self.module.__dict__)
-        exec(compile(code, "<program>", "exec", dont_inherit=True), self.module.__dict__)
+    def load(self, setup: str, code: str, entry_point: str, *part) -> None:
+        """In a new module, with a part of the bank (what bank.install is given) if there is one."""
+        if self.module:
+            self.module.__dict__.clear()  # its functions and their globals hold each other
+        self.module = sys.modules["solution"] = types.ModuleType("solution")
+        self.entry_point, self.objects = entry_point, []
+        random.seed(0)  # a fork seeds it from the system
+        exec(compiled(setup, "<setup>"), self.module.__dict__)
+        if part:
+            bank.install(self.module.__dict__, *part)
+        exec(compiled(code, "<program>"), self.module.__dict__)
         self.object(0)
+
+    def call_parts(self, program: list, size: int, call: str) -> list[str]:
+        """The replies to one call, with each part of the bank in turn."""
+        call = call.encode()
+        return [self.answer(call, (*program, number)).decode() for number in range(size)]
 
     def call(self, target, arguments: list, keywords: dict):
         return target(*arguments, **keywords)
@@ -73,6 +88,11 @@ class Solution:
             return []
 
 
+@functools.cache
+def compiled(source: str, name: str) -> types.CodeType:
+    return compile(source, name, "exec", dont_inherit=True)
+
+
 def described(error: BaseException) -> tuple[str, str, str]:
     """(nearest built-in class, class, text). Asking for the text runs the program's code."""
     base = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
@@ -86,7 +106,6 @@ def described(error: BaseException) -> tuple[str, str, str]:
 def be_candidate(zygote: int, inbox: int, outbox: int, cpu_seconds: int, missing: list) -> None:
     if not locks.lock_candidate(missing, cpu_seconds) or os.getppid() != zygote:
         return  # without a "ready", the judge gives up this worker
-    random.seed(0)  # a fork seeds it from the system
     solution = Solution()
     send(outbox, b"ready")
     while True:

@@ -15,12 +15,16 @@ import socket
 import time
 import types
 
+import bank
 import locks
 from candidate import ERROR_CHARS
 from wire import ANSWER_BYTES, REFUSED, Packer, receive, send, unpack
 
 READY_SECONDS = 10.0
 NOT_READY = 75  # exit status: the worker has failed, not the program
+OK = ("ok", None)
+ENDED = ("ok", "error")  # of a program that came to an end by itself
+SHARED = 500  # programs, one after the other, that one candidate may see
 
 
 class TimeLimit(BaseException):
@@ -29,6 +33,10 @@ class TimeLimit(BaseException):
 
 class Crash(BaseException):
     """The candidate is gone, or has sent something that is no answer."""
+
+
+class Unsure(BaseException):
+    """It takes more than the answer to one call to know."""
 
 
 class BadTest(Exception):
@@ -40,6 +48,7 @@ class Candidate:
 
     def __init__(self, channel: socket.socket, processor: int):
         self.channel, self.lost, self.running = channel, None, True
+        self.processor, self.programs = processor, 0
         inbox, self.requests = os.pipe()
         self.answers, outbox = os.pipe()
         self.tell_zygote(processor, inbox, outbox)
@@ -177,7 +186,7 @@ class Judge:
         self.channel, self.progress = channel, progress
         self.test_timeout, self.total_timeout, self.restarts = test_timeout, total_timeout, restarts
         self.armed = self.rang = False
-        self.processors = locks.allowed_processors()
+        self.processors, self.candidate = locks.allowed_processors(), None
         signal.signal(signal.SIGALRM, self.ring)
 
     def ring(self, *_) -> None:
@@ -213,53 +222,157 @@ class Judge:
             return late if self.rang else ("error", shown(error))
         return late if self.rang else ("ok", None)
 
-    def judge(self, code: str, tests: list[str], entry_point: str, setup: str) -> dict:
-        """{"load": result, "results": one per test, "seconds": } or {"setup": error}."""
-        random.seed(0)
+    def judge(self, code, tests, entry_point, setup, apart, replaced, caller_of, limit) -> dict:
+        """{"load": result, "results": one per test, "seconds": } or {"setup": error}. Where a
+        function is replaced, there is one result per part of the bank, up to the first "ok"."""
+        # The inputs that tests draw follow from what no program has ever seen.
+        random.seed(repr((setup, tests)))
         space = {"__name__": "tests", "__builtins__": builtins}
         status, error = self.attempt(self.total_timeout, self.execute, setup, space)
         if status != "ok":
             return {"setup": error}
-        began = time.monotonic()
-        deadline, restarts, results = began + self.total_timeout, self.restarts, []
-        program = (setup, code, entry_point)
-        candidate, load = self.start(program, deadline)
+        self.drawn, began, program = random.getstate(), time.monotonic(), (setup, code, entry_point)
+        if replaced:
+            program = (*program, replaced, caller_of)
+            load, results = OK, self.try_parts(program, tests, space, apart, limit)
+        else:
+            load, results = self.run(program, tests, space, apart)
+        self.report("\n")
+        locks.keep_to(self.processors)
+        return {"load": load, "results": results, "seconds": time.monotonic() - began}
+
+    def run(self, program: tuple[str, str, str], tests: list[str], space: dict, apart: bool):
+        """How the program loads, and the result of each test."""
+        deadline, restarts, results = time.monotonic() + self.total_timeout, self.restarts, []
+        random.setstate(self.drawn)
+        candidate, load = self.start(program, deadline, apart)
+        used = candidate.programs > 1
         for test in tests:
-            if candidate.lost and load[0] == "ok" and restarts and time.monotonic() < deadline:
+            if candidate.lost and load == OK and restarts and time.monotonic() < deadline:
                 restarts -= 1
-                candidate, load = self.start(program, deadline)
-            if load[0] != "ok":
+                candidate, load = self.start(program, deadline, apart)
+            if load != OK:
                 result = load
             elif candidate.lost:
                 result = results[-1]
             else:
-                space[entry_point] = Remote(candidate, 0)
-                result = self.attempt(self.share(deadline), self.execute, test, dict(space))
-                if result[0] == "ok" and candidate.lost:  # the test has swallowed it
-                    result = "crash", f"Crash: {candidate.lost}"
-                if result[0] == "timeout" or candidate.lost:
-                    candidate.end()
+                result = self.test(candidate, self.share(deadline), [test], space, program)
+            if used and result[0] not in ENDED:
+                break
             results.append(result)
             self.report(result[0][0])
-        self.report("\n")
-        candidate.end()
-        locks.keep_to(self.processors)
-        return {"load": load, "results": results, "seconds": time.monotonic() - began}
+        self.leave(candidate, apart)
+        if len(results) < len(tests):
+            self.report("\n")
+            return self.run(program, tests, space, apart=True)
+        return load, results
+
+    def try_parts(self, program, tests: list[str], space: dict, apart: bool, limit: float):
+        """A result for each part of the bank, up to the first that passes, or the deadline."""
+        deadline, results = time.monotonic() + self.total_timeout, []
+        refused = {} if apart else self.refused(program, tests[0], space, limit)
+        for number in range(bank.size(program[-1])):
+            if time.monotonic() > deadline or results[-1:] == [OK]:
+                break
+            result = refused.get(number)
+            for alone in (apart, True) if not result else ():
+                random.setstate(self.drawn)
+                candidate = self.open(alone)
+                used = candidate.programs > 1
+                result = self.test(candidate, limit, tests, space, (*program, number), load=True)
+                self.leave(candidate, alone)
+                if result[0] in ENDED or not used:
+                    break
+            results.append(result)
+            self.report(result[0][0])
+        return results
+
+    def refused(self, program, test: str, space: dict, limit: float) -> dict[int, tuple]:
+        """The parts that fail the first test, by number, for one request to the candidate: that is
+        nearly all of them, and nearly all tests make one call, the same for every part."""
+        candidate, size = self.open(apart=False), bank.size(program[-1])
+        asked, replies, calls, known, found = [], [], [], {}, {}
+
+        def unsure(*_):
+            calls.append("")
+            raise Unsure
+
+        def answer(*arguments, **keywords):
+            packer = Packer(number_of, float("inf"))
+            call = ["call", {"h": 0}, packer.pack([*arguments]), packer.pack(keywords)]
+            calls.append(json.dumps(call))
+            if not asked:
+                asked.append(calls[0])
+                replies.extend(candidate.ask("call_parts", [*program], size, calls[0]))
+            if calls != asked:
+                unsure()
+            kind, *rest = unpack(replies[number].encode(), unsure)
+            if kind == "value":
+                return rest[0]
+            raise rebuilt(*rest)
+
+        for number in range(size):
+            if replies and replies[number] in known:
+                found[number] = known[replies[number]]
+                continue
+            calls.clear()
+            random.setstate(self.drawn)
+            test_space = space | {program[2]: answer}
+            result = self.attempt(limit, self.execute, test, test_space)
+            if len(replies) < size or candidate.lost:
+                candidate.end()
+                break
+            if result[0] == "error" and calls == asked:
+                found[number] = known[replies[number]] = result
+        return found
+
+    def test(self, candidate, seconds: float, tests, space: dict, program, load=False):
+        """The result of some tests together, of a program that is loaded, or is to be."""
+
+        def action():
+            if load:
+                candidate.ask("load", *program)
+            space[program[2]] = Remote(candidate, 0)
+            for test in tests:
+                self.execute(test, dict(space))
+
+        result = self.attempt(seconds, action)
+        if result == OK and candidate.lost:  # the test has swallowed it
+            result = "crash", f"Crash: {candidate.lost}"
+        if result[0] == "timeout" or candidate.lost:
+            candidate.end()
+        return result
 
     def share(self, deadline: float) -> float:
         return min(self.test_timeout, deadline - time.monotonic())
 
-    def start(self, program: tuple[str, str, str], deadline: float):
-        """A new candidate, and the result of loading the program in it."""
-        processor = locks.current_processor()
-        locks.keep_to({processor})
-        candidate = Candidate(self.channel, processor)
-        if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
-            os._exit(NOT_READY)
+    def start(self, program: tuple[str, str, str], deadline: float, apart: bool):
+        """A candidate, and the result of loading the program in it."""
+        candidate = self.open(apart)
         load = self.attempt(self.share(deadline), candidate.ask, "load", *program)
-        if load[0] != "ok":
+        if load[0] not in ENDED:
             candidate.end()
         return candidate, load
+
+    def open(self, apart: bool) -> Candidate:
+        """A fresh candidate; or, if the program need not be apart, the one that others like it ran
+        in. What did not end there (who knows why) is tried again in a fresh one."""
+        candidate = self.candidate
+        if apart or not candidate or candidate.lost or candidate.programs == SHARED:
+            if candidate:
+                candidate.end()
+            processor = locks.current_processor()
+            locks.keep_to({processor})
+            self.candidate = candidate = Candidate(self.channel, processor)
+            if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
+                os._exit(NOT_READY)
+        locks.keep_to({candidate.processor})
+        candidate.programs += 1
+        return candidate
+
+    def leave(self, candidate: Candidate, apart: bool) -> None:
+        if apart:
+            candidate.end()
 
     def execute(self, source: str, space: dict) -> None:
         exec(compiled(source), space)

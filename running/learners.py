@@ -1,0 +1,123 @@
+"""Who learns (--freeze, --alternate), and from where: --init starts agents as they were trained
+before, with a new optimizer, which makes a curriculum.
+
+It names a run, whose agent i becomes agent i (a run of one agent: every agent), or the folder of
+one agent, as peft or transformers writes it. What would load and be worth nothing is refused:
+another base, another rank or scale of the adapter.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from running.folder import run_folder
+
+CONFIG, FULL = "adapter_config.json", "config.json"  # of an adapter; of a whole model
+SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # what an adapter's output is scaled by
+
+
+def mistake(args) -> str:
+    """What is wrong with these flags; "" where nothing is."""
+    agents, frozen = args.num_agents, args.freeze
+    if args.init and len(args.init) not in (1, agents):
+        return f"--init is given {len(args.init)} times for {agents} agents: once, or each"
+    if frozen and frozen[-1] >= agents:
+        return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
+    if len(frozen) == agents:
+        return "--freeze names every agent: leave one to learn"
+    if args.alternate and agents - len(frozen) == 1:
+        return "--alternate needs two agents that learn, and here is one"
+    return ""
+
+
+def agent_folders(args) -> list[str]:
+    """The folder that each agent starts from; ValueError where --init names none that fits."""
+    named = args.init * (args.num_agents if len(args.init) == 1 else 1)
+    folders = [_folder(name, agent, args) for agent, name in enumerate(named)]
+    for folder in folders:
+        _check_kind(folder, args)
+    return list(map(str, folders))
+
+
+def _folder(name: str, agent: int, args) -> Path:
+    run = run_folder(name)
+    if not (run / "args.json").is_file():
+        if (run / CONFIG).is_file() or (run / FULL).is_file():
+            return run
+        told = f"no run (no {run / 'args.json'}) and no agent (no {CONFIG})"
+        raise ValueError(f"--init {name}: {told}; give a run, or a folder such as RUN/agents/0")
+    count = _record(run)["args"]["num_agents"]
+    if count not in (1, args.num_agents):
+        raise ValueError(
+            f"--init {name}: it has {count} agents and this team {args.num_agents}; name a folder "
+            f"for each, such as {run / 'agents' / '0'}"
+        )
+    folder = run / "agents" / str(agent if count > 1 else 0)
+    if not folder.is_dir():
+        raise ValueError(f"--init {name}: it is not finished: python train.py --resume {run}")
+    return folder
+
+
+def _record(run: Path) -> dict:
+    """A run's args.json."""
+    try:
+        record = json.loads((run / "args.json").read_text())
+        record["args"]["num_agents"], record["args"]["model"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{run / 'args.json'} is not a run's: {error}") from error
+    return record
+
+
+def _check_kind(folder: Path, args) -> None:
+    """Raises ValueError where an adapter would be scaled otherwise than it was trained."""
+    adapter = (folder / CONFIG).is_file()
+    if adapter != (args.lora_rank > 0):
+        what = "an adapter: not with --lora-rank 0" if adapter else "a whole model: --lora-rank 0"
+        raise ValueError(f"--init {folder} is {what}")
+    if not adapter:
+        return
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+        found = tuple(config.get(key) or 0 for key in SCALE)
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{folder / CONFIG} is not what peft writes: {error}") from error
+    if found != (args.lora_rank, args.lora_alpha, 0, 0):
+        told = ", ".join(f"{key} {value}" for key, value in zip(SCALE, found, strict=True) if value)
+        raise ValueError(
+            f"--init {folder} is an adapter of {told}, and this team's are of --lora-rank "
+            f"{args.lora_rank} and --lora-alpha {args.lora_alpha}: give those it was trained with"
+        )
+
+
+def load(team, args) -> None:
+    """Loads the agents of args.init, one folder each; ValueError where one is of another base."""
+    from policies.loading import fingerprint, load_agent
+
+    known: dict[str, str | None] = {}
+    for agent, folder in enumerate(map(Path, args.init)):
+        was, name = _trained_on(folder), args.model[agent]
+        if name not in known:
+            known[name] = fingerprint(name)
+        if was not in (None, known[name]):
+            raise ValueError(
+                f"--init {folder} was trained on another model than {name} (other weights, config "
+                "or tokenizer): give the one it was trained on as --model"
+            )
+        if was is None and args.lora_rank:
+            told = f"warning: nothing in {folder} tells whether it was trained on {name}"
+            print(told, file=sys.stderr)
+        load_agent(team.base_of[agent], agent, folder)
+
+
+def _trained_on(folder: Path) -> str | None:
+    """Fingerprint of the model that an agent was trained on; None where nothing tells it."""
+    from policies.loading import fingerprint
+
+    run = folder.resolve().parent.parent
+    if folder.resolve().parent.name == "agents" and (run / "args.json").is_file():
+        record = _record(run)
+        return record.get("bases", {}).get(record["args"]["model"][int(folder.resolve().name)])
+    if not (folder / CONFIG).is_file():
+        return None
+    name = json.loads((folder / CONFIG).read_text()).get("base_model_name_or_path") or ""
+    return fingerprint(name) if (Path(name) / FULL).is_file() or name.endswith(".gguf") else None

@@ -1,0 +1,603 @@
+"""Worlds that move on, pay of one's own, who learns, and from where:
+python -m pytest tests/test_learners.py
+"""
+
+import contextlib
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import flags
+from test_magrpo import Echo, long_answers, moved, rewarding, small_team, snapshot
+from test_train import adapters, assert_same_run, lines, refused
+from test_train import interrupt_after as stop_after
+
+import eval as evaluation
+import magrpo
+import train as program
+from evaluation import plots
+from magrpo import MAGRPO, Rollout
+from policies.sampling import Sampling
+from rewards import RewardError, Scorer
+from running.doctor import Run, feedback_shock
+from running.heldout import evaluate, sample_record
+from running.metrics import measure
+from running.plugins import advanced
+
+ROOT = Path(program.__file__).parent
+BOARD = ROOT / "examples" / "board.py"
+
+
+def make(reward, *argv, team=None, task=None):
+    """A module with an optimizer, outside Lightning's loop; `step` makes one step of it."""
+    args, task = flags(*argv), task or Echo()
+    team = team or small_team(args.num_agents, args.lora_rank)
+    module = MAGRPO(team, task, Scorer(rewarding(reward)), task.items("train"), args)
+    optimizer = module.configure_optimizers()
+    module.optimizers = lambda: optimizer
+    module.manual_backward = lambda loss: loss.backward()
+    return module
+
+
+@contextlib.contextmanager
+def at_step(number: int):
+    MAGRPO.global_step = number
+    try:
+        yield
+    finally:
+        del MAGRPO.global_step
+
+
+def step(module, number: int = 0):
+    with at_step(number):
+        module.training_step(0, 0)
+    return module
+
+
+# --- the world may change between turns -----------------------------------------------------------
+
+
+class Diary(Echo):
+    """The world keeps what agent 1 wrote; nobody but agent 0 is shown it."""
+
+    def __init__(self):
+        self.told = []
+
+    def observe(self, agent, item, history):
+        seen = item.get("said", "") if agent == 0 else ""
+        return super().observe(agent, item, history) + seen
+
+    def advance(self, item, responses):
+        return item | {"day": item.get("day", 0) + 1, "said": responses[1]}
+
+    def feedback(self, item, responses):
+        self.told.append(item.get("day", 0))
+        return ["!", "!"]
+
+
+HOW = [["--branching", "tree"], ["--branching", "chain"], ["--joint", "aligned"]]
+
+
+@pytest.mark.parametrize("how", HOW, ids=" ".join)
+def test_the_next_turn_is_in_the_world_that_the_joint_response_made(how):
+    days, task = [], Diary()
+
+    def reward(item, texts):
+        days.append(item.get("day", 0))
+        return {"reward": float(len(texts[0])), "metric/day": item.get("day", 0)}
+
+    module = step(make(reward, "--turns", "3", *how, task=task))
+    assert set(days) == {0, 1, 2}
+    assert set(task.told) == {0, 1}  # after the last turn nobody is told anything
+    for turn, nodes in enumerate(module.turns):
+        for node in nodes:
+            assert node.item.get("day", 0) == turn
+            assert {parts["metric/day"] for parts in node.parts} == {turn}
+            for s, child in enumerate(node.children):
+                theirs = node.responses[1][s].text
+                assert child.item["said"] == theirs
+                history = "".join(r + f for r, f in child.histories[0])
+                assert child.observations[0] == f"{node.item['word']}:0:{history}{theirs}"
+    assert sample_record(0, module.turns[2][0], 2, 0)["prompts"][0].endswith(
+        module.turns[2][0].item["said"]
+    )
+
+
+def test_a_partner_s_text_reaches_nobody_unless_the_task_puts_it_there():
+    """Agents of tagged texts: agent 1's is seen by agent 0, through the item; never the other way,
+    nor where the world keeps it and nobody is shown it."""
+
+    def tagged(self, nodes, sampling, act=Rollout.act):
+        act(self, nodes, sampling)
+        for node in nodes:
+            for agent, responses in enumerate(node.responses):
+                for response in responses:
+                    response.text = f"<{agent}>"
+
+    class Silent(Diary):
+        def observe(self, agent, item, history):
+            return Echo.observe(self, agent, item, history)
+
+    for task, seen in ((Diary(), True), (Silent(), False)):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Rollout, "act", tagged)
+            module = make(long_answers, "--turns", "3", "--branching", "chain", task=task)
+            with at_step(0):
+                turns = module.play(2)
+        for node in turns[1] + turns[2]:
+            assert ("<1>" in node.observations[0]) == seen
+            assert "<0>" in node.observations[0]
+            assert "<0>" not in node.observations[1]
+
+
+def test_an_evaluation_plays_in_the_world_that_moves_on():
+    from evaluation.methods import lines as records
+    from evaluation.methods import parallel
+
+    class Player:
+        reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4))
+
+        def rollout(self):
+            return Rollout(small_team(), Diary(), self.reward, flags("--turns", "3"))
+
+    task = Diary()
+    task.scheme = lambda item, responses: f"day {item['day']}"
+    nodes = parallel(Player(), task.items("test")[:1], (0, 1, 0, 0), 2, Sampling(1.0, 0, 1.0, 4))
+    for record in records("trained", False, nodes, task, 1.0, 0.5):
+        assert record["scheme"] == "day 2"  # that of the last turn
+        assert [turn["parts"]["reward"] for turn in record["turns"]] == [0, 0.25, 0.5]
+        assert record["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("return None", "returned None, which is no dict"),
+        ("return [1]", "returned [1], which is no dict"),
+        ("raise KeyError('board')", "raised KeyError: 'board'"),
+        ("raise SystemExit(0)", "raised SystemExit: 0"),
+    ],
+)
+def test_an_advance_that_does_what_it_must_not_is_told(does, said, tmp_path, capsys):
+    text = BOARD.read_text().replace("return item | {", f"{does}\n        return item | {{")
+    (tmp_path / "bad.py").write_text(text)
+    argv = ["--task", f"{tmp_path}/bad.py:Board", "--turns", 2, *SMALL, "--run", tmp_path / "run"]
+    told = refused(capsys, *argv)
+    assert f"the task's advance {said}, for item {{'task_id': 'board/" in told
+    assert "and responses ['" in told
+
+
+def test_an_advance_of_another_form_is_refused(tmp_path, capsys):
+    text = BOARD.read_text().replace("def advance(self, item, responses)", "def advance(self, it)")
+    (tmp_path / "bad.py").write_text(text)
+    told = refused(capsys, "--task", f"{tmp_path}/bad.py:Board", "--turns", 2)
+    assert "needs advance(item, responses)" in told
+
+
+def test_an_advance_may_change_the_item_that_it_is_given():
+    """It has a copy: the other joint responses of the group start from the same world."""
+
+    def advance(item, responses):
+        item["board"].append(responses[0])
+        return item
+
+    item = {"board": []}
+    assert [advanced(advance, item, [text])["board"] for text in "ab"] == [["a"], ["b"]]
+    assert item == {"board": []}
+
+
+# --- pay of one's own -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["--joint", "aligned"],
+        ["--joint", "cross"],
+        ["--turns", "2", "--branching", "chain"],
+        ["--turns", "2", "--branching", "tree", "--joint", "aligned", "--gamma", "0.5"],
+        ["--lora-rank", "0"],
+        ["--advantage", "max"],
+    ],
+    ids=" ".join,
+)
+def test_own_pay_changes_one_agent_s_gradient_and_not_the_other_s(how):
+    def own(item, texts):
+        return {"reward": long_answers(item, texts), "agent/0": 3.0 * texts[0].count("0")}
+
+    def constant(item, texts):
+        return {"reward": long_answers(item, texts), "agent/1": 100.0}
+
+    rank = int(how[1]) if "--lora-rank" in how else 4
+    ends = {}
+    for reward in (long_answers, own, constant):
+        team = small_team(rank=rank)
+        step(make(reward, "--lr", "0.01", *how, team=team))
+        ends[reward] = [[p.detach().clone() for p in team.parameters_of(i)] for i in range(2)]
+
+    def same(one, other, agent):
+        pairs = zip(ends[one][agent], ends[other][agent], strict=True)
+        return all(torch.equal(a, b) for a, b in pairs)
+
+    assert same(long_answers, own, 1)
+    assert not same(long_answers, own, 0)
+    assert same(long_answers, constant, 0)
+
+
+def test_own_pay_of_a_later_turn_is_its_own_agent_s_return():
+    def reward(item, texts):
+        return {"reward": float(len(texts[1])), "agent/0": float(texts[0].count("0"))}
+
+    module = step(make(reward, "--turns", "2", "--gamma", "0.5", "--joint", "aligned"))
+    for node in module.turns[0]:
+        for s, child in enumerate(node.children):
+            later = [part["reward"] for part in child.parts]
+            own = [part["agent/0"] for part in child.parts]
+            team = node.parts[s]["reward"] + 0.5 * sum(later) / len(later)
+            mine = team + node.parts[s]["agent/0"] + 0.5 * sum(own) / len(own)
+            assert node.returns[:, s].tolist() == pytest.approx([mine, team])
+
+
+def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
+    def reward(item, texts):
+        return {"a": 0.25, "agent/0": 0.5, "agent/1": float(len(texts[1]) > 3), "metric/b": 7.0}
+
+    module = step(make(reward))
+    found = measure_of(module)
+    assert found["agent/0/reward"] == 0.5
+    assert 0 < found["agent/1/reward"] < 1
+    want = 0.25 + (0.5 + found["agent/1/reward"]) / 2
+    assert found["return"] == found["turn_0/reward"] == pytest.approx(want)
+    held_out = evaluate(module, module.problems[:2], module.args)[0]
+    assert held_out["return"] == pytest.approx(0.5 + held_out["agent/1/reward"] / 2)
+    record = sample_record(0, module.turns[0][0], 0, 1)
+    assert record["reward"] == pytest.approx(0.5 + record["parts"]["agent/1"] / 2)
+
+
+def test_a_group_teaches_as_soon_as_one_agent_s_pay_differs():
+    def steady(item, texts):  # unequal between the agents, and the same for every response
+        return {"agent/0": 1.0, "agent/1": 0.0}
+
+    def opposed(item, texts):  # what one gains the other loses: the mean is always 0
+        gain = float(len(texts[0]))
+        return {"agent/0": gain, "agent/1": -gain}
+
+    assert measure_of(step(make(steady)))["frac_reward_zero_std"] == 1
+    assert measure_of(step(make(opposed)))["frac_reward_zero_std"] == 0
+
+
+def measure_of(module) -> dict:
+    with at_step(0):
+        return measure(module)
+
+
+@pytest.mark.parametrize("name", ["agent/2", "agent/x", "agent/01", "agent/"])
+def test_pay_for_an_agent_that_is_not_there_is_told(name):
+    with pytest.raises(RewardError, match=f"pays {name} in a team of 2, for item"):
+        step(make(lambda item, texts: {name: 1.0}))
+
+
+# --- partners that do not learn -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rank", "bases", "how"),
+    [
+        (4, None, []),
+        (4, None, ["--kl-coef", "0.1"]),
+        (4, [[0], [1]], ["--turns", "2", "--branching", "chain"]),
+        (0, None, ["--lora-rank", "0"]),
+    ],
+)
+def test_a_frozen_agent_acts_and_costs_no_update(rank, bases, how, monkeypatch):
+    team, scored = small_team(2, rank, bases), []
+    before = snapshot(team)
+    monkeypatch.setattr(
+        magrpo,
+        "score",
+        lambda base, rows, *how, score=magrpo.score: (
+            scored.extend(row.agent for row in rows) or score(base, rows, *how)
+        ),
+    )
+    module = make(long_answers, "--freeze", "1", *how, team=team)
+    for number in range(3):
+        step(module, number)
+    changed = moved(team, before)
+    mine, theirs = (
+        {n for n, p in team.named_parameters() if any(p is q for q in team.parameters_of(agent))}
+        for agent in range(2)
+    )
+    assert mine & changed
+    assert not theirs & changed
+    assert all(p.grad is None for p in team.parameters_of(1))
+    state = module.optimizers().state
+    assert all(parameter not in state for parameter in team.parameters_of(1))
+    assert any(parameter in state for parameter in team.parameters_of(0))
+    assert set(scored) == {0}
+    assert module.turns[0][0].responses[1]  # it acts
+    assert measure_of(module)["grad_norm/1"] == 0
+
+
+def test_a_partner_s_rest_changes_nothing_for_who_learns():
+    """The first step of an agent is the same whether its partner learns or not."""
+    ends = []
+    for argv in ([], ["--freeze", "1"], ["--alternate", "3"]):
+        team = small_team()
+        step(make(long_answers, *argv, team=team))
+        ends.append([p.detach().clone() for p in team.parameters_of(0)])
+    for other in ends[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(ends[0], other, strict=True))
+
+
+def test_learning_alternates():
+    team = small_team(3)
+    module = make(long_answers, "--num-agents", "3", "--freeze", "1", "--alternate", "2", team=team)
+    who = []
+    for number in range(6):
+        before = snapshot(team)
+        step(module, number)
+        names = {re.search(r"agent(\d)", name)[1] for name in moved(team, before)}
+        who.append("".join(sorted(names)))
+    assert who == ["0", "0", "2", "2", "0", "0"]
+
+
+MISTAKES = [
+    (["--freeze", "2"], "--freeze 2: the agents are 0 to 1"),
+    (["--freeze", "0", "1"], "--freeze names every agent: leave one to learn"),
+    (["--freeze", "0", "--num-agents", "1"], "--freeze names every agent"),
+    (["--freeze", "-1"], "--freeze"),
+    (["--alternate", "3", "--num-agents", "1"], "--alternate needs two agents that learn"),
+    (["--alternate", "3", "--freeze", "1"], "--alternate needs two agents that learn"),
+    (["--alternate", "0"], "--alternate: '0' is not a whole number of at least 1"),
+    (["--init", "a", "--init", "b", "--init", "c"], "--init is given 3 times for 2 agents"),
+    (["--init", "nowhere"], "--init nowhere: no run (no nowhere/args.json) and no agent"),
+]
+
+
+@pytest.mark.parametrize(("argv", "said"), MISTAKES, ids=[" ".join(a) for a, _ in MISTAKES])
+def test_mistakes_get_one_line(argv, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(capsys, *argv)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- from where: --init, on the real command line -------------------------------------------------
+
+SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "3", "--lr", "0.01"]
+SMALL += ["--max-new-tokens", "30", "--sample-every", "2", "--advantage", "none"]  # all move
+
+
+def run(path: Path, *argv, steps: int = 2) -> Path:
+    program.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
+    return path
+
+
+def summary(path: Path) -> dict:
+    return json.loads((path / "summary.json").read_text())
+
+
+def agent(path: Path, number: int = 0) -> bytes:
+    return (path / "agents" / str(number) / "adapter_model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    return run(tmp_path_factory.mktemp("runs") / "one-seed0")
+
+
+@pytest.fixture(scope="module")
+def solo(tmp_path_factory) -> Path:
+    return run(tmp_path_factory.mktemp("runs") / "solo", "--num-agents", "1", steps=1)
+
+
+def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatch):
+    """With any other flags, and a new optimizer."""
+    monkeypatch.chdir(trained.parent)
+    path = run(tmp_path / "next", "--init", trained.name, "--freeze", "1", "--turns", "1", steps=1)
+    assert summary(path)["before"] == summary(trained)["after"]
+    assert summary(path)["returns"]["before"] == summary(trained)["returns"]["after"]
+    assert agent(path, 1) == agent(trained, 1)  # the frozen one, by no bit
+    assert agent(path, 0) != agent(trained, 0)
+    args = json.loads((path / "args.json").read_text())["args"]
+    assert args["init"] == [f"{trained.name}/agents/{i}" for i in range(2)]
+    steps = {n.rpartition(".")[0]: float(v) for n, v in adapters(path).items() if "step" in n}
+    assert set(steps.values()) == {1.0}  # Adam's own count, of agent 0 alone
+    assert len(steps) == sum("agent0" in name for name in adapters(path))
+
+
+def test_every_agent_may_start_from_one_that_was_trained_alone(trained, solo, tmp_path, capsys):
+    argv = ["--init", solo, "--freeze", "0", "--alternate", "1", "--num-agents", "3"]
+    path = run(tmp_path / "team", *argv, steps=1)
+    assert agent(path, 0) == agent(path, 2) == agent(solo)
+    assert agent(path, 1) != agent(solo)
+    mixed = ["--init", trained / "agents" / "1", "--init", solo, "--dry-run"]
+    capsys.readouterr()
+    program.main([*SMALL, *map(str, mixed), "--freeze", "0"])
+    said = capsys.readouterr().out
+    assert f"agent 0: frozen, it acts and does not learn, from {trained}/agents/1" in said
+    assert f"agent 1: 155,648 trainable parameters, from {solo}/agents/0" in said
+
+
+def test_an_adapter_from_elsewhere_is_loaded_and_said_of(trained, tmp_path, capsys):
+    shutil.copytree(trained / "agents" / "1", tmp_path / "mine")
+    program.main([*SMALL, "--init", f"{tmp_path}/mine", "--dry-run"])
+    assert "warning" not in capsys.readouterr().err  # its config names tiny/, which is there
+    edit(tmp_path / "mine" / "adapter_config.json", base_model_name_or_path="far/away")
+    program.main([*SMALL, "--init", f"{tmp_path}/mine", "--dry-run"])
+    assert f"nothing in {tmp_path}/mine tells whether" in capsys.readouterr().err
+
+
+def test_a_full_copy_starts_from_a_full_copy(tmp_path, capsys):
+    path = run(tmp_path / "full", "--lora-rank", "0", "--lr", "1e-3", steps=1)
+    program.main([*SMALL, "--lora-rank", "0", "--init", str(path), "--freeze", "0", "--dry-run"])
+    assert "agent 0: frozen" in capsys.readouterr().out
+    argv = ["--lora-rank", "0", "--init", path, "--freeze", "0", "--alternate", "1"]
+    argv += ["--num-agents", "3", "--init", path / "agents" / "1", "--init", path / "agents" / "0"]
+    with pytest.raises(SystemExit):  # three folders for three agents: a run of two has none for 2
+        program.main([*SMALL, *map(str, argv)])
+    assert "it has 2 agents and this team 3" in capsys.readouterr().err
+    next_one = run(tmp_path / "next", *argv[:6], steps=1)
+    weights = "agents/0/model.safetensors"
+    assert (path / weights).read_bytes() == (next_one / weights).read_bytes()
+
+
+def edit(path: Path, **changes) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def other_base(path: Path) -> list[str]:
+    shutil.copytree(ROOT / "tiny", path, ignore=shutil.ignore_patterns("*py*"))
+    edit(path / "config.json", rms_norm_eps=1e-5)
+    return ["--model", str(path)]
+
+
+def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = other_base(tmp_path / "other")
+
+    def said(*argv) -> str:
+        return refused(capsys, *SMALL, *argv)
+
+    assert "was trained on another model than other" in said("--init", trained, "--model", "other")
+    assert "was trained on another model" in said("--init", trained / "agents" / "0", *other)
+    shutil.copytree(trained / "agents" / "0", tmp_path / "copy")
+    assert "was trained on another model" in said("--init", "copy", *other)
+    told = said("--init", trained, "--lora-rank", 8)
+    assert "is an adapter of r 16, lora_alpha 32" in told
+    assert "--lora-rank 8 and --lora-alpha 32" in told
+    assert "--lora-rank 16 and --lora-alpha 8" in said("--init", trained, "--lora-alpha", 8)
+    assert "is an adapter: not with --lora-rank 0" in said("--init", trained, "--lora-rank", 0)
+    assert "is a whole model: --lora-rank 0" in said("--init", ROOT / "tiny")
+    assert "it has 2 agents and this team 3" in said("--init", trained, "--num-agents", 3)
+    edit(tmp_path / "copy" / "adapter_config.json", use_rslora=True)
+    assert "use_rslora True" in said("--init", "copy")
+    (tmp_path / "copy" / "adapter_config.json").write_text("[]")
+    assert "is not what peft writes" in said("--init", "copy")
+    shutil.copytree(trained, tmp_path / "half")
+    shutil.rmtree(tmp_path / "half" / "agents")
+    assert "is not finished: python train.py --resume half" in said("--init", "half")
+    (tmp_path / "half" / "args.json").write_text("{}")
+    assert "half/args.json is not a run's" in said("--init", "half")
+    told = refused(capsys, "--resume", trained, "--init", "x")
+    assert "only --max-steps may change, not --init" in told
+
+
+PAY = """
+import importlib.util
+spec = importlib.util.spec_from_file_location("board", "BOARD")
+board = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(board)
+Board = board.Board
+def pay(item, responses):
+    return board.meet(item, responses) | {"agent/1": len(responses[1]) / 99}
+pay.maximum = 2.0
+"""
+
+
+@pytest.fixture
+def everything(trained, tmp_path) -> list:
+    """Flags of a run that has all of it: a world that moves on, own pay, --init, who learns."""
+    (tmp_path / "mine.py").write_text(PAY.replace("BOARD", str(BOARD)))
+    shutil.copytree(trained, tmp_path / "from")
+    argv = ["--task", f"{tmp_path}/mine.py:Board", "--reward", f"{tmp_path}/mine.py:pay"]
+    argv += ["--turns", 2, "--num-agents", 2, "--init", tmp_path / "from", "--alternate", 2]
+    return argv
+
+
+def test_a_stopped_run_goes_on_exactly(everything, tmp_path, monkeypatch):
+    """From its checkpoint alone: the agents that it began with need not be there any more."""
+    whole = run(tmp_path / "whole", *everything, steps=6)
+    assert lines(whole, "metrics.jsonl")[0]["agent/1/reward"] > 0
+    norms = [[row[f"grad_norm/{i}"] > 0 for i in (0, 1)] for row in lines(whole, "metrics.jsonl")]
+    assert norms == [[True, False]] * 2 + [[False, True]] * 2 + [[True, False]] * 2
+    import test_train
+
+    def small(path, *argv, steps):
+        return run(path, *everything, *argv, steps=steps)
+
+    monkeypatch.setattr(test_train, "run", small)
+    with pytest.raises(SystemExit) as stopped:
+        stop_after(tmp_path / "half", 15, 3)
+    assert stopped.value.code == 130
+    shutil.rmtree(tmp_path / "from")
+    program.main(["--resume", str(tmp_path / "half")])
+    assert_same_run(tmp_path / "half", whole)
+    assert summary(tmp_path / "half")["returns"] == summary(whole)["returns"]
+
+
+def test_a_run_that_is_killed_before_its_first_checkpoint_begins_with_its_init(
+    everything, tmp_path, monkeypatch
+):
+    from running.recorder import Recorder
+
+    whole = run(tmp_path / "whole", *everything, steps=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "evaluate", lambda *_: 1 / 0)
+        with pytest.raises(SystemExit):
+            run(tmp_path / "killed", *everything, steps=1)
+    assert not (tmp_path / "killed" / "checkpoints").exists()
+    program.main(["--resume", str(tmp_path / "killed")])
+    assert_same_run(tmp_path / "killed", whole)
+
+
+OWN = """
+def mine(item, responses):
+    return {"all": 0.25, **{f"agent/{i}": 0.5 * (i == 0) for i in range(len(responses))}}
+mine.maximum = 1.0
+"""
+
+
+def test_an_evaluation_and_a_score_know_own_pay(tmp_path, capsys):
+    (tmp_path / "own.py").write_text(OWN)
+    own = ["--reward", f"{tmp_path}/own.py:mine"]
+    argv = ["--limit", "2", "--num-samples", "2", "--max-new-tokens", "8", *own]
+    out = [f"--json={tmp_path}/json", f"--samples={tmp_path}/samples"]
+    evaluation.main([*argv, *out, "--method", "naive", "single"])
+    assert "agent/0/reward" in capsys.readouterr().out
+    found = json.loads((tmp_path / "json").read_text())["methods"]
+    rows = {name: [row[key] for key in KEYS if key in row] for name, row in found.items()}
+    assert rows == {"naive": [0.5, 0.25, 0.5, 0.0], "single": [0.75, 0.25, 0.5]}
+    evaluation.main(["--from-samples", f"{tmp_path}/samples", f"--json={tmp_path}/again"])
+    assert json.loads((tmp_path / "again").read_text())["methods"] == found
+    evaluation.main(["--from-samples", f"{tmp_path}/samples", "--show", "1"])
+    assert "all 0.25, agent/0 0.50, agent/1 0.00" in capsys.readouterr().out
+    (tmp_path / "lines").write_text('{"item": {}, "responses": ["a", "b"]}\n')
+    evaluation.main(["--score", f"{tmp_path}/lines", *own, f"--samples={tmp_path}/scored"])
+    assert json.loads((tmp_path / "scored").read_text())["reward"] == 0.5
+
+
+KEYS = ("return", "reward/all", "agent/0/reward", "agent/1/reward")
+
+
+# --- what reads runs ------------------------------------------------------------------------------
+
+
+def test_seeds_that_went_on_from_seeds_are_one_experiment(tmp_path, trained):
+    for seed in range(2):
+        path = tmp_path / f"two-seed{seed}"
+        shutil.copytree(trained, path)
+        record = json.loads((path / "args.json").read_text())
+        begun = [f"runs/one-seed{seed}/agents/{i}" for i in range(2)]
+        record["args"] |= {"seed": seed, "init": begun}
+        (path / "args.json").write_text(json.dumps(record))
+    paths = [str(tmp_path / f"two-seed{seed}") for seed in range(2)]
+    assert [group.name for group in plots.read_groups(paths)] == ["two"]
+    edit_init = json.loads((tmp_path / "two-seed1" / "args.json").read_text())
+    edit_init["args"]["init"] = ["runs/other-seed1/agents/0"] * 2
+    (tmp_path / "two-seed1" / "args.json").write_text(json.dumps(edit_init))
+    assert len(plots.read_groups(paths)) == 2
+
+
+def test_the_doctor_s_advice_is_commands_that_work(tmp_path, monkeypatch):
+    advice = feedback_shock(Run([])).advice
+    commands = re.findall(r"`python train\.py ([^`]*)`", advice)
+    assert len(commands) == 2
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        name = [] if "--run" in command else ["--run", "two"]
+        program.main([*SMALL, "--max-steps", "1", *command.split(), *name])
+    assert summary(Path("runs/two"))["steps"] == 1
+    assert "turn_1/reward" in lines(Path("runs/two"), "metrics.jsonl")[0]
