@@ -169,8 +169,7 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, str, str]) -> list
     """Five unit tests that only the whole composition passes; none where there are hardly any.
 
     In every input the predicate keeps some elements and drops some, and the answer is not what it
-    would be without the predicate, the transform or both. The five answers differ. As far as five
-    inputs can, they also tell the predicate from its neighbours: see `_sharpened`.
+    would be without the predicate, the transform or both. The five answers differ.
     """
     predicate, transform, reducer = parts
     pairs = [(predicate, transform), ("", transform), (predicate, ""), ("", "")]
