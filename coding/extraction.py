@@ -47,7 +47,6 @@ class Part:
     returns: bool = False  # it is defined and returns a value, as far as a function's text shows
     reads: frozenset[str] = frozenset()  # names that the source takes from the module's scope
     numbers: tuple = ()  # that stand alone in a return statement: all that it may have to say
-    forwards: str | None = None  # the function whose value it returns as it is
     tame: bool = False  # nothing it does outlasts its module: see _tame
 
 
@@ -100,9 +99,8 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     values = [node.value for node in returned if isinstance(node, ast.Constant)]
     numbers = tuple(value for value in values if type(value) in (int, float))
-    part = replace(part, raw=raw, node=function, numbers=numbers[:9])
-    returns, forwards = _returns_value(function), _forwarded(function, foreign)
-    return replace(part, returns=returns, forwards=forwards)
+    part = replace(part, raw=raw, node=function, returns=_returns_value(function))
+    return replace(part, numbers=numbers[:9])
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
@@ -228,34 +226,6 @@ def _returns_value(function: ast.FunctionDef | ast.Lambda) -> bool:
     values = [node.value for node in nodes if isinstance(node, ast.Return) and node.value]
     given = any(not isinstance(value, ast.Constant) or value.value is not None for value in values)
     return given or any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes)
-
-
-def _forwarded(function: ast.FunctionDef | ast.Lambda, helpers: frozenset[str]) -> str | None:
-    """The helper whose value a function without branches returns as it is, through copies."""
-    values = {}  # the helper that a local name is a copy of
-
-    def helper(node):
-        if isinstance(node, ast.Name):
-            return values.get(node.id)
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            return None
-        names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n is not node.func]
-        composed = any(name in helpers or values.get(name) for name in names)
-        return None if composed or node.func.id not in helpers else node.func.id
-
-    if isinstance(function, ast.Lambda):
-        return helper(function.body)
-    for statement in function.body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                values[name] = helper(value)
-            case ast.Return(value=value):
-                return helper(value)
-            case ast.Expr():
-                pass
-            case _:
-                return None
-    return None
 
 
 # What a tame part may import, and the attributes that it may ask for: pure functions, and methods

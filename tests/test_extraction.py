@@ -135,15 +135,11 @@ def test_a_partner_name_is_never_bound():
     assert extract(text, "aux", SOLVE).source == PLAIN
 
 
-def test_what_the_source_reads_and_forwards():
+def test_what_the_source_reads():
     text = "def solve(xs, k=LIMIT):\n    ys = aux(xs)\n    zs = ys\n    return zs"
-    part = extract(text, "solve", frozenset({"aux"}))
-    assert part.reads == {"aux", "LIMIT"}
-    assert part.forwards == "aux"
+    assert extract(text, "solve", frozenset({"aux"})).reads == {"aux", "LIMIT"}
     local = extract("def solve(aux):\n    return aux", "solve", frozenset({"aux"}))
     assert local.reads == set()
-    composed = extract("def solve(x):\n    return aux(aux(x))", "solve", frozenset({"aux"}))
-    assert composed.forwards is None
 
 
 @pytest.mark.parametrize(
