@@ -17,6 +17,9 @@ answered once, in a batch with all others: a reward is first run with zeros in p
 hear what it asks, and what it then returns or raises is dropped.
 
 --reward takes a name of the table, a dotted path (my_pkg.my_rewards.rhymes) or file.py:function.
+A bare name (code, tldr, arxiv) is the strict reward, to train with; <name>_paper is as the paper
+describes it, to compare with its figures; <name>_released as its authors' code computes it, to
+repeat their runs.
 """
 
 import math

@@ -171,8 +171,7 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, str, str]) -> list
     """Five unit tests that only the whole composition passes; none where there are hardly any.
 
     In every input the predicate keeps some elements and drops some, and the answer is not what it
-    would be without the predicate, the transform or both. The five answers differ. As far as five
-    inputs can, they also tell the predicate from its neighbours: see `_sharpened`.
+    would be without the predicate, the transform or both. The five answers differ.
     """
     predicate, transform, reducer = parts
     pairs = [(predicate, transform), ("", transform), (predicate, ""), ("", "")]
@@ -182,9 +181,8 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, str, str]) -> list
     )
 
     def tells(xs: list, answers: list) -> bool:
-        answer = _answer(solve, xs)
-        partly = [xs, *(_answer(function, xs) for function in partial)]
-        return answer is not None and answer not in [0, 1, -1, "", [], *answers, *partly]
+        others = [0, 1, -1, "", [], None, xs, *answers, *(_answer(part, xs) for part in partial)]
+        return _answer(solve, xs) not in others
 
     pool = _DOMAINS[domain][2]  # True == 1 above: no constant stub may pass by accident
     kept = _python(f"lambda xs: {comprehension(predicate, 'x')}")(pool)
@@ -199,53 +197,42 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, str, str]) -> list
         if tells(xs, [solve(ys) for ys in inputs]):
             inputs.append(xs)
         if len(inputs) == 5:
-            inputs = _sharpened(inputs, parts, tells, solve)
-            return [f"assert solve({xs!r}) == {solve(xs)!r}" for xs in inputs]
+            sharpened = _sharpened(inputs, parts, tells, solve) if predicate else inputs
+            return [f"assert solve({xs!r}) == {solve(xs)!r}" for xs in sharpened]
     return []
 
 
 def _sharpened(inputs: list[list], parts: tuple[str, str, str], tells, solve) -> list[list]:
-    """The inputs, with edges in place of many of their elements.
-
-    An edge is an element that a predicate which is nearly right judges wrongly: k itself, one more
-    or less, zero, a word that begins and ends alike and is no palindrome. An input tries an edge if
-    the answer would be another if the edge, kept, were dropped, or the other way round. (No input
-    does, of the largest of the numbers greater than k, with k.)
-    """
+    """The inputs, with edges among their elements: what a nearly right predicate judges wrongly,
+    such as k and zero. An edge is tried if to judge it otherwise would change the answer."""
     predicate, transform, reducer = parts
-    if not predicate:
-        return inputs
     keeps, change = _python(f"lambda x: {predicate}"), _python(f"lambda x: {transform or 'x'}")
     reduce = _python(f"lambda ys: {reducer.format('ys')}")
     rng, done = random.Random(str(inputs)), []
     left = [rng.choice(alike) for alike in _edges(predicate, isinstance(inputs[0][0], int))]
     rng.shuffle(left)
-    if isinstance(left[0], int):  # where the predicate changes comes first
+    if isinstance(left[0], int):  # first those where the predicate changes
         left.sort(key=lambda n: keeps(n - 1) == keeps(n) == keeps(n + 1))
 
-    def answer(xs, edge=None):
-        return _answer(reduce, [change(x) for x in xs if keeps(x) != (x == edge)])
-
     def tries(xs, edges, others):
-        right = answer(xs)
-        return all(answer(xs, edge) != right for edge in edges) and tells(xs, others)
+        flipped = ([change(x) for x in xs if keeps(x) != (x == edge)] for edge in edges)
+        return all(_answer(reduce, ys) != solve(xs) for ys in flipped) and tells(xs, others)
 
-    for number, xs in enumerate(inputs):
-        others = [solve(ys) for ys in done + inputs[number + 1 :]]
+    for xs in inputs:
+        others = [solve(ys) for ys in done + inputs[len(done) + 1 :]]
         kept, dropped = [x for x in xs if keeps(x)], [x for x in xs if not keeps(x)]
         ys, tried = [], []
         for edge in left[:8]:
-            if tried and isinstance(edge, int) and -edge in ys and edge:
+            if isinstance(edge, int) and edge and -edge in ys:
                 continue  # in a sum, what becomes of the two could cancel out
             options = rng.sample([[*ys, edge], [edge, *ys]], 2)
             if not tried and keeps(edge):
                 options = [[*zs, edge, *dropped[:1]] for zs in ([edge], kept[:1], kept[1:2])]
             elif not tried:
                 options = [[edge, *zs, edge] for zs in (kept[:2], kept[-1:], kept[:1])]
-            for zs in options:
-                if len(zs) < 9 and tries(zs, [*tried, edge], others):
-                    ys, tried = zs, [*tried, edge]
-                    break
+            tests = (zs for zs in options if len(zs) < 9 and tries(zs, [*tried, edge], others))
+            if zs := next(tests, None):
+                ys, tried = zs, [*tried, edge]
         done.append(ys or xs)
         left = [edge for edge in left if edge not in tried]
     return done
@@ -258,21 +245,20 @@ def _edges(predicate: str, integers: bool) -> list[list]:
     numbers = {0, *map(int, re.findall(r"\d+", predicate))}
     letters = "".join(re.findall(r'"(\w+)"', predicate))
     if integers:
-        near = {sign * (n + by) for n in numbers for by in (-1, 0, 1) for sign in (-1, 1)}
-        return [[n] for n in sorted(near)]
+        return [
+            [n] for n in sorted({s * (n + d) for n in numbers for d in (0, 1, -1) for s in (1, -1)})
+        ]
     groups = {}
-    for word in sorted(set(_WORDS.split())):
+    for word in _WORDS.split():
         if len(letters) == 1:
             alike = word[0] == letters, letters in word[1:-1], word[-1] == letters
-        elif letters:
-            alike = (word[0] * (word[0] in letters + "y"),)
-        elif "len" in predicate:
-            alike = (len(word) * (abs(len(word) - max(numbers)) < 2),)
+        elif letters or "len" in predicate:
+            near = word[0] in letters + "y" if letters else abs(len(word) - max(numbers)) < 2
+            alike = (near and (word[0] if letters else len(word)),)
         else:
             alike = word[0] == word[-1], word[0] == word[-1] and keeps(word)
-        if any(alike):
-            groups.setdefault(alike, []).append(word)
-    return list(groups.values())
+        groups.setdefault(alike, []).append(word)
+    return [words for alike, words in groups.items() if any(alike)]
 
 
 _python = functools.cache(eval)  # the same few expressions come again and again

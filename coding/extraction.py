@@ -99,9 +99,8 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     values = [node.value for node in returned if isinstance(node, ast.Constant)]
     numbers = tuple(value for value in values if type(value) in (int, float))
-    return replace(
-        part, raw=raw, node=function, returns=_returns_value(function), numbers=numbers[:9]
-    )
+    part = replace(part, raw=raw, node=function, returns=_returns_value(function))
+    return replace(part, numbers=numbers[:9])
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs

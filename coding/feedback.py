@@ -32,6 +32,7 @@ from pyflakes import checker
 from coding import rewards
 from coding.expert import Expert
 from coding.extraction import Part, extract
+from coding.schemes import classify
 
 MODES = ("plain", "passed", "levels", "tests", "static", "expert")
 SHOWN = 5  # failed tests, or findings, of one text: an agent's context is small
@@ -171,7 +172,8 @@ def _usage(main: Part, name: str, helper: str) -> str:
         return f"{name} never calls {helper}"
     if ignored == reads.count(helper):
         return f"{name} calls {helper}, but does not use what it returns"
-    if main.forwards == helper:
+    helpers = [""] * int(helper[3:] or 1)  # aux, aux2, ...
+    if classify([*helpers, main.source], name) == "wrapper":
         return f"{name} only passes on what {helper} returns"
     return f"{name} uses what {helper} returns"
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 import sandbox_programs as programs
 
+from coding.sandbox import bank, process, wire
 from coding.sandbox import box as sandbox
-from coding.sandbox import process, wire
 from coding.sandbox.box import Program, Sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent
@@ -454,6 +454,51 @@ def test_verdicts_are_the_same_again():
         second = [verdict.errors for verdict in box.run(asked[::-1])][::-1]
     assert first == second
     assert len({error for [error] in first}) == 1
+
+
+def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
+    """The judge is seeded by its tests, which no program knows, and candidates by a constant."""
+    test = "import random\nn = random.randrange(10**9)\nassert f() == n, n"
+    foresees = "import random\ndef f(): return random.randrange(10**9)"
+    programs = [Program(f"{foresees} # {i}", [test], "f") for i in range(2)]
+    other = Program(foresees, [test + " "], "f")
+    first, again, else_ = (verdict.errors[0] for verdict in box.run([*programs, other]))
+    assert first == again
+    assert first.startswith("AssertionError")
+    assert else_ != first
+
+
+def test_programs_that_need_not_be_apart_share_a_process_but_no_module():
+    """What hangs or crashes there is tried again in a process of its own, and spoils nothing."""
+    count = "import math\nmath.n = getattr(math, 'n', 0) + 1\nn = 1\ndef f(): return math.n, n, %d"
+    asked = [Program(count % i, ["assert f() == 0, f()"], "f", "", False) for i in range(3)]
+    hangs = Program("def f():\n    while True: pass", ["f()"], "f", "", False)
+    stops = Program("import os\ndef f(): os._exit(0)", ["f()"], "f", "", False)
+    apart = Program(count % 9, ["assert f() == 0, f()"], "f")
+    with Sandbox(workers=1, **QUICK) as box:
+        shared = [box.run([program])[0].errors[0] for program in asked]
+        outcomes = [box.run([program])[0].outcome for program in (hangs, stops)]
+        alone = box.run([apart])[0].errors[0]
+    assert [error.partition("(")[2] for error in shared] == ["1, 1, 0)", "2, 1, 1)", "3, 1, 2)"]
+    assert outcomes == ["timeout", "crash"]
+    assert alone.endswith("(1, 1, 9)")
+
+
+def test_parts_of_the_bank_take_a_functions_place_until_one_passes(box):
+    main = "def f(xs): return sum(aux(xs))"
+    tests = ["assert f([1, 2]) == 3", "assert f([]) == 0"]
+    for apart in (False, True):
+        [verdict] = box.run([Program(main, tests, "f", "", apart, "aux", "", 2.0)])
+        assert verdict.passed == [True]  # its argument is the first of the bank
+        hard = main.replace("aux(xs)", "aux(x) * x for x in xs if aux(x) > 2")
+        squares = ["assert f([1, 2]) == 8", "assert f([3, 1]) == 27", "assert f([5]) == 125"]
+        [verdict] = box.run([Program(hard, squares, "f", "", apart, "aux", "", 2.0)])
+        assert not any(verdict.passed)
+        assert len(verdict.passed) == bank.size("")
+        helper = "def aux(xs): return {'sum': sum(xs)}"
+        [verdict] = box.run([Program(helper, tests, "f", "", apart, "f", "aux", 2.0)])
+        assert verdict.passed[-1]
+        assert len(verdict.passed) < bank.size("aux")
 
 
 def test_a_program_is_a_value():

@@ -44,9 +44,10 @@ seccomp, and the audit hook in its place: no files, no network, but other harm i
 are decided in the same way everywhere. What is missing on a machine is said once, in a warning at
 the start.
 
-Verdicts do not depend on what ran before: every program gets a fresh fork, hashing and `random` are
-seeded. Those of programs that use the clock, addresses (`id`) or the system's randomness, or that
-run close to a time limit, can vary.
+Verdicts do not depend on what ran before: every program gets a fresh fork (see Program), hashing
+and `random` are seeded, that of the tests from their own text, which no program knows. Those of
+programs that use the clock, addresses (`id`) or the system's randomness, or that run close to a
+time limit, can vary.
 """
 
 import collections
@@ -93,16 +94,14 @@ def closed(way):
 @dataclass(frozen=True)
 class Program:
     """An answer to be judged. `tests` are statements that call `entry_point` by name, each of them
-    complete in itself; `setup` is trusted code that both the tests and the program need.
+    complete in itself; `setup` is trusted code that both the tests and the program need. What is
+    not to be kept `apart` shares a process with its like, each in a new module, and takes a fifth
+    of the time: the caller knows that it outlasts no module (extraction.py's tame parts).
 
-    A program gets a process of its own. One that is not to be kept `apart` shares a process with
-    others like it, each in a new module, and takes a fifth of the time. It is for the caller to
-    know that nothing it does can outlast its module (as of extraction.py's tame parts).
-
-    With `replaced`, the parts of the bank (bank.py) take the place of the function of that name,
-    one after the other, until one of them passes all tests: helpers, or main functions that call
-    the helper `caller_of`. The verdict then has one entry for each part that was tried, fewer than
-    bank.size() if total_timeout ran out. `limit`: the seconds that one of them may take."""
+    With `replaced`, the parts of the bank (bank.py) take the place of the function of that name, up
+    to the first that passes all tests: helpers, or mains that call the helper `caller_of`. The
+    verdict has one entry for each part tried: fewer than bank.size() also if total_timeout ran out.
+    `limit`: the seconds that one of them may take."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
