@@ -124,8 +124,8 @@ def comprehension(predicate: str, transform: str, source: str = "xs") -> str:
 def _compositions() -> dict[str, list[tuple]]:
     """Every (domain, predicate, transform, reducer), divided into splits by a hash of its names."""
     splits = {"train": [], "dev": [], "test": []}
-    changes = {*_INT_TRANSFORMS, *_WORD_TRANSFORMS} - {""}
-    pointless = {(change, "count") for change in changes}  # counting does not look at elements
+    # counting does not look at elements
+    pointless = {(change, "count") for change in _INT_TRANSFORMS | _WORD_TRANSFORMS if change}
     pointless |= {(one, by) for one in ("first", "last") for by in ("total", "longest")}
     for domain, (predicates, transforms, _) in _DOMAINS.items():
         for predicate in predicates:
@@ -186,8 +186,7 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, str, str]) -> list
 
     pool = _DOMAINS[domain][2]  # True == 1 above: no constant stub may pass by accident
     kept = _python(f"lambda xs: {comprehension(predicate, 'x')}")(pool)
-    dropped = sorted(set(pool) - set(kept))
-    inputs = []
+    dropped, inputs = sorted(set(pool) - set(kept)), []
     for tried in range(40 if len(kept) > 3 else 0):
         if tried == 10 and not inputs:
             break
@@ -245,9 +244,8 @@ def _edges(predicate: str, integers: bool) -> list[list]:
     numbers = {0, *map(int, re.findall(r"\d+", predicate))}
     letters = "".join(re.findall(r'"(\w+)"', predicate))
     if integers:
-        return [
-            [n] for n in sorted({s * (n + d) for n in numbers for d in (0, 1, -1) for s in (1, -1)})
-        ]
+        near = {s * (n + d) for n in numbers for d in (0, 1, -1) for s in (1, -1)}
+        return [[n] for n in sorted(near)]
     groups = {}
     for word in _WORDS.split():
         if len(letters) == 1:
@@ -337,9 +335,9 @@ class Coop:
         from coding.rewards import verdict as judged  # the sandbox: only who needs it pays
 
         verdict = judged(item, responses)
-        names = [error.partition(":")[0] for error in verdict.errors if error]
-        raised = [name for name in names if name != "AssertionError"]
-        line = passed_line(sum(verdict.passed), len(verdict.passed), raised[0] if raised else None)
+        names = (error.partition(":")[0] for error in verdict.errors if error)
+        raised = next((name for name in names if name != "AssertionError"), None)
+        line = passed_line(sum(verdict.passed), len(verdict.passed), raised)
         return [line] * len(responses)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
