@@ -1,5 +1,6 @@
 """A small random model, a tokenizer without files, and flags, for tests without downloads."""
 
+import os
 import types
 
 import torch
@@ -55,6 +56,12 @@ def small_base(agents=(0, 1), rank: int = 4, seed: int = 0) -> Base:
                 if "lora_B" in name:
                     parameter.normal_(std=0.2)
     return base
+
+
+def seconds_of_children() -> float:
+    """CPU time of the commands that have run so far: a busy machine does not change it."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def flags(*argv: str) -> types.SimpleNamespace:
