@@ -11,6 +11,11 @@ from running.plugins import resolve
 class Bar(TQDMProgressBar):
     """Lightning's progress bar, with return and learning rate; the rest is in TensorBoard."""
 
+    def on_train_start(self, trainer, *args):
+        super().on_train_start(trainer, *args)
+        self.train_progress_bar.reset(self.total_train_batches)  # resumed, no epoch starts
+        self.train_progress_bar.set_description("training")
+
     def on_train_epoch_start(self, trainer, *args):
         super().on_train_epoch_start(trainer, *args)
         self.train_progress_bar.set_description("training")

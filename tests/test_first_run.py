@@ -148,6 +148,12 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     assert (resumed.lr, resumed.keep_every) == (7e-3, 0)
 
 
+def test_the_bar_of_a_resumed_run_knows_its_end(stopped, tmp_path, capsys):
+    shutil.copytree(stopped, tmp_path / "again")
+    train.main(["--resume", str(tmp_path / "again")])
+    assert "6/6" in capsys.readouterr().out
+
+
 def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
     shutil.copytree(ROOT / "tiny", tmp_path / "chatty")
     file = tmp_path / "chatty" / "tokenizer_config.json"
