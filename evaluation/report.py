@@ -3,10 +3,11 @@
 import csv
 import itertools
 import json
-import os
 import shutil
 import textwrap
 from pathlib import Path
+
+from running.folder import write_whole
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -123,10 +124,8 @@ def printable(text: str) -> str:
 
 
 def write_samples(file: str, header: dict, records: list[dict]) -> None:
-    draft = Path(f"{file}.tmp")  # a file that was whole stays so, whatever comes
-    with draft.open("w") as out:
-        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *records))
-    os.replace(draft, file)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *records))
+    write_whole(Path(file), "".join(lines))
 
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:

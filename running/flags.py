@@ -9,7 +9,7 @@ import sys
 
 def meant(name: str, known) -> str:
     """Which of the known names a name is close to, for an error's words; "" where none is."""
-    near = difflib.get_close_matches(name, known, 1, 0.7)
+    near = difflib.get_close_matches(name, known, 1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             flag = unknown[0].partition("=")[0]
-            hint = meant(flag, self._option_string_actions) or " (--help lists the flags)"
+            hint = meant(flag, self._option_string_actions) + " (--help lists the flags)"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found
 

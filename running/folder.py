@@ -91,7 +91,10 @@ def write_json(path: Path, value) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file whole or not at all."""
+    """Writes a file whole or not at all; a device or a pipe is written to, and stays what it is."""
+    if path.exists() and not path.is_file():
+        path.write_text(text)
+        return
     draft = path.with_name(path.name + ".tmp")
     try:
         draft.write_text(text)

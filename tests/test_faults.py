@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -551,3 +552,18 @@ def test_a_file_system_without_locks_is_no_reason_to_stop(tmp_path, monkeypatch)
     monkeypatch.setattr(folder.fcntl, "flock", flock)
     with folder.alone(tmp_path):
         pass
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    """As /dev/null stays what it is: put in its place, a file would ruin the machine of a root."""
+    from running.folder import write_whole
+
+    os.mkfifo(tmp_path / "pipe")
+    read = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_text()))
+    found: list[str] = []
+    read.start()
+    write_whole(tmp_path / "pipe", "text")
+    read.join(10)
+    assert found == ["text"]
+    assert (tmp_path / "pipe").is_fifo()
+    assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]
