@@ -1,6 +1,5 @@
 """The held-out evaluation of a run, and a joint response as it is written down."""
 
-import html
 import itertools
 import math
 import re
@@ -88,14 +87,14 @@ def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
 
 
 def as_markdown(record: dict) -> str:
-    """A line of samples.jsonl for TensorBoard: what it earned, what each agent was asked and wrote
-    as a block of code, which neither Markdown nor HTML in it can leave."""
+    """A line of samples.jsonl for TensorBoard: what it earned, what each agent was asked and wrote,
+    as blocks of code, which neither Markdown nor HTML in them can leave."""
     parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
     head = f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"
-    blocks = [html.escape(head)]
+    blocks = [("", " ".join(head.split()))]
     for agent, texts in enumerate(zip(record["prompts"], record["responses"], strict=True)):
-        longest = max(map(len, re.findall("`+", "".join(texts))), default=0)
-        fence = "`" * max(longest + 1, 3)
-        for text, what in zip(texts, ("was asked", "wrote"), strict=True):
-            blocks += [f"agent {agent} {what}:", f"{fence}\n{text}\n{fence}"]
-    return "\n\n".join(blocks)
+        what = (f"agent {agent} was asked:\n\n", f"agent {agent} wrote:\n\n")
+        blocks += zip(what, texts, strict=True)
+    longest = max(map(len, re.findall("`+", "".join(text for _, text in blocks))), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return "\n\n".join(f"{title}{fence}\n{text}\n{fence}" for title, text in blocks)

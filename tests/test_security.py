@@ -7,6 +7,7 @@ Elsewhere: what a generated program can reach (test_sandbox.py), the expert's ke
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -146,10 +147,11 @@ def test_tensorboard_shows_texts_as_texts(tmp_path):
     train.main([*SMALL, "--task", f"{file}:Task", "--run", str(run)])
     found = texts(run)
     sample, flags = found["sample/text_summary"], found["flags/text_summary"]
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in sample
-    assert sample.count("<") == 2, "<pre> and </pre>"
-    assert sample.startswith("<pre>")
-    assert sample.endswith("</pre>")
+    assert "<script>alert(1)</script>" in sample
+    fence = re.match("`+", sample)[0]
+    blocks = re.split(f"^{fence}$", sample, flags=re.MULTILINE)  # outside, inside, outside, ...
+    assert len(blocks) == 2 * (1 + 2 * 2) + 1
+    assert not re.search(r"[<`]|!\[", "".join(blocks[::2]))
     assert "&lt;b&gt;a&#124;b" in flags
     assert "<" not in flags
     assert {line.count("|") for line in flags.splitlines()} == {3}
