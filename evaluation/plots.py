@@ -245,4 +245,4 @@ def draw_ends(axes, groups: list[Group]) -> None:
         for place, mean in zip(places, means, strict=True) if len(groups) <= 3 else ():
             axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
     axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=BARS)
-    axes.set_title("held-out problems, 95 % intervals (of two seeds: both)")
+    axes.set_title("held-out problems, 95 % intervals")
