@@ -247,7 +247,7 @@ def test_tensorboard_has_samples_to_read_and_flags_to_compare(stopped):
     text = events.Tensors("sample/text_summary")[0].tensor_proto.string_val[0].decode()
     sample = lines(stopped, "samples.jsonl")[0]
     assert f"```\n{sample['responses'][1]}\n```" in text
-    assert text.startswith(f"reward {sample['reward']:.3f}")
+    assert text.startswith(f"```\nreward {sample['reward']:.3f}")
     found = events.PluginTagToContent(metadata.PLUGIN_NAME)
     flags = plugin_data_pb2.HParamsPluginData.FromString(found["_hparams_/session_start_info"])
     assert flags.session_start_info.hparams["lora_rank"].number_value == 16
