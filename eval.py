@@ -28,7 +28,7 @@ from pathlib import Path
 from evaluation import report
 from rewards import REWARDS
 from running.flags import Parser, at_least, named
-from running.folder import newest_run, run_folder
+from running.folder import newest_run, run_folder, write_json
 from running.terminal import quiet, quit_on_signals, told
 from tasks import TASKS
 
@@ -223,7 +223,7 @@ def table(args) -> None:
     else:
         print(report.render(found))
     if args.json:
-        Path(args.json).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        write_json(Path(args.json), found)
     if args.csv:
         report.write_csv(args.csv, found["methods"])
     if args.samples:

@@ -124,7 +124,6 @@ def comprehension(predicate: str, transform: str, source: str = "xs") -> str:
 def _compositions() -> dict[str, list[tuple]]:
     """Every (domain, predicate, transform, reducer), divided into splits by a hash of its names."""
     splits = {"train": [], "dev": [], "test": []}
-    # counting does not look at elements
     pointless = {(change, "count") for change in _INT_TRANSFORMS | _WORD_TRANSFORMS if change}
     pointless |= {(one, by) for one in ("first", "last") for by in ("total", "longest")}
     for domain, (predicates, transforms, _) in _DOMAINS.items():

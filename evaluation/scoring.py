@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from rewards import RewardError
+from running.folder import write_whole
 from running.plugins import make_reward, make_task
 
 KEYS = ("item", "responses")
@@ -60,19 +61,15 @@ def score(args, main) -> str:
     print(file=sys.stderr)
     if args.samples:
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in done)
-        Path(args.samples).write_text("".join(lines))
+        write_whole(Path(args.samples), "".join(lines))
     return render(done, reward.maximum)
 
 
 def judge_of(main):
     """The model that the reward asks: --judge, or --model as it is."""
-    from policies.judging import Judge
-    from policies.loading import device, load_base
+    from policies.judging import load_judge
 
-    name = main.judge or main.model[0]
-    base = load_base(name, [0], 0, 1, main.bits, main.trust_remote_code)
-    base.requires_grad_(False)
-    judge = Judge(base.to(device()), main.chat_template)
+    judge = load_judge(main.judge or main.model[0], main)
 
     def told(done: int, count: int) -> None:
         print(f"\rasked {done} of {count} questions", end="", file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from policies.base import Base
-from policies.loading import load_base
+from policies.loading import device, load_base
 from policies.sampling import Sampling
 from policies.scoring import Row, score
 
@@ -49,16 +49,19 @@ class Judge:
         return self.base.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
+def load_judge(name: str, args) -> Judge:
+    base = load_base(name, [0], 0, 1, args.bits, args.trust_remote_code)
+    base.requires_grad_(False)
+    return Judge(base.to(device()), args.chat_template)
+
+
 def make_judge(args, team) -> Judge:
     """The model of --judge, or the frozen base of the team's first agent."""
     if args.judge:
-        base = load_base(args.judge, [0], 0, 1, args.bits, args.trust_remote_code)
-        base.requires_grad_(False)
-    elif args.lora_rank:
-        base = team.bases[0]
-    else:
-        raise ValueError(
-            "this reward asks a language model, and --lora-rank 0 leaves no frozen one: name one "
-            "with --judge"
-        )
-    return Judge(base, args.chat_template)
+        return load_judge(args.judge, args)
+    if args.lora_rank:
+        return Judge(team.bases[0], args.chat_template)
+    raise ValueError(
+        "this reward asks a language model, and --lora-rank 0 leaves no frozen one: name one "
+        "with --judge"
+    )
