@@ -95,8 +95,9 @@ def sampling_flags(add) -> None:
 
 
 def algorithm_flags(add) -> None:
-    joints = ("aligned", "cross")
-    add("--joint", choices=joints, default="cross", help="which joint responses are scored")
+    scored = "which joint responses are scored (cross; from three agents on sampled)"
+    add("--joint", choices=("aligned", "cross", "sampled"), help=scored)
+    add("--joints", type=COUNT, metavar="K", help="sampled: how many of each response's (4)")
     add("--branching", choices=("tree", "chain"), default="tree", help="of turns after the first")
     add("--gamma", type=SHARE, default=1.0, help="discount of the next turn's return")
     baselines = ("mean", "rloo", "std", "max", "none")

@@ -13,12 +13,21 @@ from pathlib import Path
 from running.folder import run_folder
 
 CONFIG, FULL = "adapter_config.json", "config.json"  # of an adapter; of a whole model
+JOINTS = 4  # K of --joint sampled where it is not given: docs/teams.md has what it costs and gives
 SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # what an adapter's output is scaled by
 
 
 def mistake(args) -> str:
-    """What is wrong with these flags; "" where nothing is."""
+    """What is wrong with these flags; "" where nothing is, and then --joint is settled."""
     agents, frozen = args.num_agents, args.freeze
+    most = args.num_generations ** (agents - 1)
+    args.joint = args.joint or ("sampled" if args.joints or agents > 2 else "cross")
+    if args.joints and args.joint != "sampled":
+        return f"--joints {args.joints} goes with --joint sampled, not with {args.joint}"
+    if args.joints and args.joints > most:
+        return f"--joints {args.joints}: each response is part of {most} joint responses in all"
+    if args.joint == "sampled":
+        args.joints = args.joints or min(JOINTS, most)
     if args.init and len(args.init) not in (1, agents):
         return f"--init is given {len(args.init)} times for {agents} agents: once, or each"
     if frozen and frozen[-1] >= agents:
