@@ -157,14 +157,16 @@ def test_with_every_pairing_scored_pay_by_difference_is_equal_pay():
     joint = torch.rand(5, 5, generator=random, dtype=torch.float64)
     blank = torch.rand(2, 5, generator=random, dtype=torch.float64)  # by what the partner wrote
     paid = torch.stack([joint - blank[0][None], joint - blank[1][:, None]])
-    none = torch.zeros(2, 5)
+    none, cross = torch.zeros(2, 5), magrpo.arrangement(2, 5, 5)
     values = [
-        magrpo.advantages(magrpo.sample_returns(pay, none, 1.0), "mean")
+        magrpo.advantages(magrpo.sample_returns(pay.flatten(1), cross, none, 1.0), "mean")
         for pay in (paid, joint.expand(2, 5, 5))
     ]
     torch.testing.assert_close(*values)
     aligned = [pay.diagonal(0, 1, 2) for pay in (paid, joint.expand(2, 5, 5))]
-    values = [magrpo.advantages(magrpo.sample_returns(pay, none, 1.0), "mean") for pay in aligned]
+    pairs = magrpo.arrangement(2, 5, 1)
+    returns = [magrpo.sample_returns(pay, pairs, none, 1.0) for pay in aligned]
+    values = [magrpo.advantages(found, "mean") for found in returns]
     assert not torch.allclose(*values)
 
 
