@@ -1,1 +1,2 @@
-"""Rows of data sets, from the hub or from a file of one's own. The door: rows.py."""
+"""What the subjects and tasks.py stand on: rows of data sets, from the hub or a file of one's own
+(rows.py), and the problems of task coop (coop.py)."""

@@ -80,7 +80,7 @@ def allowed(room: str) -> set[str]:
         return {*ROOMS[ROOMS.index(room) + 1 :], *names}
     if room in SUBJECTS:
         return {DATA}
-    return SUBJECTS if room in NAMES else set()
+    return {*SUBJECTS, DATA} if room in NAMES else set()
 
 
 def test_the_root_holds_five_modules():

@@ -4,6 +4,7 @@ have faults. make.py says what is designed in them, and what is not."""
 import random
 
 import tasks
+from data.coop import comprehension
 
 # How often a helper, and a main function, follow each convention.
 HELPER = {"predicate": 0.16, "transform": 0.19, "filter": 0.21, "map": 0.30, "whole": 0.14}
@@ -30,10 +31,10 @@ def helper(convention: str, parts: Parts, name: str = "aux", loop: bool = False)
     argument, body = {
         "predicate": ("x", predicate),
         "transform": ("x", transform),
-        "filter": ("xs", tasks.comprehension(predicate, "")),
-        "map": ("xs", tasks.comprehension(predicate, transform)),
+        "filter": ("xs", comprehension(predicate, "")),
+        "map": ("xs", comprehension(predicate, transform)),
         "reduce": ("xs", reducer.format("xs")),
-        "whole": ("xs", reducer.format(tasks.comprehension(predicate, transform))),
+        "whole": ("xs", reducer.format(comprehension(predicate, transform))),
     }[convention]
     return f"def {name}({argument}):\n    return {body}"
 
@@ -42,14 +43,14 @@ def main_function(convention: str, parts: Parts) -> str:
     """A `solve` that supposes its helpers to follow the convention."""
     predicate, transform, reducer = parts
     body = {
-        "predicate": reducer.format(tasks.comprehension("aux(x)", transform)),
-        "transform": reducer.format(tasks.comprehension(predicate, "aux(x)")),
-        "filter": reducer.format(tasks.comprehension("", transform, "aux(xs)")),
+        "predicate": reducer.format(comprehension("aux(x)", transform)),
+        "transform": reducer.format(comprehension(predicate, "aux(x)")),
+        "filter": reducer.format(comprehension("", transform, "aux(xs)")),
         "map": reducer.format("aux(xs)"),
         "whole": "aux(xs)",
-        "ignore": reducer.format(tasks.comprehension(predicate, transform)),
-        "split": reducer.format(tasks.comprehension("aux(x)", "aux2(x)")),
-        "swapped": reducer.format(tasks.comprehension("aux2(x)", "aux(x)")),
+        "ignore": reducer.format(comprehension(predicate, transform)),
+        "split": reducer.format(comprehension("aux(x)", "aux2(x)")),
+        "swapped": reducer.format(comprehension("aux2(x)", "aux(x)")),
         "chain": "aux2(aux(xs))",
     }[convention]
     return f"def solve(xs):\n    return {body}"

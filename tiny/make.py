@@ -33,7 +33,7 @@ import torch.nn.functional as F
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-import tasks
+from data import coop
 from tiny.corpus import Author
 
 PROBLEMS, EXAMPLES, ROWS = 17_000, 6, 16  # problems, examples for each, problems in a batch
@@ -210,7 +210,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     start = time.time()
-    stream = tasks.problems("train", f"/warm start {args.seed}")
+    stream = coop.problems("train", f"/warm start {args.seed}")
     problems = list(itertools.islice(stream, PROBLEMS))
     author = Author(args.seed, problems)
     rows = [(item["prompt"], [author.example(item) for _ in range(EXAMPLES)]) for item in problems]

@@ -149,8 +149,8 @@ HELPERS = (
     lambda x, y, a: set(x),
     lambda x, y, a: dict(enumerate(x)),
     lambda x, y, a: range(len(x)),
-    lambda x, y, a: range(*a),
-    lambda x, y, a: range(1, x + 1),
+    lambda x, y, a: iter(range(*a)),  # always true, where a range is if x > 0
+    lambda x, y, a: iter(range(1, x + 1)),
     lambda x, y, a: list(enumerate(x)),
     lambda x, y, a: list(zip(*a, strict=False)),
     lambda x, y, a: x[::-1],
