@@ -56,7 +56,8 @@ class Coop:
         sizes = {"train": 2000, "dev": 100, "test": 100}
         if split not in sizes:
             raise ValueError(f"task coop has no split {split!r}: it has train, dev and test")
-        items = itertools.islice(problems(split, distinct=True), sizes[split])
+        found = problems(split, distinct=True, agents=self.num_agents)
+        items = itertools.islice(found, sizes[split])
         return [item | {"task_id": f"coop/{split}/{i}"} for i, item in enumerate(items)]
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:

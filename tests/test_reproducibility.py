@@ -38,7 +38,8 @@ def test_the_number_of_reward_workers_changes_nothing(turns, tmp_path, monkeypat
 
 
 FLAGS = "--seed 7 --lr 0.01 --joint sampled --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1"
-FLAGS += " --feedback tests --feedback-tests 2 --num-agents 3 --joints 2 --normalize token --warmup-steps 2"
+FLAGS += " --feedback tests --feedback-tests 2 --num-agents 3 --joints 2 --normalize token"
+FLAGS += " --warmup-steps 2"
 
 
 def test_a_run_can_be_made_again_from_its_args_json(tmp_path, monkeypatch):
