@@ -203,16 +203,10 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]
         if len(inputs) == 5:
             asked = [[xs] for xs in inputs]
             for number, xs in enumerate(_open(inputs, whole(parts))):
-                asked[number % 5].append(xs)
-            return [_assertion(lists, [solve(xs) for xs in lists]) for lists in asked]
+                asked[1 + number % 4].append(xs)  # the first test stays one call: it is cheapest
+            tests = [[f"solve({xs!r}) == {solve(xs)!r}" for xs in lists] for lists in asked]
+            return [f"assert {' and '.join(calls)}" for calls in tests]
     return []
-
-
-def _assertion(inputs: list[list], answers: list) -> str:
-    calls = ", ".join(f"solve({xs!r})" for xs in inputs)
-    if len(inputs) == 1:
-        return f"assert {calls} == {answers[0]!r}"
-    return f"assert [{calls}] == {answers!r}"
 
 
 def _open(inputs: list[list], parts: tuple[str, str, str]) -> list[list]:
