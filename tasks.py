@@ -8,7 +8,8 @@ feedback= (a function of an item and the responses that gives one text per agent
     feedback(item, responses) -> [text]    what each agent is told after a turn, with --turns 2
     advance(item, responses) -> item       what becomes of the world, for the next turn (optional)
     scheme(item, responses) -> name        how the work was divided, counted by eval.py (optional)
-    reward, model                          names of its default reward and (optional) model
+    reward, model                          names of its default reward and (optional) model, which
+                                           may be a function of the number of agents
 
 What an agent observes is computed from the item and from its own history, so a partner's text
 cannot get in, unless `advance` puts it into the item and `observe` shows it. --task takes a name of
@@ -16,6 +17,7 @@ the table, a dotted path or file.py:Class.
 """
 
 import itertools
+from pathlib import Path
 
 from data.coop import problems
 
@@ -30,13 +32,14 @@ TASKS = {
 
 
 class Coop:
-    """The embedded team's task: short Python problems that one helper and one main function solve.
+    """The embedded team's task: short Python problems that helpers and one main function solve.
 
     A problem asks for a reducer (the sum of ...) of a transform (the squares of ...) of the
     elements of a list of integers or words that satisfy a predicate (the even numbers). Agents
     0 to n-2 write the helpers (`aux`, `aux2`, ...), the last agent writes `solve`, and neither
     sees the other's text: which part of the work a helper does is nowhere written, they have to
-    come to agree. With one agent, the same policy writes `aux` and then `solve`.
+    come to agree. With one agent, the same policy writes `aux` and then `solve`. For three agents
+    no problem lacks a part, and from four on there is a second predicate.
 
     The splits hold different compositions (predicate, transform, reducer): those of "dev" and
     "test" occur nowhere in "train", while each of their parts does. Docstrings within a split
@@ -44,6 +47,11 @@ class Coop:
     """
 
     reward = "code"
+
+    @staticmethod
+    def model(agents: int) -> str | None:
+        """Three agents and more start from an adapter on tiny/ that has read their problems."""
+        return str(Path(__file__).resolve().parent / "tiny" / "many") if agents > 2 else None
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
         if data is not None:

@@ -41,13 +41,14 @@ def resolve(name: str, known: dict[str, str], what: str):
     return getattr(module, attribute)
 
 
-def own_model(name: str) -> str | None:
-    """The model that a task names for itself, if any; of a task that cannot be found, `make_task`
-    tells."""
+def own_model(name: str, agents: int = 2) -> str | None:
+    """The model that a task names for itself, if any, which may depend on the number of agents; of
+    a task that cannot be found, `make_task` tells."""
     try:
         model = getattr(resolve(name, TASKS, "task"), "model", None)
     except ValueError:
         return None
+    model = model(agents) if callable(model) else model
     return model and str(model)
 
 

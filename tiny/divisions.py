@@ -12,7 +12,13 @@ from tiny import corpus
 # How often a helper of three agents, and one of four, does what; a list of one predicate: filter.
 HELPER = {
     3: {"predicate": 0.36, "transform": 0.40, "filter": 0.14, "map": 0.05, "reduce": 0.05},
-    4: {"predicate": 0.28, "second": 0.28, "transform": 0.34, "filter": 0.05, "filter second": 0.05},
+    4: {
+        "predicate": 0.28,
+        "second": 0.28,
+        "transform": 0.34,
+        "filter": 0.05,
+        "filter second": 0.05,
+    },
 }
 # How a main function calls its helpers: on elements, in some order; on lists; not at all.
 MAIN = {"elements": 0.78, "lists": 0.16, "alone": 0.06}
@@ -22,7 +28,9 @@ def helper(convention: str, parts: tuple[str, ...], name: str, loop: bool) -> st
     """A helper function that does what the convention says of a problem with these parts."""
     kind = convention.removesuffix(" second")
     if kind != convention or convention == "second":
-        return corpus.helper(kind.replace("second", "predicate"), (parts[3], *parts[1:3]), name, loop)
+        return corpus.helper(
+            kind.replace("second", "predicate"), (parts[3], *parts[1:3]), name, loop
+        )
     of = parts[:3] if kind == "filter" else whole(parts)
     return corpus.helper(kind, of if kind != "predicate" else parts[:3], name, loop)
 
