@@ -53,6 +53,8 @@ def test_nobody_sees_the_partners_map():
     for place, other in (item["open"], item["open"][::-1]):
         first = [text.index(str(place)) < text.index(str(other)) for text in maps]
         assert first[0] != first[1]
+    with pytest.raises(ValueError, match="2 agents or more"):
+        Rendezvous(num_agents=1)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,9 @@ def test_nobody_sees_the_partners_map():
         (["3", "5"], 0.25),
         (["5", "5"], 0.0),
         (["37", "37"], 0.0),
+        (["3", "3", "3", "3"], 1.0),
+        (["3", "3", "7", "3"], 0.5),
+        (["3", "3", "4", "3"], 0.375),
     ],
 )
 def test_what_a_meeting_is_worth(responses, worth):
