@@ -8,7 +8,7 @@ feedback= (a function of an item and the responses that gives one text per agent
     feedback(item, responses) -> [text]    what each agent is told after a turn, with --turns 2
     advance(item, responses) -> item       what becomes of the world, for the next turn (optional)
     scheme(item, responses) -> name        how the work was divided, counted by eval.py (optional)
-    reward                                 the name of its default reward
+    reward, model                          names of its default reward and (optional) model
 
 What an agent observes is computed from the item and from its own history, so a partner's text
 cannot get in, unless `advance` puts it into the item and `observe` shows it. --task takes a name of

@@ -10,9 +10,12 @@ import math
 import numbers
 from pathlib import Path
 
+from policies.finding import bases, find_model
 from rewards import REWARDS, Scorer
 from running.flags import meant
 from tasks import TASKS
+
+TINY = str(Path(__file__).resolve().parent.parent / "tiny")
 
 
 def resolve(name: str, known: dict[str, str], what: str):
@@ -36,6 +39,24 @@ def resolve(name: str, known: dict[str, str], what: str):
     if not hasattr(module, attribute):
         raise ValueError(f"{path} has no {attribute}{meant(attribute, vars(module))}: no {what}")
     return getattr(module, attribute)
+
+
+def own_model(name: str) -> str | None:
+    """The model that a task names for itself, if any; of a task that cannot be found, `make_task`
+    tells."""
+    try:
+        model = getattr(resolve(name, TASKS, "task"), "model", None)
+    except ValueError:
+        return None
+    return model and str(model)
+
+
+def is_embedded(name: str) -> bool:
+    """Whether a model is the one in tiny/, or an adapter on it."""
+    try:
+        return Path(bases(name)[-1]).resolve() == Path(TINY)
+    except ValueError:  # of no model: `prepare` tells
+        return False
 
 
 def check_signature(function, what: str, *args, **kwargs) -> None:
@@ -132,8 +153,6 @@ def items_of(task, name: str, split: str) -> list[dict]:
 def prepare(args) -> tuple:
     """What the flags name, found and checked in a moment, before torch is imported: the task, the
     reward, the problems to train on and the held-out ones by split."""
-    from policies.finding import find_model  # a quarter of a second, which --help does not need
-
     task = make_task(args)
     reward = make_reward(args, task)
     if args.judge and not reward.needs_model:
