@@ -8,6 +8,8 @@ feedback= (a function of an item and the responses that gives one text per agent
     feedback(item, responses) -> [text]    what each agent is told after a turn, with --turns 2
     advance(item, responses) -> item       what becomes of the world, for the next turn (optional)
     scheme(item, responses) -> name        how the work was divided, counted by eval.py (optional)
+    draw(item, responses) -> picture       what it looks like (optional, running/pictures.py)
+    modes                                  its own names for --feedback (optional): it is given one
     reward, model                          names of its default reward and (optional) model
 
 What an agent observes is computed from the item and from its own history, so a partner's text
@@ -29,6 +31,8 @@ TASKS = {
     "mbpp": "coding.tasks.MBPP",
     "tldr": "writing.tasks.Tldr",
     "arxiv": "writing.tasks.Arxiv",
+    "strbuild": "building.tasks.StrBuild",
+    "housebuild": "building.tasks.HouseBuild",
 }
 
 # --- coop: the embedded team's problems ---------------------------------------------------------
@@ -149,21 +153,17 @@ def _compose(rng: random.Random, names: tuple[str, str, str, str]) -> dict:
     change, transform = (text.format(**values) for text in transforms[names[2]])
     phrase, reducer = _REDUCERS[names[3]]
     subject = f"{change} of the {noun} in xs" if change else f"{noun} in xs"
+    # The solution divides the work: a helper for the predicate, or else for the transform.
+    main = comprehension("aux(x)", transform) if predicate else comprehension("", "aux(x)")
+    solution = f"def aux(x):\n    return {predicate or transform}\n\n\n"
     return {
         "prompt": f'def solve(xs):\n    """Return {phrase.format(subject)}."""\n',
         "entry_point": "solve",
         "setup": "",
         "composition": names,
         "parts": (predicate, transform, reducer),
-        "solution": _solution(predicate, transform, reducer),
+        "solution": solution + f"def solve(xs):\n    return {reducer.format(main)}\n",
     }
-
-
-def _solution(predicate: str, transform: str, reducer: str) -> str:
-    """A helper and a main function that divide the work: the predicate, or else the transform."""
-    main = comprehension("aux(x)", transform) if predicate else comprehension("", "aux(x)")
-    code = f"def aux(x):\n    return {predicate or transform}\n\n\n"
-    return code + f"def solve(xs):\n    return {reducer.format(main)}\n"
 
 
 def _tests(rng: random.Random, domain: str, parts: tuple[str, str, str]) -> list[str]:
