@@ -35,6 +35,7 @@ REWARDS = {
     "arxiv": "writing.rewards.arxiv",
     "arxiv_paper": "writing.paper.arxiv_paper",
     "arxiv_released": "writing.paper.arxiv_released",
+    "build": "building.rewards.build_together",
     "strbuild": "building.rewards.strbuild",
     "strbuild_paper": "building.paper.strbuild_paper",
     "housebuild": "building.rewards.housebuild",

@@ -31,6 +31,7 @@ TASKS = {
     "mbpp": "coding.tasks.MBPP",
     "tldr": "writing.tasks.Tldr",
     "arxiv": "writing.tasks.Arxiv",
+    "build": "building.embedded.Build",
     "strbuild": "building.tasks.StrBuild",
     "housebuild": "building.tasks.HouseBuild",
 }

@@ -17,15 +17,19 @@ team with nothing, while whoever divides the work in any way, up to 3 to 1 of tw
 | right is    | a cell of the target that ...                             |
 |-------------|-----------------------------------------------------------|
 | strbuild    | holds a block whose texture no block beside it has        |
-| housebuild  | holds the target's block                                  |
+| housebuild, | holds the target's block                                  |
+| build       |                                                           |
 
 housebuild's spiders take a tenth of that, or less if they do little damage, where nobody writes
 /kill; and so does a /kill in vain: where no spiders are, or where the partner writes it too.
 """
 
-from building import houses, labour, letters
+import math
+from collections import Counter
+
+from building import blocks, houses, labour, letters
 from building.paper import damage_of
-from building.world import AIR, Rules, World, build
+from building.world import Rules, World, build
 
 SPIDERS = 0.1
 
@@ -42,12 +46,14 @@ def spare(rules: Rules, target: dict) -> float:
         return 1.0
     if not rules.material:
         return 1 / (2 * agents)
-    counts = {block: list(target.values()).count(block) for block in {*target.values()} - {AIR}}
-    alone = max(
-        sum(min(limits.get(block, 0), count) for block, count in counts.items())
+    done = {cell for cell, (block, _) in rules.standing.items() if target.get(cell) == block}
+    counts = Counter(block for cell, block in target.items() if cell not in done)
+    alone = [
+        sum(min(limits.get(block, math.inf), count) for block, count in counts.items())
         for limits in rules.material
-    )
-    return 1 - alone / len(target)
+    ]
+    alone = max(map(min, alone, (limits.get("", math.inf) for limits in rules.material)))
+    return (counts.total() - min(alone, counts.total())) / len(target)
 
 
 def shared(value, rules: Rules, responses: list[str], least: float) -> tuple[float, World]:
@@ -86,4 +92,9 @@ def housebuild(item: dict, responses: list[str]) -> dict[str, float]:
     return parts | {"spiders": -SPIDERS * (1.0 if in_vain else damage) * parts["building"]}
 
 
-strbuild.maximum = housebuild.maximum = 1.0
+def build_together(item: dict, responses: list[str]) -> dict[str, float]:
+    """The rectangles of task build, of which each agent has material for a part; 0 to 1."""
+    return _score(blocks, item, responses)[0]
+
+
+build_together.maximum = strbuild.maximum = housebuild.maximum = 1.0

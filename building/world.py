@@ -38,7 +38,9 @@ class Rules:
     palettes: tuple[frozenset[str], ...]  # per agent: its blocks; air is always allowed
     most: tuple[int, ...]  # per agent: commands that are accepted
     commands: frozenset[str] = frozenset({"setblock", "fill", "kill"})
-    material: tuple[dict[str, int], ...] = ()  # per agent: cells of each block; (): no limit
+    # per agent: cells of each block, of "" in all; (): no limit
+    material: tuple[dict[str, int], ...] = ()
+    standing: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # before the first command
 
     def cells(self) -> Iterator[Cell]:
         return box(self.low, self.high)
@@ -79,15 +81,11 @@ def box(low: Cell, high: Cell) -> Iterator[Cell]:
     return itertools.product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))
 
 
-def build(rules: Rules, responses: list[str], before: World | None = None) -> World:
-    """The world after the agents' commands: from air, or from what stood before, with what had been
-    spent. `before` stays as it is."""
+def build(rules: Rules, responses: list[str]) -> World:
+    """The world after the agents' commands."""
     agents = range(len(responses))
-    world = World(wrote=[set() for _ in agents], spent=[Counter() for _ in agents])
-    if before:
-        world.cells = dict(before.cells)
-        world.wrote = [set(cells) for cells in before.wrote]
-        world.spent = [Counter(spent) for spent in before.spent]
+    world = World(dict(rules.standing), wrote=[set() for _ in agents])
+    world.spent = [Counter() for _ in agents]
     for agent, text in enumerate(responses):
         accepted = read(text, rules, agent, world.spent[agent])
         world.commands.append(accepted)
@@ -115,6 +113,8 @@ def read(text: str, rules: Rules, agent: int, spent: Counter) -> list[Command]:
             cost = command.volume()
             limits = rules.material[agent] if rules.material else {}
             if spent[command.block] + cost > limits.get(command.block, math.inf):
+                continue
+            if spent.total() + cost > limits.get("", math.inf):
                 continue
             spent[command.block] += cost
         found.append(command)
