@@ -8,6 +8,8 @@ feedback= (a function of an item and the responses that gives one text per agent
     feedback(item, responses) -> [text]    what each agent is told after a turn, with --turns 2
     advance(item, responses) -> item       what becomes of the world, for the next turn (optional)
     scheme(item, responses) -> name        how the work was divided, counted by eval.py (optional)
+    draw(item, responses) -> picture       what it looks like (optional, running/pictures.py)
+    modes                                  its own names for --feedback (optional): it is given one
     reward, model                          names of its default reward and (optional) model, which
                                            may be a function of the number of agents
 
@@ -28,6 +30,9 @@ TASKS = {
     "mbpp": "coding.tasks.MBPP",
     "tldr": "writing.tasks.Tldr",
     "arxiv": "writing.tasks.Arxiv",
+    "build": "building.embedded.Build",
+    "strbuild": "building.tasks.StrBuild",
+    "housebuild": "building.tasks.HouseBuild",
 }
 
 

@@ -71,10 +71,13 @@ def check_signature(function, what: str, *args, **kwargs) -> None:
 def make_task(args):
     """The task of --task, with the flags that are a task's."""
     options = {"data": args.data, "num_agents": args.num_agents}
-    if args.feedback:
+    kind = resolve(args.task, TASKS, "task")
+    own = getattr(kind, "modes", ())  # of feedback; a task of code has those of coding/feedback.py
+    if args.feedback and own:
+        options["feedback"] = args.feedback
+    elif args.feedback:
         flags = (args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
         options["feedback"] = resolve("coding.feedback.configured", {}, "feedback")(*flags)
-    kind = resolve(args.task, TASKS, "task")
     form = f"({', '.join(f'{name}=' for name in options)})"
     form += ", or leave --feedback out" if args.feedback else ""
     check_signature(kind, f"task {args.task!r} has to take {form}", **options)
@@ -84,6 +87,8 @@ def make_task(args):
         raise
     except Exception as error:
         raise ValueError(f"task {args.task!r} cannot be made: it raised {error!r}") from error
+    if own and args.reward:  # its feedback may tell what the reward says
+        task.reward = args.reward
     wanted = {"items": ("split",), "observe": ("agent", "item", "history")}
     moves = hasattr(task, "advance")
     if args.turns > 1:

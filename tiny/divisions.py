@@ -1,12 +1,14 @@
-"""The texts of the warm start of three and four agents: problems of task coop, divided in as many parts
-as there are authors, with no convention of who takes which. many/ is an adapter that has read them.
+"""The texts of the warm start of three and four agents: problems of task coop, divided in as many
+parts as there are authors, with no convention of who takes which. many/ is an adapter on the base.
 
 A helper does one part, an element or a list at a time, and each part is as likely for one helper as
 for another. A main function supposes some assignment of the parts to the helpers, each as likely
 too, and at times does all of the work alone. Faults are those of corpus.py.
 """
 
-from data.coop import comprehension, whole
+import itertools
+
+from data.coop import comprehension, problems, whole
 from tiny import corpus
 
 # How often a helper of three agents, and one of four, does what; a list of one predicate: filter.
@@ -20,6 +22,7 @@ HELPER = {
         "filter second": 0.05,
     },
 }
+KINDS = {"first turn": 0.88, "second turn": 0.12}
 # How a main function calls its helpers: on elements, in some order; on lists; not at all.
 MAIN = {"elements": 0.78, "lists": 0.16, "alone": 0.06}
 
@@ -36,7 +39,7 @@ def helper(convention: str, parts: tuple[str, ...], name: str, loop: bool) -> st
 
 
 def main_function(convention: str, parts: tuple[str, ...], names: list[str]) -> str:
-    """A `solve` that supposes its helpers, in this order, to do the predicates and the transform."""
+    """A `solve` that supposes these helpers to do the predicates, the last of them the transform."""
     *tests, change = names
     predicate, transform, reducer = whole(parts)
     source = "xs"
@@ -54,7 +57,7 @@ def main_function(convention: str, parts: tuple[str, ...], names: list[str]) -> 
 class Author(corpus.Author):
     """Writes as corpus.Author does, for as many agents as a problem has parts."""
 
-    kinds = {"first turn": 0.88, "second turn": 0.12}
+    kinds = KINDS
 
     def team_size(self, kind: str, item: dict) -> int:
         return len(item["parts"])
@@ -71,3 +74,13 @@ class Author(corpus.Author):
         order = self.rng.sample(names, len(names))
         code = main_function(convention, self.parts(item), order)
         return [*team, self.spoil(code, "solve")]
+
+
+def rows(seed: int, count: int, examples: int) -> list[tuple[str, list[tuple[str, str]]]]:
+    """`count` problems, half of them of three parts and half of four, with examples of each."""
+    streams = [problems("train", f"/warm start {seed}", agents=agents) for agents in (3, 4)]
+    items = [
+        next(stream) for _, stream in zip(range(count), itertools.cycle(streams), strict=False)
+    ]
+    author = Author(seed, items)
+    return [(item["prompt"], [author.example(item) for _ in range(examples)]) for item in items]
