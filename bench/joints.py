@@ -1,6 +1,7 @@
 """Variance of the gradient against K of --joint sampled, on the embedded team's own task.
 
     python -m bench.joints --num-agents 3 [--most 64] [--problems 6] [--rollouts 6] [--run DIR]
+    python -m bench.joints --cost 2 8     # a step with 2 agents beside one with 8, K = 2
 
 The policy stays as it is: the warm start, or the agents of a run. Every problem is played several
 times; of each rollout the same samples are given the advantages of each K in turn, so that only the
@@ -12,7 +13,10 @@ K = 1 would need for the same. Seconds are those of the reward, with its cache, 
 
 import argparse
 import math
+import statistics
+import tempfile
 import time
+from pathlib import Path
 
 import torch
 
@@ -64,6 +68,22 @@ def measure(module, items: list[dict], counts: list[int], rollouts: int) -> tupl
     return total.tolist(), seconds / len(items) / rollouts
 
 
+def cost(sizes: list[int]) -> None:
+    """Seconds of a step by the number of agents, in turn, on the toy of bench.step."""
+    texts, contenders = common.prompts(64, 64, 512), []
+    with tempfile.TemporaryDirectory() as folder:
+        common.make_model(Path(folder), 512)
+        for agents in sizes:
+            argv = "--joint sampled --joints 2 --batch-size 4".split()
+            contenders.append(common.ours(folder, texts, agents, 1, argv))
+            contenders[-1].name = agents
+        found = common.take_turns(contenders, 5)
+    first = statistics.median(row["total"] for row in found[sizes[0]])
+    for agents, rows in found.items():
+        seconds = statistics.median(row["total"] for row in rows)
+        print(f"{agents} agents: {seconds:.2f} s a step, {seconds / first:.2f} of the first")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num-agents", type=int, nargs="+", default=[2, 3, 4])
@@ -71,8 +91,11 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=6)
     parser.add_argument("--rollouts", type=int, default=6, help="of each problem")
     parser.add_argument("--run", help="whose agents play (the warm start)")
+    parser.add_argument("--cost", type=int, nargs="+", help="numbers of agents, timed instead")
     flags = parser.parse_args()
     print(common.machine())
+    if flags.cost:
+        return cost(flags.cost)
     for agents in flags.num_agents:
         argv = ["--num-agents", str(agents), "--eval-limit", "none"]
         args = train.parse(argv + ["--init", flags.run] * bool(flags.run))

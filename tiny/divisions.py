@@ -39,7 +39,7 @@ def helper(convention: str, parts: tuple[str, ...], name: str, loop: bool) -> st
 
 
 def main_function(convention: str, parts: tuple[str, ...], names: list[str]) -> str:
-    """A `solve` that supposes these helpers to do the predicates, the last of them the transform."""
+    """A `solve` that supposes these helpers to do the predicates, and the last the transform."""
     *tests, change = names
     predicate, transform, reducer = whole(parts)
     source = "xs"
