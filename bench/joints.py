@@ -74,7 +74,7 @@ def cost(sizes: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         common.make_model(Path(folder), 512)
         for agents in sizes:
-            argv = "--joint sampled --joints 2 --batch-size 4".split()
+            argv = ["--joint", "sampled", "--joints", "2", "--batch-size", "4"]
             contenders.append(common.ours(folder, texts, agents, 1, argv))
             contenders[-1].name = agents
         found = common.take_turns(contenders, 5)
