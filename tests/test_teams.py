@@ -104,9 +104,9 @@ def test_texts_of_the_warm_start_have_no_convention_of_who_does_what():
             for name, found in zip(("aux", "aux2"), first, strict=True):
                 orders.setdefault(name, []).append(found)
     share = {key: sum(values) / len(values) for key, values in (taken | orders).items()}
-    assert share["aux", 0] == pytest.approx(share["aux2", 0], abs=0.05) > 0.15
-    assert share["aux", 1] == pytest.approx(share["aux2", 1], abs=0.05) > 0.15
-    assert share["aux"] == pytest.approx(share["aux2"], abs=0.05) > 0.15
+    assert min(share.values()) > 0.15
+    for one, other in ((("aux", 0), ("aux2", 0)), (("aux", 1), ("aux2", 1)), ("aux", "aux2")):
+        assert share[one] == pytest.approx(share[other], abs=0.05)
 
 
 def test_who_starts_from_the_adapter():
