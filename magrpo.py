@@ -12,9 +12,9 @@ a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every pro
     6. L_i = -(1/G) sum_g A^g sum_tokens log pi_i(token | h_i, tokens before it)   (Eq. 2)
     7. every agent takes one step on its own L_i, its gradient clipped on its own
 
-That is --joint aligned. The default, cross, scores every combination: r_i^g is the mean over those
-with a_i^g, and steps 4 and 5 are each agent's own, as they are where a reward pays an agent of its
-own, on top of the team's r. Temperature, top-k and top-p are part of pi_i.
+That is --joint aligned. cross scores every combination, sampled K of each response: r_i^g is the
+mean over those with a_i^g, and steps 4 and 5 are each agent's own, as they are where a reward pays
+an agent of its own, on top of the team's r. Temperature, top-k and top-p are part of pi_i.
 
 What is not there: no critic; no division by the group's standard deviation (it biases the
 gradient); no importance ratio and nothing to clip it (a rollout is used for one step, so the ratio
@@ -25,6 +25,7 @@ LightningModule (steps 5 to 7). How a model is run fast is in policies/.
 """
 
 import contextlib
+import functools
 import itertools
 import math
 import time
@@ -68,18 +69,29 @@ def shared(pay: Tensor) -> Tensor:
     return pay[0] + (pay - pay[0]).mean(0)
 
 
-def sample_returns(pay: Tensor, future: Tensor, gamma: float) -> Tensor:
+@functools.lru_cache
+def arrangement(agents: int, samples: int, count: float) -> Tensor:
+    """Joint responses to score, as sample numbers: (J, n), every sample in `count` of them.
+
+    1 is aligned, all there are, G^(n-1), is cross. Round k shifts each agent's samples so that two
+    meet again as late as can be. Samples are independent: random shifts would add nothing.
+    """
+    rounds, agent = torch.arange(min(count, samples ** (agents - 1)))[:, None], torch.arange(agents)
+    first, later = rounds % samples * agent, rounds // samples // samples ** (agent - 2).clamp(0)
+    shifts = first + first // samples + later * (agent > 1)  # (K, n): a bijection, modulo G
+    return ((torch.arange(samples)[:, None, None] + shifts) % samples).flatten(0, 1).unique(dim=0)
+
+
+def sample_returns(pay: Tensor, joints: Tensor, future: Tensor, gamma: float) -> Tensor:
     """Return R of every sample of every agent at one node (step 4): (n, G).
 
-    pay: of each agent, aligned (n, G); cross (n, G, ..., G), one axis an agent. future (n, G): mean
-    return of the node that joint response g opened, 0 on the last turn. With cross a sample's pay
-    is the *mean* over all joint responses it is part of, so the gradient's scale does not depend on
-    G; its future is that of its aligned joint response, the only kind that is played on. That is
-    unbiased too, since partners' samples are independent given their prompts.
+    pay (n, J): each agent's for the joint responses (J, n). future (n, G): mean return of the node
+    that joint response g opened, 0 on the last turn. A sample's pay is the *mean* over all joint
+    responses it is part of, so the gradient's scale does not depend on G; its future is that of its
+    aligned one, the only kind that is played on. Unbiased, as partners' samples are independent.
     """
-    if pay.dim() > 2:
-        pay = torch.stack([own.movedim(i, 0).flatten(1).mean(1) for i, own in enumerate(pay)])
-    return pay + gamma * future
+    own = pay.gather(1, joints.argsort(stable=True, dim=0).T)  # each agent's, by its own sample
+    return own.reshape(*future.shape, -1).mean(-1) + gamma * future
 
 
 def advantages(returns: Tensor, mode: str) -> Tensor:
@@ -206,9 +218,10 @@ class Node:
     observations: list[str] = field(default_factory=list)  # per agent: its prompt ...
     prompts: list[tuple[int, ...]] = field(default_factory=list)  # ... and the token ids of it
     responses: list[list[Response]] = field(default_factory=list)  # [agent][sample]
+    joints: Tensor | None = None  # the joint responses that are scored, as sample numbers: (J, n)
     parts: list[dict[str, float]] = field(default_factory=list)  # per joint response
-    pay: Tensor | None = None  # of each agent: aligned (n, S), cross (n, S, ..., S)
-    rewards: Tensor | None = None  # what is logged of it: (S,) or (S, ..., S)
+    pay: Tensor | None = None  # of each agent, per joint response: (n, J)
+    rewards: Tensor | None = None  # what is logged of it: (J,)
     feedback: list[list[str]] = field(default_factory=list)  # [aligned joint response][agent]
     worlds: list[dict] = field(default_factory=list)  # the next items, where the task moves on
     children: list["Node"] = field(default_factory=list)  # one per aligned joint response
@@ -231,12 +244,12 @@ class Rollout:
         self.seconds: dict[str, float] = defaultdict(float)
 
     def __call__(
-        self, items: list, key: tuple, samples: int, sampling: Sampling, joint: str, chain: bool
+        self, items: list, key: tuple, samples: int, sampling: Sampling, joints: float, chain: bool
     ) -> list[list[Node]]:
         """The nodes of each turn: turn 0 has one per item, later turns one per joint response.
 
         key: (seed, stream, step, number of the first item), of which every random number is a
-        function.
+        function. joints: in how many joint responses each response is scored (math.inf: all).
         """
         team, turns = range(self.team.size), []
         nodes = [
@@ -247,7 +260,7 @@ class Rollout:
             with self.timed("rollout"):
                 self.act(nodes, sampling)  # steps 1 and 2
             with self.timed("reward"):
-                self.judge(nodes, joint)  # step 3
+                self.judge(nodes, joints)  # step 3
                 turns.append(nodes)
                 if len(turns) == self.args.turns:
                     break
@@ -255,12 +268,12 @@ class Rollout:
             nodes = [child for node in nodes for child in self.open(node, 1 if chain else samples)]
         for nodes in reversed(turns):  # step 4
             for node in nodes:
-                ahead = [child.values for child in node.children] or [[0.0] * len(team)]
-                future = torch.DoubleTensor(list(zip(*ahead, strict=True)))  # (n, S), or zeros
+                ahead = [n.values for n in node.children] or [[0.0] * len(team)] * node.samples
+                future = torch.DoubleTensor(list(zip(*ahead, strict=True)))  # (n, S)
                 pairs, gamma = zip(node.pay, future, strict=True), self.args.gamma
                 node.values = [float(now.mean() + gamma * then.mean()) for now, then in pairs]
                 node.value = float(shared(torch.DoubleTensor(node.values)))
-                node.returns = sample_returns(node.pay, future, gamma)
+                node.returns = sample_returns(node.pay, node.joints, future, gamma)
         return turns
 
     def encode(self, agent: int, text: str) -> tuple[int, ...]:
@@ -275,11 +288,9 @@ class Rollout:
 
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
         """Every agent of every node answers its own prompt, all of them decoded together."""
-        team = range(self.team.size)
+        team, observe = range(self.team.size), self.task.observe
         for node in nodes:
-            node.observations = [
-                self.task.observe(agent, node.item, node.histories[agent]) for agent in team
-            ]
+            node.observations = [observe(i, node.item, node.histories[i]) for i in team]
             node.prompts = [self.encode(agent, node.observations[agent]) for agent in team]
         uniforms = [
             _generator(*node.key).random((len(team), node.samples, sampling.max_new_tokens))
@@ -290,42 +301,34 @@ class Rollout:
         for number, node in enumerate(nodes):
             node.responses = answers[number * len(team) : (number + 1) * len(team)]
 
-    def judge(self, nodes: list[Node], joint: str) -> None:
-        """Scores every joint response of every node."""
-        chosen = []
+    def judge(self, nodes: list[Node], joints: float) -> None:
+        """Scores joint responses of every node, so that each response is in as many of them."""
+        size, chosen = self.team.size, []
         for node in nodes:
-            axes = [range(node.samples)] * self.team.size
-            joints = itertools.product(*axes) if joint == "cross" else zip(*axes, strict=True)
-            chosen += [(node, node.texts(numbers)) for numbers in joints]
-        found = self.reward([(node.item, texts) for node, texts in chosen])
+            node.joints = arrangement(size, node.samples, joints)
+            chosen += [(node.item, node.texts(numbers)) for numbers in node.joints.tolist()]
+        found = iter(self.reward(chosen))
         self.seconds["judge"] += self.reward.seconds
-        for (node, _), parts in zip(chosen, found, strict=True):
-            node.parts.append(parts)
         for node in nodes:
-            pay = zip(*(earned(parts, self.team.size) for parts in node.parts), strict=True)
-            shape = [node.samples] * (self.team.size if joint == "cross" else 1)
-            node.pay = torch.DoubleTensor(list(pay)).reshape(-1, *shape)
+            node.parts = list(itertools.islice(found, len(node.joints)))
+            pay = zip(*(earned(parts, size) for parts in node.parts), strict=True)
+            node.pay = torch.DoubleTensor(list(pay))
             node.rewards = shared(node.pay)
 
     def move_on(self, nodes: list[Node]) -> None:
         """What each aligned joint response is told, and what becomes of the world."""
         for node in nodes:
             joints = [node.texts((s,) * self.team.size) for s in range(node.samples)]
-            told = [self.pool.submit(self.task.feedback, node.item, texts) for texts in joints]
-            node.feedback = [future.result() for future in told]
+            items = itertools.repeat(node.item)
+            node.feedback = list(self.pool.map(self.task.feedback, items, joints))
             if hasattr(self.task, "advance"):
-                items = itertools.repeat(node.item)
                 node.worlds = list(self.pool.map(self.task.advance, items, joints))
 
     def open(self, node: Node, samples: int) -> list[Node]:
         """The next turn of each aligned joint response; an agent's history grows by its own."""
         for s, told in enumerate(node.feedback):
-            histories = [
-                [*history, (responses[s].text, text)]
-                for history, responses, text in zip(
-                    node.histories, node.responses, told, strict=True
-                )
-            ]
+            own = zip(node.histories, node.responses, told, strict=True)
+            histories = [[*past, (mine[s].text, text)] for past, mine, text in own]
             item = node.worlds[s] if node.worlds else node.item
             node.children.append(Node(node.problem, item, (*node.key, s), histories, samples))
         return node.children
@@ -343,13 +346,9 @@ def _generator(*key: int) -> np.random.Generator:
 
 def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
     """Which of `size` problems stand at positions start, ...: a new order every epoch."""
-    orders, numbers = {}, []
-    for position in range(start, start + count):
-        epoch, place = divmod(position, size)
-        if epoch not in orders:
-            orders[epoch] = _generator(seed, epoch).permutation(size)
-        numbers.append(int(orders[epoch][place]))
-    return numbers
+    order = functools.cache(lambda epoch: _generator(seed, epoch).permutation(size))
+    places = (divmod(position, size) for position in range(start, start + count))
+    return [int(order(epoch)[place]) for epoch, place in places]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -389,7 +388,8 @@ class MAGRPO(L.LightningModule):
         args, step = self.args, self.global_step
         numbers = problem_numbers(step * count, count, len(self.problems), args.seed)
         items, key = [self.problems[n] for n in numbers], (args.seed, TRAIN, step, 0)
-        how = (args.num_generations, self.sampling, args.joint, args.branching == "chain")
+        joints = {"aligned": 1, "cross": math.inf}.get(args.joint, args.joints)
+        how = (args.num_generations, self.sampling, joints, args.branching == "chain")
         return parallel.play(self.rollout, items, key, *how)
 
     def groups(self) -> list[list[Node]]:

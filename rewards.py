@@ -17,7 +17,7 @@ answered once, in a batch with all others: a reward is first run with zeros in p
 hear what it asks, and what it then returns or raises is dropped.
 
 --reward takes a name of the table, a dotted path (my_pkg.my_rewards.rhymes) or file.py:function.
-A bare name (code, tldr, arxiv) is the strict reward, to train with; <name>_paper is as the paper
+A bare name (code, tldr, strbuild) is the strict reward, to train with; <name>_paper is as the paper
 describes it, to compare with its figures; <name>_released as its authors' code computes it, to
 repeat their runs.
 """
@@ -35,6 +35,11 @@ REWARDS = {
     "arxiv": "writing.rewards.arxiv",
     "arxiv_paper": "writing.paper.arxiv_paper",
     "arxiv_released": "writing.paper.arxiv_released",
+    "build": "building.rewards.build_together",
+    "strbuild": "building.rewards.strbuild",
+    "strbuild_paper": "building.paper.strbuild_paper",
+    "housebuild": "building.rewards.housebuild",
+    "housebuild_paper": "building.paper.housebuild_paper",
 }
 TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 

@@ -8,7 +8,10 @@ feedback= (a function of an item and the responses that gives one text per agent
     feedback(item, responses) -> [text]    what each agent is told after a turn, with --turns 2
     advance(item, responses) -> item       what becomes of the world, for the next turn (optional)
     scheme(item, responses) -> name        how the work was divided, counted by eval.py (optional)
-    reward                                 the name of its default reward
+    draw(item, responses) -> picture       what it looks like (optional, running/pictures.py)
+    modes                                  its own names for --feedback (optional): it is given one
+    reward, model                          names of its default reward and (optional) model, which
+                                           may be a function of the number of agents
 
 What an agent observes is computed from the item and from its own history, so a partner's text
 cannot get in, unless `advance` puts it into the item and `observe` shows it. --task takes a name of
@@ -16,6 +19,7 @@ the table, a dotted path or file.py:Class.
 """
 
 import itertools
+from pathlib import Path
 
 from data.coop import problems
 
@@ -26,17 +30,21 @@ TASKS = {
     "mbpp": "coding.tasks.MBPP",
     "tldr": "writing.tasks.Tldr",
     "arxiv": "writing.tasks.Arxiv",
+    "build": "building.embedded.Build",
+    "strbuild": "building.tasks.StrBuild",
+    "housebuild": "building.tasks.HouseBuild",
 }
 
 
 class Coop:
-    """The embedded team's task: short Python problems that one helper and one main function solve.
+    """The embedded team's task: short Python problems that helpers and one main function solve.
 
     A problem asks for a reducer (the sum of ...) of a transform (the squares of ...) of the
     elements of a list of integers or words that satisfy a predicate (the even numbers). Agents
     0 to n-2 write the helpers (`aux`, `aux2`, ...), the last agent writes `solve`, and neither
     sees the other's text: which part of the work a helper does is nowhere written, they have to
-    come to agree. With one agent, the same policy writes `aux` and then `solve`.
+    come to agree. With one agent, the same policy writes `aux` and then `solve`. For three agents
+    no problem lacks a part, and from four on there is a second predicate.
 
     The splits hold different compositions (predicate, transform, reducer): those of "dev" and
     "test" occur nowhere in "train", while each of their parts does. Docstrings within a split
@@ -44,6 +52,12 @@ class Coop:
     """
 
     reward = "code"
+
+    @staticmethod
+    def model(agents: int) -> str | None:
+        """Three agents and more start from an adapter on tiny/ that has read their problems."""
+        many = Path(__file__).resolve().parent / "tiny" / "many"
+        return str(many) if agents > 2 and many.is_dir() else None  # until it is made: tiny/ itself
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
         if data is not None:
@@ -56,7 +70,8 @@ class Coop:
         sizes = {"train": 2000, "dev": 100, "test": 100}
         if split not in sizes:
             raise ValueError(f"task coop has no split {split!r}: it has train, dev and test")
-        items = itertools.islice(problems(split, distinct=True), sizes[split])
+        found = problems(split, distinct=True, agents=self.num_agents)
+        items = itertools.islice(found, sizes[split])
         return [item | {"task_id": f"coop/{split}/{i}"} for i, item in enumerate(items)]
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:

@@ -21,11 +21,10 @@ from running.folder import (
     steps,
     write_args,
 )
-from running.plugins import check_prompts, prepare
+from running.plugins import TINY, check_prompts, is_embedded, own_model, prepare
 from running.terminal import is_first, opening, quiet, quit_on_signals, told
 from tasks import TASKS
 
-TINY = str(Path(__file__).resolve().parent / "tiny")
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
 SHARE, POSITIVE = at_least(float, 0, 1), at_least(float, 0)
 # --lr where it is not given, by (embedded model, adapters): a pretrained one bears far less
@@ -50,8 +49,7 @@ def problem_flags(add) -> None:
         help="local JSON, JSONL(.gz), CSV or Parquet file instead of the task's source",
     )
     add("--turns", type=COUNT, default=1, help="turns per problem, with feedback between them")
-    modes = ("plain", "passed", "levels", "tests", "static", "expert")
-    add("--feedback", choices=modes, help="told between turns (what the task itself tells)")
+    add("--feedback", help="told between turns: plain, passed, levels, tests, static, expert ...")
     add("--feedback-tests", type=SIZE, help="how many tests it may show, 0: all (1)")
     add(
         "--expert-url",
@@ -62,7 +60,8 @@ def problem_flags(add) -> None:
 
 
 def team_flags(add) -> None:
-    add("--model", action=Models, help="folder, hub name or .gguf; once, or once per agent (tiny)")
+    kinds = "folder (an adapter's too), hub name or .gguf; once, or once per agent"
+    add("--model", action=Models, help=f"{kinds} (the task's own, tiny)")
     add("--judge", help="model that a reward asks, which needs one (the team's frozen base)")
     add("--num-agents", type=COUNT, default=2, help="1 is single-agent GRPO on the same path")
     add(
@@ -95,8 +94,9 @@ def sampling_flags(add) -> None:
 
 
 def algorithm_flags(add) -> None:
-    joints = ("aligned", "cross")
-    add("--joint", choices=joints, default="cross", help="which joint responses are scored")
+    scored = "which joint responses are scored (cross; from three agents on sampled)"
+    add("--joint", choices=("aligned", "cross", "sampled"), help=scored)
+    add("--joints", type=COUNT, metavar="K", help="sampled: how many of each response's (4)")
     add("--branching", choices=("tree", "chain"), default="tree", help="of turns after the first")
     add("--gamma", type=SHARE, default=1.0, help="discount of the next turn's return")
     baselines = ("mean", "rloo", "std", "max", "none")
@@ -167,7 +167,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         return argparse.Namespace(**recorded(top, run_folder(args.resume)) | given)
     if args.max_steps and args.epochs:
         top.error("--max-steps and --epochs: give one of them")
-    models = args.model or [TINY]
+    models = args.model or [own_model(args.task, args.num_agents) or TINY]
     models = [TINY if name == "tiny" else name for name in models]
     if len(models) > 1 and len(models) != args.num_agents:
         top.error(
@@ -175,7 +175,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         )
     args.model = models * (args.num_agents if len(models) == 1 else 1)
     if args.lr is None:
-        args.lr = LR[all(Path(name).resolve() == Path(TINY) for name in models), args.lora_rank > 0]
+        args.lr = LR[all(map(is_embedded, models)), args.lora_rank > 0]
     args.freeze = sorted(set(args.freeze or ()))
     if wrong := learners.mistake(args):
         top.error(wrong)

@@ -1,11 +1,13 @@
-"""Coop's problems: short Python functions that a helper and a main function can divide.
+"""Coop's problems: short Python functions that helpers and a main function can divide.
 
 A problem is predicate x transform x reducer, over a list of integers or of words. Each table
-maps a name to (English, Python); {k} and {m} are small integers, {c} is a letter.
+maps a name to (English, Python); {k} and {m} are small integers, {c} is a letter. For three agents
+a problem lacks no part, and from four on it has a second predicate.
 """
 
 import functools
 import hashlib
+import itertools
 import random
 import re
 from collections.abc import Iterator
@@ -86,6 +88,7 @@ _DOMAINS = {
     "int": (_INT_PREDICATES, _INT_TRANSFORMS, _INTEGERS),
     "word": (_WORD_PREDICATES, _WORD_TRANSFORMS, tuple(_WORDS.split())),
 }
+_IN_THE_BANK = ("length", "reversal")  # what fits any problem is no part of one: coding/rewards.py
 
 
 def comprehension(predicate: str, transform: str, source: str = "xs") -> str:
@@ -96,42 +99,68 @@ def comprehension(predicate: str, transform: str, source: str = "xs") -> str:
 
 
 @functools.cache
-def _compositions() -> dict[str, list[tuple]]:
-    """Every (domain, predicate, transform, reducer), divided into splits by a hash of its names."""
+def _compositions(agents: int) -> dict[str, list[tuple]]:
+    """Every (domain, predicate, transform, reducer), from four agents on with a second predicate,
+    divided into splits by a hash of its names; which predicate comes first is no difference."""
     splits = {"train": [], "dev": [], "test": []}
     pointless = {(change, "count") for change in _INT_TRANSFORMS | _WORD_TRANSFORMS if change}
     pointless |= {(one, by) for one in ("first", "last") for by in ("total", "longest")}
     for domain, (predicates, transforms, _) in _DOMAINS.items():
-        for predicate in predicates:
-            for transform in transforms:
-                numeric = domain == "int" or transform == "length"
-                for reducer in _INT_REDUCERS if numeric else _WORD_REDUCERS:
-                    if not (predicate or transform) or (transform, reducer) in pointless:
-                        continue
-                    names = (domain, predicate, transform, reducer)
-                    digest = hashlib.md5("/".join(names).encode()).digest()[0]
-                    held_out = {0: "dev", 1: "test"}.get(digest % 14) if predicate else None
-                    splits[held_out or "train"].append(names)
+        seconds = [*filter(None, predicates)] if agents > 3 else [""]
+        for predicate, transform in itertools.product(predicates, transforms):
+            parts = predicate and transform and transform not in _IN_THE_BANK
+            numeric = domain == "int" or transform == "length"
+            reducers = _INT_REDUCERS if numeric else _WORD_REDUCERS
+            for reducer, second in itertools.product(reducers, seconds):
+                if not (parts if agents > 2 else predicate or transform):
+                    continue
+                if (transform, reducer) in pointless or predicate == second != "":
+                    continue
+                both = sorted((predicate, second)) if second else [predicate]
+                digest = hashlib.md5(
+                    "/".join((domain, *both, transform, reducer)).encode()
+                ).digest()
+                held_out = {0: "dev", 1: "test"}.get(digest[0] % 14) if predicate else None
+                names = (domain, predicate, transform, reducer, second)
+                splits[held_out or "train"].append(names[: 5 if second else 4])
     return splits
 
 
-def _compose(rng: random.Random, names: tuple[str, str, str, str]) -> dict:
+def _compose(rng: random.Random, names: tuple[str, ...]) -> dict:
     """A problem of the composition `names`, still without tests."""
     predicates, transforms, _ = _DOMAINS[names[0]]
-    k = rng.randint(4, 6) if names[0] == "word" else rng.randint(2, 9)
-    values = {"k": k, "m": rng.randint(3, 9), "c": rng.choice("elnrst")}
-    noun, predicate = (text.format(**values) for text in predicates[names[1]])
-    change, transform = (text.format(**values) for text in transforms[names[2]])
+
+    def filled(texts: tuple[str, str]) -> list[str]:
+        return [text.format(**values) for text in texts]
+
+    def drawn() -> dict:
+        k = rng.randint(4, 6) if names[0] == "word" else rng.randint(2, 9)
+        return {"k": k, "m": rng.randint(3, 9), "c": rng.choice("elnrst")}
+
+    values = drawn()
+    noun, predicate = filled(predicates[names[1]])
+    change, transform = filled(transforms[names[2]])
     phrase, reducer = _REDUCERS[names[3]]
+    parts = (predicate, transform, reducer)
+    if second := names[4:]:
+        values = drawn()
+        among, other = filled(predicates[second[0]])
+        noun, parts = f"{noun} among the {among}", (*parts, other)
     subject = f"{change} of the {noun} in xs" if change else f"{noun} in xs"
     return {
         "prompt": f'def solve(xs):\n    """Return {phrase.format(subject)}."""\n',
         "entry_point": "solve",
         "setup": "",
         "composition": names,
-        "parts": (predicate, transform, reducer),
-        "solution": _solution(predicate, transform, reducer),
+        "parts": parts,
+        "solution": _solution(*whole(parts)),
     }
+
+
+def whole(parts: tuple[str, ...]) -> tuple[str, str, str]:
+    """(predicate, transform, reducer) of the parts of a problem, which may have two predicates."""
+    predicate, transform, reducer, *second = parts
+    return " and ".join([predicate, *second]), transform, reducer
 
 
 def _solution(predicate: str, transform: str, reducer: str) -> str:
@@ -141,15 +170,16 @@ def _solution(predicate: str, transform: str, reducer: str) -> str:
     return code + f"def solve(xs):\n    return {reducer.format(main)}\n"
 
 
-def _tests(rng: random.Random, domain: str, parts: tuple[str, str, str]) -> list[str]:
+def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]:
     """Five unit tests that only the whole composition passes; none where there are hardly any.
 
     In every input the predicate keeps some elements and drops some, and the answer is not what it
-    would be without the predicate, the transform or both. The five answers differ. What the five
-    inputs leave open is asked beside them.
+    would be without the predicate, one of two, the transform or both. The five answers differ. What
+    the five inputs leave open is asked beside them.
     """
-    predicate, transform, reducer = parts
+    predicate, transform, reducer = whole(parts)
     pairs = [(predicate, transform), ("", transform), (predicate, ""), ("", "")]
+    pairs += [(one, transform) for one in (parts[0], *parts[3:])]
     solve, *partial = (
         _python(f"lambda xs: {reducer.format(comprehension(*pair))}")
         for pair in dict.fromkeys(pairs)
@@ -166,13 +196,13 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, str, str]) -> list
         if tried == 10 and not inputs:
             break
         xs = rng.choices(kept, k=rng.randint(2, 6))
-        xs += rng.choices(dropped, k=rng.randint(1, 3)) if predicate else []
+        xs += rng.choices(dropped, k=rng.randint(1, len(parts))) if predicate else []
         rng.shuffle(xs)
         if tells(xs, [solve(ys) for ys in inputs]):
             inputs.append(xs)
         if len(inputs) == 5:
             asked = [[xs] for xs in inputs]
-            for number, xs in enumerate(_open(inputs, parts)):
+            for number, xs in enumerate(_open(inputs, whole(parts))):
                 asked[1 + number % 4].append(xs)  # the first test stays one call: it is cheapest
             tests = [[f"solve({xs!r}) == {solve(xs)!r}" for xs in lists] for lists in asked]
             return [f"assert {' and '.join(calls)}" for calls in tests]
@@ -254,11 +284,11 @@ def _answer(function, xs):
         return None
 
 
-def problems(split: str, seed: str = "", distinct: bool = False) -> Iterator[dict]:
+def problems(split: str, seed: str = "", distinct: bool = False, agents: int = 2) -> Iterator[dict]:
     """Coop's problems of a split, without end; docstrings come again unless they are distinct."""
     rng, seen = random.Random(f"coop/{split}{seed}"), set()
     while True:
-        item = _compose(rng, rng.choice(_compositions()[split]))
+        item = _compose(rng, rng.choice(_compositions(agents)[split]))
         if item["prompt"] not in seen:
             seen |= {item["prompt"]} if distinct else set()
             if tests := _tests(rng, item["composition"][0], item["parts"]):

@@ -22,7 +22,7 @@ TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm
 
 def parallel(player, items, key, samples, sampling) -> list:
     """Every agent from its own prompt, with feedback between turns: as in training."""
-    return player.rollout()(items, key, samples, sampling, "aligned", True)[0]
+    return player.rollout()(items, key, samples, sampling, 1, True)[0]
 
 
 def wrote(texts: dict[int, str]) -> str:
@@ -47,7 +47,7 @@ def sequential(player, items, key, samples, sampling) -> list:
         answers = iter(player.clock.sample(prompts, uniforms[:, None], sampling))
         for node in nodes:
             node.responses.append([next(answers)[0] for _ in range(samples)])
-    rollout.judge(nodes, "aligned")
+    rollout.judge(nodes, 1)
     return nodes
 
 
@@ -67,7 +67,7 @@ def discussion(player, items, key, samples, sampling) -> list:
             node.feedback.append([wrote(seen) for seen in others])
     last = [child for node in nodes for child in rollout.open(node, 1)]
     rollout.act(last, sampling)
-    rollout.judge(last, "aligned")
+    rollout.judge(last, 1)
     return nodes
 
 
@@ -77,7 +77,7 @@ def reference(task, reward, args, items) -> list:
         Node(b, item, (), [], 1, responses=[[Response([], item["solution"], [], 0.0, True)]])
         for b, item in enumerate(items)
     ]
-    Rollout(argparse.Namespace(size=1), task, reward, args).judge(nodes, "aligned")
+    Rollout(argparse.Namespace(size=1), task, reward, args).judge(nodes, 1)
     return nodes
 
 

@@ -66,7 +66,9 @@ def run_args(directory: Path) -> dict:
 
 def settings(args, directory: Path | None) -> argparse.Namespace:
     """The run's flags with those given here; without a run, train.py's defaults."""
-    values = vars(train.parse([])) | (run_args(directory) if directory else {})
+    own = run_args(directory) if directory else {}
+    task = args.task or own.get("task", "coop")
+    values = vars(train.parse(["--task", task])) | own
     values |= {name: getattr(args, name) for name in OWN if getattr(args, name) is not None}
     if args.model:
         models = [train.TINY if name == "tiny" else name for name in args.model]

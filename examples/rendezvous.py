@@ -1,10 +1,11 @@
-"""Two friends without telephones meet in a town: a puzzle with a joint answer that can be checked.
+"""Friends without telephones meet in a town: a puzzle with a joint answer that can be checked.
 
-Two of the cafes 3 to 9 are open, and each friend names one of them without hearing the other. Their
-maps list the two in opposite orders, so "the first one" is not an answer: one has to go to the
-first of his list, the other to the second of hers, and nobody says who does which.
+Two of the cafes 3 to 9 are open, and each friend names one of them without hearing the others. The
+maps of any two who follow each other list the two in opposite orders, so "the first one" is not an
+answer: some have to go to the first of their list, others to the second, and nobody says who.
 
     python train.py --task examples/rendezvous.py:Rendezvous --max-steps 60 --run rendezvous
+    python train.py --task examples/rendezvous.py:Rendezvous --num-agents 4 --max-steps 60
 
 The map is drawn in the shape that the embedded model has read (a def line, a docstring, a role);
 the first number of a response is where its author goes. Dev and test have pairs of their own.
@@ -15,15 +16,15 @@ import re
 
 MAP = 'def solve(xs):\n    """Return the largest of the {} in xs."""\n{}\n'
 CAFES = "remainders modulo {} of the numbers greater than {}"
-ROLES = ("# write the helper aux", "# write solve, you can call aux")
+ROLES = ("# write the helper aux", "# write solve, you can call aux")  # of friends 0, 2, ...; 1, 3
 
 
 class Rendezvous:
     reward = f"{__file__}:meet"  # used where --reward names no other
 
     def __init__(self, data=None, num_agents=2):
-        if num_agents != 2:
-            raise ValueError(f"a rendezvous is for 2 agents, not {num_agents}")
+        if num_agents < 2:
+            raise ValueError("a rendezvous is for 2 agents or more")
 
     def items(self, split):
         pairs = list(itertools.permutations(range(3, 10), 2))
@@ -33,17 +34,17 @@ class Rendezvous:
         return [{"task_id": f"rendezvous/{a}-{b}", "open": (a, b)} for a, b in of[split]]
 
     def observe(self, agent, item, history):
-        here = item["open"] if agent == 0 else item["open"][::-1]
-        return MAP.format(CAFES.format(*here), ROLES[agent])
+        here = item["open"][::-1] if agent % 2 else item["open"]
+        return MAP.format(CAFES.format(*here), ROLES[agent % 2])
 
 
 def meet(item, responses):
-    """A quarter for each friend who finds an open door, and half if it is the same one."""
+    """Half is for the share of friends who find an open door, half if it is the same for all."""
     found = [re.search(r"[0-9]+", text) for text in responses]
     places = [int(match[0][:9]) if match else None for match in found]
     there = [place in item["open"] for place in places]
-    met = all(there) and places[0] == places[1]
-    return {"open": sum(there) / 4, "met": met / 2}
+    met = all(there) and len(set(places)) == 1
+    return {"open": sum(there) / len(there) / 2, "met": met / 2}
 
 
 meet.maximum = 1.0

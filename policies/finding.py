@@ -1,26 +1,69 @@
 """Is there such a model? Told without the libraries that load it, which take seconds to import."""
 
 import importlib.util
+import json
 from pathlib import Path
 
-from huggingface_hub import model_info, try_to_load_from_cache
+ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft writes them
+
+
+def is_adapter(name: str | Path) -> bool:
+    return (Path(name) / ADAPTER).is_file()
+
+
+def adapter_config(folder: str | Path) -> dict:
+    """ValueError where it is not what peft writes."""
+    path = Path(folder) / ADAPTER
+    try:
+        config = json.loads(path.read_text())
+        config.get("r")
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is not what peft writes: {error}") from error
+    return config
+
+
+def base_of(folder: str | Path) -> str:
+    """The model that an adapter was trained on, "" where it names none. A relative path is looked
+    for in the adapter's own folder first, so that the two may be moved together."""
+    name = str(adapter_config(folder).get("base_model_name_or_path") or "")
+    near = Path(folder) / name
+    return str(near.resolve()) if name and near.is_dir() else name
+
+
+def bases(name: str) -> list[str]:
+    """What a model is made of: an adapter, the base that it is merged into, which may be an adapter
+    too, and so on; [name] alone where it is a whole model. ValueError where that has no end."""
+    found = [name]
+    while is_adapter(found[-1]):
+        base = base_of(found[-1])
+        if not base or Path(base).resolve() in [Path(one).resolve() for one in found]:
+            raise ValueError(f"{found[-1]} is an adapter, and its {ADAPTER} names no base of it")
+        found.append(base)
+    return found
 
 
 def find_model(name: str, bits: int) -> None:
     """Raises ValueError where there is no such folder, .gguf file or hub name."""
-    if name.endswith(".gguf"):
-        return find_gguf(name, bits)
-    if (Path(name) / "adapter_config.json").is_file():
-        raise ValueError(f"{name} is an adapter: --model takes its base, --resume a whole run")
-    if Path(name).is_dir():
+    *adapters, base = bases(name)
+    if adapters and bits < 16:
+        raise ValueError(f"--bits {bits} is not for {name}, an adapter to merge: give 16 or 32")
+    for folder in adapters:
+        if not (Path(folder) / WEIGHTS).is_file():
+            raise ValueError(f"{folder} is an adapter without its {WEIGHTS}")
+    if base.endswith(".gguf"):
+        return find_gguf(base, bits)
+    if Path(base).is_dir():
         return None
+    from huggingface_hub import model_info, try_to_load_from_cache  # a quarter of a second
+
     try:
-        if not try_to_load_from_cache(name, "config.json"):
-            model_info(name, timeout=5)
+        if not try_to_load_from_cache(base, "config.json"):
+            model_info(base, timeout=5)
     except Exception as error:  # many kinds: no such name, no network, no access
+        which = f", the base of adapter {adapters[-1]}," if adapters else ""
         raise ValueError(
-            f"model {name!r} is no folder, not in the local cache, and the hub does not give "
-            f"it ({type(error).__name__})"
+            f"model {base!r}{which} is no folder, not in the local cache, and the hub does not "
+            f"give it ({type(error).__name__})"
         ) from error
 
 

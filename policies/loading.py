@@ -3,12 +3,14 @@
 import contextlib
 import hashlib
 import io
+import json
 import os
+import warnings
 from pathlib import Path
 
 import torch
 from huggingface_hub import try_to_load_from_cache
-from peft import get_peft_model_state_dict, set_peft_model_state_dict
+from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import (
@@ -21,11 +23,12 @@ from transformers import (
 
 from policies.base import Base
 from policies.decoding import decode
-from policies.finding import find_model
+from policies.finding import WEIGHTS, adapter_config, base_of, bases, find_model, is_adapter
 from policies.sampling import Sampling
 from policies.scoring import Row, score
 
-MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of
+MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of,
+ADAPTER_FILES = ("tokenizer*.json", WEIGHTS)  # with an adapter's config, but for its base's name
 
 
 def load_base(
@@ -46,10 +49,14 @@ def load_base(
 
 def load_model(name: str, bits: int, trust_remote_code: bool):
     """(model, tokenizer) of a folder, a hub name or a .gguf file; weights in 32, 16, 8 or 4 bits.
+    Of an adapter's folder: its base, with the adapter merged into the weights.
 
     Raises ValueError where there is no such model, at once: transformers would retry for a minute.
     """
     find_model(name, bits)
+    if is_adapter(name):
+        model, tokenizer = load_model(base_of(name), bits, trust_remote_code)
+        return merge(name, model, tokenizer, trust_remote_code)
     packed = name.endswith(".gguf")
     here, options = device(), {"trust_remote_code": trust_remote_code}
     where = str(Path(name).resolve().parent) if packed else name  # written into saved agents
@@ -81,6 +88,25 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
         if "trust_remote_code" in str(error):
             needs = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
         raise ValueError(f"cannot load the model {name!r}: {needs} ({error!s:.300})") from error
+    return model, tokenizer
+
+
+def merge(folder: str, model, tokenizer, trust_remote_code: bool):
+    """(model, tokenizer) with an adapter's weights added to the model's, so that what is trained
+    comes on top of it; its own tokenizer, where it has one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "Found missing adapter keys")  # it would do nothing
+            adapted = PeftModel.from_pretrained(model, folder, torch_device=str(model.device))
+        model = adapted.merge_and_unload(safe_merge=True)
+        if (Path(folder) / "tokenizer_config.json").is_file():
+            tokenizer = load_tokenizer(folder, {"trust_remote_code": trust_remote_code})
+    except Exception as error:  # many kinds, some of them long
+        raise ValueError(
+            f"cannot load the model {folder!r}: it is an adapter, and does not fit its base "
+            f"{base_of(folder)} ({error!s:.300})"
+        ) from error
+    model.name_or_path = folder  # written into saved agents
     return model, tokenizer
 
 
@@ -156,12 +182,17 @@ def fingerprint(name: str) -> str:
     Of each file its size and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
     for any size. Training moves every weight, and so cannot hide between the blocks.
     """
-    files, digest = {Path(name)}, hashlib.sha256()
-    if not name.endswith(".gguf"):
-        config = Path(name) / "config.json"
-        found = config if config.is_file() else try_to_load_from_cache(name, "config.json")
-        files = {file for kind in MODEL_FILES for file in Path(found).parent.glob(kind)}
-    for path in sorted(files):
+    digest, (*adapters, base) = hashlib.sha256(), bases(name)
+    files = [Path(base)]
+    if not base.endswith(".gguf"):
+        config = Path(base) / "config.json"
+        found = config if config.is_file() else try_to_load_from_cache(base, "config.json")
+        files = sorted({file for kind in MODEL_FILES for file in Path(found).parent.glob(kind)})
+    for folder in adapters:
+        config = adapter_config(folder) | {"base_model_name_or_path": None}
+        digest.update(json.dumps(config, sort_keys=True).encode())
+        files += sorted(file for kind in ADAPTER_FILES for file in Path(folder).glob(kind))
+    for path in files:
         size = path.stat().st_size
         digest.update(f"{path.name} {size}\n".encode())
         with path.open("rb") as file:

@@ -48,7 +48,7 @@ def play(module: MAGRPO, items: list[dict], seed: int, how: tuple, bar) -> list[
     turns: list[list[Node]] = []
     for start in range(0, len(items), step := some()):
         key, part = (seed, EVAL, 0, start), items[start : start + step]
-        found = parallel.play(module.rollout, part, key, samples, sampling, "aligned", True)
+        found = parallel.play(module.rollout, part, key, samples, sampling, 1, True)
         turns = [a + b for a, b in itertools.zip_longest(turns, found, fillvalue=[])]
         bar.update(len(part))
     return turns
@@ -64,7 +64,7 @@ def played(node: Node, s: int) -> tuple[list[str], dict[str, float]]:
     texts = node.texts((s,) * len(node.responses))
     if not node.parts:
         return texts, {}
-    return texts, node.parts[sum(s * stride for stride in node.rewards.stride())]
+    return texts, node.parts[node.joints.tolist().index([s] * len(node.responses))]
 
 
 def worth(parts: dict[str, float], agents: int) -> float:

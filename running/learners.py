@@ -10,15 +10,25 @@ import json
 import sys
 from pathlib import Path
 
+from policies.finding import ADAPTER, adapter_config, base_of, is_adapter
 from running.folder import run_folder
 
-CONFIG, FULL = "adapter_config.json", "config.json"  # of an adapter; of a whole model
+FULL = "config.json"  # of a whole model
+JOINTS = 4  # K of --joint sampled where it is not given: docs/teams.md has what it costs and gives
 SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # what an adapter's output is scaled by
 
 
 def mistake(args) -> str:
-    """What is wrong with these flags; "" where nothing is."""
+    """What is wrong with these flags; "" where nothing is, and then --joint is settled."""
     agents, frozen = args.num_agents, args.freeze
+    most = args.num_generations ** (agents - 1)
+    args.joint = args.joint or ("sampled" if args.joints or agents > 2 else "cross")
+    if args.joints and args.joint != "sampled":
+        return f"--joints {args.joints} goes with --joint sampled, not with {args.joint}"
+    if args.joints and args.joints > most:
+        return f"--joints {args.joints}: each response is part of {most} joint responses in all"
+    if args.joint == "sampled":
+        args.joints = args.joints or min(JOINTS, most)
     if args.init and len(args.init) not in (1, agents):
         return f"--init is given {len(args.init)} times for {agents} agents: once, or each"
     if frozen and frozen[-1] >= agents:
@@ -42,9 +52,9 @@ def agent_folders(args) -> list[str]:
 def _folder(name: str, agent: int, args) -> Path:
     run = run_folder(name)
     if not (run / "args.json").is_file():
-        if (run / CONFIG).is_file() or (run / FULL).is_file():
+        if (run / ADAPTER).is_file() or (run / FULL).is_file():
             return run
-        told = f"no run (no {run / 'args.json'}) and no agent (no {CONFIG})"
+        told = f"no run (no {run / 'args.json'}) and no agent (no {ADAPTER})"
         raise ValueError(f"--init {name}: {told}; give a run, or a folder such as RUN/agents/0")
     count = _record(run)["args"]["num_agents"]
     if count not in (1, args.num_agents):
@@ -70,17 +80,14 @@ def _record(run: Path) -> dict:
 
 def _check_kind(folder: Path, args) -> None:
     """Raises ValueError where an adapter would be scaled otherwise than it was trained."""
-    adapter = (folder / CONFIG).is_file()
+    adapter = (folder / ADAPTER).is_file()
     if adapter != (args.lora_rank > 0):
         what = "an adapter: not with --lora-rank 0" if adapter else "a whole model: --lora-rank 0"
         raise ValueError(f"--init {folder} is {what}")
     if not adapter:
         return
-    try:
-        config = json.loads((folder / CONFIG).read_text())
-        found = tuple(config.get(key) or 0 for key in SCALE)
-    except (ValueError, AttributeError) as error:
-        raise ValueError(f"{folder / CONFIG} is not what peft writes: {error}") from error
+    config = adapter_config(folder)
+    found = tuple(config.get(key) or 0 for key in SCALE)
     if found != (args.lora_rank, args.lora_alpha, 0, 0):
         told = ", ".join(f"{key} {value}" for key, value in zip(SCALE, found, strict=True) if value)
         raise ValueError(
@@ -117,7 +124,8 @@ def _trained_on(folder: Path) -> str | None:
     if folder.resolve().parent.name == "agents" and (run / "args.json").is_file():
         record = _record(run)
         return record.get("bases", {}).get(record["args"]["model"][int(folder.resolve().name)])
-    if not (folder / CONFIG).is_file():
+    if not (folder / ADAPTER).is_file():
         return None
-    name = json.loads((folder / CONFIG).read_text()).get("base_model_name_or_path") or ""
-    return fingerprint(name) if (Path(name) / FULL).is_file() or name.endswith(".gguf") else None
+    name = base_of(folder)
+    here = name.endswith(".gguf") or (Path(name) / FULL).is_file() or is_adapter(name)
+    return fingerprint(name) if here else None

@@ -10,9 +10,12 @@ import math
 import numbers
 from pathlib import Path
 
+from policies.finding import bases, find_model
 from rewards import REWARDS, Scorer
 from running.flags import meant
 from tasks import TASKS
+
+TINY = str(Path(__file__).resolve().parent.parent / "tiny")
 
 
 def resolve(name: str, known: dict[str, str], what: str):
@@ -38,6 +41,25 @@ def resolve(name: str, known: dict[str, str], what: str):
     return getattr(module, attribute)
 
 
+def own_model(name: str, agents: int = 2) -> str | None:
+    """The model that a task names for itself, if any, which may depend on the number of agents; of
+    a task that cannot be found, `make_task` tells."""
+    try:
+        model = getattr(resolve(name, TASKS, "task"), "model", None)
+    except ValueError:
+        return None
+    model = model(agents) if callable(model) else model
+    return model and str(model)
+
+
+def is_embedded(name: str) -> bool:
+    """Whether a model is the one in tiny/, or an adapter on it."""
+    try:
+        return Path(bases(name)[-1]).resolve() == Path(TINY)
+    except ValueError:  # of no model: `prepare` tells
+        return False
+
+
 def check_signature(function, what: str, *args, **kwargs) -> None:
     """Raises ValueError where a function of the user's cannot be called like that."""
     try:
@@ -49,10 +71,13 @@ def check_signature(function, what: str, *args, **kwargs) -> None:
 def make_task(args):
     """The task of --task, with the flags that are a task's."""
     options = {"data": args.data, "num_agents": args.num_agents}
-    if args.feedback:
+    kind = resolve(args.task, TASKS, "task")
+    own = getattr(kind, "modes", ())  # of feedback; a task of code has those of coding/feedback.py
+    if args.feedback and own:
+        options["feedback"] = args.feedback
+    elif args.feedback:
         flags = (args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
         options["feedback"] = resolve("coding.feedback.configured", {}, "feedback")(*flags)
-    kind = resolve(args.task, TASKS, "task")
     form = f"({', '.join(f'{name}=' for name in options)})"
     form += ", or leave --feedback out" if args.feedback else ""
     check_signature(kind, f"task {args.task!r} has to take {form}", **options)
@@ -62,6 +87,8 @@ def make_task(args):
         raise
     except Exception as error:
         raise ValueError(f"task {args.task!r} cannot be made: it raised {error!r}") from error
+    if own and args.reward:  # its feedback may tell what the reward says
+        task.reward = args.reward
     wanted = {"items": ("split",), "observe": ("agent", "item", "history")}
     moves = hasattr(task, "advance")
     if args.turns > 1:
@@ -132,8 +159,6 @@ def items_of(task, name: str, split: str) -> list[dict]:
 def prepare(args) -> tuple:
     """What the flags name, found and checked in a moment, before torch is imported: the task, the
     reward, the problems to train on and the held-out ones by split."""
-    from policies.finding import find_model  # a quarter of a second, which --help does not need
-
     task = make_task(args)
     reward = make_reward(args, task)
     if args.judge and not reward.needs_model:

@@ -5,6 +5,7 @@ estimated gradient over all of them, weighted by probability, is then exact, and
 autograd of the expected return.
 """
 
+import collections
 import itertools
 import math
 
@@ -17,6 +18,7 @@ from magrpo import (
     TRAIN,
     Rollout,
     advantages,
+    arrangement,
     earned,
     kl_loss,
     learning_rate_factor,
@@ -67,17 +69,45 @@ def test_an_agents_own_terms_leave_the_others_alone():
     torch.testing.assert_close(advantages(shifted, "mean"), advantages(returns, "mean"))
 
 
-def test_cross_returns_are_means_over_partners():
-    pay = torch.arange(24, dtype=F64).reshape(3, 2, 2, 2) ** 2  # three agents, G = 2
+@pytest.mark.parametrize(("agents", "group"), [(1, 3), (2, 8), (2, 3), (3, 4), (4, 3), (6, 2)])
+def test_every_response_is_in_as_many_joint_responses(agents, group):
+    """Aligned and cross are the two ends; in between no joint response comes twice."""
+    everything = group ** (agents - 1)
+    for count in range(1, everything + 1):
+        joints = arrangement(agents, group, count)
+        assert len(joints) == group * count == len(set(map(tuple, joints.tolist())))
+        assert all(of.bincount().tolist() == [count] * group for of in joints.T)
+    aligned = [[sample] * agents for sample in range(group)]
+    assert arrangement(agents, group, 1).tolist() == aligned
+    cross = [list(joint) for joint in itertools.product(range(group), repeat=agents)]
+    assert arrangement(agents, group, everything).tolist() == cross
+    assert arrangement(agents, group, math.inf).tolist() == cross
+
+
+def test_samples_that_met_meet_others_first():
+    """Latin: of four agents with G 8, any two samples meet at most once up to K 4, about half as
+    often as by chance at K 8."""
+    for count in (2, 4, 8):
+        joints = arrangement(4, 8, count)
+        for two in itertools.combinations(range(4), 2):
+            met = collections.Counter(map(tuple, joints[:, two].tolist()))
+            assert max(met.values()) == 1 or count == 8
+            assert len(met) >= (1 if count < 8 else 0.7) * 8 * count
+
+
+def test_returns_are_means_over_partners():
     future = torch.tensor([[10.0, 20.0], [1.0, 2.0], [0.0, 4.0]], dtype=F64)
-    got = sample_returns(pay, future, 0.5)
-    for agent, sample in itertools.product(range(3), range(2)):
-        joints = [j for j in itertools.product(range(2), repeat=3) if j[agent] == sample]
-        want = sum(float(pay[agent][j]) for j in joints) / 4 + 0.5 * float(future[agent, sample])
-        assert float(got[agent, sample]) == want
-    aligned = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=F64)  # or one agent's cross
+    for count in range(1, 5):
+        joints = arrangement(3, 2, count)
+        pay = torch.arange(3 * len(joints), dtype=F64).reshape(3, -1) ** 2  # three agents, G = 2
+        got = sample_returns(pay, joints, future, 0.5)
+        for agent, sample in itertools.product(range(3), range(2)):
+            own = [float(pay[agent, n]) for n, j in enumerate(joints) if j[agent] == sample]
+            want = sum(own) / count + 0.5 * float(future[agent, sample])
+            assert float(got[agent, sample]) == pytest.approx(want, rel=1e-15)
+    aligned = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=F64)
     want = [[6.0, 12.0], [3.5, 5.0], [5.0, 8.0]]
-    assert sample_returns(aligned, future, 0.5).tolist() == want
+    assert sample_returns(aligned, arrangement(3, 2, 1), future, 0.5).tolist() == want
 
 
 def test_what_a_joint_response_pays_each_agent():
@@ -88,25 +118,34 @@ def test_what_a_joint_response_pays_each_agent():
     assert torch.equal(shared(third), third[0])  # exactly: not (x + x + x) / 3
 
 
-REWARD = torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, -1.0], [0.2, 2.5, 1.5]], dtype=F64)
-LOGITS = ([0.3, -0.5, 0.8], [-0.2, 0.9, 0.1])
+# Games of two agents with three actions each, and of three with two.
+REWARD = {
+    2: torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, -1.0], [0.2, 2.5, 1.5]], dtype=F64),
+    3: torch.tensor([[[1.0, -2.0], [0.5, 3.0]], [[0.0, -1.0], [0.2, 2.5]]], dtype=F64),
+}
+LOGITS = {2: ([0.3, -0.5, 0.8], [-0.2, 0.9, 0.1]), 3: ([0.3, -0.5], [-0.2, 0.9], [0.8, 0.1])}
+ENDS = {"aligned": 1, "cross": math.inf}
 
 
-def expected_gradient(joint: str, mode: str, group: int) -> tuple[torch.Tensor, ...]:
+def expected_gradient(count: float, mode: str, group: int, agents: int = 2):
     """Expected estimate, true gradient, and gradient of the expected best of a group's returns, of
-    each agent's by its own parameters: two agents, three actions."""
-    logits = [torch.tensor(values, dtype=F64, requires_grad=True) for values in LOGITS]
+    each agent's by its own parameters; every response in `count` joint responses."""
+    logits = [torch.tensor(values, dtype=F64, requires_grad=True) for values in LOGITS[agents]]
     logps = [values.log_softmax(-1) for values in logits]
-    objective = (logps[0].exp()[:, None] * logps[1].exp()[None] * REWARD).sum()
+    objective = sum(
+        torch.stack([p[a] for p, a in zip(logps, chosen, strict=True)]).sum().exp()
+        * REWARD[agents][chosen]
+        for chosen in itertools.product(*map(range, REWARD[agents].shape))
+    )
     true = torch.cat(torch.autograd.grad(objective, logits, retain_graph=True))
     total, of_best = torch.zeros(6, dtype=F64), torch.zeros(6, dtype=F64)
-    none = torch.zeros(2, group, dtype=F64)
-    for actions in itertools.product(itertools.product(range(3), repeat=group), repeat=2):
-        picked = [logps[i][list(actions[i])] for i in range(2)]  # (G,) each
+    none, joints = torch.zeros(agents, group, dtype=F64), arrangement(agents, group, count)
+    samples = itertools.product(range(len(REWARD[agents])), repeat=group)
+    for actions in itertools.product(list(samples), repeat=agents):
+        picked = [p[list(a)] for p, a in zip(logps, actions, strict=True)]  # (G,) each
         probability = sum(p.sum() for p in picked).exp().detach()
-        rewards = REWARD[list(actions[0])][:, list(actions[1])]  # (G, G)
-        rewards = rewards if joint == "cross" else rewards.diagonal()
-        returns = sample_returns(rewards.expand(2, *rewards.shape), none, 1.0)
+        chosen = [torch.tensor(a)[of] for a, of in zip(actions, joints.T, strict=True)]
+        returns = sample_returns(REWARD[agents][chosen].expand(agents, -1), joints, none, 1.0)
         values = advantages(returns, mode) / group
         loss = sum(
             policy_loss(p[:, None], torch.ones(group, 1), a)
@@ -119,8 +158,8 @@ def expected_gradient(joint: str, mode: str, group: int) -> tuple[torch.Tensor, 
     return total, true, of_best
 
 
-def expected_ratio(joint: str, mode: str, group: int) -> torch.Tensor:
-    total, true, _ = expected_gradient(joint, mode, group)
+def expected_ratio(*how) -> torch.Tensor:
+    total, true, _ = expected_gradient(*how)
     return total / true
 
 
@@ -129,25 +168,27 @@ def expected_ratio(joint: str, mode: str, group: int) -> torch.Tensor:
 def test_the_best_as_baseline_is_biased_against_the_best(joint, group):
     """It depends on the sample that it is taken from, as the mean does, but not by a constant
     factor: what is followed is the gradient of E[R] - E[best of G] / G."""
-    total, true, of_best = expected_gradient(joint, "max", group)
+    total, true, of_best = expected_gradient(ENDS[joint], "max", group)
     torch.testing.assert_close(total, true - of_best / group, rtol=1e-9, atol=1e-9)
     ratio = total / true
     assert float(ratio.max() - ratio.min()) > 1  # no learning rate could mend that
     assert joint == "aligned" or float(ratio.min()) < 0  # it may even point the other way
 
 
-@pytest.mark.parametrize("joint", ["aligned", "cross"])
+@pytest.mark.parametrize(
+    ("agents", "count"), [(2, 1), (2, 2), (2, math.inf), (3, 2), (3, math.inf)]
+)
 @pytest.mark.parametrize("group", [2, 3])
 @pytest.mark.parametrize("mode", ["mean", "rloo", "none"])
-def test_expected_gradient_is_the_true_gradient(joint, mode, group):
+def test_expected_gradient_is_the_true_gradient(agents, count, mode, group):
     want = (group - 1) / group if mode == "mean" else 1.0
-    ratio = expected_ratio(joint, mode, group)
+    ratio = expected_ratio(count, mode, group, agents)
     torch.testing.assert_close(ratio, torch.full((6,), want, dtype=F64), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("joint", ["aligned", "cross"])
 def test_dividing_by_the_deviation_is_biased(joint):
-    ratio = expected_ratio(joint, "std", 3)
+    ratio = expected_ratio(ENDS[joint], "std", 3)
     assert float(ratio.max() - ratio.min()) > 0.2  # no learning rate could mend that
 
 
@@ -216,7 +257,9 @@ def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float):
     later_choices = 4 if branching == "tree" else 2
     for script in itertools.product((0, 1), repeat=4 + later_choices):
         game.script = iter(script)
-        turns = rollout([{}], (0, TRAIN, 0, 0), 2, args_sampling(), joint, branching == "chain")
+        turns = rollout(
+            [{}], (0, TRAIN, 0, 0), 2, args_sampling(), ENDS[joint], branching == "chain"
+        )
         object.__setattr__(module, "turns", turns)
         module.set_advantages()
         probability, objective = torch.ones((), dtype=F64), torch.zeros((), dtype=F64)

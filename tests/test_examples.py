@@ -53,6 +53,8 @@ def test_nobody_sees_the_partners_map():
     for place, other in (item["open"], item["open"][::-1]):
         first = [text.index(str(place)) < text.index(str(other)) for text in maps]
         assert first[0] != first[1]
+    with pytest.raises(ValueError, match="2 agents or more"):
+        Rendezvous(num_agents=1)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,9 @@ def test_nobody_sees_the_partners_map():
         (["3", "5"], 0.25),
         (["5", "5"], 0.0),
         (["37", "37"], 0.0),
+        (["3", "3", "3", "3"], 1.0),
+        (["3", "3", "7", "3"], 0.5),
+        (["3", "3", "4", "3"], 0.375),
     ],
 )
 def test_what_a_meeting_is_worth(responses, worth):
@@ -157,14 +162,16 @@ def test_with_every_pairing_scored_pay_by_difference_is_equal_pay():
     joint = torch.rand(5, 5, generator=random, dtype=torch.float64)
     blank = torch.rand(2, 5, generator=random, dtype=torch.float64)  # by what the partner wrote
     paid = torch.stack([joint - blank[0][None], joint - blank[1][:, None]])
-    none = torch.zeros(2, 5)
+    none, cross = torch.zeros(2, 5), magrpo.arrangement(2, 5, 5)
     values = [
-        magrpo.advantages(magrpo.sample_returns(pay, none, 1.0), "mean")
+        magrpo.advantages(magrpo.sample_returns(pay.flatten(1), cross, none, 1.0), "mean")
         for pay in (paid, joint.expand(2, 5, 5))
     ]
     torch.testing.assert_close(*values)
     aligned = [pay.diagonal(0, 1, 2) for pay in (paid, joint.expand(2, 5, 5))]
-    values = [magrpo.advantages(magrpo.sample_returns(pay, none, 1.0), "mean") for pay in aligned]
+    pairs = magrpo.arrangement(2, 5, 1)
+    returns = [magrpo.sample_returns(pay, pairs, none, 1.0) for pay in aligned]
+    values = [magrpo.advantages(found, "mean") for found in returns]
     assert not torch.allclose(*values)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ["eval", "evaluation", "train", "running", "magrpo", "policies"]  # each may import the next
-SUBJECTS = {"coding", "writing"}
+SUBJECTS = {"building", "coding", "writing"}
 NAMES = {"tasks", "rewards"}  # which name the subjects in strings
 DATA = "data"  # beneath everything that reads rows
 
@@ -118,9 +118,12 @@ def test_a_planted_cycle_and_an_arrow_that_runs_back_up_are_seen():
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("magrpo", ["coding", "writing", "tasks", "rewards", "running", "data"]),
-        ("train", ["torch", "lightning", "transformers", "coding", "writing"]),
-        ("eval", ["torch", "lightning", "transformers", "coding", "writing", "matplotlib"]),
+        ("magrpo", ["building", "coding", "writing", "tasks", "rewards", "running", "data"]),
+        ("train", ["torch", "lightning", "transformers", "building", "coding", "writing"]),
+        (
+            "eval",
+            ["torch", "lightning", "transformers", "building", "coding", "writing", "matplotlib"],
+        ),
     ],
 )
 def test_nobody_pays_for_what_they_do_not_use(module, absent):

@@ -1,6 +1,7 @@
 """The module on a small model, in Lightning's own loop: python -m pytest tests/test_magrpo.py"""
 
 import itertools
+from collections import defaultdict
 
 import lightning as L
 import numpy as np
@@ -112,6 +113,7 @@ def test_every_agent_moves_and_the_base_does_not(rank):
         ["--num-agents", "1"],
         ["--num-agents", "3"],
         ["--num-agents", "3", "--joint", "aligned", "--turns", "2", "--branching", "chain"],
+        ["--num-agents", "4", "--joints", "3", "--turns", "2", "--branching", "chain"],
         ["--turns", "2", "--branching", "tree", "--gamma", "0.5"],
         ["--turns", "3", "--branching", "chain", "--joint", "cross"],
         ["--turns", "2", "--joint", "aligned", "--num-generations", "2"],
@@ -127,7 +129,9 @@ def test_counts_of_agents_turns_and_branches(argv):
         samples = 1 if turn and args.branching == "chain" else group
         for node in nodes:
             assert [len(r) for r in node.responses] == [samples] * agents
-            assert len(node.parts) == samples ** (agents if args.joint == "cross" else 1)
+            most = samples ** (agents - 1)
+            each = {"aligned": 1, "cross": most}.get(args.joint) or min(args.joints, most)
+            assert len(node.parts) == samples * each
             assert [len(history) for history in node.histories] == [turn] * agents
             assert node.advantages.shape == (agents, samples)
     assert len(module.turns) == args.turns
@@ -169,28 +173,28 @@ def test_agents_see_their_own_history_only():
                 assert child.observations[agent] == want
 
 
-@pytest.mark.parametrize("joint", ["aligned", "cross"])
-def test_a_response_is_rewarded_with_its_own_partners(joint):
+@pytest.mark.parametrize(("joint", "each"), [("aligned", 1), ("cross", 4), ("sampled", 3)])
+def test_a_response_is_rewarded_with_its_own_partners(joint, each):
     seen = []
 
     def reward(item, texts):
         seen.append((item["word"], *texts))
         return float(hash((item["word"], *texts)) % 97)
 
-    module = train(reward, "--joint", joint)
+    module = train(reward, "--joint", joint, *["--joints", "3"] * (joint == "sampled"))
     for node in module.turns[0]:
-        size = range(node.samples)
-        for chosen in (
-            itertools.product(size, size) if joint == "cross" else zip(size, size, strict=True)
-        ):
+        worth = defaultdict(list)
+        for chosen, found in zip(node.joints.tolist(), node.rewards.tolist(), strict=True):
             texts = [node.responses[i][s].text for i, s in enumerate(chosen)]
-            want = float(hash((node.item["word"], *texts)) % 97)
-            place = chosen if joint == "cross" else chosen[:1]
-            assert float(node.rewards[place]) == want
-        for s in size:
-            assert played(node, s)[0] == [responses[s].text for responses in node.responses]
-            assert played(node, s)[1]["reward"] == float(node.rewards[(s,) * node.rewards.dim()])
-    assert len(seen) == 2 * (16 if joint == "cross" else 4)
+            assert found == float(hash((node.item["word"], *texts)) % 97)
+            for agent, s in enumerate(chosen):
+                worth[agent, s].append(found)
+        for agent, s in itertools.product(range(2), range(4)):
+            assert float(node.returns[agent, s]) == pytest.approx(sum(worth[agent, s]) / each)
+            texts, parts = played(node, s)
+            assert texts == [responses[s].text for responses in node.responses]
+            assert parts["reward"] == float(hash((node.item["word"], *texts)) % 97)
+    assert len(seen) == 2 * 4 * each
 
 
 def test_one_problems_rewards_do_not_leak_into_another():

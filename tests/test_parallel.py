@@ -70,11 +70,12 @@ def pay(item, responses):
 pay.maximum = 2.0
 """
 OWN = ["--task", "mine.py:Board", "--reward", "mine.py:pay", "--turns", 2, "--alternate", 1]
+OWN += ["--joint", "sampled", "--joints", 2]
 
 
 @pytest.mark.parametrize("how", [[], pytest.param(TURNS, marks=pytest.mark.slow), OWN])
 def test_two_processes_make_the_update_of_one_with_twice_the_problems(how, tmp_path, monkeypatch):
-    """Also with a world that moves on, pay of one's own, and an agent that rests."""
+    """Also with a world that moves on, pay of one's own, some of the pairs, an agent that rests."""
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(PLUGIN)
     two, one = tmp_path / "two", tmp_path / "one"

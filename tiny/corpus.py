@@ -68,6 +68,8 @@ def draw(rng: random.Random, weights: dict[str, float], parts: Parts) -> str:
 class Author:
     """Writes the corpus: responses as an imperfect author of either role would give them."""
 
+    kinds = KINDS
+
     def __init__(self, seed: int, problems: list[dict]):
         self.rng = random.Random(seed)
         self.known: dict[tuple[str, int], list[str]] = {}  # (domain, 0 to 2): parts to confuse
@@ -117,10 +119,13 @@ class Author:
             self.write(item, "solve", {"split": 0.35, "swapped": 0.3, "chain": 0.35}),
         ]
 
+    def team_size(self, kind: str, item: dict) -> int:
+        return {"solo": 1, "three agents": 3}.get(kind, 2)
+
     def example(self, item: dict) -> tuple[str, str]:
         """An observation without the problem's own text, and a response to it."""
-        kind = self.rng.choices(list(KINDS), list(KINDS.values()))[0]
-        num_agents = {"solo": 1, "three agents": 3}.get(kind, 2)
+        kind = self.rng.choices(list(self.kinds), list(self.kinds.values()))[0]
+        num_agents = self.team_size(kind, item)
         agent = self.rng.randrange(num_agents)
         responses, history = self.joint(item, num_agents), []
         if kind == "second turn":

@@ -30,13 +30,24 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from peft import LoraConfig, get_peft_model
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from data import coop
+from tiny import builders, divisions
 from tiny.corpus import Author
 
+HERE = Path(__file__).parent
 PROBLEMS, EXAMPLES, ROWS = 17_000, 6, 16  # problems, examples for each, problems in a batch
+ADAPTERS = {"build": (builders, 6_000, 4), "many": (divisions, 3_200, 6)}  # the same of each
+RANK = 32  # of an adapter
 LR_MATRICES, LR_OTHERS, WARMUP, PROMPT_WEIGHT = 1e-2, 3e-3, 60, 0.1
 
 
@@ -164,18 +175,25 @@ def batched(rows: list, rng: random.Random) -> list[list]:
     return batches
 
 
-def warm_start(model, rows: list[list[list[int]]], seed: int) -> None:
-    """One epoch of supervised training, with Muon for the matrices and AdamW for all else.
+def optimizers_of(model) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices and AdamW for all else, or for adapters.
 
     With AdamW alone the model learns later to copy letters and numbers from the docstring.
     """
-    batches = batched(rows, random.Random(seed))
-    matrices = [p for name, p in model.named_parameters() if "_proj" in name]
-    others = [p for name, p in model.named_parameters() if "_proj" not in name]
-    optimizers = [
-        torch.optim.Muon(matrices, LR_MATRICES, 0.01, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(others, LR_OTHERS, betas=(0.9, 0.98), weight_decay=0.01, fused=True),
-    ]
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in named if "_proj" in name and "lora" not in name]
+    others = [p for name, p in named if "_proj" not in name or "lora" in name]
+    adam = {"betas": (0.9, 0.98), "weight_decay": 0.01, "fused": True}
+    found = [torch.optim.AdamW(others, LR_OTHERS, **adam)]
+    if matrices:
+        muon = torch.optim.Muon(matrices, LR_MATRICES, 0.01, adjust_lr_fn="match_rms_adamw")
+        found = [muon, *found]
+    return found
+
+
+def warm_start(model, rows: list[list[list[int]]], seed: int) -> None:
+    """One epoch of supervised training."""
+    batches, optimizers = batched(rows, random.Random(seed)), optimizers_of(model)
     schedules = [
         torch.optim.lr_scheduler.LambdaLR(
             optimizer,
@@ -199,7 +217,8 @@ def warm_start(model, rows: list[list[list[int]]], seed: int) -> None:
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--task", choices=("coop", *ADAPTERS), default="coop")
+    parser.add_argument("--out", type=Path, help="(tiny/, or the adapter's folder in it)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
@@ -209,7 +228,11 @@ def main() -> None:
     args = parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
-    start = time.time()
+    (make_adapter if args.task in ADAPTERS else make_base)(args)
+
+
+def make_base(args) -> None:
+    start, out = time.time(), args.out or HERE
     stream = coop.problems("train", f"/warm start {args.seed}")
     problems = list(itertools.islice(stream, PROBLEMS))
     author = Author(args.seed, problems)
@@ -222,10 +245,28 @@ def main() -> None:
     print(f"corpus: {len(rows) * EXAMPLES} examples, {size} tokens, {seconds:.0f} s", flush=True)
     model = make_model(tokenizer)
     warm_start(model, ids, args.seed)
-    model.to(torch.bfloat16).save_pretrained(args.out)
-    tokenizer.save_pretrained(args.out)
-    (args.out / "model.safetensors").chmod(0o644)  # it comes readable by its maker alone
-    print(f"wrote {args.out}, {time.time() - start:.0f} s in all")
+    model.to(torch.bfloat16).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    (out / "model.safetensors").chmod(0o644)  # it comes readable by its maker alone
+    print(f"wrote {out}, {time.time() - start:.0f} s in all")
+
+
+def make_adapter(args) -> None:
+    """An adapter on the base: build/ for task build, many/ for coop with three agents or four."""
+    start, out = time.time(), args.out or HERE / args.task
+    author, problems, examples = ADAPTERS[args.task]
+    ids = encode(AutoTokenizer.from_pretrained(HERE), author.rows(args.seed, problems, examples))
+    size = sum(sum(map(len, row)) for row in ids)
+    print(f"corpus: {problems * examples} examples, {size} tokens", flush=True)
+    base = AutoModelForCausalLM.from_pretrained(HERE, dtype=torch.float32)
+    base.name_or_path = ".."  # from the adapter's own folder
+    config = LoraConfig(r=RANK, lora_alpha=RANK, target_modules="all-linear")
+    model = get_peft_model(base, config)
+    warm_start(model.get_base_model(), ids, args.seed)
+    model.to(torch.bfloat16).save_pretrained(out)
+    (out / "README.md").unlink()  # peft's empty model card
+    (out / "adapter_model.safetensors").chmod(0o644)
+    print(f"wrote {out}, {time.time() - start:.0f} s in all")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,113 @@
+"""Problems of task build: coloured rectangles on a 6 x 6 grid, and less material than they take.
+
+A target has four or five rectangles. Each agent has material for 60 to 70 % of its cells, enough
+that agents may begin at its two ends and meet somewhere: of n agents, ceil((T + (n - 1) M) / n)
+blocks each, where T are the cells to build and M those of the largest rectangle. Of what several
+agents build alike, nothing is gained.
+"""
+
+import functools
+import math
+import random
+from collections.abc import Iterator
+
+from building.letters import split_of
+from building.world import AIR, Cell, Rules, World, box
+
+SIDE, COLORS, MOST = 6, ("red", "green", "blue", "pink"), 12  # commands of one agent
+
+Rectangle = tuple[int, int, int, int, str]  # x1 y1 x2 y2 colour, as /fill has them
+
+
+def cells(rectangle: Rectangle) -> list[Cell]:
+    x1, y1, x2, y2, _ = rectangle
+    return list(box((x1, y1), (x2, y2)))
+
+
+def command(rectangle: Rectangle) -> str:
+    return f"/fill {' '.join(map(str, rectangle))}"
+
+
+def target(item: dict) -> dict[Cell, str]:
+    return {cell: one[4] for one in item["rectangles"] for cell in cells(one)}
+
+
+def standing(item: dict) -> dict[Cell, tuple[str, int]]:
+    """(block, agent) of each cell that was built in earlier turns."""
+    return {(x, y): (block, agent) for x, y, block, agent in item.get("standing", ())}
+
+
+def left(item: dict) -> list[Rectangle]:
+    """What is still to do: rectangles with a cell that is not right, and those to clear away."""
+    stands, wanted = standing(item), target(item)
+    found = [
+        tuple(one)
+        for one in item["rectangles"]
+        if any(cell not in stands or stands[cell][0] != one[4] for cell in cells(one))
+    ]
+    return found + [(x, y, x, y, AIR) for x, y in sorted(stands.keys() - wanted.keys())]
+
+
+def material(rectangles: list[Rectangle], agents: int) -> int:
+    """Blocks of each agent for these rectangles."""
+    return share([len(cells(one)) for one in rectangles if one[4] != AIR], agents)
+
+
+def share(areas: list[int], agents: int) -> int:
+    """Whoever takes rectangles in turn from one end has room for the next until 1 / agents of all
+    cells are covered, and only then may it have to leave out one as large as the largest."""
+    return math.ceil((sum(areas) + (agents - 1) * max(areas, default=0)) / agents)
+
+
+def rules(item: dict, agents: int) -> Rules:
+    return Rules(
+        (0, 0),
+        (SIDE - 1, SIDE - 1),
+        (frozenset(COLORS),) * agents,
+        (MOST,) * agents,
+        frozenset({"fill", "setblock"}),
+        ({"": material(left(item), agents)},) * agents,
+        standing(item),
+    )
+
+
+def right(target: dict[Cell, str], built: World) -> set[Cell]:
+    return {cell for cell, color in target.items() if built.block(cell) == color}
+
+
+def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:
+    """Targets of a split, without end. Where rectangles lie decides on the split, whatever their
+    colours and their order."""
+    rng = random.Random(f"build/{split}{seed}")
+    while True:
+        layout = _layout(rng, rng.choice((4, 5)))
+        if layout and split_of(str(sorted(layout))) == split:
+            rng.shuffle(layout)
+            yield [(*corners, rng.choice(COLORS)) for corners in layout]
+
+
+def _layout(rng: random.Random, count: int) -> list[tuple[int, int, int, int]]:
+    """Corners of rectangles that do not overlap; [] where a draw does not fit."""
+    sizes = [(rng.randint(1, 4), rng.randint(1, 4)) for _ in range(count)]
+    areas = [width * height for width, height in sizes]
+    if not (14 <= sum(areas) <= 24 and 0.6 * sum(areas) <= share(areas, 2) <= 0.7 * sum(areas)):
+        return []
+    found, taken = [], 0
+    for width, height in sizes:
+        free = [place for place in _places(width, height) if not place[1] & taken]
+        if not free:
+            return []
+        corners, mask = rng.choice(free)
+        found.append(corners)
+        taken |= mask
+    return found
+
+
+@functools.cache
+def _places(width: int, height: int) -> list[tuple[tuple[int, int, int, int], int]]:
+    """Where a rectangle of this size may lie: its corners, and its cells as bits."""
+    found = []
+    for x, y in box((0, 0), (SIDE - width, SIDE - height)):
+        corners = (x, y, x + width - 1, y + height - 1)
+        found.append((corners, sum(1 << SIDE * a + b for a, b in cells((*corners, "")))))
+    return found

@@ -1,0 +1,155 @@
+"""A world of blocks, which is a dictionary of cells, and the commands that agents fill it with.
+
+    /setblock x y z block            one cell
+    /fill x1 y1 z1 x2 y2 z2 block    a box of cells; its corners come in any order
+    /kill ...                        the spiders
+
+A world may have any number of coordinates; a flat one has two, and /fill x1 y1 x2 y2 block. How a
+response is read is what StrBuild and HouseBuild do (OpenMLRL/LLM_Collab_Minecraft, MIT licence):
+of a text with two ``` or more, what stands between the first two; a command a line, after a list
+mark or none, its slash optional. A line that is no command, has a word too many (a mode, such as
+keep), a coordinate that is no plain integer (~, ^) or lies outside, or a block that is not the
+agent's own, is ignored, and nothing is charged for it. So are the lines after an agent's last
+command, and a fill for which its material does not suffice. The first agent's commands come first,
+and a later command overwrites an earlier one. A response is read in time linear in its length, and
+no fill is larger than the world.
+"""
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Cell = tuple[int, ...]
+AIR = "air"
+_MARK = re.compile(r"(?:[-*]|[0-9]{1,9}[.)])\s*")
+_INTEGER = re.compile(r"-?[0-9]{1,9}")
+_LANGUAGE = re.compile(r"[\w+-]*\s*")  # after the first fence
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the agents of one problem may do."""
+
+    low: Cell  # the world's corners, both within it
+    high: Cell
+    palettes: tuple[frozenset[str], ...]  # per agent: its blocks; air is always allowed
+    most: tuple[int, ...]  # per agent: commands that are accepted
+    commands: frozenset[str] = frozenset({"setblock", "fill", "kill"})
+    # per agent: cells of each block, of "" in all; (): no limit
+    material: tuple[dict[str, int], ...] = ()
+    standing: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # before the first command
+
+    def cells(self) -> Iterator[Cell]:
+        return box(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Command:
+    """An accepted line: `block` into all cells from low to high; "" is /kill."""
+
+    line: str
+    block: str
+    low: Cell = ()
+    high: Cell = ()
+
+    def volume(self) -> int:
+        return math.prod(last - first + 1 for first, last in zip(self.low, self.high, strict=True))
+
+
+@dataclass
+class World:
+    """What stands where, and how it came about; lists are by agent."""
+
+    cells: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # (block, who wrote it last)
+    commands: list[list[Command]] = field(default_factory=list)  # that were accepted
+    wrote: list[set[Cell]] = field(default_factory=list)  # where it put a block, never mind which
+    spent: list[Counter] = field(default_factory=list)  # cells of each block
+
+    def block(self, cell: Cell) -> str:
+        return self.cells[cell][0] if cell in self.cells else AIR
+
+    def kills(self) -> int:
+        """How many agents wrote /kill."""
+        return sum(any(not command.block for command in mine) for mine in self.commands)
+
+
+def box(low: Cell, high: Cell) -> Iterator[Cell]:
+    """All cells between two corners, both included."""
+    return itertools.product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))
+
+
+def build(rules: Rules, responses: list[str]) -> World:
+    """The world after the agents' commands."""
+    agents = range(len(responses))
+    world = World(dict(rules.standing), wrote=[set() for _ in agents])
+    world.spent = [Counter() for _ in agents]
+    for agent, text in enumerate(responses):
+        accepted = read(text, rules, agent, world.spent[agent])
+        world.commands.append(accepted)
+        for command in accepted:
+            if command.block == AIR:
+                for cell in box(command.low, command.high):
+                    world.cells.pop(cell, None)
+            elif command.block:
+                cells = list(box(command.low, command.high))
+                world.cells.update(dict.fromkeys(cells, (command.block, agent)))
+                world.wrote[agent].update(cells)
+    return world
+
+
+def read(text: str, rules: Rules, agent: int, spent: Counter) -> list[Command]:
+    """The accepted commands of an agent's response; what they use up is added to `spent`."""
+    found: list[Command] = []
+    for line in lines(text):
+        if len(found) == rules.most[agent]:
+            break
+        command = parse(line, rules, agent)
+        if command is None:
+            continue
+        if command.block not in ("", AIR):
+            cost = command.volume()
+            limits = rules.material[agent] if rules.material else {}
+            if spent[command.block] + cost > limits.get(command.block, math.inf):
+                continue
+            if spent.total() + cost > limits.get("", math.inf):
+                continue
+            spent[command.block] += cost
+        found.append(command)
+    return found
+
+
+def lines(text: str) -> Iterator[str]:
+    """The lines that may be commands, without fences and list marks."""
+    _, *fenced = text.split("```", 2)
+    if len(fenced) == 2:
+        first, *rest = fenced[0].split("\n")
+        text = "\n".join(rest if _LANGUAGE.fullmatch(first) else [first, *rest])
+    for line in map(str.strip, text.split("\n")):
+        if line := line[mark.end() :] if (mark := _MARK.match(line)) else line:
+            yield line
+
+
+def parse(line: str, rules: Rules, agent: int) -> Command | None:
+    """The command of a line; None where it is none that this agent may give."""
+    word, *rest = line.split()
+    name = word.removeprefix("/").lower()
+    if name not in rules.commands:
+        return None
+    if name == "kill":
+        return Command(line, "")
+    axes, corners = len(rules.low), 1 if name == "setblock" else 2
+    if len(rest) != corners * axes + 1 or not all(map(_INTEGER.fullmatch, rest[:-1])):
+        return None
+    block = rest.pop().removeprefix("minecraft:")
+    numbers = list(map(int, rest))
+    ends = list(zip(numbers[:axes], numbers[-axes:], strict=True))
+    low, high = tuple(map(min, ends)), tuple(map(max, ends))
+    inside = all(
+        first <= a and b <= last
+        for first, a, b, last in zip(rules.low, low, high, rules.high, strict=True)
+    )
+    own = block == AIR or block in rules.palettes[agent]
+    return Command(line, block, low, high) if inside and own else None

@@ -1,0 +1,184 @@
+"""An adapter's folder as --model: python -m pytest tests/test_adapters.py"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+from test_train import lines, refused, run
+from transformers import AutoModelForCausalLM
+
+import eval as evaluation
+import train
+from policies.finding import bases
+from policies.loading import fingerprint, load_base, load_model, save_agent
+from running.plugins import is_embedded, own_model
+
+TINY = train.TINY
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--dry-run"]
+TASK = """
+import itertools
+import tasks
+class Mine(tasks.Coop):  # its first problems
+    model = {model!r}
+    def items(self, split):
+        return list(itertools.islice(tasks.problems(split), 4))
+"""
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory) -> Path:
+    """Far from its start, where it would do nothing."""
+    path = tmp_path_factory.mktemp("adapter") / "mine"
+    base = load_base(TINY, [0], 4, 8, 32, False)
+    torch.manual_seed(1)
+    for name, parameter in base.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=0.02)
+    save_agent(base, 0, path)
+    return path
+
+
+@pytest.fixture
+def copied(adapter, tmp_path) -> Path:
+    return Path(shutil.copytree(adapter, tmp_path / "copy"))
+
+
+def edit(path: Path, **changes) -> None:
+    path = path / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def logits(model) -> torch.Tensor:
+    with torch.no_grad():
+        return model(input_ids=torch.arange(40)[None]).logits
+
+
+def test_it_is_the_base_with_the_adapter_merged(adapter, tmp_path):
+    plain = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
+    alone = logits(plain)
+    expected = logits(PeftModel.from_pretrained(plain, adapter).eval())
+    found = logits(load_model(str(adapter), 32, False)[0])
+    assert (expected - alone).abs().max() > 0.1
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    base = load_base(str(adapter), [0], 4, 8, 32, False)  # a second one goes on top of it
+    for name, parameter in base.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=0.02)
+    save_agent(base, 0, tmp_path / "second")
+    assert bases(str(tmp_path / "second")) == [f"{tmp_path}/second", str(adapter), TINY]
+    merged = load_model(str(adapter), 32, False)[0]
+    torch.testing.assert_close(
+        logits(load_model(f"{tmp_path}/second", 32, False)[0]),
+        logits(PeftModel.from_pretrained(merged, tmp_path / "second").eval()),
+        atol=1e-4,
+        rtol=1e-4,
+    )
+
+
+def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(TASK.format(model=str(copied)))
+    task = ["--task", f"{tmp_path}/mine.py:Mine"]
+    path = run(tmp_path / "run", *task)
+    record = json.loads((path / "args.json").read_text())
+    assert record["bases"] == {str(copied): fingerprint(str(copied))}
+    assert record["args"]["lr"] == 3e-3  # the embedded model's, which it is
+    agent = path / "agents" / "0"
+    saved = json.loads((agent / "adapter_config.json").read_text())
+    assert saved["base_model_name_or_path"] == str(copied)
+    train.main(["--resume", str(path), "--max-steps", "3"])
+    assert len(lines(path, "metrics.jsonl")) == 3
+    loose = shutil.copytree(agent, tmp_path / "loose")  # its config names the base
+    capsys.readouterr()
+    train.main([*SMALL, *task, "--init", str(path / "agents" / "1"), "--init", str(loose)])
+    said = capsys.readouterr()
+    assert f"agent 0: 155,648 trainable parameters, from {path}/agents/1" in said.out
+    assert "warning" not in said.err
+    for mine in (path, loose):
+        told = refused(capsys, *SMALL, *task, "--model", "tiny", "--init", mine)
+        assert "was trained on another model" in told
+    asked = ["--run", str(path), "--limit", "1", "--method", "trained", "--num-samples", "1"]
+    evaluation.main(asked)
+    assert "trained" in capsys.readouterr().out
+    weights = copied / "adapter_model.safetensors"
+    save_file({name: value * 2 for name, value in load_file(weights).items()}, weights)
+    assert "is not what" in refused(capsys, "--resume", path, "--max-steps", "4")
+
+
+def test_a_fingerprint_is_of_the_content(adapter, copied):
+    known = fingerprint(str(adapter))
+    assert known != fingerprint(TINY)
+    near = shutil.copytree(TINY, copied.parent / "base", ignore=shutil.ignore_patterns("*.py"))
+    edit(copied, base_model_name_or_path="../base")  # from the adapter's own folder
+    assert fingerprint(str(copied)) == known
+    edit(copied, lora_alpha=16)
+    assert fingerprint(str(copied)) != known
+    edit(copied, lora_alpha=8)
+    config = json.loads((near / "config.json").read_text()) | {"rms_norm_eps": 1e-5}
+    (near / "config.json").write_text(json.dumps(config))
+    assert fingerprint(str(copied)) != known
+
+
+def drop_half(path: Path) -> None:
+    weights = load_file(path / "adapter_model.safetensors")
+    save_file(dict(list(weights.items())[::2]), path / "adapter_model.safetensors")
+
+
+def pickled(path: Path) -> None:
+    weights = path / "adapter_model.safetensors"
+    torch.save(load_file(weights), path / "adapter_model.bin")
+    weights.unlink()
+
+
+SPOILT = [
+    ("no JSON", lambda p: (p / "adapter_config.json").write_text("{"), "is not what peft writes"),
+    ("a list", lambda p: (p / "adapter_config.json").write_text("[1]"), "is not what peft writes"),
+    ("no kind", lambda p: (p / "adapter_config.json").write_text('{"base_model_name_or_path": "'
+                                                                 + TINY + '"}'), "does not fit"),
+    ("no base", lambda p: edit(p, base_model_name_or_path=None), "names no base of it"),
+    ("itself", lambda p: edit(p, base_model_name_or_path="."), "names no base of it"),
+    ("far base", lambda p: edit(p, base_model_name_or_path="far/away"), "the base of adapter"),
+    ("another rank", lambda p: edit(p, r=8), "does not fit its base"),
+    ("no such layer", lambda p: edit(p, target_modules=["nothing"]), "does not fit its base"),
+    ("half", drop_half, "Found missing adapter keys"),
+    ("a pickle", pickled, "is an adapter without its adapter_model.safetensors"),
+    ("cut", lambda p: os.truncate(p / "adapter_model.safetensors", 900), "does not fit its base"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "spoil", "mistake"), SPOILT, ids=[row[0] for row in SPOILT])
+def test_a_bad_one_is_told(name, spoil, mistake, copied):
+    spoil(copied)
+    with pytest.raises(ValueError, match=mistake):
+        load_model(str(copied), 32, False)
+
+
+def test_it_is_told_in_one_line(copied, capsys):
+    drop_half(copied)
+    assert "does not fit its base" in refused(capsys, *SMALL, "--model", copied)
+
+
+def test_it_is_not_merged_into_few_bits(adapter, capsys):
+    assert "--bits 4 is not for" in refused(capsys, *SMALL, "--model", adapter, "--bits", "4")
+
+
+def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(TASK.format(model=str(adapter)))
+    args = train.parse(["--task", "mine.py:Mine"])
+    assert args.model == [str(adapter)] * 2
+    assert args.lr == 3e-3
+    assert train.parse(["--task", "mine.py:Mine", "--model", "tiny"]).model == [TINY] * 2
+    assert own_model("coop") is own_model("mine.py:Other") is None
+    assert is_embedded(str(adapter))
+    assert not is_embedded(str(tmp_path))
+    argv = ["--reward", "code", "--limit", "1", "--num-samples", "1", "--method", "naive"]
+    evaluation.main(["--task", "mine.py:Mine", *argv, "--json", "table.json"])
+    assert json.loads(Path("table.json").read_text())["methods"]
+    capsys.readouterr()
+    Path("mine.py").write_text(TASK.format(model="far/away"))
+    assert "model 'far/away' is no folder" in refused(capsys, "--task", "mine.py:Mine", *SMALL)

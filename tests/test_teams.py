@@ -1,0 +1,131 @@
+"""Coop for three agents and four: its problems, its reward, its warm start. pytest"""
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from coding.rewards import code
+from data import coop
+from policies.finding import base_of
+from tasks import Coop
+from tiny import corpus, divisions, make
+
+MANY = Path(make.__file__).parent / "many"
+SPLITS = ("train", "dev", "test")
+
+
+def some(agents: int, count: int, split: str = "test") -> list[dict]:
+    return list(itertools.islice(coop.problems(split, distinct=True, agents=agents), count))
+
+
+ITEMS = {agents: some(agents, 25) for agents in (3, 4)}
+
+
+def team(item: dict, order: list[str], way: str = "elements") -> list[str]:
+    """A team that divides a problem; order: the helpers of its predicates and of its transform."""
+    jobs = ["predicate", *["second"] * (len(order) - 2), "transform"]
+    jobs = dict(zip(order, jobs, strict=True))
+    if way == "lists":
+        jobs = {name: job.replace("predicate", "filter") for name, job in jobs.items()}
+        jobs = {name: job.replace("second", "filter second") for name, job in jobs.items()}
+    helpers = [divisions.helper(jobs[name], item["parts"], name, False) for name in sorted(order)]
+    return [*helpers, divisions.main_function(way, item["parts"], order)]
+
+
+@pytest.mark.parametrize("agents", [3, 4])
+def test_splits_hold_compositions_of_their_own(agents):
+    """Whichever of two predicates comes first."""
+    found = {}
+    for split in SPLITS:
+        named = coop._compositions(agents)[split]
+        assert {len(names) for names in named} == {4 if agents == 3 else 5}
+        found[split] = {(n[0], frozenset((n[1], *n[4:])), *n[2:4]) for n in named}
+    assert sum(map(len, found.values())) == len(set.union(*found.values()))
+    parts = {s: {(c[0], part) for c in found[s] for part in (*c[1], *c[2:])} for s in SPLITS}
+    assert parts["dev"] | parts["test"] <= parts["train"]
+
+
+@pytest.mark.parametrize("agents", [3, 4])
+def test_every_part_of_a_problem_is_tested(agents):
+    """What leaves out a predicate or the transform passes no first test, which is one call."""
+    for item in ITEMS[agents]:
+        assert len(item["parts"]) == agents
+        predicate, transform, reducer, *second = item["parts"]
+        less = [("", transform), (coop.whole(item["parts"])[0], "")]
+        less += [(one, transform) for one in (predicate, *second) if second]
+        for keeps, change in less:
+            body = reducer.format(coop.comprehension(keeps, change))
+            passed, total, _ = corpus.check(item, [f"def solve(xs):\n    return {body}"])
+            assert passed == 0, (item["prompt"], keeps, change)
+            assert total == 5
+        assert corpus.check(item, [item["solution"]])[:2] == (5, 5)
+
+
+@pytest.mark.parametrize(("agents", "way"), [(3, "elements"), (4, "elements"), (4, "lists")])
+def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
+    names = ["aux", "aux2", "aux3"][: agents - 1]
+    for item, order in zip(ITEMS[agents][:2], itertools.permutations(names), strict=False):
+        parts = code(item, team(item, list(order), way))
+        assert sum(v for name, v in parts.items() if "/" not in name) == code.maximum, parts
+        assert parts["metric/load_bearing"] == parts["metric/coop"] == 1
+
+
+def test_a_helper_that_nobody_needs_costs_its_share():
+    """Not called, or called for what every problem's helper could say."""
+    item = ITEMS[4][0]
+    order = ["aux", "aux2", "aux3"]
+    whole = team(item, order)
+    worth = [code(item, whole)["cooperation"]]
+    alone = whole[-1].replace("aux3(x)", f"({item['parts'][1]})")  # solve does the transform
+    kept = [whole[0], "def aux2(x):\n    return True", *whole[2:3]]
+    checks = whole[-1].replace("aux2(x)", f"aux2(x) and {item['parts'][3]}")
+    for texts in ([*whole[:3], alone], [*kept, checks]):
+        parts = code(item, texts)
+        assert parts["metric/pass"] == 1
+        assert parts["metric/load_bearing"] == pytest.approx(2 / 3)
+        worth.append(parts["cooperation"])
+    assert worth == pytest.approx([1.5, 1.0, 1.0])
+
+
+def test_texts_of_the_warm_start_have_no_convention_of_who_does_what():
+    """Each part is as likely for one helper as for another, and each order in solve as the next."""
+    author = divisions.Author(0, ITEMS[3])
+    taken, orders = {}, {}
+    for _ in range(60):
+        for item in ITEMS[3]:
+            *helpers, main = author.joint(item, 3)
+            for name, text in zip(("aux", "aux2"), helpers, strict=True):
+                for job, part in enumerate(item["parts"][:2]):
+                    taken.setdefault((name, job), []).append(text.endswith(f"return {part}"))
+            first = [main.find(f"if {name}(x)") > 0 for name in ("aux", "aux2")]
+            for name, found in zip(("aux", "aux2"), first, strict=True):
+                orders.setdefault(name, []).append(found)
+    share = {key: sum(values) / len(values) for key, values in (taken | orders).items()}
+    assert min(share.values()) > 0.15
+    for one, other in ((("aux", 0), ("aux2", 0)), (("aux", 1), ("aux2", 1)), ("aux", "aux2")):
+        assert share[one] == pytest.approx(share[other], abs=0.05)
+
+
+def test_who_starts_from_the_adapter():
+    assert [Coop.model(agents) for agents in (1, 2)] == [None, None]
+    assert [Path(Coop.model(agents)) for agents in (3, 4, 8)] == [MANY] * 3
+    assert Path(base_of(MANY)).resolve() == MANY.parent
+    assert sum(path.stat().st_size for path in MANY.iterdir()) < 1_500_000
+
+
+def test_four_agents_answer_what_their_role_asks():
+    """Greedy, from the warm start: every helper's own name, and a solve that calls."""
+    from policies.loading import load_model
+
+    model, _ = load_model(str(MANY), 32, False)
+    tokenizer, task = AutoTokenizer.from_pretrained(MANY.parent), Coop(num_agents=4)
+    for agent, name in enumerate(["aux", "aux2", "aux3", "solve"]):
+        said = []
+        for item in random.Random(0).sample(ITEMS[4], 3):
+            ids = tokenizer(task.observe(agent, item, []), return_tensors="pt")
+            new = model.generate(**ids, max_new_tokens=80, do_sample=False)
+            said.append(tokenizer.decode(new[0, ids.input_ids.shape[1] :]))
+        assert sum(text.startswith(f"def {name}(x") for text in said) >= 2, said

@@ -1,0 +1,86 @@
+"""The texts of the warm start of three and four agents: problems of task coop, divided in as many
+parts as there are authors, with no convention of who takes which. many/ is an adapter on the base.
+
+A helper does one part, an element or a list at a time, and each part is as likely for one helper as
+for another. A main function supposes some assignment of the parts to the helpers, each as likely
+too, and at times does all of the work alone. Faults are those of corpus.py.
+"""
+
+import itertools
+
+from data.coop import comprehension, problems, whole
+from tiny import corpus
+
+# How often a helper of three agents, and one of four, does what; a list of one predicate: filter.
+HELPER = {
+    3: {"predicate": 0.36, "transform": 0.40, "filter": 0.14, "map": 0.05, "reduce": 0.05},
+    4: {
+        "predicate": 0.28,
+        "second": 0.28,
+        "transform": 0.34,
+        "filter": 0.05,
+        "filter second": 0.05,
+    },
+}
+KINDS = {"first turn": 0.88, "second turn": 0.12}
+# How a main function calls its helpers: on elements, in some order; on lists; not at all.
+MAIN = {"elements": 0.78, "lists": 0.16, "alone": 0.06}
+
+
+def helper(convention: str, parts: tuple[str, ...], name: str, loop: bool) -> str:
+    """A helper function that does what the convention says of a problem with these parts."""
+    kind = convention.removesuffix(" second")
+    if kind != convention or convention == "second":
+        return corpus.helper(
+            kind.replace("second", "predicate"), (parts[3], *parts[1:3]), name, loop
+        )
+    of = parts[:3] if kind == "filter" else whole(parts)
+    return corpus.helper(kind, of if kind != "predicate" else parts[:3], name, loop)
+
+
+def main_function(convention: str, parts: tuple[str, ...], names: list[str]) -> str:
+    """A `solve` that supposes these helpers to do the predicates, and the last the transform."""
+    *tests, change = names
+    predicate, transform, reducer = whole(parts)
+    source = "xs"
+    if convention == "elements":
+        body = comprehension(" and ".join(f"{name}(x)" for name in tests), f"{change}(x)")
+    elif convention == "lists":
+        for name in tests:
+            source = f"{name}({source})"
+        body = comprehension("", f"{change}(x)", source)
+    else:
+        body = comprehension(predicate, transform)
+    return f"def solve(xs):\n    return {reducer.format(body)}"
+
+
+class Author(corpus.Author):
+    """Writes as corpus.Author does, for as many agents as a problem has parts."""
+
+    kinds = KINDS
+
+    def team_size(self, kind: str, item: dict) -> int:
+        return len(item["parts"])
+
+    def joint(self, item: dict, num_agents: int) -> list[str]:
+        names = ["aux", *(f"aux{i}" for i in range(2, num_agents))]
+        team = []
+        for name in names:
+            convention = self.rng.choices([*HELPER[num_agents]], [*HELPER[num_agents].values()])[0]
+            loop = self.rng.random() < corpus.LOOPS
+            code = helper(convention, self.parts(item), name, loop)
+            team.append(self.spoil(code, name))
+        convention = self.rng.choices([*MAIN], [*MAIN.values()])[0]
+        order = self.rng.sample(names, len(names))
+        code = main_function(convention, self.parts(item), order)
+        return [*team, self.spoil(code, "solve")]
+
+
+def rows(seed: int, count: int, examples: int) -> list[tuple[str, list[tuple[str, str]]]]:
+    """`count` problems, half of them of three parts and half of four, with examples of each."""
+    streams = [problems("train", f"/warm start {seed}", agents=agents) for agents in (3, 4)]
+    items = [
+        next(stream) for _, stream in zip(range(count), itertools.cycle(streams), strict=False)
+    ]
+    author = Author(seed, items)
+    return [(item["prompt"], [author.example(item) for _ in range(examples)]) for item in items]
