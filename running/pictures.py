@@ -11,6 +11,7 @@ what is built.
 
 import itertools
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -165,11 +166,11 @@ def explain(figure, pictures: list[Picture], colors: dict[str, str]) -> None:
 
 
 # --- of a run -------------------------------------------------------------------------------------
+# A frame is what the team built at some step: {"name", "drawn", "returns"}, the lists by problem.
 
 
 def compared(target: list[Picture], frames: list[dict], colors: dict, dpi: int) -> np.ndarray:
-    """A row a problem: the target, then what the team built at each of these frames, which are
-    {"name", "drawn", "returns"}, the lists by problem."""
+    """A row a problem: the target, then what was built at each of the frames."""
     rows = [[("", wanted)] for wanted in target]
     for frame in frames:
         for row, drawn, value in zip(rows, frame["drawn"], frame["returns"], strict=True):
@@ -177,8 +178,9 @@ def compared(target: list[Picture], frames: list[dict], colors: dict, dpi: int) 
     return image(["target", *(frame["name"] for frame in frames)], rows, colors, dpi)
 
 
-def write(directory: Path, target: list[Picture], frames: list[dict], colors: dict) -> None:
-    """build.png (the target, the first frame and the last) and build.gif (all of them)."""
+def write(directory: Path, target: list[Picture], frames: list[dict], colors: dict) -> str:
+    """build.png (the target, the first frame and the last) and build.gif (all of them). Returns the
+    first problem's ends as text."""
     from PIL import Image
 
     ends = [frames[0] | {"name": "before training"}, frames[-1] | {"name": "after training"}]
@@ -188,6 +190,8 @@ def write(directory: Path, target: list[Picture], frames: list[dict], colors: di
     pause = [600] * (len(moving) - 1) + [2500]  # milliseconds
     first, *rest = moving
     first.save(directory / "build.gif", save_all=True, append_images=rest, duration=pause, loop=0)
+    named = {"target": target[0]} | {frame["name"]: frame["drawn"][0] for frame in ends}
+    return f"{side_by_side(named, colors)}\n{legend(colors)}"
 
 
 # --- in a terminal --------------------------------------------------------------------------------
@@ -212,7 +216,7 @@ def as_text(picture: Picture, colors: dict[str, str], colored: bool | None = Non
         return f"\x1b[48;2;{back}m\x1b[38;2;{ink}m{number}{'x' if wrong else ' '}\x1b[0m"
 
     lines = []
-    for some in lines_of(picture, 7):
+    for some in wrapped(picture):
         wide = [2 * len(rows[0]) for _, rows in some]
         if any(title for title, _ in some):
             heads = zip(some, wide, strict=True)
@@ -223,6 +227,25 @@ def as_text(picture: Picture, colors: dict[str, str], colored: bool | None = Non
             cells = zip(row, fill, strict=True)
             lines.append("  ".join(text or blank for text, blank in cells).rstrip())
     return "\n".join(lines)
+
+
+def wrapped(picture: Picture) -> list[list[tuple[str, list]]]:
+    """A picture's grids, as many beside each other as the terminal has room for."""
+    room, used, found = shutil.get_terminal_size((100, 0)).columns, 0, []
+    for title, rows in picture.items():
+        used += 2 * len(rows[0]) + 2
+        if not found or used > room + 2:
+            found.append([])
+            used = 2 * len(rows[0]) + 2
+        found[-1].append((title, rows))
+    return found
+
+
+def side_by_side(named: dict[str, Picture], colors: dict[str, str]) -> str:
+    """Several pictures of one problem, as text: beside each other, if each is a single grid."""
+    if all(list(picture) == [""] for picture in named.values()):
+        return as_text({name: picture[""] for name, picture in named.items()}, colors)
+    return "\n".join(f"{name}\n{as_text(picture, colors)}" for name, picture in named.items())
 
 
 def letters(names: list[str]) -> list[str]:
