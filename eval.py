@@ -149,6 +149,8 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     for item in items:
         prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
         header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
+        if args.show and hasattr(task, "draw"):
+            header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}
     records = []
     for kind in dict.fromkeys(kind for kind, _, _ in methods.values()):  # one at a time in memory
         player = seats[kind]() if kind in seats else None

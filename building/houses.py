@@ -5,6 +5,7 @@ floor, walls with posts, a door and perhaps windows, an eave, and a roof of two 
 houses of the data set are sentences of the grammar, which differ in the roof.
 """
 
+import functools
 import random
 import re
 from collections import Counter
@@ -67,15 +68,14 @@ PUBLISHED = {  # the authors train on the first eight
 
 def layers(house: House) -> list[list[str]]:
     """layers[y][z] of a house, the lowest first."""
-    return [
+    walls = [
         ["".join(_block(house, x, y, z) for x in range(WIDE)) for z in range(DEEP)]
-        for y in range(HIGH)
+        for y in range(HIGH - 3)
     ]
+    return [*walls, *map(list, _roof(house.roof, house.tiles, house.edge))]
 
 
 def _block(house: House, x: int, y: int, z: int) -> str:
-    if y >= 4:
-        return _roof(house, x, y, z)
     if not (house.left <= x <= house.right and house.front <= z <= house.back):
         return "A"
     if y == 0:
@@ -90,12 +90,16 @@ def _block(house: House, x: int, y: int, z: int) -> str:
     return house.wall if in_front or at_side or z == house.back else "A"
 
 
-def _roof(house: House, x: int, y: int, z: int) -> str:
-    from_x, from_z = min(x, WIDE - 1 - x), min(z, DEEP - 1 - z)
-    if y == 4:
-        return house.tiles if from_z else house.edge
-    seen = ALONG_Z[house.roof[0]][y - 5][from_z] + ALONG_X[house.roof[1]][y - 5][from_x]
-    return "A" if "A" in seen else house.edge if "E" in seen else house.tiles
+@functools.cache
+def _roof(roof: tuple[str, str], tiles: str, edge: str) -> list[tuple[str, ...]]:
+    """The eave and the layers above it; few roofs serve all houses."""
+    deep, wide = [[min(n, most - 1 - n) for n in range(most)] for most in (DEEP, WIDE)]
+    found = [tuple((tiles if z else edge) * WIDE for z in deep)]
+    for along_z, along_x in zip(ALONG_Z[roof[0]], ALONG_X[roof[1]], strict=True):
+        seen = [[along_z[z] + along_x[x] for x in wide] for z in deep]
+        rows = [["A" if "A" in s else edge if "E" in s else tiles for s in row] for row in seen]
+        found.append(tuple("".join(row) for row in rows))
+    return found
 
 
 # --- items ----------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class StrBuild:
     colors: ClassVar = {
         "oak_planks": "#d9a760",
         "stone": "#8d8d8d",
-        "white_concrete": "#e9ecec",
+        "white_concrete": "#c9d6e2",
         "obsidian": "#3b2a5c",
         letters.TARGET: "#5b7fb5",
     }
@@ -62,16 +62,16 @@ class StrBuild:
     def items(self, split: str) -> list[dict]:
         if split not in SPLITS:
             raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(SPLITS)}")
-        return self.local[split] if self.data else self.made(split)[: SPLITS[split]]
+        return self.local[split] if self.data else self.made(split, SPLITS[split])
 
-    def made(self, split: str) -> list[dict]:
-        rows = itertools.islice(letters.strings(split), SPLITS[split])
+    def made(self, split: str, count: int) -> list[dict]:
+        rows = itertools.islice(letters.strings(split), count)
         return [self.item({"string": text, "difficulty": level}) for text, level in rows]
 
     def published(self) -> list[dict]:
         """The rows of the authors' data set, train's before test's."""
-        count = {split: len(rows) for split, rows in self.site.PUBLISHED.items()}
-        return [item for split in SPLITS for item in self.made(split)[: count[split]]]
+        counts = {split: len(rows) for split, rows in self.site.PUBLISHED.items()}
+        return [item for split, count in counts.items() for item in self.made(split, count)]
 
     @functools.cached_property
     def local(self) -> dict[str, list[dict]]:
@@ -192,17 +192,17 @@ class HouseBuild(StrBuild):
     site, scorers = houses, (rewards.housebuild, paper.housebuild_paper)
     modes: ClassVar = ("score_feedback", *(mode for mode in MODES if mode != "score_feedback"))
     colors: ClassVar = {
-        "white_concrete": "#e9ecec",
+        "white_concrete": "#c9d6e2",
         "obsidian": "#3b2a5c",
         "stone_stairs": "#a9a9a9",
         "stone_bricks": "#6f7a80",
         "planks": "#d9a760",
     }
 
-    def made(self, split: str) -> list[dict]:
+    def made(self, split: str, count: int) -> list[dict]:
         named = houses.PUBLISHED[split]
         found = []
-        for name, layers in itertools.islice(houses.houses(split), SPLITS[split]):
+        for name, layers in itertools.islice(houses.houses(split), count):
             task_id = f"house_builder_{name}" if name in named else f"housebuild/{split}/{name}"
             row = {"task_id": task_id, "inventory": houses.INVENTORY}
             item = self.item(row | {"target_spec": houses.spec(layers)})

@@ -58,8 +58,8 @@ def configured(
 
 def disclosed(mode: str | None, limit: int) -> str:
     """For a run's report: how far its feedback let the agents see the tests."""
-    if mode is None:
-        return "feedback: the task's own"
+    if mode not in MODES:
+        return f"feedback: the task's own{', ' + mode if mode else ''}"
     if mode not in ("passed", "levels", "tests"):
         return f"feedback {mode}: no test was shown to an agent"
     which = f"the first {limit} of a problem's tests" if limit else "all of a problem's tests"

@@ -111,23 +111,32 @@ def play_method(name: str, play, player, items: list[dict], args) -> list[dict]:
             key, some = (args.seed, EVAL, 0, start), items[start : start + chunk]
             nodes = play(player, some, key, samples, sampling)
             maximum, gamma = player.reward.maximum, player.args.gamma
-            found += lines(name, greedy, nodes, player.task, maximum, gamma, start)
+            found += lines(name, greedy, nodes, player.task, maximum, gamma, start, args.show)
     return found
 
 
 def lines(
-    name: str, greedy: bool, nodes: list, task, maximum: float, gamma: float, first: int = 0
+    name: str,
+    greedy: bool,
+    nodes: list,
+    task,
+    maximum: float,
+    gamma: float,
+    first: int = 0,
+    show: int | None = None,
 ) -> list[dict]:
     """One record per problem and sample, with all its turns; one without parts was not scored. It
-    has the scheme of its last turn, where the task names schemes."""
-    found = []
+    has the scheme of its last turn, where the task names schemes; and where it is to be shown, what
+    the task draws of each."""
+    found, draws = [], show and hasattr(task, "draw")
     for number, root in enumerate(nodes, first):
         for sample in range(root.samples):
             turns, node, at = [], root, sample
             while node:
                 (texts, parts), item = played(node, at), node.item
                 tokens = [len(responses[at].tokens) for responses in node.responses]
-                turns.append({"responses": texts, "tokens": tokens, "parts": parts})
+                drawn = {"drawn": task.draw(item, texts)} if draws else {}
+                turns.append({"responses": texts, "tokens": tokens, "parts": parts} | drawn)
                 node, at = (node.children[at] if node.children else None), 0
             scored = [turn["parts"] for turn in turns if turn["parts"]]
             weights = [gamma**turn for turn in range(len(scored))]

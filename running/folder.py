@@ -5,6 +5,7 @@ metrics.jsonl   one line per step            samples.jsonl  joint responses, eve
 events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
 agents/<i>/     the trained agents, in peft's format (or as full models)
 kept/<name>/    agents along the way, in a folder like a run's
+build.png, .gif what the team built, of a task that can draw it
 summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
 lock            held by the process that writes here
 """

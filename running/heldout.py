@@ -54,6 +54,18 @@ def play(module: MAGRPO, items: list[dict], seed: int, how: tuple, bar) -> list[
     return turns
 
 
+def drawn(module: MAGRPO, items: list[dict], args) -> dict:
+    """What the team builds of these items now, greedily: the frame that pictures.py draws."""
+    greedy = Sampling(0.0, 0, 1.0, args.max_new_tokens)
+    turns = play(module, items, args.seed, (greedy, 1), tqdm(disable=True))
+    task, last = module.rollout.task, turns[-1]
+    return {
+        "name": f"step {module.global_step}",
+        "drawn": [task.draw(node.item, played(node, 0)[0]) for node in last],
+        "returns": [node.value / module.maximum for node in turns[0]],
+    }
+
+
 def some() -> int:
     """Problems that are played at once: on a CPU as many as its caches hold."""
     return (100 if torch.cuda.is_available() else 10) * parallel.place()[1]

@@ -71,7 +71,11 @@ def make_task(args):
     """The task of --task, with the flags that are a task's."""
     options = {"data": args.data, "num_agents": args.num_agents}
     kind = resolve(args.task, TASKS, "task")
-    own = getattr(kind, "modes", ())  # of feedback; a task of code has those of coding/feedback.py
+    own = getattr(kind, "modes", ())  # of feedback; other tasks have those of coding/feedback.py
+    modes = args.feedback and (own or resolve("coding.feedback.MODES", {}, "feedback"))
+    if args.feedback and args.feedback not in modes:
+        known = f"{meant(args.feedback, modes)}; known to task {args.task!r}: {', '.join(modes)}"
+        raise ValueError(f"--feedback: {args.feedback!r} is not known{known}")
     if args.feedback and own:
         options["feedback"] = args.feedback
     elif args.feedback:

@@ -22,12 +22,19 @@ from torch.utils.tensorboard.summary import hparams
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
-from running import doctor
+from running import doctor, pictures
 from running.folder import keep_until, write_json
-from running.heldout import as_markdown, evaluate, played, sample_record
+from running.heldout import as_markdown, drawn, evaluate, played, sample_record
 from running.metrics import measure, memory_gib
 
-KEPT = ("before", "returns", "example", "schemes", "best")  # by a checkpoint, of the recorder
+KEPT = (
+    "before",
+    "returns",
+    "example",
+    "schemes",
+    "best",
+    "frames",
+)  # by a checkpoint, of the recorder
 COMPARED = ("return", "test/return", "test/greedy/return")  # of TensorBoard's table of flags
 
 
@@ -113,6 +120,7 @@ class Recorder(L.Callback):
         self.done = 0  # optimizer steps at the end of the last batch, of which some make several
         self.schemes: list[str] = []  # of dividing the work that were seen
         self.best: dict = {}  # {"step", "return"} on dev of the agents in kept/best
+        self.frames: list[dict] = []  # what was built so far, of a task that can draw it
 
     def state_dict(self):
         elapsed = self.seconds + time.perf_counter() - self.start
@@ -140,6 +148,7 @@ class Recorder(L.Callback):
         self.before, self.example = self.test(trainer, module, "before")
         if trainer.is_global_zero:
             show_flags(trainer.logger.experiment, vars(self.args))
+        self.draw(trainer, module)
         self.begun = True
         self.save(trainer)
 
@@ -154,6 +163,8 @@ class Recorder(L.Callback):
         module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
         if self.passed(args.eval_every, done):
             dev, _, _ = self.evaluate(trainer, module, "dev")
+        if self.passed(max(args.max_steps // pictures.FRAMES, 1), done) or done >= args.max_steps:
+            self.draw(trainer, module)
         if trainer.is_global_zero:
             self.record(trainer, module, done - 1, metrics, dev)
         if self.passed(args.save_every, done) or done >= args.max_steps:
@@ -194,6 +205,10 @@ class Recorder(L.Callback):
         if not trainer.is_global_zero:
             return
         save_agents(module, self.directory)
+        if self.frames:
+            task, colors = module.rollout.task, module.rollout.task.colors
+            target = [task.draw(item, []) for item in self.pictured(module)]
+            print(f"\n{pictures.write(self.directory, target, self.frames, colors)}")
         summary = {
             "steps": module.global_step,
             "seconds": self.state_dict()["seconds"],
@@ -218,6 +233,22 @@ class Recorder(L.Callback):
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
             return evaluate(module, self.held_out[split], self.args, f"held out, {when}")
+
+    def pictured(self, module) -> list[dict]:
+        return (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
+
+    def draw(self, trainer, module) -> None:
+        """What the team builds now of the same few problems, where the task can draw it."""
+        task, items = module.rollout.task, self.pictured(module)
+        if not hasattr(task, "draw"):
+            return
+        with trainer.precision_plugin.forward_context():  # the precision of training
+            self.frames.append(drawn(module, items, self.args))
+        if trainer.is_global_zero:
+            target = [task.draw(item, []) for item in items]
+            picture = pictures.compared(target, self.frames[-1:], task.colors, 100)
+            board = trainer.logger.experiment
+            board.add_image("built", picture, module.global_step, dataformats="HWC")
 
     def shares(self, module) -> dict[str, float]:
         """Share of each scheme of dividing the work among the step's joint responses, the aligned

@@ -48,6 +48,8 @@ def report(directory: Path) -> str:
         lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
         for agent, text in enumerate(sample["responses"]):
             lines += [f"  agent {agent} | {line}" for line in text.splitlines() or [""]]
+    if (directory / "build.png").exists():
+        lines.append(f"\npictures:  {directory}/build.png, build.gif")
     lines.append(f"\ncurves:    tensorboard --logdir {directory}")
     lines.append(f"evaluate:  python eval.py --run {directory}")
     if best := summary["best"]:

@@ -69,7 +69,11 @@ FLAGS = [
     (["--task", "cop"], "unknown task 'cop'", "did you mean coop?"),
     (["--task", "nothing"], "unknown task 'nothing'", "known: arxiv, coop"),
     (["--reward", "codes"], "unknown reward 'codes'", "did you mean code?"),
-    (["--feedback", "test"], "--feedback: 'test' is not known", "did you mean tests?"),
+    (
+        ["--turns", "2", "--feedback", "test"],
+        "--feedback: 'test' is not known",
+        "did you mean tests?",
+    ),
     (["--joint", "crossed"], "--joint: 'crossed'", "did you mean cross?"),
     (["--branching", "x"], "--branching: 'x' is not known", "tree, chain"),
     (["--advantage", "media"], "--advantage: 'media'", "did you mean mean?"),
