@@ -30,6 +30,7 @@ lint: setup
 
 tiny: setup
 	$(BIN)/python -m tiny.make
+	$(BIN)/python -m tiny.make --task build
 
 bench/.venv/ready: requirements.txt bench/requirements.txt
 	$(PYTHON) -m venv bench/.venv
