@@ -124,7 +124,7 @@ def main() -> None:
     for task, teams in ((StrBuild(), LETTERS), (HouseBuild(), HOUSES)):
         items = task.published()
         names = (task.reward, f"{task.reward}_paper")
-        print(f"| {task.name} | " + " | ".join(names) + " |\n|---|---|---|")
+        print(f"| a team of {task.name} | " + " | ".join(names) + " |\n|---|---|---|")
         for team, answer in teams.items():
             cells = []
             for name in names:

@@ -18,7 +18,7 @@ The authors train with the value less 2 and less 1, which changes no advantage. 
 -0.5, and 0.29 to 0.5.
 """
 
-from building import houses, letters, world
+from building import houses, labour, letters, world
 
 HIT_POINTS = 5
 
@@ -34,12 +34,13 @@ def strbuild_paper(item: dict, responses: list[str]) -> dict[str, float]:
     )
     blocks = {block for block, _ in built.cells.values()}
     extra = len(stands - target)
+    covered = stands & target
     return {
-        "coverage": 2.0 * len(stands & target) / len(target),
+        "coverage": 2.0 * len(covered) / len(target),
         "extra": -1.5 * extra / others if others else 0.0,
         "adjacency": -1.0 * alike / len(beside) if beside else 0.0,
         "missing": -0.25 * sum(not palette <= blocks for palette in rules.palettes),
-        "metric/iou": len(stands & target) / (len(target) + extra),
+        **_measured(rules, built, target, covered),
     }
 
 
@@ -48,13 +49,18 @@ def housebuild_paper(item: dict, responses: list[str]) -> dict[str, float]:
     built = world.build(rules, responses)
     cells = list(rules.cells())
     right = sum(built.block(cell) == target.get(cell, world.AIR) for cell in cells)
-    standing = houses.right(target, built)
     damage = damage_of(item, built) if len(responses) > 1 else 0.0
     return {
         "match": right / len(cells),
         "spiders": -0.1 * damage,
-        "metric/iou": len(standing) / len(target.keys() | built.cells.keys()),
+        **_measured(rules, built, target.keys(), houses.right(target, built)),
     }
+
+
+def _measured(rules: world.Rules, built: world.World, target: set, right: set) -> dict[str, float]:
+    iou = len(right) / len(target | built.cells.keys())
+    shares = labour.measures(rules, built, right, len(target))
+    return {"metric/pass": float(iou == 1), "metric/iou": iou} | shares
 
 
 def damage_of(item: dict, built: world.World) -> float:

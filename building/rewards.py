@@ -2,14 +2,14 @@
 is 1. The authors' rewards are in paper.py.
 
 A team is paid for what it builds right, but for no more than what it would lose without the agent
-that it could best spare, over what no partner can do in that agent's place:
+that it could best spare, over what no partner can do in its place:
 
     min( V(team), min_i (V(team) - V(team without i)) / spare )
 
 V is the share of cells that are right, of those that belong to the target or hold a block
 (intersection over union, with colour): a block in the wrong place, or of the wrong kind, is counted
 against it. `spare` is the part of the target for which one agent's material does not suffice, or
-1 / 2n where material is not limited. V(team) - V(team without i) is the difference reward of
+1 / 2n where it suffices for all. V(team) - V(team without i) is the difference reward of
 Wolpert and Tumer (2002), with silence as the default action: what several agents would have built
 is owed to none of them, so a silent partner, or one that writes the same list again, leaves the
 team with nothing, while whoever divides the work in any way, up to 3 to 1 of two agents, has V.
@@ -40,7 +40,7 @@ def iou(target: dict, right: set, built: World) -> float:
 
 
 def spare(rules: Rules, target: dict) -> float:
-    """Share of the target that one agent cannot build, its partners' least part of the work."""
+    """Share of the target that one agent cannot build: its partner's least part of the work."""
     agents = len(rules.palettes)
     if agents == 1:
         return 1.0
@@ -53,7 +53,8 @@ def spare(rules: Rules, target: dict) -> float:
         for limits in rules.material
     ]
     alone = max(map(min, alone, (limits.get("", math.inf) for limits in rules.material)))
-    return (counts.total() - min(alone, counts.total())) / len(target)
+    left = (counts.total() - min(alone, counts.total())) / len(target)
+    return left or (0.0 if rules.standing else 1 / (2 * agents))  # a last stroke is anyone's
 
 
 def shared(value, rules: Rules, responses: list[str], least: float) -> tuple[float, World]:
@@ -64,7 +65,7 @@ def shared(value, rules: Rules, responses: list[str], least: float) -> tuple[flo
     for agent in range(len(responses)):
         without = [*responses[:agent], "", *responses[agent + 1 :]]
         lost.append(team - value(build(rules, without)))
-    return max(0.0, min(team, min(lost) / least if least else team)), built
+    return max(0.0, min(team, min(lost) / least)), built
 
 
 def _score(site, item: dict, responses: list[str]) -> tuple[dict[str, float], World]:

@@ -384,6 +384,51 @@ def test_every_problem_can_be_solved_for_1_and_not_by_one_agent(kind):
         assert worth(strict(item, ["", ""])) == 0
 
 
+def test_a_single_agent_is_paid_for_what_is_right():
+    team = teams.LETTERS["agent 0 fills all targets, checkered"](STRINGS[8])
+    assert worth(rewards.strbuild(STRINGS[8], team[:1])) == 1
+    half = "\n".join(team[0].splitlines()[:23])
+    assert worth(rewards.strbuild(STRINGS[8], [half])) == pytest.approx(0.5, **EXACT)
+    assert worth(rewards.housebuild(HOUSES[0], [teams.listed(HOUSES[0])])) == 1
+
+
+def test_the_less_needed_agent_bounds_what_is_paid():
+    """An agent that adds a tenth of a whole string adds four tenths of its pay."""
+    item = next(item for item in StrBuild().items("train") if len(teams.targets(item)) == 40)
+    cells = sorted(teams.targets(item))
+    for few in (1, 4, 9):
+        texts = [
+            teams.place(cells[few:], teams.checkers(teams.OAK, teams.STONE)),
+            teams.place(cells[:few], teams.checkers(teams.WHITE, teams.BLACK)),
+        ]
+        parts = rewards.strbuild(item, texts)
+        assert worth(parts) == pytest.approx(4 * few / 40, **EXACT)
+        assert parts["metric/built/1"] == pytest.approx(few / 40, **EXACT)
+
+
+def test_spiders_cost_a_tenth_and_so_does_a_kill_in_vain():
+    item = next(item for item in HOUSES if sum(item["spiders"]) >= 5)
+    one, two = teams.HOUSES["cells in turn"](item)
+    calm, none = one.removeprefix("/kill\n"), item | {"spiders": []}
+    weak = item | {"spiders": [1]}
+    for spiders, texts, paid in (
+        (item, [one, two], 1.0),
+        (item, [calm, two], 0.9),
+        (item, [one, "/kill\n" + two], 0.9),
+        (weak, [calm, two], 0.98),
+        (none, [calm, two], 1.0),
+        (none, [one, two], 0.9),
+    ):
+        assert worth(rewards.housebuild(spiders, texts)) == pytest.approx(paid, **EXACT)
+
+
+def test_where_one_agent_has_material_for_all_its_silent_partner_is_still_missed():
+    small = HOUSES[0] | {"layers": [["AAAAAA"] * 7] * 6 + [["COAAAA"] + ["AAAAAA"] * 6]}
+    texts = ["/kill\n/fill 0 6 0 0 6 0 white_concrete\n/fill 1 6 0 1 6 0 obsidian", ""]
+    assert rewards.housebuild(small, texts)["metric/pass"] == 1
+    assert worth(rewards.housebuild(small, texts)) == 0
+
+
 def hacks(item: dict) -> dict[str, list[str]]:
     """Teams that do not work together, or whose answer is none; of both tasks."""
     strings = "rows" in item
