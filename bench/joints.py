@@ -12,6 +12,7 @@ K = 1 would need for the same. Seconds are those of the reward, with its cache, 
 """
 
 import argparse
+import itertools
 import math
 import statistics
 import tempfile
@@ -68,20 +69,21 @@ def measure(module, items: list[dict], counts: list[int], rollouts: int) -> tupl
     return total.tolist(), seconds / len(items) / rollouts
 
 
-def cost(sizes: list[int]) -> None:
-    """Seconds of a step by the number of agents, in turn, on the toy of bench.step."""
-    texts, contenders = common.prompts(64, 64, 512), []
+def cost(sizes: list[int], rounds: int = 5) -> None:
+    """CPU seconds of a step by the number of agents, in turn, on the toy of bench.step."""
+    texts, seconds = common.prompts(64, 64, 512), {agents: [] for agents in sizes}
     with tempfile.TemporaryDirectory() as folder:
         common.make_model(Path(folder), 512)
-        for agents in sizes:
-            argv = ["--joint", "sampled", "--joints", "2", "--batch-size", "4"]
-            contenders.append(common.ours(folder, texts, agents, 1, argv))
-            contenders[-1].name = agents
-        found = common.take_turns(contenders, 5)
-    first = statistics.median(row["total"] for row in found[sizes[0]])
-    for agents, rows in found.items():
-        seconds = statistics.median(row["total"] for row in rows)
-        print(f"{agents} agents: {seconds:.2f} s a step, {seconds / first:.2f} of the first")
+        argv = ["--joint", "sampled", "--joints", "2", "--batch-size", "4"]
+        teams = {agents: common.ours(folder, texts, agents, 1, argv) for agents in sizes}
+        for turn, agents in itertools.product(range(rounds + 1), sizes):
+            start = time.process_time()
+            teams[agents].step()
+            seconds[agents] += [time.process_time() - start] if turn else []
+    first = statistics.median(seconds[sizes[0]])
+    for agents, found in seconds.items():
+        middle = statistics.median(found)
+        print(f"{agents} agents: {middle:.2f} s a step, {middle / first:.2f} of the first")
 
 
 def main() -> None:
