@@ -7,6 +7,7 @@ gradients are summed. What two processes do with --batch-size B is what one does
 """
 
 import contextlib
+import functools
 import itertools
 import pickle
 
@@ -14,6 +15,8 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
+
+BUCKET = 2**28  # bytes of gradients that are copied and summed at a time
 
 
 class Processes(DDPStrategy):
@@ -46,9 +49,7 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
         turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
-    told: list = [None] * size
-    with _meeting():
-        dist.all_gather_object(told, (turns, error))
+    told = tell((turns, error))
     for _, error in told:
         if error:
             error.shared = True
@@ -70,14 +71,32 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
     """Gives every process the sum of all processes' gradients, None where no process has one."""
     if place()[1] == 1:
         return
-    there = parameters[0].new_tensor([parameter.grad is not None for parameter in parameters])
-    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    flat = torch.cat([*(grad.flatten() for grad in grads), there])
+    told = tell([parameter.grad is not None for parameter in parameters])
+    some = [p for p, *there in zip(parameters, *told, strict=True) if any(there)]
+    while some:
+        size = max(1, sum(end <= BUCKET for end in itertools.accumulate(p.nbytes for p in some)))
+        bucket, some = some[:size], some[size:]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
+        flat = torch.cat([grad.flatten() for grad in grads])
+        with _meeting():
+            dist.all_reduce(flat)
+        for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+
+def tell(what) -> list:
+    """What every process says here, in the order of their ranks. All meet here before anything is
+    done on their cards together, and over gloo: where a peer has died gloo raises, NCCL waits."""
+    told: list = [None] * place()[1]
     with _meeting():
-        dist.all_reduce(flat)
-    *parts, there = flat.split([p.numel() for p in parameters] + [len(parameters)])
-    for parameter, part, any_there in zip(parameters, parts, there.tolist(), strict=True):
-        parameter.grad = part.view_as(parameter) if any_there else None
+        dist.all_gather_object(told, what, group=_control())
+    return told
+
+
+@functools.cache
+def _control():
+    """A gloo group of all processes; None: the usual one is."""
+    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
 
 
 @contextlib.contextmanager

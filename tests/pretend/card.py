@@ -1,14 +1,15 @@
 """A pretend CUDA card: the code for GPUs runs on a machine that has none.
 
     python tests/pretend/card.py train.py --max-steps 2 ...    # any script with its flags
+    python tests/pretend/card.py -m pytest tests/test_policies.py
 
-Plain tensors of device cuda:0 whose memory and kernels are the CPU's (card.cpp; a C++ compiler makes
-it once, in half a minute). So every branch for a card is taken, tensors of two devices do not mix,
-autograd and autocast are torch's own, and bytes, launches, waits of the host for the card and uploads
-are counted. It shows no speed, no limit that only a card's kernel has, neither its rounding nor its
-order of sums, and gloo stands in for NCCL.
+Plain tensors of device cuda:0 whose memory and kernels are the CPU's (card.cpp; a C++ compiler
+makes it once, in half a minute). So every branch for a card is taken, tensors of two devices do not
+mix, autograd and autocast are torch's own, and bytes, launches, waits of the host for the card and
+uploads are counted. It shows no speed, no limit that only a card's kernel has, neither its rounding
+nor its order of sums, and gloo stands in for NCCL.
 
-GiB, the memory that the card says it has, is CARD_GIB in the environment; the cards are CARDS.
+CARD_GIB in the environment is the memory that the card says it has, CARDS how many there are.
 """
 
 import ctypes
@@ -38,7 +39,7 @@ def build() -> Path:
     made = HERE / f"card-{hashlib.sha256(told).hexdigest()[:12]}.so"
     if not made.exists():
         draft = made.with_suffix(f".{os.getpid()}")
-        flags = "-std=c++20 -O1 -fPIC -shared -w -lc10 -ltorch -ltorch_cpu".split()
+        flags = ["-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-lc10", "-ltorch", "-ltorch_cpu"]
         include = [f"-I{torch}/include", f"-I{torch}/include/torch/csrc/api/include"]
         command = [compiler(), str(source), "-o", str(draft), *include, f"-L{torch}/lib", *flags]
         subprocess.run(command, check=True)
@@ -90,12 +91,35 @@ def insert() -> None:
     _replace(torch.cuda, "memory_allocated", lambda *a: count("held"))
     _replace(torch.cuda, "max_memory_allocated", lambda *a: count("peak"))
     _replace(torch.cuda, "reset_peak_memory_stats", lambda *a: card.card_reset_peak())
+    _collectives()
+
+
+def _collectives() -> None:
+    """Processes meet over gloo, which takes no tensors of a card."""
+    import torch.distributed as dist
+
+    reduce, start = dist.all_reduce, dist.init_process_group
+
+    def all_reduce(tensor, *args, **names):
+        copy = tensor.cpu()
+        reduce(copy, *args, **names)
+        tensor.copy_(copy)
+
+    def init_process_group(backend=None, *args, device_id=None, **names):
+        return start("gloo", *args, **names)
+
+    for part in (dist, dist.distributed_c10d):
+        part.all_reduce, part.init_process_group = all_reduce, init_process_group
 
 
 def _replace(module, name: str, answer) -> None:
     for part in (module, module.memory, module.random):
         if hasattr(part, name):
             setattr(part, name, answer)
+
+
+def reset_peak() -> None:
+    card.card_reset_peak()
 
 
 def count(what: str) -> int:
@@ -108,4 +132,8 @@ if __name__ == "__main__":
     insert()
     sys.path[0] = os.getcwd()
     sys.argv = sys.argv[1:]
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    if sys.argv[0] == "-m":
+        sys.argv = sys.argv[1:]
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")
