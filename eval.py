@@ -68,8 +68,7 @@ def parser() -> Parser:
     add("--model", action="append", help="base; once, or once per agent (the run's; tiny)")
     add("--single-model", help="model of method single (the team's)")
     add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
-    gib = at_least(float, 1e-3)
-    add("--memory", type=gib, metavar="GIB", help="of the device to plan with (the run's; all)")
+    add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
     add = top.add_argument_group("how").add_argument
     add("--limit", type=size, default=100, help="test problems, 0: all")

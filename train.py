@@ -78,8 +78,7 @@ def team_flags(add) -> None:
     add("--bits", type=int, choices=(32, 16, 8, 4), default=32, help="of the frozen base")
     add("--chat-template", action="store_true", help="wrap prompts in the model's chat template")
     add("--trust-remote-code", action="store_true", help="run model code from the hub")
-    gib = at_least(float, 1e-3)
-    add("--memory", type=gib, metavar="GIB", help="of the device to plan with (all that it has)")
+    add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
 
 def sampling_flags(add) -> None:

@@ -49,7 +49,7 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
         turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
-    told = tell((turns, error))
+    told = gathered((turns, error))
     for _, error in told:
         if error:
             error.shared = True
@@ -59,6 +59,22 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
             node.problem += start
     shares = itertools.zip_longest(*(turns for turns, _ in told), fillvalue=[])
     return [list(itertools.chain(*turn)) for turn in shares]
+
+
+def gathered(value) -> list:
+    """What every process has to say, in their order. They meet here before their cards do anything
+    together, and over gloo: where a peer has died gloo raises, and NCCL would wait."""
+    told = [value] * place()[1]
+    if len(told) > 1:
+        with _meeting():
+            dist.all_gather_object(told, value, group=_control())
+    return told
+
+
+@functools.cache
+def _control():
+    """A gloo group of all processes; None: the usual one is."""
+    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
 
 
 def is_own(problem: int, count: int) -> bool:
@@ -71,7 +87,7 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
     """Gives every process the sum of all processes' gradients, None where no process has one."""
     if place()[1] == 1:
         return
-    told = tell([parameter.grad is not None for parameter in parameters])
+    told = gathered([parameter.grad is not None for parameter in parameters])
     some = [p for p, *there in zip(parameters, *told, strict=True) if any(there)]
     while some:
         size = max(1, sum(end <= BUCKET for end in itertools.accumulate(p.nbytes for p in some)))
@@ -82,21 +98,6 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
             dist.all_reduce(flat)
         for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
             parameter.grad = part.view_as(parameter)
-
-
-def tell(what) -> list:
-    """What every process says here, in the order of their ranks. All meet here before anything is
-    done on their cards together, and over gloo: where a peer has died gloo raises, NCCL waits."""
-    told: list = [None] * place()[1]
-    with _meeting():
-        dist.all_gather_object(told, what, group=_control())
-    return told
-
-
-@functools.cache
-def _control():
-    """A gloo group of all processes; None: the usual one is."""
-    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
 
 
 @contextlib.contextmanager

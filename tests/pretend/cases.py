@@ -18,6 +18,8 @@ from test_train import assert_same_run
 
 import eval as evaluation
 import train
+from bench.memory import make_model, measured
+from policies import memory
 from policies.attention import attend
 from policies.base import Base
 from policies.decoding import decode
@@ -193,3 +195,39 @@ def test_launches_of_an_update():
     assert a_layer <= 0
     assert found[2]["waits"] == found[4]["waits"]
     assert found[4]["uploads"] == found[2]["uploads"]
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+CELLS = [
+    {"bits": 32, "evaluation": 40},
+    {"bits": 16, "turns": 2},
+    {"bits": 8},
+    {"bits": 4, "turns": 2, "evaluation": 40},
+    {"rank": 0},
+    {"vocab": 32768, "top_p": 0.9, "response": 8, "group": 16},
+]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_what_a_run_says_that_it_will_take(cell, tmp_path):
+    """bench/memory.py has the whole table."""
+    make_model(tmp_path, cell.get("vocab", 4096), 256)
+    found = measured(str(tmp_path), True, {"batch": 2, **cell})
+    assert 1 / 1.3 < found["expected"] / found["peak"] < 1.3, found
+
+
+def test_memory_is_that_of_the_card_or_what_was_given(monkeypatch):
+    """Smaller passes, the same numbers."""
+    base, uniforms = base_of(2, 32), torch.rand(6, 2, 4, dtype=torch.float64)
+    prompts, whole = [(3, 4, n) for n in range(5, 11)], memory.share(base)
+    assert whole == 80 * 2**30 // 4
+    answers = decode(base, prompts, [0] * 6, uniforms, PLAIN)
+    taken = memory.decode_bytes(base, 3, 2, 4, PLAIN)
+    base.memory = 2.5 * taken / 2**30 * 4
+    assert memory.prompts_at_once(base, 3, 2, 4, PLAIN) == 2
+    again = decode(base, prompts, [0] * 6, uniforms, PLAIN)
+    assert [[r.tokens for r in rs] for rs in answers] == [[r.tokens for r in rs] for rs in again]
+    base.memory = 10**6
+    assert memory.share(base) == whole
