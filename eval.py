@@ -39,11 +39,11 @@ add up; rewards and feedback are not in it"""
 PROBLEM = ("prompt", "abstract_text")  # where an item has its text
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
-    "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
+    "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples", "memory"},
     "compare": {"json"},
     "doctor": set(),
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
-    | {"max_new_tokens"},
+    | {"max_new_tokens", "memory"},
 }
 
 
@@ -68,6 +68,7 @@ def parser() -> Parser:
     add("--model", action="append", help="base; once, or once per agent (the run's; the task's)")
     add("--single-model", help="model of method single (the team's)")
     add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
+    add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
     add = top.add_argument_group("how").add_argument
     add("--limit", type=size, default=100, help="test problems, 0: all")

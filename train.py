@@ -77,6 +77,7 @@ def team_flags(add) -> None:
     add("--bits", type=int, choices=(32, 16, 8, 4), default=32, help="of the frozen base")
     add("--chat-template", action="store_true", help="wrap prompts in the model's chat template")
     add("--trust-remote-code", action="store_true", help="run model code from the hub")
+    add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
 
 def sampling_flags(add) -> None:
@@ -236,11 +237,12 @@ def build(args, prepared: tuple | None = None):
 
     from magrpo import MAGRPO, Team
     from policies.judging import make_judge
+    from policies.loading import device
 
     task, reward, problems, held_out = prepared or prepare(args)
 
     torch.manual_seed(args.seed)  # the adapters' first weights
-    load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
+    load = {"bits": args.bits, "memory": args.memory, "trust_remote_code": args.trust_remote_code}
     team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
     if args.init and not checkpoint(args):
         learners.load(team, args)
@@ -248,6 +250,7 @@ def build(args, prepared: tuple | None = None):
     if reward.needs_model:
         reward.judge = make_judge(args, team)
         module.judge = reward.judge.base  # so that it moves with the module; it is not trained
+    module.to(device())
     check_prompts(module.rollout, itertools.chain(problems, *held_out.values()))
     return module, held_out
 

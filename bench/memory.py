@@ -1,36 +1,89 @@
-"""Peak memory of a training process, and what --dry-run expects of it.
+"""Peak memory of a training process, and what it says beforehand that it will take.
 
-    bench/.venv/bin/python -m bench.memory [--only agents bits vocabulary prompt response]
+    python -m bench.memory [--card] [--only bits agents ...]
 
-Each line is a process of its own that loads a team (Qwen2, hidden 512, 8 layers, random weights)
-and makes three training steps; "peak" is its VmHWM, the largest resident set that the kernel saw.
-"over imports" is that less the peak of a process that only imports the same libraries; beside it
-stands what `train.py --dry-run` would print for these flags, and the ratio of the two.
-
-The machine gives memory back late and rounds it up: a few per cent come and go between runs.
+Each line is a process of its own: train.py makes two steps with a Qwen2 of random weights (8
+layers) and, where "evaluation" problems are held out, plays them before and after. "expected" is
+what train.py and --dry-run print, the larger of training and evaluation. On a CPU "peak" is what
+the resident set grew by over that of the imports (VmHWM, the kernel's high-water mark). --card runs
+on the pretend card of tests/pretend, where it is what tensors take at most at a time.
 """
 
 import argparse
+import contextlib
+import io
 import json
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from bench import common
-
-BASE = {"agents": 2, "rank": 16, "bits": 32, "vocab": 512, "prompt": 64, "response": 64}
-BASE |= {"group": 4, "batch": 1}
+ROOT = Path(__file__).resolve().parent.parent
+BASE = {"agents": 2, "rank": 16, "bits": 32, "vocab": 8192, "prompt": 64, "response": 64}
+BASE |= {"group": 4, "batch": 4, "turns": 1, "evaluation": 0, "top_p": 1.0, "hidden": 512}
 TABLES = {
-    "agents": [
-        {"agents": n, "rank": rank} for rank in (16, 0) for n in (1, 2, 4, 8)
-    ],  # rank 0: full copies
-    "bits": [{"agents": n, "bits": bits} for bits in (32, 16, 8, 4) for n in (1, 8)],
-    "vocabulary": [{"vocab": vocab} for vocab in (512, 8192, 32768)],
-    "prompt": [{"prompt": tokens} for tokens in (64, 256, 1024, 4096)],
-    "response": [{"response": tokens} for tokens in (64, 256, 1024)],
-    "samples": [{"group": group, "batch": 4} for group in (4, 8, 16)],
+    "bits": [
+        {"bits": bits, "turns": turns, "evaluation": evaluation}
+        for bits in (32, 16, 8, 4)
+        for turns in (1, 2)
+        for evaluation in (0, 40)
+    ],
+    "agents": [{"agents": n, "rank": rank} for rank in (16, 0) for n in (1, 2, 4, 8)],
+    "vocabulary": [{"vocab": 65536, "top_p": p, "group": 16} for p in (1.0, 0.9)],
+    "prompt": [{"prompt": tokens} for tokens in (256, 1024, 4096)],
+    "response": [{"response": tokens} for tokens in (256, 1024)],
+    "samples": [{"group": group} for group in (8, 16)],
 }
+
+
+class Text:
+    """A task whose prompts all have the length of the file's text, and grow by it each turn."""
+
+    reward = "memory.pay"
+
+    def __init__(self, data=None, num_agents=2):
+        self.first, self.then = json.loads(Path(data).read_text())
+        self.num_agents = num_agents
+
+    def items(self, split):
+        return [{"task_id": str(n)} for n in range(40)]
+
+    def observe(self, agent, item, history):
+        return self.first + self.then * len(history)
+
+    def feedback(self, item, responses):
+        return [""] * self.num_agents
+
+
+def pay(item, responses):
+    return len(set(responses[0])) / 1000
+
+
+pay.maximum = 1.0
+
+
+def make_model(folder: Path, vocab: int, hidden: int) -> None:
+    """A Qwen2 of random weights under the tokenizer of tiny/, of whose tokens it ends with none."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=vocab,
+        hidden_size=hidden,
+        num_hidden_layers=8,
+        intermediate_size=3 * hidden,
+        num_attention_heads=hidden // 32,
+        num_key_value_heads=hidden // 64,
+        max_position_embeddings=16384,
+        initializer_range=0.1,
+        tie_word_embeddings=True,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(folder)
+    for file in (ROOT / "tiny").glob("tokenizer*.json"):
+        shutil.copy(file, folder)
 
 
 def high_water() -> float:
@@ -39,72 +92,68 @@ def high_water() -> float:
     return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
 
 
-def child(folder: str, setting: dict) -> None:
-    """What a measured process does; without a folder it only imports."""
-    import lightning  # noqa: F401
+def child(folder: str, on_card: bool, setting: dict) -> None:
+    """What a measured process does."""
+    if on_card:
+        sys.path.insert(0, str(ROOT / "tests" / "pretend"))
+        import card
 
-    import magrpo  # noqa: F401
+        card.insert()
+    import running.preview
+    import running.recorder  # noqa: F401  (what all of them import is no part of a run's memory)
+    import train
 
-    if setting["bits"] < 16:
-        import bitsandbytes  # noqa: F401
-    expected = 0.0
-    if folder:
-        flags = (
-            f"--num-generations {setting['group']} --batch-size {setting['batch']} "
-            f"--lora-rank {setting['rank']} --bits {setting['bits']} "
-            f"--max-new-tokens {setting['response']} --max-prompt-tokens 100000"
-        ).split()
-        texts = common.prompts(8, setting["prompt"], setting["vocab"])
-        team = common.ours(folder, texts, setting["agents"], 1, flags)
-        module = team.module
-        expected = sum(common.train.memory(b, module, module.args) for b in module.team.bases)
-        for _ in range(3):
-            team.step()
-    print(json.dumps({"peak": high_water(), "expected": expected / 2**20}))
+    with tempfile.TemporaryDirectory() as here:
+        data = Path(here) / "text.json"
+        data.write_text(json.dumps([" x" * setting["prompt"], " x" * setting["response"]]))
+        flags = f"""--model {folder} --task {__file__}:Text --reward {__file__}:pay --data {data}
+            --num-agents {setting["agents"]} --lora-rank {setting["rank"]} --bits {setting["bits"]}
+            --num-generations {setting["group"]} --batch-size {setting["batch"]} --joint aligned
+            --turns {setting["turns"]} --max-new-tokens {setting["response"]} --max-steps 2
+            --max-prompt-tokens 100000 --top-p {setting["top_p"]} --lr 1e-4 --run {here}/run
+            --eval-limit {setting["evaluation"] or "none"}"""
+        before, said = high_water(), io.StringIO()
+        with contextlib.redirect_stdout(said):
+            train.main(flags.split())
+    peak = card.count("peak") / 2**20 if on_card else high_water() - before
+    told = re.search("memory expected.*", said.getvalue()).group()
+    expected = max(int(size) for size in re.findall(r"(\d+) MiB", told))
+    print(json.dumps({"peak": peak, "expected": expected}))
 
 
-def run(folder: str, setting: dict) -> dict:
-    command = [sys.executable, "-m", "bench.memory", "--child", folder, json.dumps(setting)]
-    done = subprocess.run(command, capture_output=True, text=True)
+def measured(folder: str, on_card: bool, setting: dict) -> dict:
+    """MiB at the peak of a run in a process of its own, and expected by it."""
+    command = [sys.executable, "-m", "bench.memory", "--child", folder]
+    command.append(json.dumps([on_card, BASE | setting]))
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
-        raise SystemExit(f"{setting}: {done.stderr[-2000:]}")
+        raise SystemExit(f"{setting}: {done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
-        return child(sys.argv[2], json.loads(sys.argv[3]))
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES))
-    parser.add_argument("--json", type=Path)
-    flags = parser.parse_args()
-    print(common.machine())
-    results, folders, imports = [], {}, {}
+        return child(sys.argv[2], *json.loads(sys.argv[3]))
+    top = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    top.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES))
+    top.add_argument("--card", action="store_true")
+    flags = top.parse_args()
     with tempfile.TemporaryDirectory() as root:
         for table in flags.only:
             print(f"\n{table}; otherwise " + ", ".join(f"{k} {v}" for k, v in BASE.items()))
-            print(f"{'':32} peak MiB  over imports  dry-run  dry-run/measured  of the first")
-            first = None
+            print(f"{'':40} peak MiB  expected  expected/peak")
             for change in TABLES[table]:
                 setting = BASE | change
-                vocab, few = setting["vocab"], setting["bits"] < 16
-                if vocab not in folders:
-                    path = Path(root) / str(vocab)
-                    folders[vocab] = common.make_model(path, vocab, hidden=512, layers=8)
-                if few not in imports:
-                    imports[few] = run("", setting)["peak"]
-                found = run(folders[vocab], setting)
-                first = first or found["peak"]
-                over = found["peak"] - imports[few]
-                results.append({"table": table} | setting | found | {"imports": imports[few]})
+                folder = Path(root) / str(setting["vocab"])
+                if not folder.exists():
+                    make_model(folder, setting["vocab"], setting["hidden"])
+                found = measured(str(folder), flags.card, change)
                 name = ", ".join(f"{k} {v}" for k, v in change.items())
+                ratio = found["expected"] / found["peak"]
                 print(
-                    f"{name:32} {found['peak']:8.0f} {over:13.0f} {found['expected']:8.0f} "
-                    f"{found['expected'] / over:17.2f} {found['peak'] / first:13.2f}",
+                    f"{name:40} {found['peak']:8.0f}  {found['expected']:8.0f} {ratio:14.2f}",
                     flush=True,
                 )
-    if flags.json:
-        flags.json.write_text(json.dumps({"machine": common.machine(), "results": results}))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import train
 from running.folder import CHECKPOINT, read_checkpoint, run_folder
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
-OWN += ("max_new_tokens", "turns", "feedback")
+OWN += ("max_new_tokens", "turns", "feedback", "memory")
 
 
 def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
@@ -143,7 +143,8 @@ class Player:
 
         self.args, self.task = args, make_task(args)
         self.reward = make_reward(args, self.task)
-        load = {"bits": args.bits, "trust_remote_code": args.trust_remote_code}
+        load = {"bits": args.bits, "memory": args.memory}
+        load["trust_remote_code"] = args.trust_remote_code
         team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
         self.weights = {}  # by trained or not; {} without a run: they play as loaded

@@ -131,6 +131,9 @@ def attend(module, query, key, value, attention_mask, scaling=None, softcap=None
         return key.attend(query, scaling, softcap), None
     rows, heads, tokens, size = query.shape
     if attention_mask is None and softcap is None:
+        if query.is_cuda and query.dtype == torch.float32 and heads > key.shape[1]:
+            # a card's fused kernels group heads in 16 bits alone: all scores would be kept here
+            key, value = (t.repeat_interleave(heads // key.shape[1], 1) for t in (key, value))
         mixed = F.scaled_dot_product_attention(
             query, key, value, is_causal=True, scale=scaling, enable_gqa=True
         )

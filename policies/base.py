@@ -34,6 +34,7 @@ class Base(nn.Module):
     def __init__(self, model, tokenizer, agents: list[int], lora_rank: int, lora_alpha: int):
         super().__init__()
         self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
+        self.memory: float | None = None  # GiB to plan with, None: all that the device has
         self.eos = eos_tokens(model, tokenizer)
         self.context = context(model.config.get_text_config())  # in tokens
         model.set_attn_implementation("shared_prompts")

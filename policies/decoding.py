@@ -12,7 +12,7 @@ from transformers.cache_utils import Cache
 
 from policies.attention import Grid, RowCache
 from policies.base import Base
-from policies.memory import DECODE_TOKENS
+from policies.memory import prompts_at_once
 from policies.sampling import Sampling, choose
 
 
@@ -41,8 +41,8 @@ def decode(
     found: list[list[Response]] = []
     while len(found) < len(prompts):
         longest = max(map(len, prompts[len(found) :]))
-        fit = max(1, DECODE_TOKENS // (longest + samples * limit))
-        some = slice(len(found), len(found) + fit)
+        count = prompts_at_once(base, longest, samples, limit, sampling)
+        some = slice(len(found), len(found) + count)
         found += _decode(base, prompts[some], agents and agents[some], uniforms[some], sampling)
     return found
 

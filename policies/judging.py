@@ -50,7 +50,7 @@ class Judge:
 
 
 def load_judge(name: str, args) -> Judge:
-    base = load_base(name, [0], 0, 1, args.bits, args.trust_remote_code)
+    base = load_base(name, [0], 0, 1, args.bits, args.trust_remote_code, args.memory)
     base.requires_grad_(False)
     return Judge(base.to(device()), args.chat_template)
 

@@ -57,8 +57,9 @@ class Layers:
 
     def rotations(self, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T) below count."""
-        if len(self.table) < count:
-            weight = self.net.embed_tokens.weight  # for its device and type
+        weight = self.net.embed_tokens.weight  # for its device and type
+        known = (self.table.device, self.table.dtype) == (weight.device, weight.dtype)
+        if len(self.table) < count or not known:
             every = torch.arange(max(count, 2 * len(self.table)), device=weight.device)
             cos, sin = self.net.rotary_emb(weight, every[None])
             first, second = sin[0].chunk(2, -1)

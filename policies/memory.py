@@ -1,25 +1,61 @@
-"""What a base's passes take, and how much of it is done at once."""
+"""What a base's passes take, and how much of it is done at once.
+
+A decode, and a pass of the update, may take a share of the device's memory: of a card's or the
+machine's own, or of --memory. What is left is for weights, gradients and Adam's moments.
+"""
+
+import functools
+import os
+from pathlib import Path
 
 import torch
 
 from policies.base import Base
+from policies.sampling import Sampling, tokens_at_once
 
-# Bytes that one forward pass of the update may keep for its backward pass; more is no faster. On a
-# CPU: what its caches hold, or, for a larger model, the activations of CPU_TOKENS tokens, so that
-# matrix products have enough rows, but no more than CPU_BYTES.
-UPDATE_BYTES = {"cpu": 2**26, "cuda": 3 * 2**30}
+SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
+# On a CPU, a pass of the update that keeps more than its caches hold is no faster; with a larger
+# model it may keep the activations of CPU_TOKENS tokens, so that matrix products have enough rows,
+# but no more than CPU_BYTES.
+UPDATE_BYTES = {"cpu": 2**26}
 CPU_TOKENS, CPU_BYTES = 512, 2**30
-DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
+LOGIT_BYTES = {False: 16, True: 28}  # of one logit while a token is drawn; with top-k or top-p
+
+
+def total(base: Base) -> int:
+    """Bytes of memory that this process may plan with."""
+    limit = int(base.memory * 2**30) if base.memory else None
+    if base.device.type == "meta":  # bench/hardware.py: no device, and so a limit
+        return limit
+    if base.device.type == "cuda":
+        own = torch.cuda.get_device_properties(base.device).total_memory
+    else:
+        own = host()
+    return min(limit or own, own)
+
+
+@functools.cache
+def host() -> int:
+    """Bytes of the machine's memory, or of the container that this process is in."""
+    own = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    told = limit.read_text().strip() if limit.is_file() else "max"
+    return own if told == "max" else min(own, int(told))
+
+
+def share(base: Base) -> int:
+    """Bytes that one decode, or one pass of the update over prompts and responses, may take."""
+    return int(total(base) * SHARE.get(base.device.type, SHARE["cuda"]))
 
 
 def activations(base: Base, tokens: int) -> int:
-    """Bytes that the backward pass keeps for so many tokens, about: 12 numbers per hidden unit
-    and 4 per feed-forward unit of every layer, four bytes each. TokenLogps keeps no logits.
-    Without gradients, only one layer's are alive at a time."""
-    config = base.net.config.get_text_config()
+    """Bytes that the backward pass keeps for so many tokens, about: of every layer 12 numbers per
+    hidden unit and 4 per feed-forward unit, in 32 bits those that adapters read.
+    TokenLogps keeps no logits. Without gradients, only one layer's are alive at a time."""
+    config, size = base.net.config.get_text_config(), base.net.dtype.itemsize
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    width = 12 * config.hidden_size + 4 * inner
-    return 4 * tokens * (config.num_hidden_layers if torch.is_grad_enabled() else 1) * width
+    width = size * (8 * config.hidden_size + 3 * inner) + 4 * (4 * config.hidden_size + inner)
+    return tokens * (config.num_hidden_layers if torch.is_grad_enabled() else 1) * width
 
 
 def cache_bytes(base: Base) -> int:
@@ -38,6 +74,52 @@ def cost(base: Base, prompt: int, response: int) -> float:
 
 
 def update_bytes(base: Base) -> int:
-    if base.device.type == "cuda":
-        return UPDATE_BYTES["cuda"]
-    return max(UPDATE_BYTES["cpu"], min(activations(base, CPU_TOKENS), CPU_BYTES))
+    """Bytes that a forward pass of the update over prompts, or over responses, may keep."""
+    most = share(base) // 2
+    if base.device.type != "cpu":
+        return most
+    return min(most, max(UPDATE_BYTES["cpu"], min(activations(base, CPU_TOKENS), CPU_BYTES)))
+
+
+def weights(base: Base) -> int:
+    """Bytes of a base's weights and adapters."""
+    sizes = [t.nbytes for t in (*base.parameters(), *base.buffers())]
+    for module in base.modules():  # 4 bits: the scale of each block of 64 weights
+        state = getattr(getattr(module, "weight", None), "quant_state", None)
+        sizes.append(state.absmax.nbytes if state else 0)
+    return sum(sizes)
+
+
+def adapters_bytes(base: Base) -> int:
+    """Bytes of what a decode makes of the agents' adapters: merged weights, or stacks of them."""
+    if not base.lora:
+        return 0
+    stacked = sum(p.nbytes for agent in base.agents for p in base.parameters_of(agent))
+    return stacked + base.adapters.merged_bytes(len(base.agents))
+
+
+def beside_bytes(base: Base, rows: int, prompt: int, limit: int) -> int:
+    """Bytes that a pass of the update over so many responses takes besides its activations: their
+    own keys and values beside another copy of their prompts', every layer's mask, and the logits
+    that exist at a time (TokenLogps)."""
+    config, vocab = base.net.config.get_text_config(), len(base.head.weight)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    mask = config.num_attention_heads // heads * limit * (prompt + limit) * base.net.dtype.itemsize
+    logits = min(rows * limit, tokens_at_once(base.device, vocab)) * vocab * LOGIT_BYTES[False]
+    kept = (prompt + limit) * cache_bytes(base) + config.num_hidden_layers * mask
+    return rows * kept + logits
+
+
+@torch.no_grad()
+def decode_bytes(base: Base, prompt: int, samples: int, limit: int, sampling: Sampling) -> int:
+    """Bytes that one prompt of so many tokens takes while its responses are decoded: first its own
+    pass, then keys and values of all tokens, and the logits of one token of each response."""
+    cut = sampling.top_k or sampling.top_p < 1
+    logits = samples * len(base.head.weight) * LOGIT_BYTES[bool(cut)]
+    prefill = prompt * cache_bytes(base) + activations(base, prompt)
+    return max(prefill, (prompt + samples * limit) * cache_bytes(base) + logits)
+
+
+def prompts_at_once(base: Base, prompt: int, samples: int, limit: int, sampling: Sampling) -> int:
+    """How many prompts, the longest of so many tokens, one decode takes."""
+    return max(1, share(base) // decode_bytes(base, prompt, samples, limit, sampling))

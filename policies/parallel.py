@@ -7,6 +7,7 @@ gradients are summed. What two processes do with --batch-size B is what one does
 """
 
 import contextlib
+import functools
 import itertools
 import pickle
 
@@ -14,6 +15,8 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
+
+BUCKET = 2**28  # bytes of gradients that are copied and summed at a time
 
 
 class Processes(DDPStrategy):
@@ -46,9 +49,7 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
         turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
-    told: list = [None] * size
-    with _meeting():
-        dist.all_gather_object(told, (turns, error))
+    told = gathered((turns, error))
     for _, error in told:
         if error:
             error.shared = True
@@ -58,6 +59,22 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
             node.problem += start
     shares = itertools.zip_longest(*(turns for turns, _ in told), fillvalue=[])
     return [list(itertools.chain(*turn)) for turn in shares]
+
+
+def gathered(value) -> list:
+    """What every process has to say, in their order. They meet here before their cards do anything
+    together, and over gloo: where a peer has died gloo raises, and NCCL would wait."""
+    told = [value] * place()[1]
+    if len(told) > 1:
+        with _meeting():
+            dist.all_gather_object(told, value, group=_control())
+    return told
+
+
+@functools.cache
+def _control():
+    """A gloo group of all processes; None: the usual one is."""
+    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
 
 
 def is_own(problem: int, count: int) -> bool:
@@ -70,14 +87,17 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
     """Gives every process the sum of all processes' gradients, None where no process has one."""
     if place()[1] == 1:
         return
-    there = parameters[0].new_tensor([parameter.grad is not None for parameter in parameters])
-    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    flat = torch.cat([*(grad.flatten() for grad in grads), there])
-    with _meeting():
-        dist.all_reduce(flat)
-    *parts, there = flat.split([p.numel() for p in parameters] + [len(parameters)])
-    for parameter, part, any_there in zip(parameters, parts, there.tolist(), strict=True):
-        parameter.grad = part.view_as(parameter) if any_there else None
+    told = gathered([parameter.grad is not None for parameter in parameters])
+    some = [p for p, *there in zip(parameters, *told, strict=True) if any(there)]
+    while some:
+        size = max(1, sum(end <= BUCKET for end in itertools.accumulate(p.nbytes for p in some)))
+        bucket, some = some[:size], some[size:]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
+        flat = torch.cat([grad.flatten() for grad in grads])
+        with _meeting():
+            dist.all_reduce(flat)
+        for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+            parameter.grad = part.view_as(parameter)
 
 
 @contextlib.contextmanager

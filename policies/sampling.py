@@ -158,10 +158,14 @@ class TokenLogps(torch.autograd.Function):
 
 
 def _parts(hidden: Tensor, weight: Tensor) -> list[slice]:
-    """Tokens whose logits exist at the same time: on a CPU as many as stay in its cache, on a GPU
-    enough to keep its cores busy."""
-    size = max(2 ** (21 if hidden.device.type == "cpu" else 26) // len(weight), 64)
+    """Tokens whose logits exist at the same time."""
+    size = tokens_at_once(hidden.device, len(weight))
     return [slice(start, start + size) for start in range(0, len(hidden), size)]
+
+
+def tokens_at_once(device: torch.device, vocab: int) -> int:
+    """On a CPU as many as stay in its cache, on a GPU enough to keep its cores busy."""
+    return max(2 ** (21 if device.type == "cpu" else 26) // vocab, 64)
 
 
 def _token_logps(hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling, softcap):

@@ -5,8 +5,8 @@ import sys
 import torch
 
 from policies.loading import device
-from policies.memory import DECODE_TOKENS, cache_bytes, cost, update_bytes
-from running.metrics import reward_spreads
+from running.estimate import expected
+from running.metrics import memory_gib, reward_spreads
 
 
 def describe(module, args) -> str:
@@ -27,8 +27,9 @@ def describe(module, args) -> str:
         lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
     if args.alternate:
         lines.append(f"one agent learns at a time, {args.alternate} step(s) each")
-    expected = sum(memory(base, module, args) for base in module.team.bases)
-    lines.append(f"memory expected, besides Python and its libraries: {expected / 2**20:.0f} MiB")
+    training, evaluation = (n / 2**20 for n in expected(module, args))
+    told = f"training {training:.0f} MiB" + f", evaluation {evaluation:.0f} MiB" * (evaluation > 0)
+    lines.append(f"memory expected, besides Python and its libraries: {told}")
     lines.append(f"device:  {where()}")
     for line in remarks(module, args):
         print(f"warning: {line}", file=sys.stderr)
@@ -60,32 +61,17 @@ def remarks(module, args) -> list[str]:
     return found
 
 
-def memory(base, module, args) -> int:
-    """Bytes that a step takes at its peak: weights, gradients and Adam's two moments of what is
-    trained, then the larger of the decode's (cache, merged copies) and the update's activations."""
-    weights = sum(p.numel() * p.element_size() for p in base.parameters())
-    learners = [agent for agent in base.agents if agent not in (args.freeze or ())]
-    trained = sum(p.numel() for agent in learners for p in module.team.parameters_of(agent))
-    prompt = max(
-        len(module.rollout.encode(agent, module.rollout.task.observe(agent, item, [])))
-        for item in module.problems[:100]
-        for agent in base.agents
-    )
-    prompts = args.batch_size * len(base.agents)
-    rows = prompts * args.num_generations
-    cached = min(prompts * prompt + rows * args.max_new_tokens, DECODE_TOKENS) * cache_bytes(base)
-    decode = cached + base.adapters.merged_bytes(len(base.agents))
-    units = ((prompts, cost(base, 0, prompt)), (rows, cost(base, prompt, args.max_new_tokens)))
-    update = sum(max(one, min(count * one, 1.0)) for count, one in units) * update_bytes(base)
-    return weights + 12 * trained + int(max(decode, update))
-
-
 def dry_run(module, args) -> None:
     module.turns = module.play(args.batch_size)
+    module.set_advantages()
     for turn, nodes in enumerate(module.turns):
         responses = sum(len(r) for node in nodes for r in node.responses)
         joints = sum(len(node.parts) for node in nodes)
         mean = sum(float(node.rewards.mean()) for node in nodes) / len(nodes)
         print(f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}")
+    for _, logps, mask in module.team.score(module.rows(), module.sampling):
+        (logps * mask).sum().backward()
+    kind = "on the card" if device().type == "cuda" else "resident, Python and its libraries too"
+    print(f"memory taken by this and its backward passes, {kind}: {memory_gib() * 2**10:.0f} MiB")
     flat = float((reward_spreads(module) < 1e-9).double().mean())
     print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")

@@ -278,9 +278,11 @@ def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
     args = evaluation.parse(["--run", str(stopped)])
     player = players.Player(players.settings(args, stopped), stopped)
     assert f"{stopped} is not finished: its checkpoint of step 3 plays" in capsys.readouterr().err
-    state = torch.load(stopped / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    state = torch.load(stopped / "checkpoints" / "last.ckpt", "cpu", weights_only=True)[
+        "state_dict"
+    ]
     player.use({0, 1})
-    mine = {f"team.{name}": value for name, value in player.clock.team.named_parameters()}
+    mine = {f"team.{name}": value.cpu() for name, value in player.clock.team.named_parameters()}
     assert all(torch.equal(mine[name], value) for name, value in state.items())
     assert any(value.any() for name, value in state.items() if "lora_B" in name)
     some = ["--run", stopped, "--method", "trained", "naive", "--limit", 1, "--num-samples", 1]

@@ -1,0 +1,139 @@
+"""A pretend CUDA card: the code for GPUs runs on a machine that has none.
+
+    python tests/pretend/card.py train.py --max-steps 2 ...    # any script with its flags
+    python tests/pretend/card.py -m pytest tests/test_policies.py
+
+Plain tensors of device cuda:0 whose memory and kernels are the CPU's (card.cpp; a C++ compiler
+makes it once, in half a minute). So every branch for a card is taken, tensors of two devices do not
+mix, autograd and autocast are torch's own, and bytes, launches, waits of the host for the card and
+uploads are counted. It shows no speed, no limit that only a card's kernel has, neither its rounding
+nor its order of sums, and gloo stands in for NCCL.
+
+CARD_GIB in the environment is the memory that the card says it has, CARDS how many there are.
+"""
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+COUNTERS = ("held", "peak", "launches", "waits", "uploads")
+card = None
+
+
+def compiler() -> str | None:
+    return shutil.which("g++") or shutil.which("clang++")
+
+
+def build() -> Path:
+    """The compiled card; made anew when its source or torch is another."""
+    source, torch = HERE / "card.cpp", Path(importlib.util.find_spec("torch").origin).parent
+    told = source.read_bytes() + (torch / "version.py").read_bytes()
+    made = HERE / f"card-{hashlib.sha256(told).hexdigest()[:12]}.so"
+    if not made.exists():
+        draft = made.with_suffix(f".{os.getpid()}")
+        flags = ["-std=c++20", "-O1", "-fPIC", "-shared", "-w", "-lc10", "-ltorch", "-ltorch_cpu"]
+        include = [f"-I{torch}/include", f"-I{torch}/include/torch/csrc/api/include"]
+        command = [compiler(), str(source), "-o", str(draft), *include, f"-L{torch}/lib", *flags]
+        subprocess.run(command, check=True)
+        draft.replace(made)
+    return made
+
+
+def insert() -> None:
+    """Puts the card into this machine: before torch is imported, which looks for one once."""
+    global card
+    if "torch" in sys.modules:
+        raise RuntimeError("insert() comes before `import torch`")
+    torch_lib = Path(importlib.util.find_spec("torch").origin).parent / "lib"
+    made = build()
+    ctypes.CDLL(str(torch_lib / "libtorch_global_deps.so"), mode=ctypes.RTLD_GLOBAL)
+    for name in ("libc10.so", "libtorch_cpu.so", "libtorch.so"):
+        ctypes.CDLL(str(torch_lib / name), mode=ctypes.RTLD_GLOBAL)
+    card = ctypes.CDLL(str(made))
+    card.card_count.restype = ctypes.c_int64
+    cards = int(os.environ.get("CARDS", 1))
+    card.card_start(cards)
+    import bitsandbytes  # noqa: F401  (while there is no card: it takes its kernels for any device)
+    import torch
+
+    gib = float(os.environ.get("CARD_GIB", 80))
+    about = types.SimpleNamespace(
+        name="pretend card", major=9, minor=0, total_memory=int(gib * 2**30), uuid="0"
+    )
+    answers = {
+        "is_available": True,
+        "is_initialized": True,
+        "is_bf16_supported": True,
+        "device_count": cards,
+        "get_device_name": about.name,
+        "get_device_capability": (9, 0),
+        "get_device_properties": about,
+        "memory_stats": {},
+        "get_rng_state_all": [],
+    }
+    nothing = ("init", "_lazy_init", "_lazy_call", "synchronize", "empty_cache")
+    nothing += ("manual_seed", "manual_seed_all", "set_rng_state_all")
+    answers |= dict.fromkeys(nothing)
+    for name, answer in answers.items():
+        _replace(torch.cuda, name, lambda *a, answer=answer, **k: answer)
+    _replace(torch.cuda, "current_device", lambda: card.card_current())
+    _replace(torch.cuda, "set_device", lambda d: card.card_set(getattr(d, "index", d) or 0))
+    for name in ("_exchange_device", "_maybe_exchange_device"):
+        _replace(torch.cuda, name, lambda index: card.card_exchange(index))
+    _replace(torch.cuda, "memory_allocated", lambda *a: count("held"))
+    _replace(torch.cuda, "max_memory_allocated", lambda *a: count("peak"))
+    _replace(torch.cuda, "reset_peak_memory_stats", lambda *a: card.card_reset_peak())
+    _collectives()
+
+
+def _collectives() -> None:
+    """Processes meet over gloo, which takes no tensors of a card."""
+    import torch.distributed as dist
+
+    reduce, start = dist.all_reduce, dist.init_process_group
+
+    def all_reduce(tensor, *args, **names):
+        copy = tensor.cpu()
+        reduce(copy, *args, **names)
+        tensor.copy_(copy)
+
+    def init_process_group(backend=None, *args, device_id=None, **names):
+        return start("gloo", *args, **names)
+
+    for part in (dist, dist.distributed_c10d):
+        part.all_reduce, part.init_process_group = all_reduce, init_process_group
+
+
+def _replace(module, name: str, answer) -> None:
+    for part in (module, module.memory, module.random):
+        if hasattr(part, name):
+            setattr(part, name, answer)
+
+
+def reset_peak() -> None:
+    card.card_reset_peak()
+
+
+def count(what: str) -> int:
+    """Bytes held and their peak; launches, waits and uploads so far."""
+    return card.card_count(COUNTERS.index(what))
+
+
+if __name__ == "__main__":
+    sys.modules["card"] = sys.modules["__main__"]
+    insert()
+    sys.path[0] = os.getcwd()
+    sys.argv = sys.argv[1:]
+    if sys.argv[0] == "-m":
+        sys.argv = sys.argv[1:]
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")

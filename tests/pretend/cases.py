@@ -1,0 +1,233 @@
+"""What has to work on a card; tests/test_card.py runs it on the pretend one.
+
+python tests/pretend/card.py -m pytest tests/pretend/cases.py
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import card
+import pytest
+import torch
+from helpers import small_base, small_model
+from test_train import assert_same_run
+
+import eval as evaluation
+import train
+from bench.memory import make_model, measured
+from policies import memory
+from policies.attention import attend
+from policies.base import Base
+from policies.decoding import decode
+from policies.sampling import Sampling
+from policies.scoring import Row, score
+
+PLAIN = Sampling(1.0, 0, 1.0, 64)
+SMALL = ["--batch-size", "2", "--num-generations", "3", "--eval-limit", "2", "--sample-every", "1"]
+SMALL += ["--max-new-tokens", "32"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def trained(path: Path, *argv, steps: int = 2) -> list[dict]:
+    train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *argv, "--debug"])
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+@contextlib.contextmanager
+def counted(found: dict):
+    before = {name: card.count(name) for name in card.COUNTERS}
+    yield
+    found |= {name: card.count(name) - before[name] for name in card.COUNTERS}
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        (),
+        ("--bits", "16", "--turns", "2", "--branching", "chain", "--kl-coef", "0.1"),
+        ("--bits", "8", "--joint", "aligned"),
+        ("--bits", "4", "--top-p", "0.9"),
+        ("--lora-rank", "0"),
+    ],
+    ids=lambda argv: " ".join(argv) or "default",
+)
+def test_a_run_and_its_evaluation(argv, tmp_path, capsys):
+    rows = trained(tmp_path / "run", *argv)
+    assert len(rows) == 2
+    assert all(0 <= row["memory_gib"] < 1 for row in rows)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert 0 <= summary["after"]["return"] <= 1
+    said = ["--limit", "2", "--num-samples", "2", "--method", "trained", "single"]
+    evaluation.main(["--run", str(tmp_path / "run"), *said, "--debug"])
+    told = capsys.readouterr().out
+    assert "device:  pretend card" in told
+    assert "trained" in told
+
+
+def test_the_card_learns_what_the_cpu_learns(tmp_path, monkeypatch):
+    there = trained(tmp_path / "card", "--eval-limit", "none", "--temperature", "0.7")
+    with monkeypatch.context() as away:
+        away.setattr(torch.cuda, "is_available", lambda: False)
+        here = trained(tmp_path / "cpu", "--eval-limit", "none", "--temperature", "0.7")
+    for name in ("return", "grad_norm/0", "grad_norm/1", "entropy/0", "completions/1/mean_length"):
+        assert there[0][name] == pytest.approx(here[0][name], rel=1e-3), name
+
+
+def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path):
+    trained(tmp_path / "whole", "--eval-limit", "none", steps=4)
+    trained(tmp_path / "parts", "--eval-limit", "none", steps=2)
+    train.main(["--resume", str(tmp_path / "parts"), "--max-steps", "4"])
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_two_processes_with_a_card_each(tmp_path):
+    """As one process with a batch that is twice as large."""
+    argv = [*SMALL, "--eval-limit", "none", "--max-steps", "2"]
+    two = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--", card.__file__, "train.py"]
+    two += [*argv, "--devices", "2", "--batch-size", "1", "--run", str(tmp_path / "two")]
+    done = subprocess.run(
+        [sys.executable, *two], cwd=ROOT, env=os.environ | {"CARDS": "2"}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    train.main([*argv, "--run", str(tmp_path / "one")])
+    one, two = (
+        json.loads((tmp_path / name / "metrics.jsonl").read_text().splitlines()[-1])
+        for name in ("one", "two")
+    )
+    assert one["grad_norm/0"] == pytest.approx(two["grad_norm/0"], rel=1e-4)
+
+
+# --- what stays on which device -------------------------------------------------------------------
+
+
+def test_a_base_moves_with_all_that_it_looked_up():
+    """It decodes on the CPU first, as a model is checked when it is loaded."""
+    base, uniforms = small_base(), torch.rand(1, 2, 4, dtype=torch.float64)
+    here = decode(base, [(3, 4, 5)], [0], uniforms, PLAIN)
+    there = decode(base.to("cuda"), [(3, 4, 5)], [0], uniforms, PLAIN)
+    assert [r.tokens for r in here[0]] == [r.tokens for r in there[0]]
+    again = decode(base.to("cpu"), [(3, 4, 5)], [0], uniforms, PLAIN)
+    assert [r.logps for r in here[0]] == [r.logps for r in again[0]]
+
+
+def test_devices_do_not_mix():
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.ones(3, device="cuda") + torch.ones(3)
+
+
+def test_grouped_heads_in_32_bits_keep_no_scores():
+    """A card's fused kernels of attention do not take them; the plain one keeps heads x W x W."""
+    width = 512
+    query = torch.randn(1, 8, width, 16, device="cuda", requires_grad=True)
+    key = torch.randn(1, 2, width, 16, device="cuda", requires_grad=True)
+    card.reset_peak()
+    before = card.count("held")
+    mixed, _ = attend(None, query, key, key, None)
+    assert card.count("peak") - before < 8 * width * width * 4 / 4
+    want = torch.nn.functional.scaled_dot_product_attention(
+        query.cpu(), key.cpu(), key.cpu(), is_causal=True, enable_gqa=True
+    )
+    torch.testing.assert_close(mixed.cpu(), want.transpose(1, 2))
+
+
+# --- launches and waits ---------------------------------------------------------------------------
+
+
+def base_of(layers: int, bits: int) -> Base:
+    base = small_base()
+    base = Base(small_model(num_hidden_layers=layers), base.tokenizer, [0, 1], 4, 8)
+    base.adapters.bytes = float("inf")  # too large for merged copies, as every real model is
+    if bits == 16:
+        base.net.to(torch.bfloat16)
+        for agent in (0, 1):
+            for parameter in base.parameters_of(agent):
+                parameter.data = parameter.data.float()
+    return base.to("cuda")
+
+
+def decoded(layers: int, bits: int, tokens: int, sampling: Sampling = PLAIN) -> dict:
+    """What a decode of 4 prompts by 2 agents counts; no row ends early."""
+    base, found = base_of(layers, bits), {}
+    base.eos = frozenset([10**6])
+    prompts = [(3, 4, 5), (6, 7), (8, 9, 10), (11, 12)]
+    uniforms = torch.rand(4, 3, tokens, generator=torch.Generator().manual_seed(0)).double()
+    with counted(found):
+        decode(base, prompts, [0, 0, 1, 1], uniforms, sampling)
+    return found
+
+
+LAUNCHES = {32: (0, 0), 16: (0, 0)}  # bits: a token's of one layer, and what no layer has
+
+
+@pytest.mark.parametrize("bits", [32, 16])
+def test_launches_and_waits_of_a_token(bits):
+    tokens = 32
+    few, many = decoded(2, bits, tokens), decoded(2, bits, 2 * tokens)
+    deep = decoded(4, bits, tokens), decoded(4, bits, 2 * tokens)
+    a_token = (many["launches"] - few["launches"]) / tokens
+    a_layer = ((deep[1]["launches"] - deep[0]["launches"]) / tokens - a_token) / 2
+    rest, waits = a_token - 2 * a_layer, (many["waits"] - few["waits"]) / tokens
+    uploads = (many["uploads"] - few["uploads"]) / tokens
+    print(f"bits {bits}: a token launches {a_layer:g} a layer and {rest:g}, waits {waits:g} times")
+    assert (a_layer, rest) <= LAUNCHES[bits]
+    assert waits <= 1 / 4
+    assert uploads == 0
+    assert many["waits"] < 40
+
+
+def test_launches_of_an_update():
+    base, found = base_of(2, 16), {}
+    rows = [Row(agent, (3, 4, 5 + p), [6, 7, 8, 1], 0.1) for agent in (0, 1) for p in (0, 1)] * 3
+    for layers in (2, 4):
+        base = base_of(layers, 16)
+        with counted(found.setdefault(layers, {})):
+            for _, logps, mask in score(base, rows, PLAIN):
+                (logps * mask).sum().backward()
+    a_layer = (found[4]["launches"] - found[2]["launches"]) / 2
+    print(f"an update launches {a_layer:g} a layer, waits {found[2]['waits']} times")
+    assert a_layer <= 0
+    assert found[2]["waits"] == found[4]["waits"]
+    assert found[4]["uploads"] == found[2]["uploads"]
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+CELLS = [
+    {"bits": 32, "evaluation": 40},
+    {"bits": 16, "turns": 2},
+    {"bits": 8},
+    {"bits": 4, "turns": 2, "evaluation": 40},
+    {"rank": 0},
+    {"vocab": 32768, "top_p": 0.9, "response": 8, "group": 16},
+]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_what_a_run_says_that_it_will_take(cell, tmp_path):
+    """bench/memory.py has the whole table."""
+    make_model(tmp_path, cell.get("vocab", 4096), 256)
+    found = measured(str(tmp_path), True, {"batch": 2, **cell})
+    assert 1 / 1.3 < found["expected"] / found["peak"] < 1.3, found
+
+
+def test_memory_is_that_of_the_card_or_what_was_given(monkeypatch):
+    """Smaller passes, the same numbers."""
+    base, uniforms = base_of(2, 32), torch.rand(6, 2, 4, dtype=torch.float64)
+    prompts, whole = [(3, 4, n) for n in range(5, 11)], memory.share(base)
+    assert whole == 80 * 2**30 // 4
+    answers = decode(base, prompts, [0] * 6, uniforms, PLAIN)
+    taken = memory.decode_bytes(base, 3, 2, 4, PLAIN)
+    base.memory = 2.5 * taken / 2**30 * 4
+    assert memory.prompts_at_once(base, 3, 2, 4, PLAIN) == 2
+    again = decode(base, prompts, [0] * 6, uniforms, PLAIN)
+    assert [[r.tokens for r in rs] for rs in answers] == [[r.tokens for r in rs] for rs in again]
+    base.memory = 10**6
+    assert memory.share(base) == whole

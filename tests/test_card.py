@@ -1,0 +1,28 @@
+"""Everything that is the card's, on a card that is made of the CPU.
+
+python -m pytest -m card tests/test_card.py
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests" / "pretend"))
+
+import card  # noqa: E402
+
+
+@pytest.mark.card
+@pytest.mark.skipif(card.compiler() is None, reason="no C++ compiler")
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch has cards of its own")
+def test_what_has_to_work_on_a_card():
+    """Training, evaluation, resuming, two processes, launches, memory: tests/pretend/cases.py."""
+    command = [sys.executable, card.__file__, "-m", "pytest", "-q", "tests/pretend/cases.py"]
+    path = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
