@@ -65,7 +65,7 @@ def shared(value, rules: Rules, responses: list[str], least: float) -> tuple[flo
     for agent in range(len(responses)):
         without = [*responses[:agent], "", *responses[agent + 1 :]]
         lost.append(team - value(build(rules, without)))
-    return max(0.0, min(team, min(lost) / least)), built
+    return max(0.0, min(team, min(lost) / least if least else team)), built
 
 
 def _score(site, item: dict, responses: list[str]) -> tuple[dict[str, float], World]:
