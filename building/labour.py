@@ -31,7 +31,7 @@ def scheme(
     halves: dict[tuple[str, str], Callable[[Cell], int]],
     groups: dict[str, Callable[[Cell], int | str]],
 ) -> str:
-    """The name of the simplest rule that tells who built nine cells in ten.
+    """The simplest rule that tells who built nine cells in ten, of one agent or two.
 
     halves: (what is low, what is high) and a number of a cell: one agent has the low ones. It says
     which agent, so that a convention can be told from a division that is drawn by lot each time.

@@ -15,8 +15,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
-
 SHOWN, FRAMES = 3, 12  # problems that are drawn, and how often during a run
 ACROSS = 4  # grids beside each other, of a picture that has several
 GAP, HEAD = 1.0, 1.5  # between grids and above them, in cells
@@ -29,8 +27,9 @@ Picture = dict[str, list[list[tuple]]]
 
 def image(
     heads: list[str], rows: list[list[tuple[str, Picture]]], colors: dict[str, str], dpi: int
-) -> np.ndarray:
+) -> "np.ndarray":  # noqa: F821
     """Pictures in columns with heads, each under its caption, and a legend: (H, W, 3) of uint8."""
+    import numpy as np  # none of this where no picture is made
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -88,6 +87,7 @@ def lines_of(picture: Picture, most: int) -> list[list[tuple[str, list]]]:
 def paint(axes, painted: list[tuple[Picture, float, float]], colors, points: float) -> None:
     """Pictures, each at its (left, top); points: of a cell's side. All squares are one collection
     and all lines another, which is a hundred times faster than one by one."""
+    import numpy as np
     from matplotlib.collections import LineCollection, PolyCollection
 
     squares, fills, lines = [], [], []
@@ -169,7 +169,7 @@ def explain(figure, pictures: list[Picture], colors: dict[str, str]) -> None:
 # A frame is what the team built at some step: {"name", "drawn", "returns"}, the lists by problem.
 
 
-def compared(target: list[Picture], frames: list[dict], colors: dict, dpi: int) -> np.ndarray:
+def compared(target: list[Picture], frames: list[dict], colors: dict, dpi: int):
     """A row a problem: the target, then what was built at each of the frames."""
     rows = [[("", wanted)] for wanted in target]
     for frame in frames:

@@ -97,6 +97,10 @@ def make_task(args):
     moves = hasattr(task, "advance")
     if args.turns > 1:
         wanted |= dict.fromkeys(("feedback", *(["advance"] * moves)), ("item", "responses"))
+    if hasattr(task, "draw"):
+        wanted["draw"] = ("item", "responses")
+        if not isinstance(getattr(task, "colors", None), dict):
+            raise ValueError(f"task {args.task!r} draws: it needs colors, {{block: '#rrggbb'}}")
     for name, names in wanted.items():
         form = f"{name}({', '.join(names)})"
         if not callable(getattr(task, name, None)):

@@ -3,6 +3,7 @@ python -m pytest tests/test_building_tasks.py
 """
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -218,6 +219,20 @@ def test_bad_flags_get_one_line(tmp_path, monkeypatch, capsys, argv, told):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("draw = lambda self, item: {}", "needs draw(item, responses)"),
+        ("colors = None", "draws: it needs colors"),
+    ],
+)
+def test_a_plug_in_that_draws_wrongly_is_told_so(tmp_path, body, told):
+    file = tmp_path / "mine.py"
+    file.write_text(f"import building.tasks\n\nclass Mine(building.tasks.StrBuild):\n    {body}\n")
+    with pytest.raises(ValueError, match=re.escape(told)):
+        make_task(train.parse(["--task", f"{file}:Mine"]))
+
+
 # --- schemes --------------------------------------------------------------------------------------
 
 
@@ -354,6 +369,10 @@ def test_three_steps_of_a_team_and_its_pictures(tmp_path, monkeypatch, capsys, n
     out = capsys.readouterr().out
     assert "build.png" in out
     assert "before training" in out
+    if name == "strbuild":
+        train.main(["--resume", "runs/x", "--max-steps", "4"])
+        with Image.open(folder / "build.gif") as moving:  # what was drawn before is not lost
+            assert moving.n_frames == 5
     evaluation.main(["--run", "runs/x", "--show", "1", "--greedy", "--method", "trained"])
     shown = capsys.readouterr().out
     assert "target" in shown
