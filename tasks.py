@@ -56,8 +56,7 @@ class Coop:
     @staticmethod
     def model(agents: int) -> str | None:
         """Three agents and more start from an adapter on tiny/ that has read their problems."""
-        many = Path(__file__).resolve().parent / "tiny" / "many"
-        return str(many) if agents > 2 and many.is_dir() else None  # until it is made: tiny/ itself
+        return str(Path(__file__).resolve().parent / "tiny" / "many") if agents > 2 else None
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
         if data is not None:
