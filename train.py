@@ -183,6 +183,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         top.error(
             f"--lora-rank 0 trains the weights themselves: they need --bits 32, not {args.bits}"
         )
+    if args.lora_rank and args.precision != "32-true":
+        top.error("--precision bf16-mixed is of trained weights: with adapters, give --bits 16")
     if args.lora_rank == 0 and args.kl_coef:
         top.error("--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0")
     if args.feedback and args.turns == 1:
