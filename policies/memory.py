@@ -9,6 +9,9 @@ from policies.base import Base
 # matrix products have enough rows, but no more than CPU_BYTES.
 UPDATE_BYTES = {"cpu": 2**26, "cuda": 3 * 2**30}
 CPU_TOKENS, CPU_BYTES = 512, 2**30
+# Bytes that one prompt may keep for its backward pass; a longer one is run twice, and costs a third
+# more time. On a GPU what a forward pass may keep, on a CPU much more.
+PROMPT_BYTES = {"cpu": 2**32, "cuda": UPDATE_BYTES["cuda"]}
 DECODE_TOKENS = 2**18  # padded tokens whose keys and values one decode may hold
 
 
@@ -41,3 +44,8 @@ def update_bytes(base: Base) -> int:
     if base.device.type == "cuda":
         return UPDATE_BYTES["cuda"]
     return max(UPDATE_BYTES["cpu"], min(activations(base, CPU_TOKENS), CPU_BYTES))
+
+
+def longest(base: Base) -> int:
+    """Tokens of one prompt whose activations a pass of the update may keep."""
+    return max(1, PROMPT_BYTES[base.device.type] // activations(base, 1))

@@ -46,9 +46,7 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
         turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
-    told: list = [None] * size
-    with _meeting():
-        dist.all_gather_object(told, (turns, error))
+    told = tell((turns, error))
     for _, error in told:
         if error:
             error.shared = True
@@ -58,6 +56,15 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
             node.problem += start
     shares = itertools.zip_longest(*(turns for turns, _ in told), fillvalue=[])
     return [list(itertools.chain(*turn)) for turn in shares]
+
+
+def tell(what) -> list:
+    """What every process says here, in the order of their ranks."""
+    told = [what] * place()[1]
+    if len(told) > 1:
+        with _meeting():
+            dist.all_gather_object(told, what)
+    return told
 
 
 def is_own(problem: int, count: int) -> bool:
