@@ -75,6 +75,7 @@ def updated(base, args, play: list[tuple]) -> float:
         width, rows = prompts[chunk[0]][0], sum(prompts[c][1] for c in chunk)
         one = memory.cost(base, width, limit)
         largest = max(map(len, pack([one] * rows)))
-        passes = (len(chunk) * costs[chunk[0]] + largest * one) * memory.update_bytes(base)
+        kept = min(len(chunk) * costs[chunk[0]], memory.cost(base, 0, memory.longest(base)))
+        passes = (kept + largest * one) * memory.update_bytes(base)
         peak = max(peak, passes + memory.beside_bytes(base, largest, width, limit))
     return peak
