@@ -373,6 +373,7 @@ class MAGRPO(L.LightningModule):
         self.maximum = reward.maximum * sum(args.gamma**t for t in range(args.turns))
         self.sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
         self.turns: list[list[Node]] = []  # the latest rollout
+        self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step
 
     def training_step(self, batch, batch_idx):
@@ -443,10 +444,10 @@ class MAGRPO(L.LightningModule):
         """One step of every agent on its own loss. Returns the agents' gradient norms."""
         args, coef_kl, optimizer = self.args, self.args.kl_coef, self.optimizers()
         rows = [row for row in rows if parallel.is_own(row.problem, len(self.turns[0]))]
-        if not coef_kl:  # a response without advantage has no gradient: it is not even run
-            rows = [row for row in rows if row.coef != 0.0]
+        # A response without advantage has no gradient: but for its KL, it is not even run.
+        self.learned = rows = [row for row in rows if row.coef != 0.0 or coef_kl]
         optimizer.zero_grad()
-        reference = self.reference(rows) if coef_kl else {}
+        reference = self.reference(rows) if coef_kl else []
         for numbers, logps, mask in self.team.score(rows, self.sampling):
             coef = torch.tensor([rows[n].coef for n in numbers], device=logps.device)
             loss = policy_loss(logps, mask, coef)
@@ -468,11 +469,10 @@ class MAGRPO(L.LightningModule):
         return norms
 
     @torch.no_grad()
-    def reference(self, rows: list[Row]) -> dict[int, Tensor]:
-        """Log-probabilities of each row's tokens under the frozen bases, by row number."""
-        scored = self.team.score(rows, self.sampling, frozen=True)
-        found = {n: logps[i] for ns, logps, _ in scored for i, n in enumerate(ns)}
-        return {n: logps[: len(rows[n].tokens)] for n, logps in found.items()}
+    def reference(self, rows: list[Row]) -> list[Tensor]:
+        """Log-probabilities of each row's tokens under the frozen bases."""
+        list(self.team.score(rows, self.sampling, frozen=True))
+        return [row.scored for row in rows]
 
     def configure_optimizers(self):
         groups = [{"params": self.team.parameters_of(agent)} for agent in range(self.team.size)]

@@ -184,6 +184,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         top.error(
             f"--lora-rank 0 trains the weights themselves: they need --bits 32, not {args.bits}"
         )
+    if args.lora_rank and args.precision != "32-true":
+        top.error("--precision bf16-mixed is of trained weights: with adapters, give --bits 16")
     if args.lora_rank == 0 and args.kl_coef:
         top.error("--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0")
     if args.feedback and args.turns == 1:
@@ -294,7 +296,6 @@ def train(args) -> None:
 def fit(module, recorder, loggers, args) -> None:
     import lightning as L
 
-    from policies.loading import device
     from policies.parallel import Processes
     from running.recorder import Stopped
     from running.report import Bar
@@ -304,7 +305,7 @@ def fit(module, recorder, loggers, args) -> None:
         max_steps=args.max_steps + 1,  # the recorder stops it one step before: Lightning would
         limit_train_batches=args.max_steps + 1,  # not even start on what has all its steps
         max_epochs=1,
-        accelerator=device().type,  # never Apple's MPS
+        accelerator=module.device.type,  # never Apple's MPS
         devices=args.devices,
         num_nodes=args.num_nodes,
         strategy=Processes() if several else "auto",

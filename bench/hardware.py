@@ -7,6 +7,8 @@ as PROMPT tokens long, responses as long as they may be. What a card holds besid
 a GiB, what its allocator cannot use) is why a plan may take only FREE of it.
 """
 
+import functools
+import itertools
 import types
 
 import torch
@@ -15,7 +17,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
 
 import train
 from policies.base import Base
-from running.estimate import expected
+from running import estimate
 
 PROMPT, FREE = 512, 0.9
 CARDS = (8, 24, 80)  # GB, as they are sold: 10^9 bytes
@@ -38,15 +40,13 @@ RECIPES = ("humaneval", "humaneval-2turns", "coophumaneval", "coophumaneval-2tur
 RECIPES += ("tldr", "arxiv")
 
 
-def module_of(args, gib: float):
+@functools.cache
+def module_of(model: str, agents: int, bits: int, *lora: int):
     """What running.estimate asks of a module, without weights, a task or a tokenizer."""
     bases, base_of = [], {}
-    shared = [range(args.num_agents)] if args.lora_rank else [[a] for a in range(args.num_agents)]
-    for agents in shared:
-        base = Base(model_of(args.model[0], args.bits), Words(), list(agents), *lora(args))
-        base.memory = gib
-        bases.append(base)
-        base_of |= dict.fromkeys(agents, base)
+    for members in [range(agents)] if lora[0] else [[agent] for agent in range(agents)]:
+        bases.append(Base(model_of(model, bits), Words(), list(members), *lora))
+        base_of |= dict.fromkeys(members, bases[-1])
     team = types.SimpleNamespace(bases=bases)
     team.parameters_of = lambda agent: base_of[agent].parameters_of(agent)
     task = types.SimpleNamespace(observe=lambda *what: "")
@@ -56,10 +56,6 @@ def module_of(args, gib: float):
 
 class Words:
     eos_token_id = 0
-
-
-def lora(args) -> tuple[int, int]:
-    return args.lora_rank, args.lora_alpha
 
 
 def model_of(name: str, bits: int):
@@ -90,21 +86,24 @@ def model_of(name: str, bits: int):
 def plan(recipe: str, card: int) -> str:
     """The first of the ladder's flags with which a recipe fits a card, as a cell of the table."""
     own = train.parse([f"@recipes/{recipe}.args"]).model[0]
-    for model in (own, SMALLER[own]):
-        for flags in LADDER:
-            for memory in ("", f"--memory {card // 2}", f"--memory {card // 4}"):
-                named = f"--model {model}" if model != own else ""
-                words = f"{flags} {named} {memory}".split()
-                args = train.parse([f"@recipes/{recipe}.args", *words])
-                gib = args.memory or card * 1e9 / 2**30
-                peak = [size / 1e9 for size in expected(module_of(args, gib), args)]
-                if max(peak) <= FREE * card:
-                    told = f"`{' '.join(words)}`" if words else "as it is"
-                    return f"{told}: {peak[0]:.0f} / {peak[1]:.0f} GB"
+    for model, flags, part in itertools.product((own, SMALLER[own]), LADDER, (1, 2, 4)):
+        named = f"--model {model}" if model != own else ""
+        given = f"--memory {card // part}" if part > 1 else ""
+        words = f"{flags} {named} {given}".split()
+        args = train.parse([f"@recipes/{recipe}.args", *words])
+        lora = (args.lora_rank, args.lora_alpha)
+        module = module_of(model, args.num_agents, args.bits, *lora)
+        for base in module.team.bases:
+            base.memory = args.memory or card * 1e9 / 2**30
+        training, evaluation = (size / 1e9 for size in estimate.expected(module, args))
+        if max(training, evaluation) <= FREE * card:
+            told = f"`{' '.join(words)}`" if words else "as it is"
+            return f"{told}: {training:.1f}, {evaluation:.1f} GB"
     return "does not fit"
 
 
 def main() -> None:
+    estimate.some = lambda: 100  # problems that an evaluation plays at once on a card
     print("| recipe | " + " | ".join(f"{card} GB" for card in CARDS) + " |")
     print("|---" * (len(CARDS) + 1) + "|")
     for recipe in RECIPES:

@@ -41,7 +41,7 @@ class Grid:
         _, group, size = x.shape
         if self.place is not None:
             x = x.view(-1, self.heads * group * size)
-            x = x.new_zeros(self.prompts * self.samples, x.shape[1]).index_copy(0, self.place, x)
+            x = x.new_zeros(self.prompts * self.samples, x.shape[1]).index_copy_(0, self.place, x)
         x = x.view(self.prompts, self.samples, self.heads, group, size).transpose(1, 2)
         return x.reshape(self.prompts * self.heads, self.samples * group, size)
 
@@ -94,8 +94,8 @@ class RowCache(DynamicLayer):
         own = capped(own, softcap)
         weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(query.dtype)
         prompt, own = weights.split_with_sizes([grid.width, self.used], -1)
-        mixed = grid.by_row(torch.bmm(prompt, self.values))
-        mixed = torch.baddbmm(mixed, grid.by_row(own), self.own_values.narrow(1, 0, self.used))
+        mixed = grid.by_row(torch.bmm(prompt, self.values))  # to add to it in place saves a copy
+        mixed.baddbmm_(grid.by_row(own), self.own_values.narrow(1, 0, self.used))
         return mixed.view(rows, 1, heads, -1)
 
     def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:

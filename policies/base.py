@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, DynamicCache
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from policies.adapters import Adapters, Crew
 from policies.layers import Layers, is_known
@@ -97,19 +97,26 @@ class Base(nn.Module):
         self.adapters.crew = Crew(agents, tokens, self.device) if known else None
 
     def prefill(
-        self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        agents: Sequence[int] | None,
+        past: Sequence[Sequence[Tensor]] | None = None,
     ) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
+        past: those of tokens that every one of the prompts follows, which are then in front.
 
         Padding is on the right, after every real token, so it needs no mask here; `Grid` and `mask`
         hide it from what follows. The last token opens the response's row, so no logits are needed.
         """
-        width = max(map(len, prompts)) - 1
+        width, start = max(map(len, prompts)) - 1, past[0][0].shape[2] if past else 0
         ids = torch.tensor([p[:-1] + (0,) * (width + 1 - len(p)) for p in prompts])
-        positions = torch.arange(width, device=self.device)[None]
-        cache = DynamicCache()
+        positions = torch.arange(start, start + width, device=self.device)[None]
+        mask = None
+        if past:  # a query sees what is before the piece, and the piece up to itself
+            mask = positions.new_ones(1, 1, width, start + width, dtype=torch.bool).tril(start)
+        cache = cached(past) if past else DynamicCache()
         with self.acting(agents, width):
-            self.hidden(ids.to(self.device), positions, cache, keys_only=True)
+            self.hidden(ids.to(self.device), positions, cache, mask, keys_only=True)
         return [(layer.keys, layer.values) for layer in cache.layers]
 
     def hidden(
@@ -162,6 +169,17 @@ class Base(nn.Module):
         return self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False
         )
+
+
+def cached(past: Sequence[Sequence[Tensor]]) -> Cache:
+    """A cache that holds these keys and values (R, H, W, D) of every layer."""
+    layers = []
+    for keys, values in past:
+        layer = DynamicLayer()
+        layer.lazy_initialization(keys, values)
+        layer.keys, layer.values = keys, values
+        layers.append(layer)
+    return Cache(layers=layers)
 
 
 def context(config) -> float:

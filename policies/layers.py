@@ -29,6 +29,7 @@ class Layer:
         attention, mlp = layer.self_attn, layer.mlp
         self.qkv = (attention.q_proj, attention.k_proj, attention.v_proj)
         self.output, self.scaling = (attention.o_proj,), attention.scaling
+        self.heads = [p.out_features // attention.head_dim for p in self.qkv[:2]]  # queries, keys
         self.gate_up, self.down = (mlp.gate_proj, mlp.up_proj), (mlp.down_proj,)
         self.activation = mlp.act_fn.forward
         self.input_norm = Norm(layer.input_layernorm)
@@ -74,13 +75,14 @@ class Layers:
         turn = self.rotations(positions, cache.get_seq_length() + shape[1])
         x = self.net.embed_tokens(tokens).flatten(0, 1)
         for index, layer in enumerate(self.layers):
-            qkv = self.linear(layer.qkv, layer.input_norm(x))
-            query, key, value = (t.view(*shape, -1, self.size) for t in qkv)
+            both, value = self.linear(layer.qkv, layer.input_norm(x), joined=2)
+            both = both.view(*shape, -1, self.size)  # queries and keys
             if layer.q_norm:
-                query, key = layer.q_norm(query), layer.k_norm(key)
-            query, key = rotate(query, *turn), rotate(key, *turn)
-            query, key, value = (t.transpose(1, 2) for t in (query, key, value))
-            key, value = cache.update(key, value, index)
+                query, key = both.split_with_sizes(layer.heads, 2)
+                both = torch.cat([layer.q_norm(query), layer.k_norm(key)], 2)
+            both, value = rotate(both, *turn), value.view(*shape, -1, self.size)
+            query, key = both.transpose(1, 2).split_with_sizes(layer.heads, 1)
+            key, value = cache.update(key, value.transpose(1, 2), index)
             if keys_only and index + 1 == len(self.layers):
                 break
             mixed, _ = attend(None, query, key, value, mask, layer.scaling)

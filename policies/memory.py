@@ -19,6 +19,7 @@ SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
 # but no more than CPU_BYTES.
 UPDATE_BYTES = {"cpu": 2**26}
 CPU_TOKENS, CPU_BYTES = 512, 2**30
+PROMPT_BYTES = 2**32  # on a CPU, what a prompt may keep; a longer one is run twice
 LOGIT_BYTES = {False: 16, True: 28}  # of one logit while a token is drawn; with top-k or top-p
 
 
@@ -79,6 +80,14 @@ def update_bytes(base: Base) -> int:
     if base.device.type != "cpu":
         return most
     return min(most, max(UPDATE_BYTES["cpu"], min(activations(base, CPU_TOKENS), CPU_BYTES)))
+
+
+def longest(base: Base) -> int:
+    """Tokens of one prompt whose activations a pass of the update may keep. A longer one is run
+    twice, and costs a third more time."""
+    most = share(base) // 2
+    most = min(most, PROMPT_BYTES) if base.device.type == "cpu" else most
+    return max(1, most // activations(base, 1))
 
 
 def weights(base: Base) -> int:

@@ -49,7 +49,7 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
         turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
-    told = gathered((turns, error))
+    told = tell((turns, error))
     for _, error in told:
         if error:
             error.shared = True
@@ -61,13 +61,13 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
     return [list(itertools.chain(*turn)) for turn in shares]
 
 
-def gathered(value) -> list:
+def tell(what) -> list:
     """What every process has to say, in their order. They meet here before their cards do anything
     together, and over gloo: where a peer has died gloo raises, and NCCL would wait."""
-    told = [value] * place()[1]
+    told = [what] * place()[1]
     if len(told) > 1:
         with _meeting():
-            dist.all_gather_object(told, value, group=_control())
+            dist.all_gather_object(told, what, group=_control())
     return told
 
 
@@ -87,7 +87,7 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
     """Gives every process the sum of all processes' gradients, None where no process has one."""
     if place()[1] == 1:
         return
-    told = gathered([parameter.grad is not None for parameter in parameters])
+    told = tell([parameter.grad is not None for parameter in parameters])
     some = [p for p, *there in zip(parameters, *told, strict=True) if any(there)]
     while some:
         size = max(1, sum(end <= BUCKET for end in itertools.accumulate(p.nbytes for p in some)))

@@ -4,15 +4,14 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicLayer
 
-from policies.base import Base
-from policies.memory import cost
+from policies.base import Base, cached
+from policies.memory import cost, longest
 from policies.sampling import Sampling, TokenLogps
 
 
@@ -27,6 +26,7 @@ class Row:
     weight: float = 1.0  # its share of the batch
     problem: int = 0  # its number in the batch
     logps: list[float] = field(default_factory=list)  # of its tokens, as they were sampled
+    scored: Tensor | None = None  # the same, as they were scored last
 
     @property
     def coef(self) -> float:
@@ -40,41 +40,74 @@ def score(
     """Log-probabilities of responses in micro-batches: row numbers, logps (r, T), mask (r, T).
 
     Sorted by length, under a budget. The consumer calls backward on each micro-batch; what has
-    then reached the prompts' keys and values goes back through the prompts once, at the end.
+    then reached the prompts' keys and values goes back through the prompts once, and what has
+    reached the adapters' stacks into the adapters, at the end.
     """
     groups: dict[tuple, list[int]] = {}
     for number, row in enumerate(rows):
         groups.setdefault((row.agent, row.prompt), []).append(number)
     prompts = list(groups)
-    for chunk in pack([cost(base, 0, len(prompt)) for _, prompt in prompts]):
-        mine = sorted(prompts[c] for c in chunk)  # by agent
-        prefix = base.prefill([p for _, p in mine], None if frozen else [a for a, _ in mine])
-        leaves = [[t.detach().requires_grad_(t.requires_grad) for t in kv] for kv in prefix]
-        owner = {number: i for i, key in enumerate(mine) for number in groups[key]}
-        width = max(len(prompt) for _, prompt in mine)
-        for batch in pack([cost(base, width, len(rows[n].tokens)) for n in owner]):
-            numbers = sorted((list(owner)[b] for b in batch), key=owner.get)
-            some = [rows[n] for n in numbers]
-            owners = [owner[n] for n in numbers]
-            kv = [[_spread(t, owners) for t in pair] for pair in leaves]
-            yield numbers, *_score(base, some, kv, sampling, frozen)
-        ends = [t for pair in prefix for t in pair if t.requires_grad]
-        grads = [leaf.grad for pair in leaves for leaf in pair if leaf.requires_grad]
+    with base.adapters.learning([row.agent for row in rows]):
+        for chunk in pack([cost(base, 0, len(prompt)) for _, prompt in prompts]):
+            mine = sorted(prompts[c] for c in chunk)  # by agent
+            prefix = Prefix(base, [p for _, p in mine], None if frozen else [a for a, _ in mine])
+            owner = {number: i for i, key in enumerate(mine) for number in groups[key]}
+            width = max(len(prompt) for _, prompt in mine)
+            for batch in pack([cost(base, width, len(rows[n].tokens)) for n in owner]):
+                numbers = sorted((list(owner)[b] for b in batch), key=owner.get)
+                some = [rows[n] for n in numbers]
+                kv = prefix.spread([owner[n] for n in numbers])
+                logps, mask = _score(base, some, kv, sampling, frozen)
+                for row, values in zip(some, logps.detach(), strict=True):
+                    row.scored = values[: len(row.tokens)]
+                yield numbers, logps, mask
+            prefix.backward()
+
+
+class Prefix:
+    """Keys and values of prompts, and how their gradient goes back through the prompts.
+
+    Where one prompt's activations are more than a pass may keep, it is run without keeping any. On
+    the way back it is run again in pieces, the last one first: what a piece asks of the keys and
+    values before it is added to their gradient, of which the next piece is then the end.
+    """
+
+    def __init__(self, base: Base, prompts: list[tuple[int, ...]], agents: list[int] | None):
+        self.base, self.prompts, self.agents, self.piece = base, prompts, agents, longest(base)
+        self.width = max(map(len, prompts)) - 1
+        learns = torch.is_grad_enabled() and agents is not None
+        self.again = learns and len(prompts) == 1 and self.width > self.piece
+        with torch.set_grad_enabled(learns and not self.again):
+            self.ends = base.prefill(prompts, agents)
+        self.leaves = [_leaves(pair, self.again) for pair in self.ends]
+
+    def spread(self, owners: list[int]) -> list[list[Tensor]]:
+        """The keys and values of rows, whose prompts are `owners`, in order."""
+        spread = _spreader(owners, self.base.device)
+        return [[spread(t) for t in pair] for pair in self.leaves]
+
+    def backward(self) -> None:
+        grads = [leaf.grad for pair in self.leaves for leaf in pair if leaf.requires_grad]
         if any(grad is None for grad in grads):
             raise RuntimeError("score: call backward on each micro-batch before the next one")
-        if ends:
-            torch.autograd.backward(ends, grads)
+        if not self.again:
+            ends = [t for pair in self.ends for t in pair if t.requires_grad]
+            return torch.autograd.backward(ends, grads) if ends else None
+        for start in reversed(range(0, self.width, self.piece)):
+            part = self.prompts[0][start : start + self.piece + 1]  # prefill leaves out the last
+            past = [_leaves([t[:, :, :start] for t in pair], True) for pair in self.leaves]
+            ends = self.base.prefill([part], self.agents, past if start else None)
+            torch.autograd.backward([t for pair in ends for t in pair], grads)
+            grads = [leaf.grad for pair in past for leaf in pair]
+
+
+def _leaves(tensors: Iterable[Tensor], learn: bool = False) -> list[Tensor]:
+    return [t.detach().requires_grad_(learn or t.requires_grad) for t in tensors]
 
 
 def _score(base: Base, rows: list[Row], prefix: list, sampling: Sampling, frozen: bool):
     """Log-probabilities and mask (r, T) of rows whose prompts' keys and values are `prefix`."""
     limit, device = max(len(row.tokens) for row in rows), base.device
-    layers = []
-    for keys, values in prefix:
-        layer = DynamicLayer()
-        layer.lazy_initialization(keys, values)
-        layer.keys, layer.values = keys, values
-        layers.append(layer)
     pad = [[0] * (limit - len(row.tokens)) for row in rows]
     targets = torch.tensor(
         [row.tokens + p for row, p in zip(rows, pad, strict=True)], device=device
@@ -85,7 +118,7 @@ def _score(base: Base, rows: list[Row], prefix: list, sampling: Sampling, frozen
         hidden = base.hidden(
             torch.cat([opening, targets[:, :-1]], 1),
             lengths + torch.arange(limit, device=device),
-            Cache(layers=layers),
+            cached(prefix),
             _mask(base, lengths, prefix[0][0].shape[2], limit),
         )
     sizes = torch.tensor([[len(row.tokens)] for row in rows], device=device)
@@ -113,14 +146,15 @@ def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:
     return torch.cat([prompt, causal.expand(len(lengths), 1, limit, limit)], -1)
 
 
-def _spread(x: Tensor, owners: list[int]) -> Tensor:
-    """x[owners], owners in order. The gradient of plain indexing is summed by threads in no fixed
-    order, that of index_select row by row, and that of equal shares in one sum."""
+def _spreader(owners: list[int], device: torch.device) -> Callable[[Tensor], Tensor]:
+    """x -> x[owners], owners in order. The gradient of plain indexing is summed by threads in no
+    fixed order, that of index_select row by row, and that of equal shares in one sum."""
     first, count = owners[0], owners.count(owners[0])
     prompts, rest = divmod(len(owners), count)
     if not rest and owners == [first + i // count for i in range(len(owners))]:
-        return x.narrow(0, first, prompts).repeat_interleave(count, 0)
-    return x.index_select(0, torch.tensor(owners, device=x.device))
+        return lambda x: x.narrow(0, first, prompts).repeat_interleave(count, 0)
+    index = torch.tensor(owners, device=device)
+    return lambda x: x.index_select(0, index)
 
 
 def pack(costs: list[float]) -> Iterator[list[int]]:

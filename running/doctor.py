@@ -1,7 +1,7 @@
 """Known signs of failure in a run's metrics: what is seen, in numbers, and what to try.
 
-The first is of every method that learns from groups, the others are those that arXiv 2508.04652
-tells to watch for:
+The first and the last are of every method that learns from groups, the others are those that arXiv
+2508.04652 tells to watch for:
 
 | signature                | fires where                                                          |
 |--------------------------|----------------------------------------------------------------------|
@@ -15,6 +15,8 @@ tells to watch for:
 | no cooperative structure | the tests were passed all along, and hardly ever by work divided     |
 | cascading errors         | main functions that pass with another helper fail with theirs, and   |
 |                          | have no fallback                                                     |
+| rollout mismatch         | the update scores the sampled tokens otherwise than the decode that  |
+|                          | drew them                                                            |
 
 The first and the last fifth of the steps are compared; "rises" means by more than two standard
 errors and 0.02. Nothing is said of a run with fewer than 20 steps. Reads metrics.jsonl and, for
@@ -34,6 +36,7 @@ SILENT = 2.0  # tokens of a response that says nothing, its end included
 OFTEN, SELDOM = 0.5, 0.15  # shares
 ALL = 0.95  # share of groups without a difference; share of the return that is as good as the most
 SOLVED = 0.3  # share of joint responses that pass, for a task that the team can do
+FAR = 1.0  # log of the ratio, by which one response counts e times as much as another, or a third
 BONUS = ("reward/cooperation", "reward/coherence")
 SUBSTANCE = ("reward/tests", "reward/consistency")
 
@@ -210,6 +213,23 @@ def cascading_errors(run: Run) -> Finding:
     return Finding("cascading errors", cascades > max(SELDOM * total, 3), seen, advice)
 
 
+def rollout_mismatch(run: Run) -> Finding:
+    """A token's ratio of probabilities, which the algorithm takes for 1, has a logarithm; of equal
+    and independent errors, that of a whole response is sqrt(tokens) times as wide."""
+    advice = (
+        "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored: "
+        "look for a change of the one and not of the other (temperature, adapters, weights)"
+    )
+    names = ("logp_difference/mean", "logp_difference/max", "completions/0/mean_length")
+    if not run.has(*names):
+        return Finding("rollout mismatch", None, "", advice)
+    mean, largest, length = run.end(names[0]), max(run.values(names[1])), run.end(names[2])
+    whole = mean * math.sqrt(math.pi / 2 * length)  # a normal error's deviation from its mean size
+    seen = f"log-probabilities differ by {mean:.1g} a token, {largest:.1g} at most"
+    seen += f"; a whole response's by {whole:.1g}"
+    return Finding("rollout mismatch", whole > FAR, seen, advice)
+
+
 CHECKS = (
     nothing_to_learn,
     trivial_cooperation,
@@ -217,6 +237,7 @@ CHECKS = (
     reward_hacking,
     no_cooperative_structure,
     cascading_errors,
+    rollout_mismatch,
 )
 
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 
+from policies import parallel
 from policies.scoring import Row
 from rewards import logged
 
@@ -40,6 +41,7 @@ def measure(module) -> dict[str, float]:
         metrics[f"completions/{agent}/clipped_ratio"] = np.mean([not r.ended for r in mine])
         metrics[f"entropy/{agent}"] = sum(response.entropy for response in mine) / length
         metrics[f"grad_norm/{agent}"] = module.norms[agent]
+    metrics |= logp_differences(module.learned)
     metrics["lr"] = module.learning_rate
     seconds = dict(module.rollout.seconds)
     seconds["reward"] -= (judged := seconds.pop("judge"))  # what a reward asks of a language model
@@ -63,6 +65,20 @@ def reward_spreads(module) -> torch.Tensor:
     differs most: (groups,)."""
     groups = [torch.cat([node.pay.flatten(1) for node in group], 1) for group in module.groups()]
     return torch.stack([max(pay.std(correction=0) for pay in group) for group in groups])
+
+
+def logp_differences(rows: list[Row]) -> dict[str, float]:
+    """How far the update's log-probabilities of the sampled tokens are from the decode's, in nats;
+    0 where no process has a row that was scored. The algorithm takes them for equal."""
+    total, largest, count = 0.0, 0.0, 0
+    if rows:
+        decoded = list(itertools.chain(*(row.logps for row in rows)))
+        scored = torch.cat([row.scored for row in rows]).double()
+        gaps = (scored - scored.new_tensor(decoded)).abs()
+        (total, largest), count = torch.stack([gaps.sum(), gaps.max()]).tolist(), len(gaps)
+    totals, highest, counts = zip(*parallel.tell((total, largest, count)), strict=True)
+    mean = sum(totals) / max(sum(counts), 1)
+    return {"logp_difference/mean": mean, "logp_difference/max": max(highest)}
 
 
 def mean_parts(nodes: list) -> dict[str, float]:

@@ -5,6 +5,7 @@ import sys
 import torch
 
 from policies.loading import device
+from policies.memory import total
 from running.estimate import expected
 from running.metrics import memory_gib, reward_spreads
 
@@ -30,6 +31,7 @@ def describe(module, args) -> str:
     training, evaluation = (n / 2**20 for n in expected(module, args))
     told = f"training {training:.0f} MiB" + f", evaluation {evaluation:.0f} MiB" * (evaluation > 0)
     lines.append(f"memory expected, besides Python and its libraries: {told}")
+    lines.append(f"memory that is planned with: {total(module.team.bases[0]) / 2**20:.0f} MiB")
     lines.append(f"device:  {where()}")
     for line in remarks(module, args):
         print(f"warning: {line}", file=sys.stderr)

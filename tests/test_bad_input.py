@@ -123,6 +123,7 @@ FLAGS = [
     (["--model", "a", "--model", "b", "--model", "c"], "3 times for 2 agents", "once, or each"),
     (["--lora-rank", "0", "--bits", "4"], "--lora-rank 0 trains the weights", "need --bits 32"),
     (["--lora-rank", "0", "--kl-coef", "0.1"], "--kl-coef", "not with --lora-rank 0"),
+    (["--precision", "bf16-mixed"], "--precision bf16-mixed", "with adapters, give --bits 16"),
     (["--kl-coef", "0.1", "--top-p", "0.5"], "--kl-coef", "not with --top-p or --top-k"),
     (["--feedback", "tests"], "--feedback is told between turns", "needs --turns 2"),
     (["--turns", "2", "--feedback-tests", "2"], "--feedback-tests goes with", "levels or tests"),

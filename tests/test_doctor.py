@@ -25,6 +25,8 @@ def rows(steps: int = 60, **ends) -> list[dict]:
         "metric/wrapper": (0.05, 0.05),
         "metric/load_bearing": (0.1, 0.9),
         "metric/coop": (0.08, 0.8),
+        "logp_difference/mean": (0.03, 0.03),
+        "logp_difference/max": (0.3, 0.3),
     }
     rng = random.Random(0)
     values = {name: pair for name, pair in (healthy | ends).items() if pair is not None}
@@ -164,6 +166,16 @@ def test_cascading_errors():
     assert "cascading errors" in unknown(rows(), early)
     hopeless = [sample | {"parts": {"metric/pass": 0.0}} for sample in samples(0.4)]
     assert "cascading errors" not in seen(rows(), hopeless)  # main passes with no helper at all
+
+
+def test_rollout_mismatch():
+    """Of whole responses: what is much in 400 tokens is not in 20."""
+    apart = {"logp_difference/mean": (0.1, 0.1), "completions/0/mean_length": (25, 400)}
+    assert seen(rows(**apart)) == {"rollout mismatch"}
+    assert seen(rows(**apart | {"completions/0/mean_length": (25, 20)})) == set()
+    assert seen(rows(**apart | {"logp_difference/mean": (0.01, 0.01)})) == set()
+    assert seen(rows(**{"logp_difference/mean": (0.03, 0.5)})) == {"rollout mismatch"}
+    assert "rollout mismatch" in unknown(rows(**{"logp_difference/mean": None}))  # an earlier run
 
 
 def test_a_short_run_gets_no_verdict():

@@ -92,6 +92,7 @@ def test_equal_rewards_move_nothing(joint, advantage):
     assert moved(team, before) == set()
     assert measure(module)["frac_reward_zero_std"] == 1
     assert measure(module)["grad_norm/0"] == 0
+    assert measure(module)["logp_difference/max"] == 0  # nothing was scored
 
 
 @pytest.mark.parametrize("rank", [4, 0])
@@ -351,6 +352,34 @@ def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch):
     with pytest.raises(FloatingPointError, match="at step 0"):
         train(long_answers, team=team)
     assert moved(team, before) == set()
+
+
+@pytest.mark.parametrize("argv", [(), ("--kl-coef", "0.1"), ("--lora-rank", "0")])
+def test_the_difference_between_decode_and_update_is_logged(argv, monkeypatch):
+    """Rounding, where they are the same policy; the move, where it moved in between."""
+    team = small_team(rank=0 if "--lora-rank" in argv else 4)
+    exact = measure(train(long_answers, *argv, team=team))
+    assert 0 < exact["logp_difference/mean"] < exact["logp_difference/max"] < 2e-5
+    real = MAGRPO.update
+
+    def update(module, rows):
+        for base in module.team.bases:
+            base.head.weight.data *= 1.1
+        return real(module, rows)
+
+    monkeypatch.setattr(MAGRPO, "update", update)
+    team = small_team(rank=team.bases[0].lora * 4)
+    module = train(long_answers, *argv, team=team)
+    found = measure(module)
+    gaps = [
+        abs(a - float(b))
+        for row in module.learned
+        for a, b in zip(row.logps, row.scored, strict=True)
+    ]
+    assert len(gaps) > 20
+    assert sum(gaps) / len(gaps) > 1e-3
+    assert found["logp_difference/mean"] == pytest.approx(sum(gaps) / len(gaps), rel=1e-4)
+    assert found["logp_difference/max"] == pytest.approx(max(gaps), rel=1e-4)
 
 
 def test_kl_to_the_base_pulls_back():

@@ -193,6 +193,7 @@ def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
     """A step without signal must not let Adam's momentum move an agent, however it is split."""
     script = (
         "import sys, torch, torch.distributed as dist\nfrom policies import parallel\n"
+        "parallel.BUCKET = 8\n"  # of one parameter
         "rank, file = int(sys.argv[1]), sys.argv[2]\n"
         "dist.init_process_group('gloo', init_method='file://' + file, rank=rank, world_size=2)\n"
         "ps = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]\n"
@@ -208,6 +209,29 @@ def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
         for r in range(2)
     ]
     assert [process.wait(DEADLINE) for process in started] == [0, 0]
+
+
+def test_beside_nccl_processes_speak_over_gloo(monkeypatch):
+    """Its calls raise where a peer has died, and NCCL's wait for it."""
+    made = []
+    monkeypatch.setattr(parallel, "place", lambda: (0, 2))
+    monkeypatch.setattr(parallel.dist, "get_backend", lambda: "nccl")
+    monkeypatch.setattr(
+        parallel.dist, "new_group", lambda backend: made.append(backend) or "control"
+    )
+    spoken = []
+
+    def gather(told, value, group):
+        spoken.append(group)
+        told[:] = [value, "theirs"]
+
+    monkeypatch.setattr(parallel.dist, "all_gather_object", gather)
+    parallel._control.cache_clear()
+    try:
+        assert [parallel.tell(what) for what in "ab"] == [["a", "theirs"], ["b", "theirs"]]
+    finally:
+        parallel._control.cache_clear()
+    assert (made, spoken) == (["gloo"], ["control", "control"])  # one group for all
 
 
 def test_shares_cover_every_problem_once(monkeypatch):

@@ -4,6 +4,8 @@ The references run one row at a time, without padding, caches or shared prompts,
 adapter switch.
 """
 
+import contextlib
+import itertools
 import math
 
 import pytest
@@ -181,7 +183,7 @@ def test_what_was_looked_up_once_is_still_the_model_after_a_move():
 def test_rows_of_a_prompt_are_spread_alike_however_many():
     x = torch.randn(3, 2, requires_grad=True)
     for owners in ([0, 0, 1, 1, 2, 2], [1, 1, 2, 2], [0, 0, 1, 1, 2], [0, 2, 2], [2]):
-        got, grad = scoring._spread(x, owners), torch.randn(len(owners), 2)
+        got, grad = scoring._spreader(owners, x.device)(x), torch.randn(len(owners), 2)
         assert torch.equal(got, x[owners])
         (want,) = torch.autograd.grad(x[owners], x, grad)
         torch.testing.assert_close(torch.autograd.grad(got, x, grad)[0], want)
@@ -197,6 +199,55 @@ def test_shared_prompt_gives_the_gradient_of_plain_scoring():
     assert got.keys() == want.keys()
     for name in want:
         torch.testing.assert_close(got[name], want[name], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("budget", [1, 15])
+def test_adapters_are_stacked_once_for_all_micro_batches(budget, monkeypatch):
+    """And have the gradient, bit for bit, that they have when every pass stacks them itself."""
+    base = small_base((0, 1, 2))
+    rows = random_rows(base, 12)
+    monkeypatch.setattr(memory, "UPDATE_BYTES", {"cpu": budget * memory.activations(base, 1)})
+    monkeypatch.setattr(memory, "CPU_BYTES", 0)
+    made, real = [], adapters.stack
+    monkeypatch.setattr(adapters, "stack", lambda *how: made.append(how) or real(*how))
+    got = gradients(base, lambda: shared_update(base, rows))
+    assert len(made) == len({layers for layers, _ in made}) == 2 * 4  # layers, and products of one
+    made.clear()
+    monkeypatch.setattr(base.adapters, "learning", lambda agents: contextlib.nullcontext())
+    want = gradients(base, lambda: shared_update(base, rows))
+    assert len(made) > 3 * 2 * 4
+    assert len({names for _, names in made}) > 2  # passes of other agents
+    assert got.keys() == want.keys()
+    for name in want:
+        assert torch.equal(got[name], want[name])
+
+
+@pytest.mark.parametrize(("kind", "piece"), [("llama", 3), ("qwen2", 8), ("gemma2", 4)])
+def test_a_long_prompt_goes_back_in_pieces(kind, piece, monkeypatch):
+    base = Base(small_kind(kind), Tokenizer(), [0, 1], 4, 8)
+    for name, parameter in base.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=0.2)
+    prompts = [tuple(range(3, 20)), (5, 6, 7)]  # 16 tokens of one are prefilled, 2 of the other
+    rows = [Row(0, prompts[0], [4, 5, EOS], 0.5), Row(0, prompts[0], [7], -1.0)]
+    rows += [Row(1, prompts[0], [9, 9], 0.7), Row(1, prompts[1], [3, EOS], 0.2)]
+    whole, widths = gradients(base, lambda: shared_update(base, rows)), []
+    real = base.prefill
+
+    def prefill(prompts, *how):
+        widths.append(max(map(len, prompts)) - 1 if torch.is_grad_enabled() else 0)
+        return real(prompts, *how)
+
+    monkeypatch.setattr(memory, "UPDATE_BYTES", {"cpu": 1})
+    monkeypatch.setattr(memory, "CPU_BYTES", 0)
+    monkeypatch.setattr(scoring, "longest", lambda base: piece)
+    monkeypatch.setattr(base, "prefill", prefill)
+    pieces = gradients(base, lambda: shared_update(base, rows))
+    assert max(widths) == piece
+    assert sum(widths) == 16 + 16 + 2
+    assert pieces.keys() == whole.keys()
+    for name in whole:
+        torch.testing.assert_close(pieces[name], whole[name], atol=5e-6, rtol=1e-4)
 
 
 @pytest.mark.parametrize("budget", [1, 15, 25])
@@ -372,8 +423,10 @@ def test_sampled_is_scored_where_the_nucleus_is_longer_than_what_is_ranked(monke
     assert max(lengths) > 3
 
 
+@pytest.mark.parametrize("merged_bytes", [0, 2**26])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_row_decodes_alike_alone_and_in_company(temperature):
+def test_a_row_decodes_alike_alone_and_in_company(temperature, merged_bytes, monkeypatch):
+    monkeypatch.setattr(adapters, "MERGED_BYTES", merged_bytes)
     base = small_base((0, 1, 2))
     sampling = Sampling(temperature, 0, 1.0, 12)
     prompts = [(3, 4), (9, 8, 7, 6, 5, 9), (1, 0, 1, 0), (2, 2, 9)]
@@ -404,6 +457,85 @@ def test_finished_rows_leave_the_decode(monkeypatch):
     found = decode(base, [(3, 4)], [0], torch.zeros(1, 4, 9), PLAIN)[0]
     assert rows == [4, 3, 2, 1]
     assert [response.tokens for response in found] == [[5] * n + [EOS] for n in range(4)]
+
+
+@pytest.mark.parametrize("every", [2, 5, 99])
+def test_rare_looks_at_what_has_finished_change_no_response(every, monkeypatch):
+    base = small_base()
+    uniforms = torch.rand(3, 5, 12, generator=torch.Generator().manual_seed(3))
+    prompts, agents = [(3, 4), (9, 8, 7, 6), (2, 2, 9)], [0, 0, 1]
+    found = []
+    for tokens in (1, every):
+        monkeypatch.setattr(decoding, "LOOK", {"cpu": tokens})
+        found.append([*itertools.chain(*decode(base, prompts, agents, uniforms, PLAIN))])
+    ended = {len(response.tokens) for response in found[0]}
+    assert min(ended) < 3 < max(ended)
+    for often, seldom in zip(*found, strict=True):
+        assert (often.tokens, often.text, often.ended) == (seldom.tokens, seldom.text, seldom.ended)
+        assert seldom.logps == pytest.approx(often.logps, abs=1e-5)
+        assert seldom.entropy == pytest.approx(often.entropy, abs=1e-4)
+
+
+def weights_of(base, *names):
+    return [getattr(layer, name).base_layer.weight for layer in decoders(base) for name in names]
+
+
+def decoders(base):
+    return [layer.self_attn for layer in base.net.base_model.layers]
+
+
+def test_products_side_by_side_take_no_copy_of_the_weights(monkeypatch):
+    """They are moved beside each other: still the model's, after it was moved too, and trained."""
+    monkeypatch.setattr(adapters, "MERGED_BYTES", 0)
+    base, uniforms = small_base(), torch.rand(1, 3, 8)
+    rows = random_rows(base)
+    before, plain = scored(base, rows), gradients(base, lambda: shared_update(base, rows))
+    copies = [weight.clone() for weight in weights_of(base, "q_proj", "k_proj", "v_proj")]
+    for _ in range(2):
+        decode(base, [(3, 4, 5)], [0], uniforms, PLAIN)
+        weights = weights_of(base, "q_proj", "k_proj", "v_proj")
+        stores = {w.untyped_storage().data_ptr(): w.untyped_storage().nbytes() for w in weights}
+        assert len(stores) == 2  # one of each layer
+        assert sum(stores.values()) == sum(weight.nbytes for weight in weights)
+        assert all(torch.equal(*pair) for pair in zip(weights, copies, strict=True))
+        assert not any(weight.is_inference() for weight in weights)
+        base.double().float()  # as a move to another device
+        weights = weights_of(base, "q_proj", "k_proj", "v_proj")
+        assert len({weight.untyped_storage().data_ptr() for weight in weights}) == 6
+    for values, want in zip(scored(base, rows), before, strict=True):
+        torch.testing.assert_close(values, want)
+    again = gradients(base, lambda: shared_update(base, rows))
+    for name in plain:
+        torch.testing.assert_close(again[name], plain[name])
+
+
+def test_adapters_beside_a_16_bit_base_act_in_its_own_precision(monkeypatch):
+    """Rounded once for the decode; as near to the update's, in single precision, as rounding of
+    the base itself is: here to a base without adapters in 32 bits."""
+    gaps = {}
+    for name, kind in (("adapters", torch.bfloat16), ("none", torch.bfloat16)):
+        model = small_model().to(kind)
+        base = Base(model, Tokenizer(), [0, 1], 4, 8)
+        for key, parameter in base.named_parameters():
+            if "lora" in key:
+                parameter.data = parameter.data.float()
+            if "lora_B" in key and name == "adapters":
+                parameter.data.normal_(std=0.2)
+        uniforms = torch.rand(2, 40, 8, generator=torch.Generator().manual_seed(1))
+        prompts = [(3, 4, 5), (9, 8, 7, 6, 5)]
+        found = decode(base, prompts, [0, 1], uniforms, PLAIN)
+        rows = [
+            Row(agent, prompt, response.tokens, logps=response.logps)
+            for agent, (prompt, responses) in enumerate(zip(prompts, found, strict=True))
+            for response in responses
+        ]
+        differences = [
+            values - torch.tensor(row.logps)
+            for row, values in zip(rows, scored(base, rows), strict=True)
+        ]
+        gaps[name] = torch.cat(differences)
+    assert gaps["adapters"].abs().mean() < 2 * gaps["none"].abs().mean()
+    assert gaps["adapters"].mean().abs() < gaps["adapters"].abs().mean() / 3  # no bias
 
 
 @pytest.mark.parametrize(
