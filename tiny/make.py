@@ -3,7 +3,7 @@
     python -m tiny.make        # a few minutes on 2 idle cores; --out DIR to look before replacing
     python -m tiny.make --task build                     # the adapter in tiny/build/, on that model
 
-The corpus of coop: problems of task coop, of train compositions only, six examples of each. Of the examples
+The corpus of coop: problems of train compositions only, six examples of each. Of the examples
 70 % are one of two agents' first response, 13 % one agent's that writes both functions, 12 % a
 second turn, 5 % one of three agents'. Every response is drawn without regard to a partner's.
 
