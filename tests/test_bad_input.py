@@ -579,7 +579,7 @@ EVAL = [
     eval_flags("--num-samples 0", "--num-samples: '0'", "at least 1"),
     eval_flags("--temperature -1", "--temperature: '-1'", "at least 0"),
     eval_flags("--top-p 0", "--top-p 0 leaves no token", "to sample"),
-    eval_flags("--turns 2 --feedback test", "unknown feedback 'test'", "plain, passed"),
+    eval_flags("--turns 2 --feedback test", "--feedback: 'test' is not known", "plain, passed"),
     eval_flags("--feedback tests", "--feedback is told between turns", "--turns 2"),
     eval_flags("--run run --model tiny", "is not what run was trained on", "bring that one back"),
     eval_flags("--single-model no/such --method single", "'no/such' is no folder", "the hub does"),
