@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
+import train
 from coding.rewards import code
 from data import coop
 from policies.finding import base_of
@@ -113,7 +114,27 @@ def test_who_starts_from_the_adapter():
     assert [Coop.model(agents) for agents in (1, 2)] == [None, None]
     assert [Path(Coop.model(agents)) for agents in (3, 4, 8)] == [MANY] * 3
     assert Path(base_of(MANY)).resolve() == MANY.parent
+    assert train.parse(["--num-agents", "3"]).model == [str(MANY)] * 3
+    assert train.parse(["--num-agents", "3", "--model", "tiny"]).model == [train.TINY] * 3
     assert sum(path.stat().st_size for path in MANY.iterdir()) < 1_500_000
+
+
+@pytest.mark.parametrize(
+    ("argv", "joint", "joints"),
+    [
+        ([], "cross", None),
+        (["--num-agents", "1"], "cross", None),
+        (["--num-agents", "3"], "sampled", 4),
+        (["--num-agents", "3", "--joint", "cross"], "cross", None),
+        (["--num-agents", "3", "--joints", "64"], "sampled", 64),
+        (["--joints", "2"], "sampled", 2),
+        (["--num-agents", "1", "--joint", "sampled"], "sampled", 1),
+        (["--joint", "sampled", "--num-generations", "2"], "sampled", 2),
+    ],
+)
+def test_which_joint_responses_are_scored_by_default(argv, joint, joints):
+    args = train.parse(argv)
+    assert (args.joint, args.joints) == (joint, joints)
 
 
 def test_four_agents_answer_what_their_role_asks():

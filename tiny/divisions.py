@@ -1,5 +1,6 @@
 """The texts of the warm start of three and four agents: problems of task coop, divided in as many
-parts as there are authors, with no convention of who takes which. many/ is an adapter on the base.
+parts as there are authors, with no convention of who takes which. `python -m tiny.make --task
+many` makes an adapter on the base of them, many/.
 
 A helper does one part, an element or a list at a time, and each part is as likely for one helper as
 for another. A main function supposes some assignment of the parts to the helpers, each as likely
