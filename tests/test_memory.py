@@ -38,8 +38,8 @@ def test_a_prompt_takes_its_tokens_and_its_logits():
     """Two layers of two key heads of 8 units, four bytes each, keys and values; 24 tokens."""
     base, cut = small_base(), Sampling(1.0, 0, 0.9, 8)
     token, logit = 2 * 2 * 2 * 8 * 4, 24 * memory.LOGIT_BYTES[False]
-    assert memory.decode_bytes(base, 100, 4, 50, PLAIN) == 300 * token + 4 * logit
-    assert memory.decode_bytes(base, 100, 4, 50, cut) > 300 * token + 4 * logit
+    assert memory.decode_bytes(base, 10, 4, 50, PLAIN) == 210 * token + 4 * logit
+    assert memory.decode_bytes(base, 10, 4, 50, cut) > 210 * token + 4 * logit
     assert memory.decode_bytes(base, 1000, 1, 1, PLAIN) > 1001 * token + logit  # its own pass
 
 

@@ -280,9 +280,14 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& x
 
 // Attention: a card's fused kernels take no grouped heads in 32 bits or under a mask; what they do
 // take keeps no scores, as the CPU's fused kernel does not.
-int64_t choice(const Tensor& q, const Tensor& k, const Tensor&, const Maybe& mask, double, bool, std::optional<double>, bool) {
+Tensor choose_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Maybe& mask, double, bool causal, std::optional<double> scale, bool groups) {
   bool grouped = q.size(1) != k.size(1);
-  return int64_t(grouped && (mask || q.scalar_type() == at::kFloat) ? at::SDPBackend::math : at::SDPBackend::efficient_attention);
+  if (grouped && (mask || q.scalar_type() == at::kFloat))
+    return std::get<0>(at::_scaled_dot_product_attention_math(q, k, v, mask, 0.0, causal, std::nullopt, scale, groups));
+  Maybe bias = mask;
+  if (mask && mask->scalar_type() == at::kBool)
+    bias = at::zeros(mask->sizes(), q.options()).masked_fill_(mask->logical_not(), -INFINITY);
+  return std::get<0>(at::_scaled_dot_product_efficient_attention(q, k, v, bias, true, 0.0, causal, scale));
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Tensor& v, const Maybe& bias, bool, double, bool causal, std::optional<double> scale) {
@@ -306,6 +311,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& grad
 
 TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run>()); }
 
+TORCH_LIBRARY_IMPL(aten, AutogradCUDA, m) { m.impl("scaled_dot_product_attention", TORCH_FN(choose_attention)); }
+
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("empty.memory_format", TORCH_FN(empty));
   m.impl("empty_strided", TORCH_FN(empty_strided));
@@ -315,7 +322,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("bmm.dtype", TORCH_FN(bmm_into));
   m.impl("_fused_rms_norm", TORCH_FN(rms_norm));
   m.impl("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
-  m.impl("_fused_sdp_choice", TORCH_FN(choice));
+  m.impl("scaled_dot_product_attention", TORCH_FN(choose_attention));
   m.impl("_scaled_dot_product_efficient_attention", TORCH_FN(attention));
   m.impl("_scaled_dot_product_efficient_attention_backward", TORCH_FN(attention_backward));
   // All else that has a kernel of its own on the CPU, so that no generic one is asked first.

@@ -13,8 +13,9 @@ from pathlib import Path
 import card
 import pytest
 import torch
-from helpers import small_base, small_model
+from helpers import EOS, VOCAB, Tokenizer, small_base
 from test_train import assert_same_run
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 import eval as evaluation
 import train
@@ -141,14 +142,20 @@ def test_grouped_heads_in_32_bits_keep_no_scores():
 
 
 def base_of(layers: int, bits: int) -> Base:
-    base = small_base()
-    base = Base(small_model(num_hidden_layers=layers), base.tokenizer, [0, 1], 4, 8)
-    base.adapters.bytes = float("inf")  # too large for merged copies, as every real model is
-    if bits == 16:
-        base.net.to(torch.bfloat16)
-        for agent in (0, 1):
-            for parameter in base.parameters_of(agent):
-                parameter.data = parameter.data.float()
+    """Two agents; too large for merged copies of its weights, as every real model is."""
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=VOCAB,
+        hidden_size=32,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=48,
+    )
+    model = Qwen2ForCausalLM(config).to(torch.bfloat16 if bits == 16 else torch.float32)
+    model.generation_config.eos_token_id = EOS
+    base = Base(model, Tokenizer(), [0, 1], 4, 8)
+    base.adapters.bytes = float("inf")
     return base.to("cuda")
 
 
