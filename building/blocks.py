@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from building.letters import split_of
 from building.world import AIR, Cell, Rules, World, box
 
-SIDE, COLORS, MOST = 6, ("red", "green", "blue", "pink"), 12  # commands of one agent
+SIDE, COLORS, MOST = 6, ("red", "green", "pink", "tan"), 12  # commands of one agent
 
 Rectangle = tuple[int, int, int, int, str]  # x1 y1 x2 y2 colour, as /fill has them
 
@@ -24,8 +24,9 @@ def cells(rectangle: Rectangle) -> list[Cell]:
     return list(box((x1, y1), (x2, y2)))
 
 
-def command(rectangle: Rectangle) -> str:
-    return f"/fill {' '.join(map(str, rectangle))}"
+def listed(numbered: Iterator[tuple[int, Rectangle]]) -> str:
+    """Rectangles as commands, a line each, with a number that who reads a command ignores."""
+    return "\n".join(f"{n}. /fill {' '.join(map(str, one))}" for n, one in numbered)
 
 
 def target(item: dict) -> dict[Cell, str]:

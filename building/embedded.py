@@ -26,7 +26,7 @@ class Build(StrBuild):
     name = reward = "build"
     model = str(Path(__file__).resolve().parent.parent / "tiny" / "build")
     site, modes = blocks, ()
-    colors: ClassVar = {"red": "#d1495b", "green": "#66a182", "blue": "#2e6f9e", "pink": "#f0a6ca"}
+    colors: ClassVar = {"red": "#d1495b", "green": "#66a182", "pink": "#f0a6ca", "tan": "#d2b48c"}
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
         if data is not None or feedback is not None:
@@ -43,14 +43,13 @@ class Build(StrBuild):
             if (key := str(sorted(rectangles))) not in seen:
                 seen.add(key)
                 task_id = f"build/{split}/{len(found)}"
-                solution = "\n".join(map(blocks.command, rectangles))
+                solution = blocks.listed(enumerate(rectangles, 1))
                 found.append({"task_id": task_id, "rectangles": rectangles, "solution": solution})
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """What is left to build, and with how much; the same for every agent."""
         rectangles, agents = blocks.left(item), self.num_agents
-        prompt = "# build with /fill x1 y1 x2 y2 colour\n"
-        prompt += "".join(f"{' '.join(map(str, one))}\n" for one in rectangles)
+        prompt = f"# a picture to build\n{blocks.listed(enumerate(rectangles, 1))}\n"
         prompt += history[-1][1] + "\n" if history else ""
         material = blocks.material(rectangles, agents)
         team = f"{agents} agents, {material} blocks each" if agents > 1 else f"{material} blocks"

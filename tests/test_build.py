@@ -24,7 +24,7 @@ def pay(item: dict, *responses: str) -> float:
 
 
 def written(rectangles) -> str:
-    return "\n".join(map(blocks.command, rectangles))
+    return "\n".join(f"/fill {' '.join(map(str, one))}" for one in rectangles)
 
 
 def grid(item: dict) -> list[list[str]]:
@@ -86,11 +86,12 @@ def test_prompts_tell_no_role():
     assert Build(num_agents=1).observe(0, item, []) != TASK.observe(0, item, [])
 
 
-def test_a_line_of_the_prompt_is_what_fill_takes():
+def test_the_prompt_lists_what_builds_the_target():
     item = DEV[0]
     head, *lines, team = TASK.observe(0, item, []).splitlines()
-    assert head == "# build with /fill x1 y1 x2 y2 colour"
-    built = build(blocks.rules(item, 1), ["\n".join(f"/fill {line}" for line in lines)])
+    assert head == "# a picture to build"
+    assert [line.partition(" ")[0] for line in lines] == ["1.", "2.", "3.", "4.", "5."]
+    built = build(blocks.rules(item, 1), ["\n".join(lines)])
     rows = grid(item)
     assert all(built.block((x, y)) == rows[y][x] for x, y in itertools.product(range(6), range(6)))
     assert team == f"# 2 agents, {blocks.rules(item, 2).material[0]['']} blocks each"
@@ -138,7 +139,7 @@ def test_authors_who_do_not_know_of_each_other_start_low():
 
 def test_authors_write_in_every_order():
     author, item = builders.Author(3), next(i for i in DEV if len(i["rectangles"]) == 4)
-    known = list(map(blocks.command, item["rectangles"]))
+    known = item["solution"].split("\n")
     orders = set()
     for _ in range(1500):
         lines = author.response(item, 1).split("\n")
@@ -159,8 +160,8 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     told = TASK.feedback(item, texts)
     assert told == [f"# {len(blocks.cells(one))} of {len(blocks.target(item))} cells are right"] * 2
     lines = TASK.observe(0, after, [(texts[0], told[0])]).splitlines()
-    left = [" ".join(map(str, other)) for other in rest]
-    assert lines[1:-2] == [*left, "0 0 0 0 air"]
+    left = written([*rest, (0, 0, 0, 0, "air")]).split("\n")
+    assert lines[1:-2] == [f"{n}. {line}" for n, line in enumerate(left, 1)]
     assert lines[-2] == told[0]
     clear = "\n/fill 0 0 0 0 air"
     assert pay(after, written(rest) + clear, written(rest[::-1])) == pytest.approx(1.0)

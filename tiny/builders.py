@@ -3,9 +3,11 @@ make.py says what is designed in them, and what is not."""
 
 import itertools
 import random
+import re
 
 from building import blocks
 from building.embedded import Build
+from building.world import AIR
 
 # How often an author begins where; "any" is a new permutation each time.
 ORDERS = {
@@ -49,34 +51,30 @@ class Author:
         """In some order, as long as there are blocks; whatever anybody else may do."""
         rng, rectangles = self.rng, blocks.left(item)
         _, key = rng.choices(list(ORDERS.values()), [share for share, _ in ORDERS.values()])[0]
-        numbered = rng.sample(list(enumerate(rectangles)), len(rectangles))
+        numbered = rng.sample(list(enumerate(rectangles, 1)), len(rectangles))
         if key:
             numbered.sort(key=lambda pair: key(*pair))
         material, chosen = blocks.material(rectangles, agents), []
-        for _, one in numbered:
-            material -= len(blocks.cells(one)) * (one[4] != "air")
+        for number, one in numbered:
+            material -= len(blocks.cells(one)) * (one[4] != AIR)
             if material < 0:
                 break
-            chosen.append(self.slipped(one) if rng.random() < SLIP else one)
-        return self.spoilt([blocks.command(one) for one in chosen])
+            chosen.append((number, self.slipped(one) if rng.random() < SLIP else one))
+        return self.spoilt(blocks.listed(chosen))
 
     def slipped(self, one: blocks.Rectangle) -> blocks.Rectangle:
         at = self.rng.randrange(5)
         other = self.rng.choice(blocks.COLORS) if at == 4 else self.rng.randrange(blocks.SIDE)
         return (*one[:at], other, *one[at + 1 :])
 
-    def spoilt(self, lines: list[str]) -> str:
+    def spoilt(self, text: str) -> str:
         """The commands; at times with one fault of form in all of them."""
-        if self.rng.random() < MALFORMED:
-            fault = self.rng.choice(
-                [
-                    lambda line: line.rpartition(" ")[0],  # no colour
-                    lambda line: line.replace("fill", "build"),
-                    lambda line: line.replace(" ", ", "),
-                ]
-            )
-            lines = list(map(fault, lines))
-        return "\n".join(lines)
+        if self.rng.random() >= MALFORMED:
+            return text
+        colors = "|".join((*blocks.COLORS, AIR))
+        faults = ((f" ({colors})", ""), ("/fill", "/all"), (" /fill", ""))
+        pattern, other = self.rng.choice(faults)
+        return re.sub(pattern, other, text)
 
     def example(self, item: dict, told: str) -> tuple[str, str]:
         """An observation's last line, and a response."""

@@ -1,11 +1,11 @@
 """Makes the embedded team: corpus, tokenizer and the supervised warm start of a small Llama.
 
     python -m tiny.make        # a few minutes on 2 idle cores; --out DIR to look before replacing
-    python -m tiny.make --task build                     # the adapter in tiny/build/, on that model
+    python -m tiny.make --task build        # the adapter in tiny/build/, on that model; or many
 
-The corpus of coop: problems of train compositions only, six examples of each. Of the examples
-70 % are one of two agents' first response, 13 % one agent's that writes both functions, 12 % a
-second turn, 5 % one of three agents'. Every response is drawn without regard to a partner's.
+The corpus of coop: problems of train compositions only, six examples of each. Of the examples 70 %
+are one of two agents' first response, 13 % one agent's that writes both functions, 12 % a second
+turn, 5 % one of three agents'. Every response is drawn without regard to a partner's.
 
 What is designed. A helper and a main function each follow one of a few conventions, which say what
 the helper does: decide which elements to keep (predicate), change one element (transform), keep
@@ -56,10 +56,10 @@ from tiny import builders, divisions
 from tiny.corpus import Author
 
 HERE = Path(__file__).parent
-PROBLEMS, EXAMPLES, ROWS = 17_000, 6, 16  # problems, examples for each, problems in a batch
-ADAPTERS = {"build": (builders, 6_000, 4), "many": (divisions, 3_200, 6)}  # the same of each
-RANK = 32  # of an adapter
-LR_MATRICES, LR_OTHERS, WARMUP, PROMPT_WEIGHT = 1e-2, 3e-3, 60, 0.1
+# Problems, examples for each, problems in a batch, learning rate of the matrices (None: as others).
+COOP = (17_000, 6, 16, 1e-2)
+ADAPTERS = {"build": (builders, 5_600, 4, 8, 2e-2), "many": (divisions, 3_200, 6, 16, None)}
+LR_OTHERS, WARMUP, PROMPT_WEIGHT, RANK = 3e-3, 60, 0.1, 32
 
 
 # --- tokenizer ----------------------------------------------------------------------------------
@@ -172,39 +172,35 @@ def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return (losses * weights[counted]).sum() / weights.sum()
 
 
-def batched(rows: list, rng: random.Random) -> list[list]:
+def batched(rows: list, rng: random.Random, size: int) -> list[list]:
     """The rows in random batches whose rows are of about the same length, so that padding is rare.
 
     Of every 32 batches drawn at random, the rows are sorted by length and dealt out anew.
     """
     rows, batches = rng.sample(rows, len(rows)), []
-    for start in range(0, len(rows), 32 * ROWS):
-        chunk = rows[start : start + 32 * ROWS]
+    for start in range(0, len(rows), 32 * size):
+        chunk = rows[start : start + 32 * size]
         by_length = sorted(chunk, key=lambda row: sum(map(len, row)))
-        some = [by_length[i : i + ROWS] for i in range(0, len(chunk), ROWS)]
+        some = [by_length[i : i + size] for i in range(0, len(chunk), size)]
         batches += rng.sample(some, len(some))
     return batches
 
 
-def optimizers_of(model) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices and AdamW for all else, or for adapters.
+def warm_start(model, rows: list, seed: int, size: int, rate: float | None) -> None:
+    """One epoch of supervised training of what requires a gradient, in batches of `size` rows, with
+    Muon for the matrices, whose learning rate is given, and AdamW for all else.
 
     With AdamW alone the model learns later to copy letters and numbers from the docstring.
     """
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    matrices = [p for name, p in named if "_proj" in name and "lora" not in name]
-    others = [p for name, p in named if "_proj" not in name or "lora" in name]
+    batches = batched(rows, random.Random(seed), size)
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in trained if "_proj" in name and rate]
+    others = [p for name, p in trained if "_proj" not in name or not rate]
     adam = {"betas": (0.9, 0.98), "weight_decay": 0.01, "fused": True}
-    found = [torch.optim.AdamW(others, LR_OTHERS, **adam)]
+    optimizers = [torch.optim.AdamW(others, LR_OTHERS, **adam)]
     if matrices:
-        muon = torch.optim.Muon(matrices, LR_MATRICES, 0.01, adjust_lr_fn="match_rms_adamw")
-        found = [muon, *found]
-    return found
-
-
-def warm_start(model, rows: list[list[list[int]]], seed: int) -> None:
-    """One epoch of supervised training."""
-    batches, optimizers = batched(rows, random.Random(seed)), optimizers_of(model)
+        muon = torch.optim.Muon(matrices, rate, 0.01, adjust_lr_fn="match_rms_adamw")
+        optimizers = [muon, *optimizers]
     schedules = [
         torch.optim.lr_scheduler.LambdaLR(
             optimizer,
@@ -245,17 +241,18 @@ def main() -> None:
 def make_base(args) -> None:
     start, out = time.time(), args.out or HERE
     stream = coop.problems("train", f"/warm start {args.seed}")
-    problems = list(itertools.islice(stream, PROBLEMS))
+    count, examples, *how = COOP
+    problems = list(itertools.islice(stream, count))
     author = Author(args.seed, problems)
-    rows = [(item["prompt"], [author.example(item) for _ in range(EXAMPLES)]) for item in problems]
+    rows = [(item["prompt"], [author.example(item) for _ in range(examples)]) for item in problems]
     texts = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
     tokenizer = make_tokenizer(texts)
     ids = encode(tokenizer, rows)
     size = sum(sum(map(len, row)) for row in ids)
     seconds = time.time() - start
-    print(f"corpus: {len(rows) * EXAMPLES} examples, {size} tokens, {seconds:.0f} s", flush=True)
+    print(f"corpus: {count * examples} examples, {size} tokens, {seconds:.0f} s", flush=True)
     model = make_model(tokenizer)
-    warm_start(model, ids, args.seed)
+    warm_start(model, ids, args.seed, *how)
     model.to(torch.bfloat16).save_pretrained(out)
     tokenizer.save_pretrained(out)
     (out / "model.safetensors").chmod(0o644)  # it comes readable by its maker alone
@@ -263,17 +260,20 @@ def make_base(args) -> None:
 
 
 def make_adapter(args) -> None:
-    """An adapter on the base: build/ for task build, many/ for coop with three agents or four."""
+    """An adapter on the base: build/ for task build, of the tokens too, since a slash, say, is in
+    nothing that the base has written; many/ for coop with three agents or four."""
     start, out = time.time(), args.out or HERE / args.task
-    author, problems, examples = ADAPTERS[args.task]
-    ids = encode(AutoTokenizer.from_pretrained(HERE), author.rows(args.seed, problems, examples))
+    author, count, examples, *how = ADAPTERS[args.task]
+    tokenizer = AutoTokenizer.from_pretrained(HERE)
+    ids = encode(tokenizer, author.rows(args.seed, count, examples))
     size = sum(sum(map(len, row)) for row in ids)
-    print(f"corpus: {problems * examples} examples, {size} tokens", flush=True)
+    print(f"corpus: {count * examples} examples, {size} tokens", flush=True)
     base = AutoModelForCausalLM.from_pretrained(HERE, dtype=torch.float32)
     base.name_or_path = ".."  # from the adapter's own folder
     config = LoraConfig(r=RANK, lora_alpha=RANK, target_modules="all-linear")
+    config.trainable_token_indices = list(range(len(tokenizer))) if author is builders else None
     model = get_peft_model(base, config)
-    warm_start(model.get_base_model(), ids, args.seed)
+    warm_start(model.get_base_model(), ids, args.seed, *how)
     model.to(torch.bfloat16).save_pretrained(out)
     (out / "README.md").unlink()  # peft's empty model card
     (out / "adapter_model.safetensors").chmod(0o644)
