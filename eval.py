@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 
 from evaluation import report
+from policies.finding import find_model, is_adapter
 from rewards import REWARDS
 from running.flags import Parser, at_least, named
 from running.folder import newest_run, run_folder, write_json
@@ -42,6 +43,7 @@ MODES = {  # what else may be given with the flag that chooses it
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples", "memory"},
     "compare": {"json"},
     "doctor": set(),
+    "merge": set(),
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
     | {"max_new_tokens", "memory"},
 }
@@ -49,6 +51,7 @@ MODES = {  # what else may be given with the flag that chooses it
 
 CHOSEN = ("run", "method", "task", "reward", "judge", "data", "model", "single_model", "score")
 CHOSEN += ("from_samples",)
+TRAINED = ("trained", "single-trained", "frozen-")  # methods that a run has to be there for
 
 
 # --- flags ----------------------------------------------------------------------------------------
@@ -79,7 +82,7 @@ def parser() -> Parser:
     add("--max-new-tokens", type=count, help="of one agent (the run's)")
     add("--turns", type=count, help="(the run's)")
     add("--feedback", help="what agents are told between turns (the run's)")
-    add("--chat-template", action="store_true", default=None, help="(the run's)")
+    add("--chat-template", action=argparse.BooleanOptionalAction, help="(the run's)")
     add("--seed", type=size, default=0, help="of every random draw")
 
     add = top.add_argument_group("output").add_argument
@@ -98,6 +101,8 @@ def parser() -> Parser:
     add("--score", metavar="FILE", help="a reward's score of each line of a JSONL file (--samples)")
     add("--compare", nargs="+", metavar="DIR", help="runs; seeds are grouped; table and picture")
     add("--doctor", metavar="DIR", help="look a run over for known signs of failure")
+    folders = ("AGENT", "DIR")
+    add("--merge", nargs=2, metavar=folders, help="write an agent as a plain model into a new DIR")
     add("--ask", metavar="TEXT", help="let the team answer your own problem, or an item in JSON")
     add("--debug", action="store_true", help="show the traceback of an error")
     return top
@@ -242,12 +247,33 @@ def score(args) -> None:
     print(scoring.score(args, settings(args, None)))
 
 
-def newest() -> list[str] | None:
-    """What is evaluated where nothing is named: the run that was started last."""
+def newest(args) -> list[str] | None:
+    """What is evaluated where nothing is named, or a method that needs a run: the run that was
+    started last."""
+    needed = any(name.startswith(TRAINED) for name in args.method or ())
+    named = any(getattr(args, name) for name in CHOSEN)
+    if args.run or args.from_samples or (named and not needed):
+        return args.run
     found = newest_run()
     if found:
         print(f"the newest run: {found}", file=sys.stderr)
     return found and [str(found)]
+
+
+def merge(agent: str, directory: str) -> None:
+    """Writes an agent's adapter and the base that it is of as one model of 32 bits, which
+    transformers loads without peft."""
+    if Path(directory).exists():
+        raise ValueError(f"--merge: {directory} is there already; name a new folder")
+    if not (is_adapter(agent) or (Path(agent) / "config.json").is_file()):
+        raise ValueError(f"--merge: {agent} is no agent; give a folder such as RUN/agents/0")
+    find_model(agent, 32)
+    quiet()
+    from policies.loading import load_model
+
+    for part in load_model(agent, 32, False):
+        part.save_pretrained(directory)
+    print(f"a plain transformers model, with its tokenizer: {directory}")
 
 
 def ask(args) -> None:
@@ -303,9 +329,10 @@ def main(argv: list[str] | None = None) -> None:
             from running import doctor
 
             print(doctor.report(run_folder(args.doctor)))
+        elif args.merge:
+            merge(*args.merge)
         else:
-            if not any(getattr(args, name) for name in CHOSEN):
-                args.run = newest()
+            args.run = newest(args)
             (ask if args.ask else score if args.score else table)(args)
     except Exception as error:
         if args.debug:

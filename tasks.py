@@ -60,7 +60,9 @@ class Coop:
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
         if data is not None:
-            raise ValueError("task coop makes its own problems: it takes no --data")
+            raise ValueError(
+                "task coop makes its own problems: it takes no --data, as --task tldr does"
+            )
         if num_agents < 1:
             raise ValueError(f"task coop needs at least 1 agent, not {num_agents}")
         self.num_agents, self.tell = num_agents, feedback

@@ -15,6 +15,7 @@ from running.flags import FromFile, Models, Parser, at_least, named, or_none
 from running.folder import (
     alone,
     checkpoint,
+    has_ended,
     new_directory,
     refuse_name,
     run_folder,
@@ -28,6 +29,7 @@ from tasks import TASKS
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
 SHARE, POSITIVE = at_least(float, 0, 1), at_least(float, 0)
 # --lr where it is not given, by (embedded model, adapters): a pretrained one bears far less
+ON_OFF = {"action": argparse.BooleanOptionalAction, "default": False}  # --no-... undoes a file's
 LR = {(True, True): 3e-3, (True, False): 5e-4, (False, True): 1e-4, (False, False): 1e-5}
 
 
@@ -75,21 +77,16 @@ def team_flags(add) -> None:
     add("--lora-rank", type=SIZE, default=16, help="0: full copies, one per agent")
     add("--lora-alpha", type=COUNT, default=32, help="scale of the adapters: alpha / rank")
     add("--bits", type=int, choices=(32, 16, 8, 4), default=32, help="of the frozen base")
-    add("--chat-template", action="store_true", help="wrap prompts in the model's chat template")
-    add("--trust-remote-code", action="store_true", help="run model code from the hub")
+    add("--chat-template", **ON_OFF, help="wrap prompts in the model's chat template")
+    add("--trust-remote-code", **ON_OFF, help="run model code from the hub")
     add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
 
 def sampling_flags(add) -> None:
     add("--num-generations", type=COUNT, default=8, help="G, samples per agent and prompt")
     add("--temperature", type=POSITIVE, default=1.0, help="of the sampled distribution")
-    add(
-        "--top-p",
-        type=SHARE,
-        default=1.0,
-        help="sample from the likeliest tokens with this mass together, 1: all",
-    )
-    add("--top-k", type=SIZE, default=0, help="sample from so many likeliest tokens, 0: all")
+    add("--top-p", type=SHARE, default=1.0, help="likeliest tokens of this mass together, 1: all")
+    add("--top-k", type=SIZE, default=0, help="so many likeliest tokens, 0: all")
     add("--max-new-tokens", type=COUNT, default=96, help="of one response")
     add("--max-prompt-tokens", type=COUNT, default=2048, help="longer prompts are an error")
 
@@ -114,11 +111,8 @@ def algorithm_flags(add) -> None:
     add("--lr-schedule", choices=schedules, default="linear", help="down to a tenth of --lr")
     add("--warmup-steps", type=SIZE, default=0, help="in which the rate rises to --lr")
     add("--max-steps", type=COUNT, help="steps, one rollout each (130, or what --epochs says)")
-    add(
-        "--epochs",
-        type=at_least(float, 1e-6),
-        help="passes over the problems, instead of --max-steps",
-    )
+    passes = at_least(float, 1e-6)
+    add("--epochs", type=passes, help="passes over the problems, instead of --max-steps")
 
 
 def run_flags(add) -> None:
@@ -259,6 +253,9 @@ def build(args, prepared: tuple | None = None):
 
 def train(args) -> None:
     first, directory = is_first(args), args.resume and run_folder(args.resume)
+    if directory and has_ended(directory, args):
+        told = f"{directory} has all its {args.max_steps} steps: give a larger --max-steps to go on"
+        return print(told) if first else None
     if first and args.run and not args.resume:
         refuse_name(args.run)
     if args.init and not args.resume:

@@ -38,7 +38,10 @@ def file_rows(path: str) -> list[tuple[int, dict]]:
     name = Path(path).name.lower()
     reader = _READERS.get(Path(name.removesuffix(".gz")).suffix)
     if reader is None:
-        raise ValueError(f"{path} is none of .json, .jsonl, .csv (each also .gz) and .parquet")
+        raise ValueError(
+            f"{path} is none of .json, .jsonl, .csv (each also .gz) and .parquet; in .jsonl, each "
+            'line is a row, such as {"prompt": "..."}, with the fields that the task needs'
+        )
     try:
         with (gzip.open if name.endswith(".gz") else open)(path, "rb") as file:
             rows = reader(path, file)

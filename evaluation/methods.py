@@ -98,7 +98,10 @@ def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[di
     unknown = [name for name in args.method or () if name not in found]
     if unknown:
         hint = meant(unknown[0], found)
-        raise ValueError(f"--method {unknown[0]}{hint}: what applies here is {', '.join(found)}")
+        told = f"--method {unknown[0]}{hint}: what applies here is {', '.join(found)}"
+        told += "" if team else "; trained and frozen-<i> need a team's --run"
+        told += "" if solo else "; single-trained needs a --run of one agent"
+        raise ValueError(told)
     return {name: found[name] for name in args.method or found}
 
 

@@ -47,6 +47,9 @@ def read_groups(directories: list[str]) -> list[Group]:
     """The runs by group, in the order given; ValueError names what is no run."""
     groups: dict[tuple, Group] = {}
     for directory in map(run_folder, directories):
+        if not (directory / "args.json").is_file():
+            told = f"there is no {directory / 'args.json'}; give a folder, or a name in runs/"
+            raise ValueError(f"{directory} is not a run: {told}")
         try:
             record = json.loads((directory / "args.json").read_text())
             flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
@@ -104,11 +107,21 @@ def compare(directories: list[str], json_file: str | None) -> None:
     for group in groups[1:]:
         found[group.name]["gap"] = gap(group, groups[0])
     print(render(found))
+    earned = {group.name: earns(group.flags) for group in groups}
+    if len(set(earned.values())) > 1:
+        each = "; ".join(f"{name}: {what}" for name, what in earned.items())
+        print(f"\nnot one and the same return, so do not rank them by it: {each}")
     for ending in ("png", "svg"):
         draw(groups, beside / f"compare.{ending}")
     print(f"\npicture: {beside / 'compare.png'} and compare.svg")
     if json_file:
         Path(json_file).write_text(json.dumps({"groups": found}, indent=1) + "\n")
+
+
+def earns(flags: dict) -> str:
+    """What a return is of, as far as the flags of a run tell."""
+    reward = flags.get("reward") or "the task's own"
+    return f"task {flags['task']}, reward {reward}, data {flags.get('data') or 'its own'}"
 
 
 def numbers(group: Group) -> dict:
@@ -137,13 +150,14 @@ def gap(group: Group, first: Group) -> dict:
 
 
 def render(found: dict[str, dict]) -> str:
-    width = max(map(len, found)) + 2
+    width = max(map(len, ("group", *found))) + 2
     heads = [text.replace("\n", " ") for text in BARS]
     lines = ["return on held-out problems, share of the maximum: mean [95 % interval *]"]
     lines.append("group".ljust(width) + "seeds" + "".join(head.rjust(22) for head in heads))
     for name, row in found.items():
         keys = [f"{when}/{name}" for when, name in ENDS] if row["finished"] else []
         cells = [f"{row[k]:.3f} [{row[f'{k}_low']:.3f}, {row[f'{k}_high']:.3f}]" for k in keys]
+        cells = cells or ["  no held-out returns: not finished, or --eval-limit none"]
         lines.append(name.ljust(width) + f"{row['seeds']:5d}" + "".join(c.rjust(22) for c in cells))
     lines.append(
         "* a bootstrap over seeds and problems, widened for few seeds; of one seed, over problems; "

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from policies.adapters import Adapters, Crew
+from policies.finding import NO_TEMPLATE
 from policies.layers import Layers, is_known
 from policies.sampling import capped
 
@@ -161,10 +162,7 @@ class Base(nn.Module):
         if not chat:
             return self.tokenizer(text)["input_ids"]
         if not self.tokenizer.chat_template:
-            raise ValueError(
-                "--chat-template: the model has no chat template, as a base model has none: leave "
-                "the flag out, or take the instruction-tuned model"
-            )
+            raise ValueError(NO_TEMPLATE)
         messages = [{"role": "user", "content": text}]
         return self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False

@@ -5,6 +5,11 @@ import json
 from pathlib import Path
 
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft writes them
+TOKENIZER = "tokenizer_config.json"
+NO_TEMPLATE = (
+    "--chat-template: the model has no chat template, as a base model has none: leave the flag out "
+    "(--no-chat-template where a flag file has it), or take the instruction-tuned model"
+)
 
 
 def is_adapter(name: str | Path) -> bool:
@@ -24,10 +29,17 @@ def adapter_config(folder: str | Path) -> dict:
 
 def base_of(folder: str | Path) -> str:
     """The model that an adapter was trained on, "" where it names none. A relative path is looked
-    for in the adapter's own folder first, so that the two may be moved together."""
+    for in the adapter's own folder first, so that the two may be moved together. Of a .gguf, peft
+    is told the folder: the file is the one in it."""
     name = str(adapter_config(folder).get("base_model_name_or_path") or "")
     near = Path(folder) / name
-    return str(near.resolve()) if name and near.is_dir() else name
+    name = str(near.resolve()) if name and near.is_dir() else name
+    packed = sorted(map(str, Path(name).glob("*.gguf"))) if name else []
+    if not packed or (Path(name) / "config.json").is_file() or is_adapter(name):
+        return name
+    if len(packed) > 1:
+        raise ValueError(f"the base of adapter {folder} is one of {', '.join(packed)}: leave it")
+    return packed[0]
 
 
 def bases(name: str) -> list[str]:
@@ -55,16 +67,30 @@ def find_model(name: str, bits: int) -> None:
     if Path(base).is_dir():
         return None
     from huggingface_hub import model_info, try_to_load_from_cache  # a quarter of a second
+    from huggingface_hub.errors import HFValidationError
 
+    which = f", the base of adapter {adapters[-1]}," if adapters else ""
     try:
         if not try_to_load_from_cache(base, "config.json"):
             model_info(base, timeout=5)
+    except HFValidationError as error:
+        raise ValueError(f"model {base!r}{which} is no folder, and no name of the hub's") from error
     except Exception as error:  # many kinds: no such name, no network, no access
-        which = f", the base of adapter {adapters[-1]}," if adapters else ""
         raise ValueError(
             f"model {base!r}{which} is no folder, not in the local cache, and the hub does not "
             f"give it ({type(error).__name__})"
         ) from error
+
+
+def find_template(name: str) -> None:
+    """Raises ValueError where a model has no chat template, as far as its folder tells: not of a
+    hub name or a .gguf, whose tokenizer has to be loaded for that."""
+    found = (folder for folder in map(Path, bases(name)) if (folder / TOKENIZER).is_file())
+    folder = next(found, None)  # of the tokenizer that will be loaded
+    if not folder or any(folder.glob("*chat_template*")):
+        return
+    if '"chat_template"' not in (folder / TOKENIZER).read_text(errors="replace"):
+        raise ValueError(NO_TEMPLATE)
 
 
 def find_gguf(name: str, bits: int) -> None:

@@ -61,7 +61,9 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
         return merge(name, model, tokenizer, trust_remote_code)
     packed = name.endswith(".gguf")
     here, options = device(), {"trust_remote_code": trust_remote_code}
-    where = str(Path(name).resolve().parent) if packed else name  # written into saved agents
+    where = name  # written into saved agents: a folder's so that it is found from anywhere
+    if packed or Path(name).is_dir():
+        where = str(Path(name).resolve().parent if packed else Path(name).resolve())
     if packed:
         options["gguf_file"] = Path(name).name
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
@@ -108,7 +110,7 @@ def merge(folder: str, model, tokenizer, trust_remote_code: bool):
             f"cannot load the model {folder!r}: it is an adapter, and does not fit its base "
             f"{base_of(folder)} ({error!s:.300})"
         ) from error
-    model.name_or_path = folder  # written into saved agents
+    model.name_or_path = str(Path(folder).resolve())  # written into saved agents
     return model, tokenizer
 
 

@@ -37,6 +37,17 @@ def run_folder(name: str) -> Path:
     return there if there.is_dir() and not (here / "args.json").is_file() else here
 
 
+def has_ended(directory: Path, args) -> bool:
+    """Whether a run has all its steps and what it writes after them."""
+    file, agents = directory / "summary.json", range(args.num_agents)
+    if not (file.is_file() and all((directory / "agents" / str(a)).is_dir() for a in agents)):
+        return False
+    try:
+        return json.loads(file.read_text())["steps"] == args.max_steps
+    except (ValueError, KeyError, TypeError):  # spoilt: its end is made again
+        return False
+
+
 def checkpoint(args) -> Path | None:
     """That of the run of --resume, where it has one already."""
     path = args.resume and run_folder(args.resume) / "checkpoints" / "last.ckpt"

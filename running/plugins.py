@@ -10,7 +10,7 @@ import math
 import numbers
 from pathlib import Path
 
-from policies.finding import bases, find_model
+from policies.finding import bases, find_model, find_template
 from rewards import REWARDS, Scorer
 from running.flags import meant
 from tasks import TASKS
@@ -35,9 +35,11 @@ def resolve(name: str, known: dict[str, str], what: str):
         else:
             module = importlib.import_module(path)
     except (Exception, SystemExit) as error:  # a plug-in is the user's code: anything may come
-        raise ValueError(f"cannot load the {what} {name!r}: {error!r}") from error
+        lost = path.endswith(".py") and not Path(path).is_file()
+        why = f"there is no file {path}" if lost else repr(error)
+        raise ValueError(f"cannot load the {what} {name!r}: {why}") from error
     if not hasattr(module, attribute):
-        raise ValueError(f"{path} has no {attribute}{meant(attribute, vars(module))}: no {what}")
+        raise ValueError(f"{path} has no {what} {attribute}{meant(attribute, vars(module))}")
     return getattr(module, attribute)
 
 
@@ -173,6 +175,8 @@ def prepare(args) -> tuple:
         raise ValueError(f"--judge {args.judge}: the reward asks no language model")
     for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits)
+        if args.chat_template and name != args.judge:
+            find_template(name)
     problems = items_of(task, args.task, "train")
     splits = ("dev", "test") if args.eval_limit is not None else ()
     limit = args.eval_limit or None

@@ -1,6 +1,8 @@
 """What the terminal shows of a run: its bar, and the report at its end."""
 
 import json
+import math
+import statistics
 from pathlib import Path
 
 from lightning.pytorch.callbacks import TQDMProgressBar
@@ -29,6 +31,18 @@ class Bar(TQDMProgressBar):
         return {key: f"{logged[key]:.3g}" for key in ("return", "lr") if key in logged}
 
 
+def no_gain(returns: dict) -> str:
+    """Says so where the sampled return on the held-out problems has not risen by two standard
+    errors of its difference, problem by problem; "" where it has."""
+    pairs = zip(returns["before"]["return"], returns["after"]["return"], strict=True)
+    gaps = [after - before for before, after in pairs]
+    mean = statistics.fmean(gaps)
+    error = statistics.stdev(gaps) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
+    if mean > 2 * error:
+        return ""
+    return f"nothing learnt that shows here: sampled {mean:+.3f} (se of the difference {error:.3f})"
+
+
 def report(directory: Path) -> str:
     """The short report at the end of a run."""
     summary = json.loads((directory / "summary.json").read_text())
@@ -40,6 +54,8 @@ def report(directory: Path) -> str:
     for name, label in (("return", "sampled"), ("greedy/return", "greedy")) if after else ():
         error = after[f"{name}_se"]
         lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
+    if after and (told := no_gain(summary["returns"])):
+        lines.append(f"{told}; see samples.jsonl, and python eval.py --doctor {directory}")
     if args["turns"] > 1:
         disclosed = resolve("coding.feedback.disclosed", {}, "feedback")
         lines.append(disclosed(args["feedback"], args["feedback_tests"]))

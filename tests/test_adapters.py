@@ -89,7 +89,7 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     assert record["args"]["lr"] == 3e-3  # the embedded model's, which it is
     agent = path / "agents" / "0"
     saved = json.loads((agent / "adapter_config.json").read_text())
-    assert saved["base_model_name_or_path"] == str(copied)
+    assert saved["base_model_name_or_path"] == str(copied.resolve())
     train.main(["--resume", str(path), "--max-steps", "3"])
     assert len(lines(path, "metrics.jsonl")) == 3
     loose = shutil.copytree(agent, tmp_path / "loose")  # its config names the base
@@ -107,6 +107,19 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     weights = copied / "adapter_model.safetensors"
     save_file({name: value * 2 for name, value in load_file(weights).items()}, weights)
     assert "is not what" in refused(capsys, "--resume", path, "--max-steps", "4")
+
+
+def test_an_agent_of_a_local_model_loads_from_any_folder(tmp_path, monkeypatch):
+    shutil.copytree(TINY, tmp_path / "mine", ignore=shutil.ignore_patterns("*.py", "many", "build"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    path = run(Path("here"), "--model", "../mine").resolve()
+    train.main(["--resume", str(path), "--max-steps", "3"])  # by the name that was given
+    monkeypatch.chdir(tmp_path)
+    agent = path / "agents" / "0"
+    found = AutoPeftModelForCausalLM.from_pretrained(agent)
+    assert found.peft_config["default"].base_model_name_or_path == f"{tmp_path}/mine"
+    assert bases(str(agent)) == [str(agent), f"{tmp_path}/mine"]
 
 
 def test_a_fingerprint_is_of_the_content(adapter, copied):

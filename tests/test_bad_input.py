@@ -144,14 +144,19 @@ FLAGS = [
         "has to end after its path",
         "into the environment",
     ),
-    (["--data", "x.json"], "task coop makes its own problems", "takes no --data"),
+    (["--data", "x.json"], "task coop makes its own problems", "takes no --data, as --task tldr"),
+    (
+        ["--task", "nope.py:Rhyme"],
+        "cannot load the task 'nope.py:Rhyme'",
+        "there is no file nope.py",
+    ),
     (["--task", "tldr", "--num-agents", "3", "--data", "x"], "two roles: 1 or 2 agents", "not 3"),
     (
         ["--task", "tldr", "--data", "x", "--turns", "2", "--feedback", "tests"],
         "task 'tldr' has to take (data=, num_agents=, feedback=)",
         "or leave --feedback out",
     ),
-    (["--chat-template"], "no chat template", "leave the flag out"),
+    (["--chat-template"], "no chat template", "leave the flag out (--no-chat-template"),
     (["--max-prompt-tokens", "8"], "--max-prompt-tokens is 8", "raise the limit or drop"),
     (["--max-new-tokens", "9000"], "the model's context of 8192", "--max-new-tokens"),
     # folders and flag files
@@ -296,7 +301,7 @@ reward.maximum = 1.0
 """
 PLUGINS = [  # what is replaced, by what, mistake, remedy
     ("class Task:", "class Task(:", "cannot load the task", "SyntaxError"),
-    ("class Task:", "class Tusk:", "mine.py has no Task", "did you mean Tusk?"),
+    ("class Task:", "class Tusk:", "mine.py has no task Task", "did you mean Tusk?"),
     ("class Task:", "import nowhere\nclass Task:", "cannot load the task", "No module named"),
     ("class Task:", "1 / 0\nclass Task:", "cannot load the task", "ZeroDivisionError"),
     ("class Task:", "import sys\nsys.exit()\nclass Task:", "cannot load the task", "SystemExit"),
@@ -407,6 +412,8 @@ def test_models(name, spoil, said, model, refused):
 
 def test_models_that_are_not_there(refused, tmp_path):
     assert "'no/such-model' is no folder" in refused("--model", "no/such-model")
+    told = "model '../mine/gpt3' is no folder, and no name of the hub's"
+    assert told in refused("--model", "../mine/gpt3")
     (tmp_path / "empty").mkdir()
     assert "it needs config.json" in refused("--model", "empty")
 

@@ -387,6 +387,25 @@ def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys
     said = capsys.readouterr().out
     assert "coop --lora-rank 16" in said
     assert "coop --lora-rank 8" in said
+    assert re.search(r"^coop --lora-rank 8 +1  no held-out returns: not finished", said, re.M)
+
+
+def test_compare_takes_names_and_tells_what_is_not_comparable(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("a", "b")):
+        write_run(Path("runs") / name, 0, 0.9)
+        path = Path("runs") / name / "args.json"
+        record = json.loads(path.read_text())
+        record["args"]["task"] = ("coop", "tldr")[number]
+        path.write_text(json.dumps(record))
+    run("--compare", "a", "b")
+    said = capsys.readouterr().out
+    assert re.search(r"^group +seeds +sampled, before", said, re.M)
+    assert "do not rank them by it: a: task coop, " in said
+    assert "; b: task tldr, " in said
+    run("--compare", "a")
+    assert "rank" not in capsys.readouterr().out
+    assert "[Errno" not in refused(capsys, "--compare", "a", "c")
 
 
 def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):

@@ -24,6 +24,7 @@ from evaluation import players, plots
 from rewards import REWARDS
 from running.heldout import as_markdown
 from running.recorder import Recorder
+from running.report import no_gain
 from tasks import TASKS
 
 ROOT = Path(train.__file__).parent
@@ -69,6 +70,8 @@ def plugin(tmp_path) -> str:
         ("train", ["--resume", "nope"]),
         ("train", ["--model", "adapter"]),
         ("train", ["--model", "nope.gguf"]),
+        ("train", ["--model", "../mine/nope"]),
+        ("train", ["--chat-template"]),
         ("train", ["--task", "humaneval", "--data", "nope.jsonl"]),
         ("eval", ["--task", "nope"]),
         ("eval", ["--reward", "nope"]),
@@ -112,13 +115,57 @@ def test_the_plan_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_pat
 
 
 def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, capsys):
-    trained(tmp_path / "run", steps=1)
+    trained(tmp_path / "run", "--lr", "0", steps=1)
     said = capsys.readouterr().out
     assert "agent 1: 155,648 trainable parameters" in said
     assert "device:  " in said
     assert f"writes:  {tmp_path / 'run'}" in said
     for when in ("before", "after"):
         assert f"held out, {when}: 100%" in said
+    assert "nothing learnt that shows here: sampled +0.000" in said
+
+
+@pytest.mark.parametrize(
+    ("after", "gain"),
+    [
+        ([0.5, 0.6, 0.7], True),
+        ([0.1, 0.2, 0.3], False),  # the same
+        ([0.0, 0.1, 0.2], False),  # less
+        ([0.1, 0.2, 0.9], False),  # one problem alone
+        ([0.2, 0.3, 0.4], True),  # little, but everywhere
+    ],
+)
+def test_a_gain_is_one_that_chance_does_not_make(after, gain):
+    returns = {"before": {"return": [0.1, 0.2, 0.3]}, "after": {"return": after}}
+    assert (no_gain(returns) == "") is gain
+
+
+def test_a_finished_run_says_so_at_once(tmp_path, capsys, monkeypatch):
+    path = trained(tmp_path / "run", steps=1)
+    known = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    with monkeypatch.context() as no_library:
+        no_library.setattr(train, "build", lambda *what: 1 / 0)
+        capsys.readouterr()
+        train.main(["--resume", str(path)])
+        said = capsys.readouterr().out
+        assert said == f"{path} has all its 1 steps: give a larger --max-steps to go on\n"
+        assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == known
+        for more in (["--max-steps", "2"], ["--max-steps", "1"]):
+            with pytest.raises(ZeroDivisionError):
+                train.main(["--debug", "--resume", str(path), *more])
+            shutil.rmtree(path / "agents" / "1", ignore_errors=True)  # its end is made again
+    train.main(["--resume", str(path)])
+    assert (path / "agents" / "1" / "adapter_model.safetensors").exists()
+
+
+def test_a_flag_file_s_switch_can_be_undone(tmp_path):
+    (tmp_path / "args").write_text("--chat-template")
+    given = f"@{tmp_path}/args"
+    assert train.parse([given]).chat_template is True
+    assert train.parse([given, "--no-chat-template"]).chat_template is False
+    assert train.parse([]).chat_template is False
+    found = [evaluation.parse(argv).chat_template for argv in ([], ["--no-chat-template"])]
+    assert found == [None, False]
 
 
 @pytest.mark.parametrize(
@@ -302,8 +349,15 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
     said = capsys.readouterr()
     assert "the newest run: runs/a" in said.err
     assert "--- trained, sampled" in said.out
+    evaluation.main(["--show", "1", "--greedy", "--method", "frozen-0", "naive"])
+    said = capsys.readouterr()
+    assert "the newest run: runs/a" in said.err
+    assert "--- frozen-0, greedy" in said.out
     evaluation.main(["--task", "coop", "--limit", "1", "--greedy", "--method", "naive"])
     assert "newest" not in capsys.readouterr().err
+    with pytest.raises(SystemExit):  # a team's
+        evaluation.main(["--method", "single-trained"])
+    assert "single-trained needs a --run of one agent" in capsys.readouterr().err
 
 
 def test_prompts_of_a_plug_in_are_shown_and_its_items_are_asked(plugin, capsys):

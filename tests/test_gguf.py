@@ -116,6 +116,13 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
         named = json.loads((agent / "adapter_config.json").read_text())["base_model_name_or_path"]
         assert Path(named) == path.parent
         saved = AutoPeftModelForCausalLM.from_pretrained(agent, gguf_file=path.name)
+        for name, parameter in saved.named_parameters():
+            parameter.data.normal_() if "lora_B" in name else None  # far from where it started
+        saved.save_pretrained(agent)
+    evaluation.main(["--merge", str(agent), "plain"])
+    merged, ids = AutoModelForCausalLM.from_pretrained("plain"), torch.tensor([[5, 6, 7]])
+    torch.testing.assert_close(merged(ids).logits, saved(ids).logits, rtol=1e-4, atol=1e-4)
+    assert AutoTokenizer.from_pretrained("plain").chat_template == CHAT
     assert torch.isfinite(saved(torch.tensor([[5, 6, 7]])).logits).all()
     assert AutoTokenizer.from_pretrained(agent).eos_token_id == END
     capsys.readouterr()

@@ -3,9 +3,12 @@
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
 import train
@@ -57,6 +60,13 @@ def test_every_flag_and_make_target_that_it_names_exists():
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", TEXT, re.MULTILINE)) <= targets
 
 
+def test_make_passes_flags_on():
+    for target, mine in (("train", "train.py --max-steps 3"), ("real", "--max-steps 3")):
+        make = ["make", "--dry-run", target, "ARGS=--max-steps 3"]
+        done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1].endswith(mine)
+
+
 def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, capsys):
     """The code block, as a file, through the command that stands at its top."""
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -70,9 +80,18 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     row = json.loads(Path("runs/x/metrics.jsonl").read_text())
     assert 0 <= row["return"] <= 1
     (using,) = [block for block in blocks if "AutoPeftModel" in block]
-    exec(using.replace("runs/coop-1", "runs/x"), {})
-    assert Path("solver/model.safetensors").exists()
     capsys.readouterr()
+    exec(using.replace("runs/coop-1", "runs/x"), found := {})
+    assert "# write solve, you can call aux\ndef solve(xs):" in capsys.readouterr().out
+    (merging,) = [c for c in COMMANDS if "--merge" in c]
+    evaluation.main(shlex.split(merging.replace("runs/coop-1", "runs/x"))[2:])
+    ids = found["tokenizer"](found["prompt"], return_tensors="pt")["input_ids"]
+    merged = AutoModelForCausalLM.from_pretrained("solver")
+    torch.testing.assert_close(merged(ids).logits, found["agent"](ids).logits, rtol=0, atol=1e-3)
+    assert AutoTokenizer.from_pretrained("solver")(found["prompt"])["input_ids"] == ids[0].tolist()
+    with pytest.raises(SystemExit):
+        evaluation.main(["--merge", "runs/x/agents/0", "solver"])
+    assert "solver is there already; name a new folder" in capsys.readouterr().err
     plain = [word for word in shlex.split(line)[2:] if word != "--reward" and ":rhymes" not in word]
     train.main([*plain, *small.replace("--run x", "--run y --turns 2").split()])
     assert "turn_1/reward" in json.loads(Path("runs/y/metrics.jsonl").read_text())

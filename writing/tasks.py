@@ -77,7 +77,9 @@ class Tldr:
     def _item(self, source: str, split: str, number: int, row: dict) -> dict:
         text = row.get(self.field)
         if not isinstance(text, str) or not text.strip():
-            found = f"it has {', '.join(map(str, row))}" if text is None else f"not {text!r:.40}"
+            found = f"it has {', '.join(map(str, row))}"
+            if self.field in row:
+                found = "it is null" if text is None else f"not {text!r:.40}"
             raise ValueError(
                 f"{source}, row {number}: task {self.name} needs a text in the field "
                 f"{self.field!r} ({found})"
