@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import AutoPeftModelForCausalLM, PeftModel
 from safetensors.torch import load_file, save_file
 from test_train import lines, refused, run
 from transformers import AutoModelForCausalLM
