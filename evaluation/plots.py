@@ -121,7 +121,7 @@ def compare(directories: list[str], json_file: str | None) -> None:
 def earns(flags: dict) -> str:
     """What a return is of, as far as the flags of a run tell."""
     reward = flags.get("reward") or "the task's own"
-    return f"task {flags['task']}, reward {reward}, data {flags.get('data') or 'its own'}"
+    return f"task {flags.get('task')}, reward {reward}, data {flags.get('data') or 'its own'}"
 
 
 def numbers(group: Group) -> dict:

@@ -175,8 +175,8 @@ def prepare(args) -> tuple:
         raise ValueError(f"--judge {args.judge}: the reward asks no language model")
     for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits)
-        if args.chat_template and name != args.judge:
-            find_template(name)
+    for name in args.model if args.chat_template else ():
+        find_template(name)
     problems = items_of(task, args.task, "train")
     splits = ("dev", "test") if args.eval_limit is not None else ()
     limit = args.eval_limit or None

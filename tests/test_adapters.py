@@ -113,7 +113,7 @@ def test_an_agent_of_a_local_model_loads_from_any_folder(tmp_path, monkeypatch):
     shutil.copytree(TINY, tmp_path / "mine", ignore=shutil.ignore_patterns("*.py", "many", "build"))
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    path = run(Path("here"), "--model", "../mine").resolve()
+    path = run(Path("runs/here"), "--model", "../mine").resolve()
     train.main(["--resume", str(path), "--max-steps", "3"])  # by the name that was given
     monkeypatch.chdir(tmp_path)
     agent = path / "agents" / "0"

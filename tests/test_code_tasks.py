@@ -158,6 +158,7 @@ def test_bad_row_is_named_in_one_line(tmp_path, row, says):
         ("a.jsonl.gz", gzip.compress(b'{"a": 1}' * 99, mtime=0)[:-9], "compressed data is damaged"),
         ("a.parquet", b"PAR1 no", "is not a Parquet file"),
         ("a.txt", b"hello", "is none of .json"),
+        ("a.md", b"hello", 'in .jsonl, each line is a row, such as {"prompt": "..."}'),
         ("a.jsonl", json.dumps(ROWS[0]).encode(), "holds 1 problems"),
     ],
 )

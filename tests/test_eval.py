@@ -392,6 +392,7 @@ def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys
 
 def test_compare_takes_names_and_tells_what_is_not_comparable(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
     for number, name in enumerate(("a", "b")):
         write_run(Path("runs") / name, 0, 0.9)
         path = Path("runs") / name / "args.json"
@@ -427,7 +428,8 @@ def test_compare_pairs_the_problems_of_one_seed(tmp_path, capsys):
     write_run(tmp_path / "one", 0, 0.9)
     write_run(tmp_path / "two", 0, 0.8)
     run("--compare", tmp_path / "one", tmp_path / "two")
-    assert "two  -0.100 ± 0.000 (95 % interval; seed 0 -0.100)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert re.search(r"^two +-0.100 ± 0.000 \(95 % interval; seed 0 -0.100\)", said, re.M)
     write_run(tmp_path / "other", 1, 0.8)
     run("--compare", tmp_path / "one", tmp_path / "other")  # no seed in common
     assert "difference" not in capsys.readouterr().out

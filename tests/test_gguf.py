@@ -118,10 +118,11 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
         saved = AutoPeftModelForCausalLM.from_pretrained(agent, gguf_file=path.name)
         for name, parameter in saved.named_parameters():
             parameter.data.normal_() if "lora_B" in name else None  # far from where it started
-        saved.save_pretrained(agent)
+        saved.save_pretrained(agent, save_embedding_layers=False)
     evaluation.main(["--merge", str(agent), "plain"])
     merged, ids = AutoModelForCausalLM.from_pretrained("plain"), torch.tensor([[5, 6, 7]])
-    torch.testing.assert_close(merged(ids).logits, saved(ids).logits, rtol=1e-4, atol=1e-4)
+    there = saved(ids).logits[..., : len(TOKENS)]  # peft adds a row for a token of the tokenizer
+    torch.testing.assert_close(merged(ids).logits, there, rtol=1e-4, atol=1e-4)
     assert AutoTokenizer.from_pretrained("plain").chat_template == CHAT
     assert torch.isfinite(saved(torch.tensor([[5, 6, 7]])).logits).all()
     assert AutoTokenizer.from_pretrained(agent).eos_token_id == END

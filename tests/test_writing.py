@@ -406,10 +406,15 @@ def test_mistakes_are_named(kind, data):
         kind(num_agents=3)
     with pytest.raises(ValueError, match="no split 'val'"):
         kind(str(data)).items("val")
-    for row in ({"text": "x"}, {kind.field: "  "}, {kind.field: 7}):
+    for row, found in (
+        ({"text": "x"}, "it has text"),
+        ({kind.field: "  "}, "not '  '"),
+        ({kind.field: 7}, "not 7"),
+        ({kind.field: None}, "it is null"),
+    ):
         lines = data.read_text().splitlines()
         data.write_text("\n".join([lines[0], json.dumps(row), *lines[2:]]))
-        with pytest.raises(ValueError, match=f"row 2: .*{kind.field!r}"):
+        with pytest.raises(ValueError, match=rf"row 2: .*{kind.field!r} \({found}\)"):
             kind(str(data)).items("train")
     data.write_text(json.dumps({kind.field: "x"}))
     with pytest.raises(ValueError, match="need 3"):
