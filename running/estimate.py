@@ -7,7 +7,7 @@ from policies.sampling import Sampling
 from policies.scoring import pack
 from running.heldout import EVAL_SAMPLES, some
 
-TOLD = 64  # tokens of feedback between two turns, about
+TOLD = 32  # tokens of feedback between two turns, about
 
 
 def expected(module, args) -> tuple[float, float]:

@@ -170,7 +170,7 @@ def decoded(layers: int, bits: int, tokens: int, sampling: Sampling = PLAIN) -> 
     return found
 
 
-LAUNCHES = {32: (0, 0), 16: (0, 0)}  # bits: a token's of one layer, and what no layer has
+LAUNCHES = {32: (36, 21), 16: (37, 22)}  # bits: a token's of one layer, and what no layer has
 
 
 @pytest.mark.parametrize("bits", [32, 16])
@@ -183,7 +183,9 @@ def test_launches_and_waits_of_a_token(bits):
     rest, waits = a_token - 2 * a_layer, (many["waits"] - few["waits"]) / tokens
     uploads = (many["uploads"] - few["uploads"]) / tokens
     print(f"bits {bits}: a token launches {a_layer:g} a layer and {rest:g}, waits {waits:g} times")
-    assert (a_layer, rest) <= LAUNCHES[bits]
+    most = LAUNCHES[bits]
+    assert a_layer <= most[0]
+    assert rest <= most[1]
     assert waits <= 1 / 8
     assert uploads == 0
     assert many["waits"] < 40
@@ -199,7 +201,7 @@ def test_launches_of_an_update():
                 (logps * mask).sum().backward()
     a_layer = (found[4]["launches"] - found[2]["launches"]) / 2
     print(f"an update launches {a_layer:g} a layer, waits {found[2]['waits']} times")
-    assert a_layer <= 0
+    assert a_layer <= 297
     assert found[2]["waits"] == found[4]["waits"]
     assert found[4]["uploads"] == found[2]["uploads"]
 
