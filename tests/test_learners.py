@@ -410,6 +410,7 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
 
 def test_every_agent_may_start_from_one_that_was_trained_alone(trained, solo, tmp_path, capsys):
     argv = ["--init", solo, "--freeze", "0", "--alternate", "1", "--num-agents", "3"]
+    argv += ["--model", program.TINY]  # three agents have a warm start of their own
     path = run(tmp_path / "team", *argv, steps=1)
     assert agent(path, 0) == agent(path, 2) == agent(solo)
     assert agent(path, 1) != agent(solo)
