@@ -67,7 +67,7 @@ FLAGS = [
     (["--nothing-like-it"], "unrecognized arguments", "--help lists the flags"),
     (["coop"], "unrecognized arguments: coop", "--help lists the flags"),
     (["--task", "cop"], "unknown task 'cop'", "did you mean coop?"),
-    (["--task", "nothing"], "unknown task 'nothing'", "known: arxiv, coop"),
+    (["--task", "nothing"], "unknown task 'nothing'", "known: arxiv, build, coop"),
     (["--reward", "codes"], "unknown reward 'codes'", "did you mean code?"),
     (
         ["--turns", "2", "--feedback", "test"],
