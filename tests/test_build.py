@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-from pathlib import Path
 
 import pytest
 from test_train import ROOT, refused
@@ -185,16 +184,5 @@ def test_what_one_may_finish_alone_is_paid_whoever_does_it():
 
 
 def test_its_flags_are_its_own(capsys):
-    args = train.parse(["--task", "build"])
-    assert args.model == [str(ROOT / "tiny" / "build")] * 2
-    assert args.lr == 3e-3
+    assert train.parse(["--task", "build"]).model == [str(ROOT / "tiny" / "build")] * 2
     assert "takes no --data" in refused(capsys, "--task", "build", "--data", "x.json")
-
-
-@pytest.mark.slow
-def test_a_team_learns_to_divide_the_work(tmp_path):
-    """The README's run: about three minutes on two idle cores."""
-    train.main(["--task", "build", "--run", str(tmp_path / "run"), "--seed", "5"])
-    summary = json.loads(Path(tmp_path / "run" / "summary.json").read_text())
-    assert summary["before"]["test"]["return"] <= 0.6
-    assert summary["after"]["test"]["return"] >= 0.9
