@@ -57,7 +57,7 @@ from tiny.corpus import Author
 
 HERE = Path(__file__).parent
 # Problems, examples for each, problems in a batch, learning rate of the matrices.
-COOP, BUILD = (17_000, 6, 16, 1e-2), (5_600, 4, 8, 2e-2)
+COOP, BUILD = (17_000, 6, 16, 1e-2), (5_600, 4, 8, 8e-3)
 LR_OTHERS, WARMUP, PROMPT_WEIGHT, RANK = 3e-3, 60, 0.1, 32
 
 
