@@ -58,7 +58,7 @@ from tiny.corpus import Author
 HERE = Path(__file__).parent
 # Problems, examples for each, problems in a batch, learning rate of the matrices (None: as others).
 COOP = (17_000, 6, 16, 1e-2)
-ADAPTERS = {"build": (builders, 5_600, 4, 8, 2e-2), "many": (divisions, 3_200, 6, 16, None)}
+ADAPTERS = {"build": (builders, 5_600, 4, 8, 8e-3), "many": (divisions, 3_200, 6, 16, None)}
 LR_OTHERS, WARMUP, PROMPT_WEIGHT, RANK = 3e-3, 60, 0.1, 32
 
 
