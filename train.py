@@ -194,10 +194,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.feedback != "expert" and any(e and not isinstance(e, FromFile) for e in expert):
         top.error("--expert-url and --expert-model go with --feedback expert: add it, or drop them")
     if args.num_generations == 1 and args.advantage != "none":
-        top.error(
-            "--num-generations 1 trains nothing: the baseline of one sample is that sample, so "
-            "give 2 or more, or --advantage none"
-        )
+        top.error("--num-generations 1 trains nothing: give 2 or more, or --advantage none")
     if args.kl_coef and (args.top_p < 1 or args.top_k):
         top.error("--kl-coef is of whole distributions: not with --top-p or --top-k")
     if args.temperature == 0:
