@@ -168,9 +168,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         top.error(str(error))
     models = [TINY if name == "tiny" else name for name in models]
     if len(models) > 1 and len(models) != args.num_agents:
-        top.error(
-            f"--model is given {len(models)} times for {args.num_agents} agents: once, or each"
-        )
+        top.error(f"--model {len(models)} times for {args.num_agents} agents: once, or each")
     args.model = models * (args.num_agents if len(models) == 1 else 1)
     if args.lr is None:
         args.lr = LR[all(map(is_embedded, models)), args.lora_rank > 0]
