@@ -32,7 +32,7 @@ lint: setup
 
 tiny: setup
 	$(BIN)/python -m tiny.make
-	$(BIN)/python -m tiny.make --task build
+	$(BIN)/python -m tiny.make --task many
 
 bench/.venv/ready: requirements.txt bench/requirements.txt
 	$(PYTHON) -m venv bench/.venv
