@@ -184,28 +184,42 @@ class Stacks:
 
     def __init__(self, agents: Sequence[int]):
         self.names = tuple(f"agent{agent}" for agent in sorted(set(agents)))
-        self.made: dict[nn.Module, tuple[list[Tensor], list[Tensor]]] = {}  # by their first layer
+        self.whole: list[Tensor] = []  # made of the adapters, from which no gradient is asked yet
+        self.leaves: dict[tuple, list[Tensor]] = {}  # by the layers and who acts; grads in place
+        self.learns = False  # whether a pass has kept what its gradient needs
 
     def of(self, layers: tuple, names: tuple[str, ...]) -> list[Tensor]:
         """What `stack` makes for these agents."""
-        if layers[0] not in self.made:
-            with torch.enable_grad():  # the first pass may be one that keeps nothing
-                whole = stack(layers, self.names)
-            leaves = [t.detach().requires_grad_(t.requires_grad) for t in whole]
-            self.made[layers[0]] = whole, leaves
-        _, leaves = self.made[layers[0]]
+        self.learns |= torch.is_grad_enabled()
+        if (layers[0], names) in self.leaves:
+            return self.leaves[layers[0], names]
         if names == self.names:
-            return leaves
-        places = [self.names.index(name) for name in names]
-        if places[-1] - places[0] < len(places):  # a slice needs no copy
-            places = slice(places[0], places[-1] + 1)
-        return [leaf[places] for leaf in leaves]
+            with torch.enable_grad():  # the first pass may be one that keeps nothing
+                made = stack(layers, names)
+            leaves = [_leaf(t, torch.zeros_like(t)) for t in made]
+            self.whole += made
+        else:
+            whole = self.of(layers, self.names)
+            places = [self.names.index(name) for name in names]
+            if places[-1] - places[0] >= len(places):  # some between them do not act: a copy
+                return [leaf[places] for leaf in whole]
+            part = slice(places[0], places[-1] + 1)
+            leaves = [_leaf(leaf[part], leaf.grad[part]) for leaf in whole]
+        self.leaves[layers[0], names] = leaves
+        return leaves
 
     def backward(self) -> None:
-        pairs = [pair for made in self.made.values() for pair in zip(*made, strict=True)]
-        pairs = [(whole, leaf.grad) for whole, leaf in pairs if leaf.grad is not None]
-        if pairs:
-            torch.autograd.backward(*map(list, zip(*pairs, strict=True)))
+        if self.learns and self.whole:
+            made = (leaves for (_, names), leaves in self.leaves.items() if names == self.names)
+            grads = [leaf.grad for leaves in made for leaf in leaves]
+            torch.autograd.backward(self.whole, grads)
+
+
+def _leaf(value: Tensor, grad: Tensor) -> Tensor:
+    """A leaf whose gradient is added to what `grad` holds, in place."""
+    leaf = value.detach().requires_grad_()
+    leaf.grad = grad
+    return leaf
 
 
 def stack(layers: tuple, names: tuple[str, ...]) -> list[Tensor]:
