@@ -176,9 +176,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if wrong := learners.mistake(args):
         top.error(wrong)
     if args.lora_rank == 0 and args.bits != 32:
-        top.error(
-            f"--lora-rank 0 trains the weights themselves: they need --bits 32, not {args.bits}"
-        )
+        top.error(f"--lora-rank 0 trains the weights: they need --bits 32, not {args.bits}")
     if args.lora_rank and args.precision != "32-true":
         top.error("--precision bf16-mixed is of trained weights: with adapters, give --bits 16")
     if args.lora_rank == 0 and args.kl_coef:

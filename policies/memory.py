@@ -20,6 +20,7 @@ SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
 UPDATE_BYTES = {"cpu": 2**26}
 CPU_TOKENS, CPU_BYTES = 512, 2**30
 PROMPT_BYTES = 2**32  # on a CPU, what a prompt may keep; a longer one is run twice
+HELD = {"cpu": 1.25}  # what a CPU's allocator holds for a byte of a pass, measured
 LOGIT_BYTES = {False: 16, True: 28}  # of one logit while a token is drawn; with top-k or top-p
 
 
@@ -91,12 +92,16 @@ def longest(base: Base) -> int:
 
 
 def weights(base: Base) -> int:
-    """Bytes of a base's weights and adapters."""
-    sizes = [t.nbytes for t in (*base.parameters(), *base.buffers())]
-    for module in base.modules():  # 4 bits: the scale of each block of 64 weights
-        state = getattr(getattr(module, "weight", None), "quant_state", None)
-        sizes.append(state.absmax.nbytes if state else 0)
-    return sum(sizes)
+    """Bytes of a base's weights and adapters. On a CPU, quantized ones are there once more in 32
+    bits, about: unpacked for their products (measured)."""
+    found = sum(t.nbytes for t in (*base.parameters(), *base.buffers()))
+    for module in base.modules():
+        weight = getattr(module, "weight", None)
+        if state := getattr(weight, "quant_state", None):
+            found += state.absmax.nbytes  # 4 bits: the scale of each block of 64 weights
+        if base.device.type == "cpu" and weight is not None and not weight.is_floating_point():
+            found += 4 * module.in_features * module.out_features
+    return found
 
 
 def adapters_bytes(base: Base) -> int:

@@ -25,10 +25,11 @@ def expected(module, args) -> tuple[float, float]:
     for base in team.bases:
         first = longest_prompt(base, module)
         play = turns(base, args, first, args.batch_size, args.num_generations, chain)
-        rollout.append(decoded(base, args, play))
-        update.append(updated(base, args, play))
+        spare = memory.HELD.get(base.device.type, 1.0)
+        rollout.append(spare * decoded(base, args, play))
+        update.append(spare * updated(base, args, play))
         play = turns(base, args, first, min(held, some()), EVAL_SAMPLES, True)
-        held_out.append(decoded(base, args, play))
+        held_out.append(spare * decoded(base, args, play))
     training = kept + max(2 * trained + max(rollout), 3 * trained + max(update))
     return training, kept + 3 * trained + max(held_out) if held else 0
 

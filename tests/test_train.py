@@ -73,7 +73,7 @@ def lines(path: Path, name: str) -> list[dict]:
 
 
 def adapters(path: Path) -> dict[str, torch.Tensor]:
-    state = torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)
+    state = torch.load(path / "checkpoints" / "last.ckpt", "cpu", weights_only=True)
     optimizer = state["optimizer_states"][0]["state"]
     moments = {f"{i}.{k}": v for i, s in optimizer.items() for k, v in s.items()}
     return state["state_dict"] | moments
@@ -437,5 +437,5 @@ def test_a_bad_reward_ends_the_run_and_loses_nothing(tmp_path, capsys):
     done = lines(path, "metrics.jsonl")
     assert done
     assert adapters(path)
-    state = torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)
+    state = torch.load(path / "checkpoints" / "last.ckpt", "cpu", weights_only=True)
     assert state["global_step"] == len(done)
