@@ -57,6 +57,7 @@ def test_it_is_short_and_says_what_it_shows(diff):
     assert len(header.split()) > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("diff", DIFFS, ids=lambda diff: diff.stem)
 def test_it_does_what_it_says(diff, plain, tmp_path):
     rows = run(tmp_path / "code", diff)

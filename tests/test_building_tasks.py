@@ -355,7 +355,7 @@ SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "12"
 SMALL += ["--eval-limit", "2", "--max-prompt-tokens", "4096"]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ["strbuild", pytest.param("housebuild", marks=pytest.mark.slow)])
 def test_three_steps_of_a_team_and_its_pictures(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
     train.main(["--task", name, "--max-steps", "3", "--run", "x", *SMALL])
