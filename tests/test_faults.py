@@ -245,8 +245,8 @@ def signal_at(process: Process, number: int, moment: str, delay: float = 0.0) ->
     [
         (signal.SIGINT, "start", 0.0),
         (signal.SIGTERM, "start", 1.5),
-        (signal.SIGINT, "saving", 0.0),
-        (signal.SIGTERM, "training", 0.3),
+        pytest.param(signal.SIGINT, "saving", 0.0, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "training", 0.3, marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_ends_a_run_with_one_line(number, moment, delay, tmp_path):
@@ -258,7 +258,7 @@ def test_a_signal_ends_a_run_with_one_line(number, moment, delay, tmp_path):
         assert process.training()
 
 
-@pytest.mark.parametrize("where", ["reward", "observe"])
+@pytest.mark.parametrize("where", ["reward", pytest.param("observe", marks=pytest.mark.slow)])
 def test_a_signal_is_not_taken_for_an_error_of_the_users_code(where, tmp_path):
     """It comes while the run waits for a reward, and within the task's own `except Exception`."""
     send = "os.kill(os.getpid(), signal.SIGTERM)\n        "
@@ -291,6 +291,7 @@ def test_a_run_that_is_stopped_20_times_ends_the_same(tmp_path):
     assert_same_run(process.path, in_this_process(tmp_path / "whole", 120))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
 def test_a_second_signal_ends_it_at_once_and_loses_nothing(healthy, tmp_path):
     """The first one comes in the evaluation before training, and waits for a reward that hangs."""

@@ -171,7 +171,9 @@ def test_saved_agents_load_with_peft_alone_and_differ(finished):
     assert not torch.equal(*logits)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM]
+)
 def test_a_stopped_and_resumed_run_ends_the_same(number, finished, tmp_path):
     half = tmp_path / "half"
     with pytest.raises(SystemExit) as stopped:
