@@ -95,7 +95,8 @@ class RowCache(DynamicLayer):
         weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(query.dtype)
         prompt, own = weights.split_with_sizes([grid.width, self.used], -1)
         mixed = grid.by_row(torch.bmm(prompt, self.values))  # to add to it in place saves a copy
-        mixed.baddbmm_(grid.by_row(own), self.own_values.narrow(1, 0, self.used))
+        own, values = grid.by_row(own), self.own_values.narrow(1, 0, self.used)
+        mixed.baddbmm_(own.to(mixed.dtype), values.to(mixed.dtype))  # autocast does not see it
         return mixed.view(rows, 1, heads, -1)
 
     def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:

@@ -422,7 +422,9 @@ def fails_and_goes_on(said: str, path: Path, told: str, healthy: Path) -> None:
     assert_same_run(path, healthy)
 
 
-@pytest.mark.parametrize(("bad", "told"), BAD)
+@pytest.mark.parametrize(
+    ("bad", "told"), [*BAD[:2], *(pytest.param(*case, marks=pytest.mark.slow) for case in BAD[2:])]
+)
 def test_a_reward_that_fails_late_loses_nothing(bad, told, healthy, tmp_path, capsys):
     """It works for some steps, fails, is mended; what it was given is told."""
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))

@@ -62,7 +62,7 @@ def test_every_flag_and_make_target_that_it_names_exists():
 
 def test_make_passes_flags_on():
     for target, mine in (("train", "train.py --max-steps 3"), ("real", "--max-steps 3")):
-        make = ["make", "--dry-run", target, "ARGS=--max-steps 3"]
+        make = ["make", "--no-print-directory", "--dry-run", target, "ARGS=--max-steps 3"]
         done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1].endswith(mine)
 
