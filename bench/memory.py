@@ -58,7 +58,7 @@ class Text:
 
 
 def pay(item, responses):
-    return len(set(responses[0])) / 1000
+    return 1.0
 
 
 pay.maximum = 1.0
@@ -109,6 +109,7 @@ def child(folder: str, on_card: bool, setting: dict) -> None:
         flags = f"""--model {folder} --task {__file__}:Text --reward {__file__}:pay --data {data}
             --num-agents {setting["agents"]} --lora-rank {setting["rank"]} --bits {setting["bits"]}
             --num-generations {setting["group"]} --batch-size {setting["batch"]} --joint aligned
+            --advantage none
             --turns {setting["turns"]} --max-new-tokens {setting["response"]} --max-steps 2
             --max-prompt-tokens 100000 --top-p {setting["top_p"]} --lr 1e-4 --run {here}/run
             --eval-limit {setting["evaluation"] or "none"}"""

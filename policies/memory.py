@@ -21,7 +21,7 @@ UPDATE_BYTES = {"cpu": 2**26}
 CPU_TOKENS, CPU_BYTES = 512, 2**30
 PROMPT_BYTES = 2**32  # on a CPU, what a prompt may keep; a longer one is run twice
 HELD = {"cpu": 1.25}  # what a CPU's allocator holds for a byte of a pass, measured
-LOGIT_BYTES = {False: 16, True: 28}  # of one logit while a token is drawn; with top-k or top-p
+LOGIT_BYTES = {False: 12, True: 24}  # of one logit while a token is drawn; with top-k or top-p
 
 
 def total(base: Base) -> int:
@@ -52,11 +52,11 @@ def share(base: Base) -> int:
 
 def activations(base: Base, tokens: int) -> int:
     """Bytes that the backward pass keeps for so many tokens, about: of every layer 12 numbers per
-    hidden unit and 4 per feed-forward unit, in 32 bits those that adapters read.
+    hidden unit and 4 per feed-forward unit, one of which adapters read in 32 bits.
     TokenLogps keeps no logits. Without gradients, only one layer's are alive at a time."""
     config, size = base.net.config.get_text_config(), base.net.dtype.itemsize
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    width = size * (8 * config.hidden_size + 3 * inner) + 4 * (4 * config.hidden_size + inner)
+    width = size * (12 * config.hidden_size + 3 * inner) + 4 * inner
     return tokens * (config.num_hidden_layers if torch.is_grad_enabled() else 1) * width
 
 
