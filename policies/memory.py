@@ -92,14 +92,14 @@ def longest(base: Base) -> int:
 
 
 def weights(base: Base) -> int:
-    """Bytes of a base's weights and adapters. On a CPU, quantized ones are there once more in 32
-    bits, about: unpacked for their products (measured)."""
+    """Bytes of a base's weights and adapters. On a CPU, those in 8 bits are there once more in 32,
+    about: unpacked for their products (measured)."""
     found = sum(t.nbytes for t in (*base.parameters(), *base.buffers()))
     for module in base.modules():
         weight = getattr(module, "weight", None)
         if state := getattr(weight, "quant_state", None):
             found += state.absmax.nbytes  # 4 bits: the scale of each block of 64 weights
-        if base.device.type == "cpu" and weight is not None and not weight.is_floating_point():
+        if base.device.type == "cpu" and getattr(weight, "dtype", None) == torch.int8:
             found += 4 * module.in_features * module.out_features
     return found
 
