@@ -58,7 +58,7 @@ class Text:
 
 
 def pay(item, responses):
-    return len(set(responses[0])) / 1000
+    return 1.0
 
 
 pay.maximum = 1.0
@@ -102,13 +102,15 @@ def child(folder: str, on_card: bool, setting: dict) -> None:
     import running.preview
     import running.recorder  # noqa: F401  (what all of them import is no part of a run's memory)
     import train
+    from running.estimate import TOLD
 
     with tempfile.TemporaryDirectory() as here:
         data = Path(here) / "text.json"
-        data.write_text(json.dumps([" x" * setting["prompt"], " x" * setting["response"]]))
+        data.write_text(json.dumps([" x" * setting["prompt"], " x" * (setting["response"] + TOLD)]))
         flags = f"""--model {folder} --task {__file__}:Text --reward {__file__}:pay --data {data}
             --num-agents {setting["agents"]} --lora-rank {setting["rank"]} --bits {setting["bits"]}
             --num-generations {setting["group"]} --batch-size {setting["batch"]} --joint aligned
+            --advantage none
             --turns {setting["turns"]} --max-new-tokens {setting["response"]} --max-steps 2
             --max-prompt-tokens 100000 --top-p {setting["top_p"]} --lr 1e-4 --run {here}/run
             --eval-limit {setting["evaluation"] or "none"}"""

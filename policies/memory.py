@@ -20,8 +20,8 @@ SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
 UPDATE_BYTES = {"cpu": 2**26}
 CPU_TOKENS, CPU_BYTES = 512, 2**30
 PROMPT_BYTES = 2**32  # on a CPU, what a prompt may keep; a longer one is run twice
-HELD = {"cpu": 1.25}  # what a CPU's allocator holds for a byte of a pass, measured
-LOGIT_BYTES = {False: 16, True: 28}  # of one logit while a token is drawn; with top-k or top-p
+HELD = {"cpu": 1.4}  # what a CPU's allocator holds for a byte of a pass, measured
+LOGIT_BYTES = {False: 12, True: 24}  # of one logit while it is used; with top-k or top-p
 
 
 def total(base: Base) -> int:
@@ -51,12 +51,14 @@ def share(base: Base) -> int:
 
 
 def activations(base: Base, tokens: int) -> int:
-    """Bytes that the backward pass keeps for so many tokens, about: of every layer 12 numbers per
-    hidden unit and 4 per feed-forward unit, in 32 bits those that adapters read.
-    TokenLogps keeps no logits. Without gradients, only one layer's are alive at a time."""
+    """Bytes that the backward pass keeps for so many tokens, about: of every layer 7 numbers per
+    hidden unit and 4 per feed-forward unit, 3 and 1 of which adapters read in 32 bits; on a CPU 12
+    per hidden unit. TokenLogps keeps no logits. Without gradients, only one layer's are alive at a
+    time."""
     config, size = base.net.config.get_text_config(), base.net.dtype.itemsize
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    width = size * (8 * config.hidden_size + 3 * inner) + 4 * (4 * config.hidden_size + inner)
+    hidden = 12 * size if base.device.type == "cpu" else 4 * size + 3 * 4
+    width = hidden * config.hidden_size + (3 * size + 4) * inner
     return tokens * (config.num_hidden_layers if torch.is_grad_enabled() else 1) * width
 
 
@@ -92,14 +94,14 @@ def longest(base: Base) -> int:
 
 
 def weights(base: Base) -> int:
-    """Bytes of a base's weights and adapters. On a CPU, quantized ones are there once more in 32
-    bits, about: unpacked for their products (measured)."""
+    """Bytes of a base's weights and adapters. On a CPU, those in 8 bits are there once more in 32,
+    about: unpacked for their products (measured)."""
     found = sum(t.nbytes for t in (*base.parameters(), *base.buffers()))
     for module in base.modules():
         weight = getattr(module, "weight", None)
         if state := getattr(weight, "quant_state", None):
             found += state.absmax.nbytes  # 4 bits: the scale of each block of 64 weights
-        if base.device.type == "cpu" and weight is not None and not weight.is_floating_point():
+        if base.device.type == "cpu" and getattr(weight, "dtype", None) == torch.int8:
             found += 4 * module.in_features * module.out_features
     return found
 
@@ -112,24 +114,27 @@ def adapters_bytes(base: Base) -> int:
     return stacked + base.adapters.merged_bytes(len(base.agents))
 
 
-def beside_bytes(base: Base, rows: int, prompt: int, limit: int) -> int:
+def beside_bytes(base: Base, rows: int, prompt: int, limit: int, sampling: Sampling) -> int:
     """Bytes that a pass of the update over so many responses takes besides its activations: their
     own keys and values beside another copy of their prompts', every layer's mask, and the logits
     that exist at a time (TokenLogps)."""
     config, vocab = base.net.config.get_text_config(), len(base.head.weight)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     mask = config.num_attention_heads // heads * limit * (prompt + limit) * base.net.dtype.itemsize
-    logits = min(rows * limit, tokens_at_once(base.device, vocab)) * vocab * LOGIT_BYTES[False]
+    logits = min(rows * limit, tokens_at_once(base.device, vocab)) * vocab * logit_bytes(sampling)
     kept = (prompt + limit) * cache_bytes(base) + config.num_hidden_layers * mask
     return rows * kept + logits
+
+
+def logit_bytes(sampling: Sampling) -> int:
+    return LOGIT_BYTES[sampling.top_k > 0 or sampling.top_p < 1]
 
 
 @torch.no_grad()
 def decode_bytes(base: Base, prompt: int, samples: int, limit: int, sampling: Sampling) -> int:
     """Bytes that one prompt of so many tokens takes while its responses are decoded: first its own
     pass, then keys and values of all tokens, and the logits of one token of each response."""
-    cut = sampling.top_k or sampling.top_p < 1
-    logits = samples * len(base.head.weight) * LOGIT_BYTES[bool(cut)]
+    logits = samples * len(base.head.weight) * logit_bytes(sampling)
     prefill = prompt * cache_bytes(base) + activations(base, prompt)
     return max(prefill, (prompt + samples * limit) * cache_bytes(base) + logits)
 

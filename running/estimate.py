@@ -56,12 +56,15 @@ def turns(base, args, first: int, problems: int, samples: int, chain: bool) -> l
     return found
 
 
+def sampling_of(args) -> Sampling:
+    return Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
+
+
 def decoded(base, args, play: list[tuple]) -> float:
     """Bytes of the largest decode, and of what is made of the adapters for it."""
-    sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
     peak = 0
     for nodes, each, prompt in play:
-        how = (base, prompt, each, args.max_new_tokens, sampling)
+        how = (base, prompt, each, args.max_new_tokens, sampling_of(args))
         count = min(nodes * len(base.agents), memory.prompts_at_once(*how))
         peak = max(peak, count * memory.decode_bytes(*how))
     return peak + memory.adapters_bytes(base)
@@ -78,5 +81,7 @@ def updated(base, args, play: list[tuple]) -> float:
         largest = max(map(len, pack([one] * rows)))
         kept = min(len(chunk) * costs[chunk[0]], memory.cost(base, 0, memory.longest(base)))
         passes = (kept + largest * one) * memory.update_bytes(base)
-        peak = max(peak, passes + memory.beside_bytes(base, largest, width, limit))
+        peak = max(
+            peak, passes + memory.beside_bytes(base, largest, width, limit, sampling_of(args))
+        )
     return peak

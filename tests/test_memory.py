@@ -88,5 +88,5 @@ def test_the_update_expects_the_passes_that_it_makes(loaded):
     one = memory.cost(base, 64, args.max_new_tokens)
     largest = max(len(batch) for batch in pack([one] * 12))
     passes = (4 * memory.cost(base, 0, 64) + largest * one) * memory.update_bytes(base)
-    assert found == passes + memory.beside_bytes(base, largest, 64, args.max_new_tokens)
+    assert found == passes + memory.beside_bytes(base, largest, 64, args.max_new_tokens, PLAIN)
     assert estimate.updated(base, type(args)(**vars(args) | {"freeze": [0, 1]}), [(2, 3, 64)]) == 0
