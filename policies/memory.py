@@ -52,12 +52,11 @@ def share(base: Base) -> int:
 
 def activations(base: Base, tokens: int) -> int:
     """Bytes that the backward pass keeps for so many tokens, about: of every layer 7 numbers per
-    hidden unit and 4 per feed-forward unit, 3 and 1 of which adapters read in 32 bits; on a CPU 12
-    per hidden unit. TokenLogps keeps no logits. Without gradients, only one layer's are alive at a
-    time."""
+    hidden unit (on a CPU 12) and 4 per feed-forward unit, of which adapters read 3 and 1 in 32
+    bits. TokenLogps keeps no logits. Without gradients, only one layer's are alive at a time."""
     config, size = base.net.config.get_text_config(), base.net.dtype.itemsize
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    hidden = 12 * size if base.device.type == "cpu" else 4 * size + 3 * 4
+    hidden = (9 if base.device.type == "cpu" else 4) * size + 3 * 4
     width = hidden * config.hidden_size + (3 * size + 4) * inner
     return tokens * (config.num_hidden_layers if torch.is_grad_enabled() else 1) * width
 
