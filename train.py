@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import importlib.util
 import itertools
 import json
 import os
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from rewards import REWARDS
 from running import learners
-from running.flags import FromFile, Models, Parser, at_least, named, or_none
+from running.flags import FromFile, Models, Parser, at_least, conflict, named, or_none
 from running.folder import (
     alone,
     checkpoint,
@@ -159,7 +158,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             top.error(
                 f"--resume takes the run's own flags; only --max-steps may change, not {flags}"
             )
-        return argparse.Namespace(**recorded(top, run_folder(args.resume)) | given)
+        args = argparse.Namespace(**recorded(top, run_folder(args.resume)) | given)
+        if wrong := conflict(args):  # of a run that an earlier version began
+            top.error(f"--resume {args.resume}: its flags are refused; start a new run ({wrong})")
+        return args
     if args.max_steps and args.epochs:
         top.error("--max-steps and --epochs: give one of them")
     try:
@@ -175,32 +177,14 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args.freeze = sorted(set(args.freeze or ()))
     if wrong := learners.mistake(args):
         top.error(wrong)
-    if args.lora_rank == 0 and args.bits != 32:
-        top.error(f"--lora-rank 0 trains the weights: they need --bits 32, not {args.bits}")
-    if args.lora_rank and args.precision != "32-true":
-        top.error("--precision bf16-mixed is of trained weights: with adapters, give --bits 16")
-    if args.lora_rank == 0 and args.kl_coef:
-        top.error("--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0")
-    if args.feedback and args.turns == 1:
-        top.error("--feedback is told between turns: it needs --turns 2 or more")
     if args.feedback_tests is not None and args.feedback not in ("passed", "levels", "tests"):
         top.error("--feedback-tests goes with --feedback passed, levels or tests")
     args.feedback_tests = 1 if args.feedback_tests is None else args.feedback_tests
     expert = (args.expert_url, args.expert_model)  # a recipe's may stay where the mode is another
     if args.feedback != "expert" and any(e and not isinstance(e, FromFile) for e in expert):
         top.error("--expert-url and --expert-model go with --feedback expert: add it, or drop them")
-    if args.num_generations == 1 and args.advantage != "none":
-        top.error("--num-generations 1 trains nothing: give 2 or more, or --advantage none")
-    if args.kl_coef and (args.top_p < 1 or args.top_k):
-        top.error("--kl-coef is of whole distributions: not with --top-p or --top-k")
-    if args.temperature == 0:
-        top.error("--temperature 0 is greedy: all samples of a group would be the same")
-    if args.top_p == 0:
-        top.error("--top-p 0 leaves no token to sample")
-    if args.eval_every and args.eval_limit is None:
-        top.error("--eval-every needs held-out problems: not with --eval-limit none")
-    if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
-        top.error("--logger wandb needs the package wandb: pip install wandb")
+    if wrong := conflict(args):
+        top.error(wrong)
     return args
 
 
@@ -257,6 +241,8 @@ def train(args) -> None:
     if args.init and not args.resume:
         args.init = learners.agent_folders(args)
     prepared = prepare(args)
+    if args.init and not args.resume:
+        learners.check_bases(args)
     if first:
         print(opening(args, *prepared), flush=True)
     quiet()

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,7 +40,8 @@ TABLES = {
 
 
 class Text:
-    """A task whose prompts all have the length of the file's text, and grow by it each turn."""
+    """A task whose prompts, no two of them alike, have the length of the file's text, and grow by
+    as much each turn."""
 
     reward = "memory.pay"
 
@@ -51,7 +53,9 @@ class Text:
         return [{"task_id": str(n)} for n in range(40)]
 
     def observe(self, agent, item, history):
-        return self.first + self.then * len(history)
+        number = zlib.crc32(repr((agent, item, history)).encode())
+        own = format(number, "032b").replace("0", " x").replace("1", " a")
+        return own + self.first[len(own) :] + self.then * len(history)
 
     def feedback(self, item, responses):
         return [""] * self.num_agents

@@ -62,6 +62,8 @@ class RowCache(DynamicLayer):
 
     def __init__(self, keys: Tensor, values: Tensor, grid: Grid, room: int):
         super().__init__()
+        if not keys.is_cuda:  # there these products are made in single precision: cast only once
+            keys, values = keys.float(), values.float()
         self.lazy_initialization(keys, values)
         self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
         self.grid, self.used = grid, 0
@@ -92,12 +94,12 @@ class RowCache(DynamicLayer):
             prompt += grid.hidden
         own = _products(query, self.own_keys.narrow(1, 0, self.used).transpose(1, 2))
         own = capped(own, softcap)
-        weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(query.dtype)
+        weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(self.values.dtype)
         prompt, own = weights.split_with_sizes([grid.width, self.used], -1)
         mixed = grid.by_row(torch.bmm(prompt, self.values))  # to add to it in place saves a copy
         own, values = grid.by_row(own), self.own_values.narrow(1, 0, self.used)
         mixed.baddbmm_(own.to(mixed.dtype), values.to(mixed.dtype))  # autocast does not see it
-        return mixed.view(rows, 1, heads, -1)
+        return mixed.view(rows, 1, heads, -1).to(query.dtype)
 
     def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
         """Keeps these rows and prompts, which `grid` lays out anew."""

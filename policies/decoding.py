@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers.cache_utils import Cache
 
 from policies.attention import Grid, RowCache
 from policies.base import Base
-from policies.memory import prompts_at_once
+from policies.memory import prefilled_at_once, prompts_at_once
 from policies.sampling import Sampling, choose
 
 # Tokens between two looks at which rows have finished. On a GPU a look is a wait, in which the host
@@ -62,7 +63,7 @@ def _decode(
     samples, limit = uniforms.shape[1:]
     lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=base.device)
     owner = torch.arange(len(prompts), device=base.device).repeat_interleave(samples)
-    prefix = base.prefill(prompts, agents)
+    prefix = prefill(base, prompts, agents)
     grid = Grid(owner, lengths, max(map(len, prompts)) - 1, prefix[0][0].shape[1])
     cache = Cache([RowCache(k, v, grid, limit) for k, v in prefix])
     uniforms = uniforms.flatten(0, 1).to(base.device)  # (R, T)
@@ -97,6 +98,24 @@ def _decode(
                 uniforms, done = uniforms[keep], done[keep]
                 base.act(agents and [agents[row // samples] for row in alive.tolist()])
     return _responses(base, steps, len(prompts), samples)
+
+
+def prefill(
+    base: Base, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
+) -> list[tuple[Tensor, Tensor]]:
+    """Base.prefill, so many prompts at a time as a pass bears (policies/memory.py)."""
+    width = max(map(len, prompts))
+    count = prefilled_at_once(base, width)
+    if count >= len(prompts):
+        return base.prefill(prompts, agents)
+    parts = []
+    for start in range(0, len(prompts), count):
+        some = slice(start, start + count)
+        part = base.prefill(prompts[some], agents and agents[some])
+        room = width - 1 - part[0][0].shape[2]  # behind the tokens of a part of shorter ones
+        parts.append([F.pad(t, (0, 0, 0, room)) for pair in part for t in pair])
+    whole = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+    return list(zip(whole[::2], whole[1::2], strict=True))
 
 
 def _responses(base: Base, steps: list[tuple], prompts: int, samples: int) -> list[list[Response]]:

@@ -1,11 +1,15 @@
-"""Is there such a model? Told without the libraries that load it, which take seconds to import."""
+"""Is there such a model, and is it another's? Told without the libraries that load it, which take
+seconds to import."""
 
+import hashlib
 import importlib.util
 import json
 from pathlib import Path
 
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft writes them
 TOKENIZER = "tokenizer_config.json"
+MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of,
+ADAPTER_FILES = ("tokenizer*.json", WEIGHTS)  # with an adapter's config, but for its base's name
 NO_TEMPLATE = (
     "--chat-template: the model has no chat template, as a base model has none: leave the flag out "
     "(--no-chat-template where a flag file has it), or take the instruction-tuned model"
@@ -100,3 +104,36 @@ def find_gguf(name: str, bits: int) -> None:
         raise ValueError(f"model {name!r} needs the package gguf: pip install gguf")
     if bits < 16:
         raise ValueError(f"--bits {bits} is not for a .gguf, which is unpacked: give 16 or 32")
+
+
+def fingerprint(name: str) -> str | None:
+    """Tells a model's files (config, tokenizer, weights) from another's; the name is not in it.
+    None: they are the hub's, and not on this machine yet.
+
+    Of each file its size and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
+    for any size. Training moves every weight, and so cannot hide between the blocks.
+    """
+    digest, (*adapters, base) = hashlib.sha256(), bases(name)
+    files = [Path(base)]
+    if not base.endswith(".gguf"):
+        folder = Path(base)
+        if not (folder / "config.json").is_file():
+            from huggingface_hub import try_to_load_from_cache
+
+            found = try_to_load_from_cache(base, "config.json")
+            if not isinstance(found, str):
+                return None
+            folder = Path(found).parent
+        files = sorted({file for kind in MODEL_FILES for file in folder.glob(kind)})
+    for folder in adapters:
+        config = adapter_config(folder) | {"base_model_name_or_path": None}
+        digest.update(json.dumps(config, sort_keys=True).encode())
+        files += sorted(file for kind in ADAPTER_FILES for file in Path(folder).glob(kind))
+    for path in files:
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            for start in range(0, size, max(size // 64, 1 << 16)):
+                file.seek(start)
+                digest.update(file.read(1 << 16))
+    return digest.hexdigest()

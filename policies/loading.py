@@ -1,15 +1,12 @@
 """Loading and saving: what models are taken, in how many bits, what is refused; agents on disk."""
 
 import contextlib
-import hashlib
 import io
-import json
 import os
 import warnings
 from pathlib import Path
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -23,12 +20,9 @@ from transformers import (
 
 from policies.base import Base
 from policies.decoding import decode
-from policies.finding import WEIGHTS, adapter_config, base_of, bases, find_model, is_adapter
+from policies.finding import base_of, find_model, is_adapter
 from policies.sampling import Sampling
 from policies.scoring import Row, score
-
-MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of,
-ADAPTER_FILES = ("tokenizer*.json", WEIGHTS)  # with an adapter's config, but for its base's name
 
 
 def load_base(
@@ -178,32 +172,6 @@ def device() -> torch.device:
         return torch.device("cpu")
     place = next(filter(None, map(os.environ.get, ("LOCAL_RANK", "SLURM_LOCALID"))), "0")
     return torch.device("cuda", int(place))
-
-
-def fingerprint(name: str) -> str:
-    """Tells a model's files (config, tokenizer, weights) from another's; the name is not in it.
-
-    Of each file its size and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
-    for any size. Training moves every weight, and so cannot hide between the blocks.
-    """
-    digest, (*adapters, base) = hashlib.sha256(), bases(name)
-    files = [Path(base)]
-    if not base.endswith(".gguf"):
-        config = Path(base) / "config.json"
-        found = config if config.is_file() else try_to_load_from_cache(base, "config.json")
-        files = sorted({file for kind in MODEL_FILES for file in Path(found).parent.glob(kind)})
-    for folder in adapters:
-        config = adapter_config(folder) | {"base_model_name_or_path": None}
-        digest.update(json.dumps(config, sort_keys=True).encode())
-        files += sorted(file for kind in ADAPTER_FILES for file in Path(folder).glob(kind))
-    for path in files:
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            for start in range(0, size, max(size // 64, 1 << 16)):
-                file.seek(start)
-                digest.update(file.read(1 << 16))
-    return digest.hexdigest()
 
 
 def save_agent(base: Base, agent: int, path: Path) -> None:

@@ -19,8 +19,8 @@ SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
 # but no more than CPU_BYTES.
 UPDATE_BYTES = {"cpu": 2**26}
 CPU_TOKENS, CPU_BYTES = 512, 2**30
+HELD = 1.4  # what a CPU's heap holds for a byte of a pass, holes and all: measured
 PROMPT_BYTES = 2**32  # on a CPU, what a prompt may keep; a longer one is run twice
-HELD = {"cpu": 1.4}  # what a CPU's allocator holds for a byte of a pass, measured
 LOGIT_BYTES = {False: 12, True: 24}  # of one logit while it is used; with top-k or top-p
 
 
@@ -52,12 +52,11 @@ def share(base: Base) -> int:
 
 def activations(base: Base, tokens: int) -> int:
     """Bytes that the backward pass keeps for so many tokens, about: of every layer 7 numbers per
-    hidden unit and 4 per feed-forward unit, 3 and 1 of which adapters read in 32 bits; on a CPU 12
-    per hidden unit. TokenLogps keeps no logits. Without gradients, only one layer's are alive at a
-    time."""
+    hidden unit (on a CPU 12) and 4 per feed-forward unit, of which adapters read 3 and 1 in 32
+    bits. TokenLogps keeps no logits. Without gradients, only one layer's are alive at a time."""
     config, size = base.net.config.get_text_config(), base.net.dtype.itemsize
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    hidden = 12 * size if base.device.type == "cpu" else 4 * size + 3 * 4
+    hidden = (9 if base.device.type == "cpu" else 4) * size + 3 * 4
     width = hidden * config.hidden_size + (3 * size + 4) * inner
     return tokens * (config.num_hidden_layers if torch.is_grad_enabled() else 1) * width
 
@@ -94,14 +93,19 @@ def longest(base: Base) -> int:
 
 
 def weights(base: Base) -> int:
-    """Bytes of a base's weights and adapters. On a CPU, those in 8 bits are there once more in 32,
-    about: unpacked for their products (measured)."""
+    """Bytes of a base's weights and adapters. On a CPU, those in 8 and 4 bits are there once more
+    in 32, about: the file stays mapped, of which the layers that are not packed are a part."""
     found = sum(t.nbytes for t in (*base.parameters(), *base.buffers()))
-    for module in base.modules():
-        weight = getattr(module, "weight", None)
-        if state := getattr(weight, "quant_state", None):
+    packed = {  # an adapter's layer shows its base's weight as its own, too
+        id(module.weight): module
+        for module in base.modules()
+        if isinstance(getattr(module, "weight", None), torch.Tensor)
+        and not module.weight.is_floating_point()
+    }
+    for module in packed.values():
+        if state := getattr(module.weight, "quant_state", None):
             found += state.absmax.nbytes  # 4 bits: the scale of each block of 64 weights
-        if base.device.type == "cpu" and getattr(weight, "dtype", None) == torch.int8:
+        if base.device.type == "cpu":
             found += 4 * module.in_features * module.out_features
     return found
 
@@ -136,7 +140,18 @@ def decode_bytes(base: Base, prompt: int, samples: int, limit: int, sampling: Sa
     pass, then keys and values of all tokens, and the logits of one token of each response."""
     logits = samples * len(base.head.weight) * logit_bytes(sampling)
     prefill = prompt * cache_bytes(base) + activations(base, prompt)
-    return max(prefill, (prompt + samples * limit) * cache_bytes(base) + logits)
+    held = (prompt + samples * limit) * cache_bytes(base)
+    if base.device.type == "cpu":  # RowCache: in single precision there; `prefilled_at_once`
+        return held * 4 // base.net.dtype.itemsize + logits
+    return max(prefill, held + logits)
+
+
+@torch.no_grad()
+def prefilled_at_once(base: Base, prompt: int) -> int:
+    """How many prompts, the longest of so many tokens, one pass of a decode takes. On a CPU more
+    than its caches hold are no faster together."""
+    most = min(share(base), UPDATE_BYTES.get(base.device.type, share(base)))
+    return max(1, most // activations(base, prompt))
 
 
 def prompts_at_once(base: Base, prompt: int, samples: int, limit: int, sampling: Sampling) -> int:

@@ -15,7 +15,8 @@ def expected(module, args) -> tuple[float, float]:
     every response is as long as it may be.
 
     Weights are there always, of what is trained Adam's two moments, in the update the gradients
-    too; then the largest decode, or the largest pass of the update.
+    too; then the largest decode, or the largest pass of the update: on a CPU both, since its heap
+    keeps what one of them gave back, in pieces that are of little use to the other.
     """
     team, held = module.team, 0 if args.eval_limit is None else args.eval_limit or some()
     judge = getattr(module, "judge", None)
@@ -25,11 +26,14 @@ def expected(module, args) -> tuple[float, float]:
     for base in team.bases:
         first = longest_prompt(base, module)
         play = turns(base, args, first, args.batch_size, args.num_generations, chain)
-        spare = memory.HELD.get(base.device.type, 1.0)
-        rollout.append(spare * decoded(base, args, play))
-        update.append(spare * updated(base, args, play))
+        rollout.append(decoded(base, args, play))
+        update.append(updated(base, args, play))
         play = turns(base, args, first, min(held, some()), EVAL_SAMPLES, True)
-        held_out.append(spare * decoded(base, args, play))
+        held_out.append(decoded(base, args, play))
+    if team.bases[0].device.type == "cpu":
+        update = kept + 3 * trained + memory.HELD * max(update)
+        training = update + memory.HELD * max(rollout)
+        return training, update + memory.HELD * max(held_out) if held else 0
     training = kept + max(2 * trained + max(rollout), 3 * trained + max(update))
     return training, kept + 3 * trained + max(held_out) if held else 0
 

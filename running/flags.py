@@ -1,8 +1,10 @@
-"""Flags of both programs: one-line errors that know what was meant, and commented flag files."""
+"""Flags of both programs: one-line errors that know what was meant, and commented flag files;
+and which flags of train.py do not go together."""
 
 import argparse
 import contextlib
 import difflib
+import importlib.util
 import shlex
 import sys
 
@@ -102,3 +104,28 @@ def at_least(kind, low, high=None):
 def or_none(kind):
     """An argparse type: `kind`, or the word none, which gives None."""
     return lambda text: None if text == "none" else kind(text)
+
+
+def conflict(args) -> str:
+    """Why these flags, as resolved, do not go together; "" where they do."""
+    if args.lora_rank == 0 and args.bits != 32:
+        return f"--lora-rank 0 trains the weights: they need --bits 32, not {args.bits}"
+    if args.lora_rank and args.precision != "32-true":
+        return "--precision bf16-mixed is of trained weights: with adapters, give --bits 16"
+    if args.lora_rank == 0 and args.kl_coef:
+        return "--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0"
+    if args.feedback and args.turns == 1:
+        return "--feedback is told between turns: it needs --turns 2 or more"
+    if args.num_generations == 1 and args.advantage != "none":
+        return "--num-generations 1 trains nothing: give 2 or more, or --advantage none"
+    if args.kl_coef and (args.top_p < 1 or args.top_k):
+        return "--kl-coef is of whole distributions: not with --top-p or --top-k"
+    if args.temperature == 0:
+        return "--temperature 0 is greedy: all samples of a group would be the same"
+    if args.top_p == 0:
+        return "--top-p 0 leaves no token to sample"
+    if args.eval_every and args.eval_limit is None:
+        return "--eval-every needs held-out problems: not with --eval-limit none"
+    if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
+        return "--logger wandb needs the package wandb: pip install wandb"
+    return ""

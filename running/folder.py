@@ -22,6 +22,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from policies.finding import fingerprint
 from rewards import REWARDS
 from tasks import TASKS
 
@@ -120,8 +121,6 @@ def write_args(directory: Path, args) -> None:
     versions = {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
     path, command = directory / "args.json", shlex.join(["python", *sys.argv])
     record = {"args": vars(args), "versions": versions, "command": command, "resumed": []}
-    from policies.loading import fingerprint
-
     models = [*args.model, *filter(None, [args.judge])]
     record["bases"] = {name: fingerprint(name) for name in models}
     record["code"] = [code_digest(vars(args))]  # of every process that went on with it
@@ -160,8 +159,6 @@ def warn_of_other_code(directory: Path) -> None:
 def check_bases(directory: Path, args) -> None:
     """Raises ValueError where a run's agents were trained on other models than these. An adapter
     on another base of the same shape would load, and be worth nothing."""
-    from policies.loading import fingerprint
-
     record = json.loads((directory / "args.json").read_text())
     trained = record.get("bases", {})  # runs of the first version have none
     before = [*record["args"]["model"], record["args"].get("judge")]

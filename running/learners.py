@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from policies.finding import ADAPTER, adapter_config, base_of, is_adapter
+from policies.finding import ADAPTER, adapter_config, base_of, fingerprint, is_adapter
 from running.folder import run_folder
 
 FULL = "config.json"  # of a whole model
@@ -96,30 +96,32 @@ def _check_kind(folder: Path, args) -> None:
         )
 
 
-def load(team, args) -> None:
-    """Loads the agents of args.init, one folder each; ValueError where one is of another base."""
-    from policies.loading import fingerprint, load_agent
-
-    known: dict[str, str | None] = {}
-    for agent, folder in enumerate(map(Path, args.init)):
-        was, name = _trained_on(folder), args.model[agent]
-        if name not in known:
-            known[name] = fingerprint(name)
-        if was not in (None, known[name]):
+def check_bases(args) -> None:
+    """Raises ValueError where an agent of args.init was trained on another model than the one that
+    it is to act on."""
+    known = {name: fingerprint(name) for name in args.model}
+    for folder, name in zip(map(Path, args.init), args.model, strict=True):
+        if None not in (was := _trained_on(folder), known[name]) and was != known[name]:
             raise ValueError(
                 f"--init {folder} was trained on another model than {name} (other weights, config "
                 "or tokenizer): give the one it was trained on as --model"
             )
-        if was is None and args.lora_rank:
-            told = f"warning: nothing in {folder} tells whether it was trained on {name}"
-            print(told, file=sys.stderr)
+
+
+def load(team, args) -> None:
+    """Loads the agents of args.init, one folder each; ValueError where one is of another base."""
+    from policies.loading import load_agent
+
+    check_bases(args)  # once more: a model of the hub's is on this machine only now
+    for agent, folder in enumerate(map(Path, args.init)):
+        if args.lora_rank and _trained_on(folder) is None:
+            told = f"nothing in {folder} tells whether it was trained on {args.model[agent]}"
+            print(f"warning: {told}", file=sys.stderr)
         load_agent(team.base_of[agent], agent, folder)
 
 
 def _trained_on(folder: Path) -> str | None:
     """Fingerprint of the model that an agent was trained on; None where nothing tells it."""
-    from policies.loading import fingerprint
-
     run = folder.resolve().parent.parent
     if folder.resolve().parent.name == "agents" and (run / "args.json").is_file():
         record = _record(run)

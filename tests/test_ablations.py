@@ -22,11 +22,11 @@ def metrics(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "runs/x/metrics.jsonl").open()]
 
 
-def run(folder: Path, diff: Path) -> list[dict]:
+def run(folder: Path, diff: Path, *flags: str) -> list[dict]:
     """The metrics of a small run of a copy of the sources, with the diff applied."""
     shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
     subprocess.run(["git", "apply", diff], cwd=folder, check=True)
-    command = [sys.executable, "train.py", *SMALL.split(), "--run", "x"]
+    command = [sys.executable, "train.py", *SMALL.split(), "--run", "x", *flags]
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env=alone, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -73,3 +73,12 @@ def test_it_does_what_it_says(diff, plain, tmp_path):
         assert [row["step"] for row in plain] == [0, 1]
     norms = [first["grad_norm/0"], first["grad_norm/1"]]
     assert norms != pytest.approx([was["grad_norm/0"], was["grad_norm/1"]], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_both_updates_of_a_rollout_are_of_one_agent(tmp_path):
+    (diff,) = (diff for diff in DIFFS if diff.stem == "clipped_ratio")
+    rows = run(tmp_path / "code", diff, "--alternate", "1", "--max-steps", "4")
+    first, second = ([row["grad_norm/0"], row["grad_norm/1"]] for row in rows)
+    assert first[0] > 0 == first[1]
+    assert second[0] == 0 < second[1]

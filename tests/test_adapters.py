@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM
 
 import eval as evaluation
 import train
-from policies.finding import bases
-from policies.loading import fingerprint, load_base, load_model, save_agent
+from policies.finding import bases, fingerprint
+from policies.loading import load_base, load_model, save_agent
 from running.plugins import is_embedded, own_model
 
 TINY = train.TINY

@@ -72,6 +72,7 @@ def plugin(tmp_path) -> str:
         ("train", ["--model", "nope.gguf"]),
         ("train", ["--model", "../mine/nope"]),
         ("train", ["--chat-template"]),
+        ("train", ["--init", "learnt/agents/0"]),
         ("train", ["--task", "humaneval", "--data", "nope.jsonl"]),
         ("eval", ["--task", "nope"]),
         ("eval", ["--reward", "nope"]),
@@ -83,6 +84,11 @@ def test_a_wrong_name_costs_no_library(program, argv, tmp_path):
     (tmp_path / "runs" / "taken").mkdir(parents=True)
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    (tmp_path / "learnt" / "agents" / "0").mkdir(parents=True)  # on another base
+    record = {"args": {"num_agents": 1, "model": ["theirs"]}, "bases": {"theirs": "0"}}
+    (tmp_path / "learnt" / "args.json").write_text(json.dumps(record))
+    adapter = json.dumps({"r": 16, "lora_alpha": 32})
+    (tmp_path / "learnt" / "agents" / "0" / "adapter_config.json").write_text(adapter)
     slow = ("torch", "lightning", "peft", "transformers")
     code = (
         f"import sys, {program}\ntry: {program}.main({argv})\n"

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2
 import eval as evaluation
 import train
 from policies import loading
+from policies.finding import fingerprint
 
 gguf = pytest.importorskip("gguf", reason="pip install --no-deps -r requirements-real.txt")
 TOKENS = [*sorted(ByteLevel.alphabet()), "Ġa", "<|im_start|>", "<|im_end|>"]
@@ -109,7 +110,7 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
     run("--model", str(path), "--run", "one", "--lora-rank", rank, "--chat-template")
     agent = Path("runs/one/agents/0")
     recorded = json.loads(Path("runs/one/args.json").read_text())
-    assert recorded["bases"] == {str(path): loading.fingerprint(str(path))}
+    assert recorded["bases"] == {str(path): fingerprint(str(path))}
     if rank == "0":
         saved = AutoModelForCausalLM.from_pretrained(agent)
     else:

@@ -34,13 +34,34 @@ def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     assert [[r.tokens for r in own] for own in got] == [[r.tokens for r in own] for own in want]
 
 
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_pass_over_prompts_takes_as_many_as_memory_bears(count, monkeypatch):
+    """Parts of shorter prompts are padded to the longest of all."""
+    base, seen = small_base(), []
+    prompts = [tuple(range(3, 12 - n)) for n in range(6)]
+    uniforms, agents = torch.rand(6, 2, 8, dtype=torch.float64), [0, 0, 0, 1, 1, 1]
+    want = decode(base, prompts, agents, uniforms, PLAIN)
+    with torch.no_grad():
+        one = memory.activations(base, 9)
+    monkeypatch.setattr(memory, "UPDATE_BYTES", {"cpu": int((count + 0.5) * one)})
+    whole = base.prefill
+    monkeypatch.setattr(base, "prefill", lambda *what: seen.append(len(what[0])) or whole(*what))
+    got = decode(base, prompts, agents, uniforms, PLAIN)
+    assert max(seen) == count
+    assert sum(seen) == 6
+    for mine, theirs in zip(got, want, strict=True):
+        assert [r.tokens for r in mine] == [r.tokens for r in theirs]
+        assert [r.logps for r in mine] == [pytest.approx(r.logps, abs=1e-5) for r in theirs]
+
+
 def test_a_prompt_takes_its_tokens_and_its_logits():
     """Two layers of two key heads of 8 units, four bytes each, keys and values; 24 tokens."""
     base, cut = small_base(), Sampling(1.0, 0, 0.9, 8)
     token, logit = 2 * 2 * 2 * 8 * 4, 24 * memory.LOGIT_BYTES[False]
     assert memory.decode_bytes(base, 10, 4, 50, PLAIN) == 210 * token + 4 * logit
     assert memory.decode_bytes(base, 10, 4, 50, cut) > 210 * token + 4 * logit
-    assert memory.decode_bytes(base, 1000, 1, 1, PLAIN) > 1001 * token + logit  # its own pass
+    base.to(torch.bfloat16)  # a CPU multiplies keys and values in single precision
+    assert memory.decode_bytes(base, 10, 4, 50, PLAIN) == 210 * token + 4 * logit
 
 
 def test_a_share_is_never_of_more_than_there_is(monkeypatch):

@@ -211,10 +211,10 @@ def test_launches_of_an_update():
 
 
 CELLS = [
-    {"bits": 32, "evaluation": 40},
-    {"bits": 16, "turns": 2},
+    {"bits": 32, "evaluation": 40, "response": 16},
+    {"bits": 16, "turns": 2, "response": 32},
     {"bits": 8},
-    {"bits": 4, "turns": 2, "evaluation": 40},
+    {"bits": 4, "turns": 2, "evaluation": 40, "response": 8},
     {"rank": 0},
     {"vocab": 32768, "top_p": 0.9, "response": 8, "group": 16},
 ]
