@@ -55,9 +55,10 @@ def own_model(name: str, agents: int = 2) -> str | None:
 
 
 def is_embedded(name: str) -> bool:
-    """Whether a model is the one in tiny/, or an adapter on it."""
+    """Whether a model is one of those in tiny/, or an adapter on it."""
     try:
-        return Path(bases(name)[-1]).resolve() == Path(TINY)
+        base = Path(bases(name)[-1]).resolve()
+        return Path(TINY) in (base, base.parent)
     except ValueError:  # of no model: `prepare` tells
         return False
 

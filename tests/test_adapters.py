@@ -110,7 +110,7 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
 
 
 def test_an_agent_of_a_local_model_loads_from_any_folder(tmp_path, monkeypatch):
-    shutil.copytree(TINY, tmp_path / "mine", ignore=shutil.ignore_patterns("*.py", "many", "build"))
+    shutil.copytree(TINY, tmp_path / "mine", ignore=shutil.ignore_patterns("*.py", "many", "half"))
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     path = run(Path("runs/here"), "--model", "../mine").resolve()

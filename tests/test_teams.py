@@ -1,11 +1,12 @@
 """Coop for three agents and four: its problems, its reward, its warm start. pytest"""
 
 import itertools
+import json
 import random
 from pathlib import Path
 
 import pytest
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import train
 from coding.rewards import code
@@ -14,7 +15,7 @@ from policies.finding import base_of
 from tasks import Coop
 from tiny import corpus, divisions, make
 
-MANY = Path(make.__file__).parent / "many"
+MANY, HALF = (Path(make.__file__).parent / name for name in ("many", "half"))
 SPLITS = ("train", "dev", "test")
 
 
@@ -108,6 +109,31 @@ def test_texts_of_the_warm_start_have_no_convention_of_who_does_what():
     assert min(share.values()) > 0.15
     for one, other in ((("aux", 0), ("aux2", 0)), (("aux", 1), ("aux2", 1)), ("aux", "aux2")):
         assert share[one] == pytest.approx(share[other], abs=0.05)
+
+
+def test_every_main_function_of_the_warm_start_needs_every_helper():
+    """One that did all of the work alone would be a way out, which a team takes (docs/teams.md)."""
+    author = divisions.Author(1, ITEMS[4])
+    for item in ITEMS[4] * 4:
+        *_, main = author.joint(item, 4)
+        if main.startswith("def solve"):  # else a fault of form
+            assert all(f"{name}(" in main for name in ("aux", "aux2", "aux3"))
+
+
+@pytest.mark.slow
+def test_three_agents_learn_to_need_each_other(tmp_path):
+    argv = ["--num-agents", "3", "--max-steps", "60", "--run", str(tmp_path / "run")]
+    train.main(argv)
+    found = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert found["before"]["metric/coop"] < 0.05
+    assert found["after"]["metric/coop"] > 0.5
+
+
+def test_the_half_of_the_model_is_of_its_kind():
+    models = [AutoModelForCausalLM.from_pretrained(folder) for folder in (HALF, train.TINY)]
+    half, whole = (sum(p.numel() for p in model.parameters()) for model in models)
+    assert 0.45 < half / whole < 0.55
+    assert train.parse(["--model", str(HALF), "--model", "tiny"]).lr == 3e-3
 
 
 def test_who_starts_from_the_adapter():

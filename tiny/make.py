@@ -1,6 +1,7 @@
 """Makes the embedded team: corpus, tokenizer and the supervised warm start of a small Llama.
 
     python -m tiny.make        # a few minutes on 2 idle cores; --out DIR to look before replacing
+    python -m tiny.make --layers 2 --out tiny/half     # about half of the parameters
     python -m tiny.make --task build        # the adapter in tiny/build/, on that model; or many
 
 The corpus of coop: problems of train compositions only, six examples of each. Of the examples 70 %
@@ -92,8 +93,10 @@ def make_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(tokenizer) -> LlamaForCausalLM:
-    """852,096 parameters, drawn from torch's seed. Rotary positions: 8192 of them cost nothing.
+def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
+    """853,120 parameters in 4 layers, 459,392 in 2, drawn from torch's seed.
+
+    Rotary positions: 8192 of them cost nothing.
 
     A Llama, not a Qwen2, which is the same but for biases: AutoTokenizer gives a Qwen2 model Qwen's
     own tokenizer class, and that one puts its normalizer and its way to split in place of ours.
@@ -102,7 +105,7 @@ def make_model(tokenizer) -> LlamaForCausalLM:
         vocab_size=512,
         hidden_size=128,
         intermediate_size=384,
-        num_hidden_layers=4,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=8192,
@@ -226,6 +229,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--task", choices=("coop", *ADAPTERS), default="coop")
     parser.add_argument("--out", type=Path, help="(tiny/, or the adapter's folder in it)")
+    parser.add_argument("--layers", type=int, default=4, help="of the model; half/ has 2")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
@@ -251,7 +255,7 @@ def make_base(args) -> None:
     size = sum(sum(map(len, row)) for row in ids)
     seconds = time.time() - start
     print(f"corpus: {count * examples} examples, {size} tokens, {seconds:.0f} s", flush=True)
-    model = make_model(tokenizer)
+    model = make_model(tokenizer, args.layers)
     warm_start(model, ids, args.seed, *how)
     model.to(torch.bfloat16).save_pretrained(out)
     tokenizer.save_pretrained(out)
