@@ -32,7 +32,7 @@ lint: setup
 
 tiny: setup
 	$(BIN)/python -m tiny.make
-	$(BIN)/python -m tiny.make --layers 2 --out tiny/half
+	$(BIN)/python -m tiny.make --half
 	$(BIN)/python -m tiny.make --task many
 
 bench/.venv/ready: requirements.txt bench/requirements.txt

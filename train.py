@@ -160,7 +160,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             )
         args = argparse.Namespace(**recorded(top, run_folder(args.resume)) | given)
         if wrong := conflict(args):  # of a run that an earlier version began
-            top.error(f"--resume {args.resume}: its flags are refused; start a new run ({wrong})")
+            top.error(f"--resume {args.resume}: {wrong}")
         return args
     if args.max_steps and args.epochs:
         top.error("--max-steps and --epochs: give one of them")

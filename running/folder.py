@@ -163,7 +163,8 @@ def check_bases(directory: Path, args) -> None:
     trained = record.get("bases", {})  # runs of the first version have none
     before = [*record["args"]["model"], record["args"].get("judge")]
     for was, name in zip(before, [*args.model, args.judge], strict=True):
-        if was in trained and fingerprint(name) != trained[was]:
+        now = fingerprint(name) if was in trained else None  # None: the hub's, not here yet
+        if now not in (None, trained.get(was)):
             raise ValueError(
                 f"the model {name} is not what {directory} was trained on (other weights, config "
                 "or tokenizer): bring that one back, or train anew"

@@ -29,7 +29,7 @@ def evaluate(
     greedy = Sampling(0.0, 0, 1.0, args.max_new_tokens)
     measures, per_problem = {}, {}
     shown = {"total": 2 * len(items), "desc": title, "unit": "problem", "leave": False}
-    shown |= {"mininterval": 0, "miniters": 1}  # an update is some problems: worth telling
+    shown |= {"mininterval": 0, "miniters": 1}  # each update is of some problems: tell it
     ways = (("", module.sampling, EVAL_SAMPLES), ("greedy/", greedy, 1))
     with tqdm(**shown, file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
         played = [play(module, items, args.seed, how, bar) for _, *how in ways]

@@ -1,7 +1,7 @@
 """Makes the embedded team: corpus, tokenizer and the supervised warm start of a small Llama.
 
     python -m tiny.make        # a few minutes on 2 idle cores; --out DIR to look before replacing
-    python -m tiny.make --layers 2 --out tiny/half     # about half of the parameters
+    python -m tiny.make --half              # two layers in place of four, in tiny/half/
     python -m tiny.make --task build        # the adapter in tiny/build/, on that model; or many
 
 The corpus of coop: problems of train compositions only, six examples of each. Of the examples 70 %
@@ -229,10 +229,13 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--task", choices=("coop", *ADAPTERS), default="coop")
     parser.add_argument("--out", type=Path, help="(tiny/, or the adapter's folder in it)")
-    parser.add_argument("--layers", type=int, default=4, help="of the model; half/ has 2")
+    parser.add_argument("--half", action="store_true", help="a model of two layers, in half/")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.half and args.task in ADAPTERS:
+        parser.error("--half is of the model, not of an adapter on it")
+    return args
 
 
 def main() -> None:
@@ -243,7 +246,7 @@ def main() -> None:
 
 
 def make_base(args) -> None:
-    start, out = time.time(), args.out or HERE
+    start, out = time.time(), args.out or (HERE / "half" if args.half else HERE)
     stream = coop.problems("train", f"/warm start {args.seed}")
     count, examples, *how = COOP
     problems = list(itertools.islice(stream, count))
@@ -255,7 +258,7 @@ def make_base(args) -> None:
     size = sum(sum(map(len, row)) for row in ids)
     seconds = time.time() - start
     print(f"corpus: {count * examples} examples, {size} tokens, {seconds:.0f} s", flush=True)
-    model = make_model(tokenizer, args.layers)
+    model = make_model(tokenizer, 2 if args.half else 4)
     warm_start(model, ids, args.seed, *how)
     model.to(torch.bfloat16).save_pretrained(out)
     tokenizer.save_pretrained(out)
