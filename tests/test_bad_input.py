@@ -498,7 +498,12 @@ RUNS = [
     ("args.json a list", text("args.json", "[]"), "args.json is not what a run writes", "restore"),
     ("a bad value", lambda r: edit_args(r, num_agents="two"), "'two' is not a whole", "restore it"),
     ("a bad choice", lambda r: edit_args(r, joint="any"), "'any' is not known", "cross, sampled"),
-    ("refused by now", lambda r: edit_args(r, precision="bf16-mixed"), "bf16-mixed is of", "give --bits 16"),
+    (
+        "refused by now",
+        lambda r: edit_args(r, precision="bf16-mixed"),
+        "bf16-mixed is of",
+        "give --bits 16",
+    ),
     ("another task", lambda r: edit_args(r, task="cop"), "unknown task 'cop'", "did you mean coop"),
     ("another rank", lambda r: edit_args(r, lora_rank=8), "of another team", "bring back the one"),
     ("full copies", lambda r: edit_args(r, lora_rank=0), "of another team", "bring back the one"),
