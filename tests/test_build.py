@@ -88,7 +88,7 @@ def test_the_prompt_lists_what_builds_the_target():
     item = DEV[0]
     head, *lines, team = TASK.observe(0, item, []).splitlines()
     assert head == "# a picture to build"
-    assert [line.partition(" ")[0] for line in lines] == ["1.", "2.", "3.", "4.", "5."]
+    assert len(lines) == len(item["rectangles"])
     built = build(blocks.rules(item, 1), ["\n".join(lines)])
     rows = grid(item)
     assert all(built.block((x, y)) == rows[y][x] for x, y in itertools.product(range(6), range(6)))
@@ -158,8 +158,7 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     told = TASK.feedback(item, texts)
     assert told == [f"# {len(blocks.cells(one))} of {len(blocks.target(item))} cells are right"] * 2
     lines = TASK.observe(0, after, [(texts[0], told[0])]).splitlines()
-    left = written([*rest, (0, 0, 0, 0, "air")]).split("\n")
-    assert lines[1:-2] == [f"{n}. {line}" for n, line in enumerate(left, 1)]
+    assert lines[1:-2] == written([*rest, (0, 0, 0, 0, "air")]).split("\n")
     assert lines[-2] == told[0]
     clear = "\n/fill 0 0 0 0 air"
     assert pay(after, written(rest) + clear, written(rest[::-1])) == pytest.approx(1.0)

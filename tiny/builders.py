@@ -22,9 +22,11 @@ ORDERS = {
     "small": (0.04, lambda place, one: len(blocks.cells(one))),
 }
 TEAMS = {1: 0.15, 2: 0.80, 3: 0.05}  # agents
-SECOND = 0.12  # share of problems that are in their second turn
+SECOND = 0.20  # share of problems that are in their second turn
 SLIP = 0.03  # share of commands with a wrong number or colour
 MALFORMED = 0.12  # share of responses with a fault of form
+# A token is no longer than: a cell, which is two numbers; a number; a word; a mark.
+PIECES = r"\n| \d \d| ?\d| ?[^\s\d.]+|."
 LIMIT = 5  # rectangles that are left, in a second turn: more are not a small problem
 
 
@@ -51,15 +53,15 @@ class Author:
         """In some order, as long as there are blocks; whatever anybody else may do."""
         rng, rectangles = self.rng, blocks.left(item)
         _, key = rng.choices(list(ORDERS.values()), [share for share, _ in ORDERS.values()])[0]
-        numbered = rng.sample(list(enumerate(rectangles, 1)), len(rectangles))
+        places = rng.sample(range(len(rectangles)), len(rectangles))
         if key:
-            numbered.sort(key=lambda pair: key(*pair))
+            places.sort(key=lambda place: key(place, rectangles[place]))
         material, chosen = blocks.material(rectangles, agents), []
-        for number, one in numbered:
+        for one in (rectangles[place] for place in places):
             material -= len(blocks.cells(one)) * (one[4] != AIR)
             if material < 0:
                 break
-            chosen.append((number, self.slipped(one) if rng.random() < SLIP else one))
+            chosen.append(self.slipped(one) if rng.random() < SLIP else one)
         return self.spoilt(blocks.listed(chosen))
 
     def slipped(self, one: blocks.Rectangle) -> blocks.Rectangle:
@@ -72,7 +74,7 @@ class Author:
         if self.rng.random() >= MALFORMED:
             return text
         colors = "|".join((*blocks.COLORS, AIR))
-        faults = ((f" ({colors})", ""), ("/fill", "/all"), (" /fill", ""))
+        faults = ((f" ({colors})", ""), ("/fill", "/all"), ("/fill ", ""))
         pattern, other = self.rng.choice(faults)
         return re.sub(pattern, other, text)
 
