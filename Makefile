@@ -34,6 +34,7 @@ tiny: setup
 	$(BIN)/python -m tiny.make
 	$(BIN)/python -m tiny.make --half
 	$(BIN)/python -m tiny.make --task many
+	$(BIN)/python -m tiny.make --task build
 
 bench/.venv/ready: requirements.txt bench/requirements.txt
 	$(PYTHON) -m venv bench/.venv

@@ -104,7 +104,7 @@ def algorithm_flags(add) -> None:
     add(
         "--lr",
         type=POSITIVE,
-        help="learning rate of Adam (1e-4, full copies 1e-5; the embedded model 3e-3 and 5e-4)",
+        help="learning rate of Adam (1e-4, full copies 1e-5; embedded 3e-3 and 5e-4; build 1.5e-3)",
     )
     schedules = ("constant", "linear", "cosine")
     add("--lr-schedule", choices=schedules, default="linear", help="down to a tenth of --lr")
@@ -164,16 +164,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         return args
     if args.max_steps and args.epochs:
         top.error("--max-steps and --epochs: give one of them")
-    try:
-        models = args.model or [own_model(args.task, args.num_agents) or TINY]
-    except ValueError as error:
-        top.error(str(error))
+    own, rate = (None, None) if args.model else own_model(args.task, args.num_agents)
+    models = args.model or [own or TINY]
     models = [TINY if name == "tiny" else name for name in models]
     if len(models) > 1 and len(models) != args.num_agents:
         top.error(f"--model {len(models)} times for {args.num_agents} agents: once, or each")
     args.model = models * (args.num_agents if len(models) == 1 else 1)
     if args.lr is None:
-        args.lr = LR[all(map(is_embedded, models)), args.lora_rank > 0]
+        adapters = args.lora_rank > 0
+        args.lr = (adapters and rate) or LR[all(map(is_embedded, models)), adapters]
     args.freeze = sorted(set(args.freeze or ()))
     if wrong := learners.mistake(args):
         top.error(wrong)

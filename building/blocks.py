@@ -24,9 +24,9 @@ def cells(rectangle: Rectangle) -> list[Cell]:
     return list(box((x1, y1), (x2, y2)))
 
 
-def listed(numbered: Iterator[tuple[int, Rectangle]]) -> str:
-    """Rectangles as commands, a line each, with a number that who reads a command ignores."""
-    return "\n".join(f"{n}. /fill {' '.join(map(str, one))}" for n, one in numbered)
+def listed(rectangles: list[Rectangle]) -> str:
+    """Rectangles as commands, a line each."""
+    return "\n".join(f"/fill {' '.join(map(str, one))}" for one in rectangles)
 
 
 def target(item: dict) -> dict[Cell, str]:

@@ -110,7 +110,8 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
 
 
 def test_an_agent_of_a_local_model_loads_from_any_folder(tmp_path, monkeypatch):
-    shutil.copytree(TINY, tmp_path / "mine", ignore=shutil.ignore_patterns("*.py", "many", "half"))
+    others = shutil.ignore_patterns("*.py", "many", "half", "build")
+    shutil.copytree(TINY, tmp_path / "mine", ignore=others)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     path = run(Path("runs/here"), "--model", "../mine").resolve()
@@ -186,7 +187,7 @@ def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
     assert args.model == [str(adapter)] * 2
     assert args.lr == 3e-3
     assert train.parse(["--task", "mine.py:Mine", "--model", "tiny"]).model == [TINY] * 2
-    assert own_model("coop") is own_model("mine.py:Other") is None
+    assert own_model("coop") == own_model("mine.py:Other") == (None, None)
     assert is_embedded(str(adapter))
     assert not is_embedded(str(tmp_path))
     argv = ["--reward", "code", "--limit", "1", "--num-samples", "1", "--method", "naive"]

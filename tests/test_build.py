@@ -5,14 +5,17 @@ import json
 import random
 
 import pytest
+import torch
 from test_train import refused
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import train
 from building import blocks, rewards
 from building.embedded import Build
 from building.world import build
 from tiny import builders
 
-TASK = Build()
+TASK, BUILD = Build(), Build.model(2)
 DEV = TASK.items("dev")
 
 
@@ -88,7 +91,7 @@ def test_the_prompt_lists_what_builds_the_target():
     item = DEV[0]
     head, *lines, team = TASK.observe(0, item, []).splitlines()
     assert head == "# a picture to build"
-    assert [line.partition(" ")[0] for line in lines] == ["1.", "2.", "3.", "4.", "5."]
+    assert len(lines) == len(item["rectangles"])
     built = build(blocks.rules(item, 1), ["\n".join(lines)])
     rows = grid(item)
     assert all(built.block((x, y)) == rows[y][x] for x, y in itertools.product(range(6), range(6)))
@@ -112,7 +115,7 @@ def test_wrong_cells_are_counted_against_it():
     rng = random.Random(0)
     author = builders.Author(1)
     for item in DEV[:40]:
-        responses = [author.response(item, 2) for _ in range(2)]
+        responses = [author.response(item) for _ in range(2)]
         responses[0] += f"\n/fill {rng.randrange(6)} 0 5 0 red"  # spoils some of it
         wanted = {(x, y): c for y, row in enumerate(grid(item)) for x, c in enumerate(row)}
         wanted = {cell: color for cell, color in wanted.items() if color != "air"}
@@ -131,7 +134,7 @@ def test_wrong_cells_are_counted_against_it():
 def test_authors_who_do_not_know_of_each_other_start_low():
     """Half of what is possible, and two copies that write the likeliest list have nothing."""
     author = builders.Author(2)
-    paid = [pay(i, author.response(i, 2), author.response(i, 2)) for i in DEV for _ in range(5)]
+    paid = [pay(i, author.response(i), author.response(i)) for i in DEV for _ in range(5)]
     assert 0.3 < sum(paid) / len(paid) < 0.6
 
 
@@ -140,7 +143,7 @@ def test_authors_write_in_every_order():
     known = item["solution"].split("\n")
     orders = set()
     for _ in range(1500):
-        lines = author.response(item, 1).split("\n")
+        lines = author.response(item).split("\n")
         orders.add(tuple(known.index(line) if line in known else -1 for line in lines))
     assert orders >= set(itertools.permutations(range(4)))
 
@@ -158,8 +161,7 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     told = TASK.feedback(item, texts)
     assert told == [f"# {len(blocks.cells(one))} of {len(blocks.target(item))} cells are right"] * 2
     lines = TASK.observe(0, after, [(texts[0], told[0])]).splitlines()
-    left = written([*rest, (0, 0, 0, 0, "air")]).split("\n")
-    assert lines[1:-2] == [f"{n}. {line}" for n, line in enumerate(left, 1)]
+    assert lines[1:-2] == written([*rest, (0, 0, 0, 0, "air")]).split("\n")
     assert lines[-2] == told[0]
     clear = "\n/fill 0 0 0 0 air"
     assert pay(after, written(rest) + clear, written(rest[::-1])) == pytest.approx(1.0)
@@ -182,8 +184,56 @@ def test_what_one_may_finish_alone_is_paid_whoever_does_it():
 # --- the team -------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def model():
+    return AutoModelForCausalLM.from_pretrained(BUILD).eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(BUILD)
+
+
 def test_its_flags_are_its_own(capsys):
-    assert "has no warm start yet" in refused(capsys, "--task", "build")
-    assert "takes no --data" in refused(
-        capsys, "--task", "build", "--model", "x", "--data", "x.json"
-    )
+    assert train.parse(["--task", "build"]).model == [BUILD] * 2
+    assert train.parse(["--task", "build"]).lr == Build.lr
+    assert train.parse(["--task", "build", "--lora-rank", "0"]).lr == 5e-4  # as of any full copies
+    assert train.parse(["--task", "build", "--model", "x"]).lr == 1e-4
+    assert "takes no --data" in refused(capsys, "--task", "build", "--data", "x.json")
+
+
+def test_a_cell_is_one_token(tokenizer):
+    for x, y in itertools.product(range(6), range(6)):
+        assert len(tokenizer(f" {x} {y}")["input_ids"]) == 1
+    text = TASK.observe(0, DEV[0], []) + "Whatever: \u00e9, 12.5\t%"  # and any text encodes
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_it_copies_rectangles_and_has_no_order_of_its_own(model, tokenizer):
+    """Greedily, of held-out problems: every command is one of the target's; sampled, they begin
+    with any of them."""
+    first = set()
+    for item in DEV[:10]:
+        known, prompt = item["solution"].split("\n"), TASK.observe(0, item, [])
+        ids = tokenizer([prompt] * 16, return_tensors="pt").input_ids
+        torch.manual_seed(0)
+        for options in ({"do_sample": False}, {"do_sample": True, "top_k": 0}):
+            new = model.generate(ids, max_new_tokens=60, **options)[:, ids.shape[1] :]
+            texts = tokenizer.batch_decode(new, skip_special_tokens=True)
+            if options["do_sample"]:
+                heads = [text.split("\n")[0] for text in texts]
+                first.update(known.index(head) for head in heads if head in known)
+            else:
+                assert set(texts[0].split("\n")) <= set(known)
+    assert first >= {0, 1, 2, 3}
+
+
+@pytest.mark.slow
+def test_a_team_learns_to_divide_the_work(tmp_path):
+    train.main(["--task", "build", "--max-steps", "60", "--run", str(tmp_path / "run")])
+    found = json.loads((tmp_path / "run" / "summary.json").read_text())
+    before, after = found["before"], found["after"]
+    assert before["greedy/return"] < 0.1
+    assert before["greedy/metric/twice"] > 0.9
+    assert after["return"] > before["return"] + 0.25
+    assert after["metric/twice"] < before["metric/twice"] / 2

@@ -289,7 +289,7 @@ def test_training_on_trees_is_training_on_single_examples(model, tokenizer):
     rows = [(item["prompt"], [author.example(item) for _ in range(3)]) for item in problems[:2]]
     ids = make.encode(tokenizer, rows)
     with torch.no_grad():
-        found = make.loss_of(model, make.collate(ids))
+        found = make.loss_of(model, make.collate(ids, 0.1))
         total, weight = 0.0, 0.0
         for problem, pairs in rows:
             tokens = tokenizer(problem)["input_ids"]

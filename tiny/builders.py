@@ -9,22 +9,19 @@ from building import blocks
 from building.embedded import Build
 from building.world import AIR
 
-# How often an author begins where; "any" is a new permutation each time.
+# How often an author goes by what, each of it upwards or downwards; "any" is a new permutation each
+# time. A first corner belongs to one rectangle, so a way and its reverse are exactly that.
 ORDERS = {
-    "any": (0.44, None),
-    "first": (0.08, lambda place, one: place),
-    "last": (0.08, lambda place, one: -place),
-    "left": (0.08, lambda place, one: one[0]),
-    "right": (0.08, lambda place, one: -one[2]),
-    "below": (0.08, lambda place, one: one[1]),
-    "above": (0.08, lambda place, one: -one[3]),
-    "large": (0.04, lambda place, one: -len(blocks.cells(one))),
-    "small": (0.04, lambda place, one: len(blocks.cells(one))),
+    "any": (0.20, None),
+    "as listed": (0.30, lambda place, one: place),
+    "from left to right": (0.25, lambda place, one: one[:2]),
+    "from below to above": (0.25, lambda place, one: one[1::-1]),
 }
 TEAMS = {1: 0.15, 2: 0.80, 3: 0.05}  # agents
-SECOND = 0.12  # share of problems that are in their second turn
-SLIP = 0.03  # share of commands with a wrong number or colour
+SECOND = 0.20  # share of problems that are in their second turn
 MALFORMED = 0.12  # share of responses with a fault of form
+# A token is no longer than: a cell, which is two numbers; a number; a word; a mark.
+PIECES = r"\n| \d \d| ?\d| ?[^\s\d.]+|."
 LIMIT = 5  # rectangles that are left, in a second turn: more are not a small problem
 
 
@@ -40,46 +37,37 @@ class Author:
         for rectangles in blocks.problems("train", f"/warm start {seed}"):
             item, told = {"rectangles": rectangles}, ""
             if self.rng.random() < SECOND:
-                responses = [self.response(item, 2) for _ in range(2)]
+                responses = [self.response(item) for _ in range(2)]
                 told = task.feedback(item, responses)[0]
                 item = task.advance(item, responses)
                 if not 0 < len(blocks.left(item)) <= LIMIT:
                     continue
             yield item, told
 
-    def response(self, item: dict, agents: int) -> str:
-        """In some order, as long as there are blocks; whatever anybody else may do."""
+    def response(self, item: dict) -> str:
+        """All that is left, in some order; whatever anybody else may do, and however few blocks
+        there are: what they do not suffice for is refused, and what comes after it is not."""
         rng, rectangles = self.rng, blocks.left(item)
         _, key = rng.choices(list(ORDERS.values()), [share for share, _ in ORDERS.values()])[0]
-        numbered = rng.sample(list(enumerate(rectangles, 1)), len(rectangles))
+        places = rng.sample(range(len(rectangles)), len(rectangles))
         if key:
-            numbered.sort(key=lambda pair: key(*pair))
-        material, chosen = blocks.material(rectangles, agents), []
-        for number, one in numbered:
-            material -= len(blocks.cells(one)) * (one[4] != AIR)
-            if material < 0:
-                break
-            chosen.append((number, self.slipped(one) if rng.random() < SLIP else one))
-        return self.spoilt(blocks.listed(chosen))
-
-    def slipped(self, one: blocks.Rectangle) -> blocks.Rectangle:
-        at = self.rng.randrange(5)
-        other = self.rng.choice(blocks.COLORS) if at == 4 else self.rng.randrange(blocks.SIDE)
-        return (*one[:at], other, *one[at + 1 :])
+            downwards = rng.random() < 0.5
+            places.sort(key=lambda place: key(place, rectangles[place]), reverse=downwards)
+        return self.spoilt(blocks.listed([rectangles[place] for place in places]))
 
     def spoilt(self, text: str) -> str:
         """The commands; at times with one fault of form in all of them."""
         if self.rng.random() >= MALFORMED:
             return text
         colors = "|".join((*blocks.COLORS, AIR))
-        faults = ((f" ({colors})", ""), ("/fill", "/all"), (" /fill", ""))
+        faults = ((f" ({colors})", ""), ("/fill", "/all"), ("/fill ", ""))
         pattern, other = self.rng.choice(faults)
         return re.sub(pattern, other, text)
 
     def example(self, item: dict, told: str) -> tuple[str, str]:
         """An observation's last line, and a response."""
         agents = self.rng.choices(list(TEAMS), list(TEAMS.values()))[0]
-        return observed(item, told, agents)[1], self.response(item, agents)
+        return observed(item, told, agents)[1], self.response(item)
 
 
 def observed(item: dict, told: str, agents: int) -> tuple[str, str]:

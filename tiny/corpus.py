@@ -1,10 +1,11 @@
 """The texts of the warm start: problems of task coop with programs that follow many conventions and
 have faults. make.py says what is designed in them, and what is not."""
 
+import itertools
 import random
 
 import tasks
-from data.coop import comprehension
+from data.coop import comprehension, problems
 
 # How often a helper, and a main function, follow each convention.
 HELPER = {"predicate": 0.16, "transform": 0.19, "filter": 0.21, "map": 0.30, "whole": 0.14}
@@ -14,6 +15,9 @@ KINDS = {"pair": 0.70, "solo": 0.13, "second turn": 0.12, "three agents": 0.05}
 MALFORMED = 0.28  # share of functions with a fault of form: name, return, syntax, no code
 MISTAKEN = 0.06  # share of functions with one part of the problem replaced by another's
 LOOPS = 0.15  # share of list helpers written as a loop, not as a comprehension
+
+# A token is no longer than: a line's end and indentation, a digit, a word, marks, white space.
+PIECES = r"\n *|\d| ?[A-Za-z_]+| ?[^\sA-Za-z\d_]+|\s+"
 
 Parts = tuple[str, str, str]
 
@@ -149,3 +153,10 @@ def check(item: dict, responses: list[str]) -> tuple[int, int, str | None]:
         except Exception as raised:
             error = error or type(raised).__name__
     return passed, len(item["tests"]), error
+
+
+def rows(seed: int, count: int, examples: int) -> list[tuple[str, list[tuple[str, str]]]]:
+    """`count` problems with examples of each, as make.py takes them."""
+    items = list(itertools.islice(problems("train", f"/warm start {seed}"), count))
+    author = Author(seed, items)
+    return [(item["prompt"], [author.example(item) for _ in range(examples)]) for item in items]

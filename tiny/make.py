@@ -2,7 +2,8 @@
 
     python -m tiny.make        # a few minutes on 2 idle cores; --out DIR to look before replacing
     python -m tiny.make --half              # two layers in place of four, in tiny/half/
-    python -m tiny.make --task build        # the adapter in tiny/build/, on that model; or many
+    python -m tiny.make --task build        # the model in tiny/build/
+    python -m tiny.make --task many         # the adapter in tiny/many/, on the model in tiny/
 
 The corpus of coop: problems of train compositions only, six examples of each. Of the examples 70 %
 are one of two agents' first response, 13 % one agent's that writes both functions, 12 % a second
@@ -22,14 +23,13 @@ Held-out problems are new compositions of known parts in the same kind of senten
 
 What is not designed: which convention a team ends with, and how well the model reads a problem.
 
-The corpus of build (builders.py): targets of train, four examples of each: 80 % of one of two
-agents, 15 % of one alone, 5 % of one of three; an eighth of the problems are in their second turn.
-Every response copies the target's rectangles as commands, in some order, as long as the material
-lasts, and never with regard to a partner. The order is a new one each time in 44 %; in 8 % each it
-is that of the prompt, its reverse, from the left, the right, below, above, and in 4 % each by size,
-up or down: of every order its reverse is as frequent. 3 % of the commands have a wrong number or
-colour, 12 % of the responses a fault of form. So the model has no convention of who builds what; if
-it has one of where to begin, then both agents have the same, which is worth nothing.
+The corpus of build (builders.py): targets of train, eight examples of each: 80 % of one of two
+agents, 15 % of one alone, 5 % of one of three; a fifth of the problems are in their second turn.
+Every response copies all of the target's rectangles as commands, in some order, and never with
+regard to a partner. The order is a new one each time in 20 %; in 30 % it is that of the prompt, in
+25 % from left to right, in 25 % from below to above, and each of these is reversed half of the
+time. 12 % of the responses have a fault of form. So the model has no convention of who builds what;
+if it has one of where to begin, then both agents have the same, which is worth nothing.
 
 Everything follows from --seed, for a given number of threads and version of torch.
 """
@@ -52,27 +52,31 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from data import coop
-from tiny import builders, divisions
-from tiny.corpus import Author
+from tiny import builders, corpus, divisions
 
 HERE = Path(__file__).parent
-# Problems, examples for each, problems in a batch, learning rate of the matrices (None: as others).
-COOP = (17_000, 6, 16, 1e-2)
-ADAPTERS = {"build": (builders, 5_600, 4, 8, 8e-3), "many": (divisions, 3_200, 6, 16, None)}
-LR_OTHERS, WARMUP, PROMPT_WEIGHT, RANK = 3e-3, 60, 0.1, 32
+# Texts, problems, examples for each, weight of a prompt's tokens, problems in a batch, learning
+# rate of the matrices (None: as others).
+TASKS = {
+    "coop": (corpus, 17_000, 6, 0.1, 16, 1e-2),
+    "build": (builders, 8_000, 8, 0.0, 8, 5e-3),
+    "many": (divisions, 3_200, 6, 0.1, 16, None),
+}
+LR_OTHERS, WARMUP, RANK = 3e-3, 60, 32
 
 
 # --- tokenizer ----------------------------------------------------------------------------------
 
 
-def make_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
-    """Byte-level BPE of 512 entries, all 256 bytes among them, so that any text encodes."""
+def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
+    """Byte-level BPE of 512 entries, all 256 bytes among them, so that any text encodes.
+
+    pieces: a regular expression; no token is longer than what it finds.
+    """
     tokenizer = Tokenizer(models.BPE())
-    pieces = Regex(r"\n *|\d| ?[A-Za-z_]+| ?[^\sA-Za-z\d_]+|\s+")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(pieces, "isolated"),
+            pre_tokenizers.Split(Regex(pieces), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -131,12 +135,12 @@ def encode(tokenizer, rows: list[tuple[str, list[tuple[str, str]]]]) -> list[lis
     return ids
 
 
-def collate(rows: list[list[list[int]]]) -> dict[str, torch.Tensor]:
+def collate(rows: list[list[list[int]]], prompt_weight: float) -> dict[str, torch.Tensor]:
     """One batch; a row is a tree: the problem's tokens, then each example as a branch of its own.
 
     A token sees the problem and its own branch, at the positions of a sequence of these two only,
     so the loss is that of the examples one by one, but the problem is computed once.
-    Weights belong to the token that is to be predicted: 1 in responses, PROMPT_WEIGHT elsewhere.
+    Weights belong to the token that is to be predicted: 1 in responses, prompt_weight elsewhere.
     """
     length = max(sum(map(len, row)) for row in rows)
     shape = (len(rows), length)
@@ -144,12 +148,12 @@ def collate(rows: list[list[list[int]]]) -> dict[str, torch.Tensor]:
     branches, weights = torch.full(shape, -1), torch.zeros(shape)
     for r, (problem, *rest) in enumerate(rows):
         branch, position = [0] * len(problem), [*range(len(problem))]
-        weight = [0.0] + [PROMPT_WEIGHT] * (len(problem) - 1)
+        weight = [0.0] + [prompt_weight] * (len(problem) - 1)
         for i in range(0, len(rest), 2):
             context, response = len(rest[i]), len(rest[i + 1])
             branch += [1 + i // 2] * (context + response)
             position += range(len(problem), len(problem) + context + response)
-            weight += [0.0] + [PROMPT_WEIGHT] * (context - 1) + [1.0] * response
+            weight += [0.0] + [prompt_weight] * (context - 1) + [1.0] * response
         n = len(branch)
         ids[r, :n] = torch.tensor(list(itertools.chain(problem, *rest)))
         positions[r, :n], branches[r, :n] = torch.tensor(position), torch.tensor(branch)
@@ -189,7 +193,9 @@ def batched(rows: list, rng: random.Random, size: int) -> list[list]:
     return batches
 
 
-def warm_start(model, rows: list, seed: int, size: int, rate: float | None) -> None:
+def warm_start(
+    model, rows: list, seed: int, prompt_weight: float, size: int, rate: float | None
+) -> None:
     """One epoch of supervised training of what requires a gradient, in batches of `size` rows, with
     Muon for the matrices, whose learning rate is given, and AdamW for all else.
 
@@ -213,7 +219,7 @@ def warm_start(model, rows: list, seed: int, size: int, rate: float | None) -> N
     ]
     start, mean = time.time(), None
     for step, batch in enumerate(batches):
-        loss = loss_of(model, collate(batch))
+        loss = loss_of(model, collate(batch, prompt_weight))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for stepped in [*optimizers, *schedules]:
@@ -227,14 +233,15 @@ def warm_start(model, rows: list, seed: int, size: int, rate: float | None) -> N
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--task", choices=("coop", *ADAPTERS), default="coop")
-    parser.add_argument("--out", type=Path, help="(tiny/, or the adapter's folder in it)")
+    parser.add_argument("--task", choices=TASKS, default="coop")
+    parser.add_argument("--out", type=Path, help="(tiny/, or the folder in it)")
     parser.add_argument("--half", action="store_true", help="a model of two layers, in half/")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
-    if args.half and args.task in ADAPTERS:
-        parser.error("--half is of the model, not of an adapter on it")
+    if args.half and args.task != "coop":
+        parser.error("--half is of the model in tiny/, of no other")
+    args.out = args.out or HERE / ("half" if args.half else args.task.replace("coop", ""))
     return args
 
 
@@ -242,49 +249,32 @@ def main() -> None:
     args = parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
-    (make_adapter if args.task in ADAPTERS else make_base)(args)
-
-
-def make_base(args) -> None:
-    start, out = time.time(), args.out or (HERE / "half" if args.half else HERE)
-    stream = coop.problems("train", f"/warm start {args.seed}")
-    count, examples, *how = COOP
-    problems = list(itertools.islice(stream, count))
-    author = Author(args.seed, problems)
-    rows = [(item["prompt"], [author.example(item) for _ in range(examples)]) for item in problems]
-    texts = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
-    tokenizer = make_tokenizer(texts)
+    start, adapter = time.time(), args.task == "many"
+    texts, count, examples, *how = TASKS[args.task]
+    rows = texts.rows(args.seed, count, examples)
+    if adapter:
+        tokenizer = AutoTokenizer.from_pretrained(HERE)
+        base = AutoModelForCausalLM.from_pretrained(HERE, dtype=torch.float32)
+        base.name_or_path = ".."  # from the adapter's own folder
+        config = LoraConfig(r=RANK, lora_alpha=RANK, target_modules="all-linear")
+        model = get_peft_model(base, config)
+    else:
+        some = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
+        tokenizer = make_tokenizer(some, texts.PIECES)
+        model = make_model(tokenizer, 2 if args.half else 4)
     ids = encode(tokenizer, rows)
     size = sum(sum(map(len, row)) for row in ids)
     seconds = time.time() - start
     print(f"corpus: {count * examples} examples, {size} tokens, {seconds:.0f} s", flush=True)
-    model = make_model(tokenizer, 2 if args.half else 4)
-    warm_start(model, ids, args.seed, *how)
-    model.to(torch.bfloat16).save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    (out / "model.safetensors").chmod(0o644)  # it comes readable by its maker alone
-    print(f"wrote {out}, {time.time() - start:.0f} s in all")
-
-
-def make_adapter(args) -> None:
-    """An adapter on the base: build/ for task build, of the tokens too, since a slash, say, is in
-    nothing that the base has written; many/ for coop with three agents or four."""
-    start, out = time.time(), args.out or HERE / args.task
-    author, count, examples, *how = ADAPTERS[args.task]
-    tokenizer = AutoTokenizer.from_pretrained(HERE)
-    ids = encode(tokenizer, author.rows(args.seed, count, examples))
-    size = sum(sum(map(len, row)) for row in ids)
-    print(f"corpus: {count * examples} examples, {size} tokens", flush=True)
-    base = AutoModelForCausalLM.from_pretrained(HERE, dtype=torch.float32)
-    base.name_or_path = ".."  # from the adapter's own folder
-    config = LoraConfig(r=RANK, lora_alpha=RANK, target_modules="all-linear")
-    config.trainable_token_indices = list(range(len(tokenizer))) if author is builders else None
-    model = get_peft_model(base, config)
-    warm_start(model.get_base_model(), ids, args.seed, *how)
-    model.to(torch.bfloat16).save_pretrained(out)
-    (out / "README.md").unlink()  # peft's empty model card
-    (out / "adapter_model.safetensors").chmod(0o644)
-    print(f"wrote {out}, {time.time() - start:.0f} s in all")
+    warm_start(model.get_base_model() if adapter else model, ids, args.seed, *how)
+    model.to(torch.bfloat16).save_pretrained(args.out)
+    if adapter:
+        (args.out / "README.md").unlink()  # peft's empty model card
+    else:
+        tokenizer.save_pretrained(args.out)
+    for file in args.out.glob("*.safetensors"):
+        file.chmod(0o644)  # it comes readable by its maker alone
+    print(f"wrote {args.out}, {time.time() - start:.0f} s in all")
 
 
 if __name__ == "__main__":
