@@ -12,7 +12,6 @@ feedback= (a function of an item and the responses that gives one text per agent
     modes                                  its own names for --feedback (optional): it is given one
     reward, model                          names of its default reward and (optional) model, which
                                            may be a function of the number of agents
-    lr                                     of adapters on that model (optional)
 
 What an agent observes is computed from the item and from its own history, so a partner's text
 cannot get in, unless `advance` puts it into the item and `observe` shows it. --task takes a name of

@@ -27,9 +27,10 @@ from tasks import TASKS
 
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
 SHARE, POSITIVE = at_least(float, 0, 1), at_least(float, 0)
-# --lr where it is not given, by (embedded model, adapters): a pretrained one bears far less
 ON_OFF = {"action": argparse.BooleanOptionalAction, "default": False}  # --no-... undoes a file's
+# --lr where it is not given, by (embedded model, adapters): a pretrained one bears far less
 LR = {(True, True): 3e-3, (True, False): 5e-4, (False, True): 1e-4, (False, False): 1e-5}
+LR_BUILD = 1.5e-3  # adapters on tiny/build: at twice that, lines that nobody is paid for drift
 
 
 def parser() -> Parser:
@@ -164,15 +165,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         return args
     if args.max_steps and args.epochs:
         top.error("--max-steps and --epochs: give one of them")
-    own, rate = (None, None) if args.model else own_model(args.task, args.num_agents)
-    models = args.model or [own or TINY]
+    models = args.model or [own_model(args.task, args.num_agents) or TINY]
     models = [TINY if name == "tiny" else name for name in models]
     if len(models) > 1 and len(models) != args.num_agents:
         top.error(f"--model {len(models)} times for {args.num_agents} agents: once, or each")
     args.model = models * (args.num_agents if len(models) == 1 else 1)
     if args.lr is None:
         adapters = args.lora_rank > 0
-        args.lr = (adapters and rate) or LR[all(map(is_embedded, models)), adapters]
+        build = adapters and {Path(name).resolve() for name in models} == {Path(TINY, "build")}
+        args.lr = LR_BUILD if build else LR[all(map(is_embedded, models)), adapters]
     args.freeze = sorted(set(args.freeze or ()))
     if wrong := learners.mistake(args):
         top.error(wrong)

@@ -25,7 +25,6 @@ class Build(StrBuild):
 
     name = reward = "build"
     site, modes = blocks, ()
-    lr = 1.5e-3  # at twice that, what nobody is paid for drifts: lines for which blocks are lacking
     colors: ClassVar = {"red": "#d1495b", "green": "#66a182", "pink": "#f0a6ca", "tan": "#d2b48c"}
 
     @staticmethod

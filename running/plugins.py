@@ -43,16 +43,15 @@ def resolve(name: str, known: dict[str, str], what: str):
     return getattr(module, attribute)
 
 
-def own_model(name: str, agents: int = 2) -> tuple[str | None, float | None]:
-    """The model that a task names for itself, if any, which may depend on the number of agents, and
-    the learning rate of adapters on it; of a task that cannot be found, `make_task` tells."""
+def own_model(name: str, agents: int = 2) -> str | None:
+    """The model that a task names for itself, if any, which may depend on the number of agents; of
+    a task that cannot be found, `make_task` tells."""
     try:
-        task = resolve(name, TASKS, "task")
+        model = getattr(resolve(name, TASKS, "task"), "model", None)
     except ValueError:
-        return None, None
-    model = getattr(task, "model", None)
+        return None
     model = model(agents) if callable(model) else model
-    return model and str(model), getattr(task, "lr", None)
+    return model and str(model)
 
 
 def is_embedded(name: str) -> bool:

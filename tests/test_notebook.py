@@ -34,7 +34,9 @@ def test_it_is_stored_with_outputs_of_one_run_and_of_no_machine():
     assert kinds == {"stream", "display_data"}  # no error
     assert not re.findall(r"(?:^|[\s'\"(])/\w+/\S+", texts(cells), re.MULTILINE)  # no path
     assert NOTEBOOK.stat().st_size < 400_000
-    for name, stored in zip(("group", "schemes"), pictures(cells), strict=False):
+    *found, built = pictures(cells)
+    assert built
+    for name, stored in zip(("group", "schemes"), found, strict=True):
         data = base64.b64decode(stored)
         assert (NOTEBOOK.parent / "docs" / f"{name}.png").read_bytes() == data
 

@@ -18,7 +18,7 @@ ORDERS = {
     "from below to above": (0.25, lambda place, one: one[1::-1]),
 }
 TEAMS = {1: 0.15, 2: 0.80, 3: 0.05}  # agents
-SECOND = 0.20  # share of problems that are in their second turn
+SECOND = 0.20  # share that is given a second turn; an eighth has one, of 1 to LIMIT rectangles
 MALFORMED = 0.12  # share of responses with a fault of form
 # A token is no longer than: a cell, which is two numbers; a number; a word; a mark.
 PIECES = r"\n| \d \d| ?\d| ?[^\s\d.]+|."

@@ -24,7 +24,7 @@ Held-out problems are new compositions of known parts in the same kind of senten
 What is not designed: which convention a team ends with, and how well the model reads a problem.
 
 The corpus of build (builders.py): targets of train, eight examples of each: 80 % of one of two
-agents, 15 % of one alone, 5 % of one of three; a fifth of the problems are in their second turn.
+agents, 15 % of one alone, 5 % of one of three; an eighth of the problems are in their second turn.
 Every response copies all of the target's rectangles as commands, in some order, and never with
 regard to a partner. The order is a new one each time in 20 %; in 30 % it is that of the prompt, in
 25 % from left to right, in 25 % from below to above, and each of these is reversed half of the
@@ -69,7 +69,7 @@ LR_OTHERS, WARMUP, RANK = 3e-3, 60, 32
 
 
 def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
-    """Byte-level BPE of 512 entries, all 256 bytes among them, so that any text encodes.
+    """Byte-level BPE of at most 512 entries, all 256 bytes among them, so that any text encodes.
 
     pieces: a regular expression; no token is longer than what it finds.
     """
