@@ -165,7 +165,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         return args
     if args.max_steps and args.epochs:
         top.error("--max-steps and --epochs: give one of them")
-    models = args.model or [own_model(args.task, args.num_agents) or TINY]
+    try:
+        models = args.model or [own_model(args.task, args.num_agents) or TINY]
+    except ValueError as error:
+        top.error(str(error))
     models = [TINY if name == "tiny" else name for name in models]
     if len(models) > 1 and len(models) != args.num_agents:
         top.error(f"--model {len(models)} times for {args.num_agents} agents: once, or each")

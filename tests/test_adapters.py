@@ -180,6 +180,14 @@ def test_it_is_not_merged_into_few_bits(adapter, capsys):
     assert "--bits 4 is not for" in refused(capsys, *SMALL, "--model", adapter, "--bits", "4")
 
 
+NO_MODEL = """
+class Mine:
+    @staticmethod
+    def model(agents):
+        raise ValueError(f"none for {agents} agents")
+"""
+
+
 def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(TASK.format(model=str(adapter)))
@@ -188,6 +196,8 @@ def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
     assert args.lr == 3e-3
     assert train.parse(["--task", "mine.py:Mine", "--model", "tiny"]).model == [TINY] * 2
     assert own_model("coop") is own_model("mine.py:Other") is None
+    Path("none.py").write_text(NO_MODEL)
+    assert "none for 2 agents" in refused(capsys, "--task", "none.py:Mine")
     assert is_embedded(str(adapter))
     assert not is_embedded(str(tmp_path))
     argv = ["--reward", "code", "--limit", "1", "--num-samples", "1", "--method", "naive"]
