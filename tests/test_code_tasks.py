@@ -303,7 +303,6 @@ def test_what_stands_outside_check_rides_along_where_it_is_needed():
     assert "CASES" not in first
     assert "CASES = [(1, 2)]" in second
     assert "OTHER" not in second
-    assert "close" not in second
     assert "\ncheck(f)" not in first + second
 
 
