@@ -3,7 +3,9 @@
 import importlib.util
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 from peft import AutoPeftModelForCausalLM
@@ -167,6 +169,9 @@ def test_what_cannot_be_read_is_told_in_one_line(packed, tmp_path, monkeypatch, 
     assert "cannot load the model" in told("--model", "text.gguf")
     Path("other.gguf").write_bytes(path.read_bytes().replace(b"qwen2", b"qwexx"))
     assert "an architecture that transformers reads" in told("--model", "other.gguf")
+    with monkeypatch.context() as small:
+        small.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000))
+        assert "0.0 GB are free: give fewer --bits" in told("--model", str(path))
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: name != "gguf" and find(name, *rest)
