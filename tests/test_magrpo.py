@@ -304,7 +304,7 @@ def test_metrics_do_not_depend_on_padding():
             ratio = logps[0] - torch.tensor(response.logps)
             total, tokens = total + float((ratio.exp() - 1 - ratio).sum()), tokens + len(ratio)
         assert_close(metrics[f"kl/{agent}"], total / tokens)
-        assert metrics[f"kl/{agent}"] > 0.1
+        assert metrics[f"kl/{agent}"] > 0.01
 
 
 def test_every_sample_has_its_own_random_numbers():

@@ -65,10 +65,8 @@ def together(tmp_path_factory):
 
 def nearly(figures: dict) -> dict:
     """KL is a difference of numbers about 1, so its error is one of 1 and not of its own size."""
-    return {
-        name: pytest.approx(value, rel=rounding(), abs=rounding() * name.startswith("kl/"))
-        for name, value in figures.items()
-    }
+    least = {name: rounding() if name.startswith("kl/") else None for name in figures}
+    return {n: pytest.approx(v, rel=rounding(), abs=least[n]) for n, v in figures.items()}
 
 
 TURNS = ["--turns", 2, "--normalize", "token", "--kl-coef", 0.1]
