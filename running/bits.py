@@ -1,7 +1,6 @@
 """In how many bits the frozen base is loaded where --bits does not say."""
 
 import functools
-import sys
 import time
 
 from running.plugins import is_embedded
@@ -31,7 +30,7 @@ def settle(args) -> None:
     else:
         why = "as in all processes on a CPU"
     if is_first(args):
-        print(f"bits:    {args.bits}, {why} (--bits: another number)", file=sys.stderr)
+        print(f"bits:    {args.bits}, {why} (--bits: another number)", flush=True)
 
 
 @functools.cache

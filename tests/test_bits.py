@@ -53,10 +53,10 @@ def recorded(run: Path) -> int:
 def test_a_cpu_takes_the_faster(probed, capsys):
     probed(FAST)
     assert settled("--model", "their/model") == 16
-    assert "bits:    16, 32 bits take 2.0 times as long on this CPU" in capsys.readouterr().err
+    assert "bits:    16, 32 bits take 2.0 times as long on this CPU" in capsys.readouterr().out
     probed(SLOW)
     assert settled("--model", "their/model") == 32
-    assert "bits:    32, 16 bits take 5.0 times as long on this CPU" in capsys.readouterr().err
+    assert "bits:    32, 16 bits take 5.0 times as long on this CPU" in capsys.readouterr().out
     assert settled("--model", "their/model", "--model", "tiny") == 32  # one is pretrained
 
 
