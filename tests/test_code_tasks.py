@@ -454,7 +454,7 @@ def test_recipes_parse_and_name_what_exists(path):
     assert args.reward == "code_paper"
     assert args.gamma == 1
     small = train.parse([f"@{path}", f"@{path.parent}/laptop.args", "--model", "small"])
-    assert (small.bits, small.lora_rank, small.lr, small.max_new_tokens) == (16, 16, 1e-4, 160)
+    assert (small.bits, small.lora_rank, small.lr, small.max_new_tokens) == (32, 16, 1e-4, 160)
     assert (small.model, small.task) == (["small"] * 2, args.task)
     rest = path.read_text()
     assert f"@recipes/{path.name}" in rest
