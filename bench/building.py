@@ -15,6 +15,11 @@ from running.plugins import resolve
 OAK, STONE, WHITE, BLACK = (block for palette in letters.PALETTES for block in palette)
 
 
+def published(task) -> list[dict]:
+    """The authors' ten strings or houses."""
+    return task.items("train")[:8] + task.items("test")[:2]
+
+
 def place(cells, block) -> str:
     """/setblock lines; block: a name, or a function of the cell."""
     named = block if callable(block) else lambda cell: block
@@ -122,7 +127,7 @@ def single(item, agent: int) -> list:
 
 def main() -> None:
     for task, teams in ((StrBuild(), LETTERS), (HouseBuild(), HOUSES)):
-        items = task.published()
+        items = published(task)
         names = (task.reward, f"{task.reward}_paper")
         print(f"| a team of {task.name} | " + " | ".join(names) + " |\n|---|---|---|")
         for team, answer in teams.items():

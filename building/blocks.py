@@ -1,9 +1,9 @@
-"""Problems of task build: coloured rectangles on a 6 x 6 grid, and less material than they take.
+"""Problems of task build: coloured rectangles on a 6 x 6 grid, with too little material for one.
 
-A target has four or five rectangles. Each agent has material for 60 to 70 % of its cells, enough
-that agents may begin at its two ends and meet somewhere: of n agents, ceil((T + (n - 1) M) / n)
-blocks each, where T are the cells to build and M those of the largest rectangle. Of what several
-agents build alike, nothing is gained.
+A target has four or five rectangles. Each of two agents has material for 60 to 70 % of its cells;
+each of n agents has ceil((T + (n - 1) M) / n) blocks, where T is the number of cells to build and M
+that of the largest rectangle. That is just enough for two agents that begin at the two ends of any
+order. A cell that several agents build gains nothing.
 """
 
 import functools
@@ -25,7 +25,7 @@ def cells(rectangle: Rectangle) -> list[Cell]:
 
 
 def listed(rectangles: list[Rectangle]) -> str:
-    """Rectangles as commands, a line each."""
+    """Rectangles as commands, one on each line."""
     return "\n".join(f"/fill {' '.join(map(str, one))}" for one in rectangles)
 
 
@@ -34,12 +34,12 @@ def target(item: dict) -> dict[Cell, str]:
 
 
 def standing(item: dict) -> dict[Cell, tuple[str, int]]:
-    """(block, agent) of each cell that was built in earlier turns."""
+    """(block, agent) of each cell that earlier turns have built."""
     return {(x, y): (block, agent) for x, y, block, agent in item.get("standing", ())}
 
 
 def left(item: dict) -> list[Rectangle]:
-    """What is still to do: rectangles with a cell that is not right, and those to clear away."""
+    """What is still to do: rectangles with a wrong cell, and cells that have to become air."""
     stands, wanted = standing(item), target(item)
     found = [
         tuple(one)
@@ -55,8 +55,8 @@ def material(rectangles: list[Rectangle], agents: int) -> int:
 
 
 def share(areas: list[int], agents: int) -> int:
-    """Whoever takes rectangles in turn from one end has room for the next until 1 / agents of all
-    cells are covered, and only then may it have to leave out one as large as the largest."""
+    """Blocks of each agent for rectangles of these areas: a fair part of the cells, and room for
+    the rectangle in which that part ends, however large it is."""
     return math.ceil((sum(areas) + (agents - 1) * max(areas, default=0)) / agents)
 
 
@@ -72,12 +72,12 @@ def rules(item: dict, agents: int) -> Rules:
     )
 
 
-def right(target: dict[Cell, str], built: World) -> set[Cell]:
+def correct(target: dict[Cell, str], built: World) -> set[Cell]:
     return {cell for cell, color in target.items() if built.block(cell) == color}
 
 
 def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:
-    """Targets of a split, without end. Where rectangles lie decides on the split, whatever their
+    """Targets of a split, without end. The split depends on where the rectangles lie, not on their
     colours and their order."""
     rng = random.Random(f"build/{split}{seed}")
     while True:

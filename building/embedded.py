@@ -1,30 +1,31 @@
-"""Task build: the embedded team's building problems, which no agent has the material for alone."""
+"""Task build, for the embedded team: no agent has enough material to build the target alone."""
 
 from pathlib import Path
 from typing import ClassVar
 
 from building import blocks
-from building.tasks import StrBuild
+from building.labour import Divisions, X, Y
+from building.tasks import Building
 from building.world import build
 
 SPLITS = {"train": 2000, "dev": 100, "test": 100}
 
 
-class Build(StrBuild):
+class Build(Building):
     """A picture of coloured rectangles that a team has to build together, with /fill commands.
 
-    Every agent reads the same prompt: nothing says who builds what, and nothing tells the agents
-    apart but what each of them has learned. Two copies of one policy spend their material on the
-    same cells. With one agent, it has all the material.
+    Every agent reads the same prompt, which does not say who builds what; the agents differ only in
+    what each of them has learned. Two copies of one policy spend their material on the same cells.
+    A single agent has material for everything.
 
-    With --turns 2 the world stays as it was built; the next turn is about what is left of the
+    With --turns 2 the world stays as it was built. The next turn asks for what is left of the
     target, and brings new material for it.
 
     The splits share no layout of rectangles, and nothing depends on a seed.
     """
 
-    name = reward = "build"
-    site, modes = blocks, ()
+    reward = "build"
+    site = blocks
     colors: ClassVar = {"red": "#d1495b", "green": "#66a182", "pink": "#f0a6ca", "tan": "#d2b48c"}
 
     @staticmethod
@@ -51,7 +52,7 @@ class Build(StrBuild):
                 found.append({"task_id": task_id, "rectangles": rectangles, "solution": solution})
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """What is left to build, and with how much; the same for every agent."""
+        """What is left to build, and how many blocks each agent has; the same for every agent."""
         rectangles, agents = blocks.left(item), self.num_agents
         prompt = f"# a picture to build\n{blocks.listed(rectangles)}\n"
         prompt += history[-1][1] + "\n" if history else ""
@@ -61,27 +62,22 @@ class Build(StrBuild):
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         target = blocks.target(item)
-        right = blocks.right(target, build(blocks.rules(item, len(responses)), responses))
-        return [f"# {len(right)} of {len(target)} cells are right"] * len(responses)
+        correct = blocks.correct(target, build(blocks.rules(item, len(responses)), responses))
+        return [f"# {len(correct)} of {len(target)} cells are right"] * len(responses)
 
     def advance(self, item: dict, responses: list[str]) -> dict:
         stands = build(blocks.rules(item, len(responses)), responses).cells
         return item | {"standing": [[*cell, *stands[cell]] for cell in sorted(stands)]}
 
-    def divisions(self, item: dict) -> tuple[dict, dict]:
-        x, y = (lambda cell: cell[0]), (lambda cell: cell[1])
-        rectangles, color = [blocks.cells(one) for one in item["rectangles"]], blocks.target(item)
+    def divisions(self, item: dict) -> Divisions:
+        rectangles = [blocks.cells(one) for one in item["rectangles"]]
         number = {cell: n for n, one in enumerate(rectangles) for cell in one}
         size = {cell: len(one) for one in rectangles for cell in one}
-        halves = {
+        color = {cell: blocks.COLORS.index(name) for cell, name in blocks.target(item).items()}
+        return {
             ("first", "last"): number.get,
-            ("left", "right"): x,
-            ("below", "above"): y,
+            ("left", "right"): X,
+            ("below", "above"): Y,
             ("small", "large"): size.get,
-            ("first colours", "last colours"): lambda c: blocks.COLORS.index(color[c]),
+            ("first colours", "last colours"): color.get,
         }
-        return halves, {"by colour": color.get, "rectangles in turn": lambda c: number[c] % 2}
-
-    def draw(self, item: dict, responses: list[str]) -> dict[str, list[list[tuple]]]:
-        side = range(blocks.SIDE)
-        return {"": self.painted(item, responses, [[(x, y) for x in side] for y in reversed(side)])}

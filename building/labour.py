@@ -1,23 +1,40 @@
-"""Who built what: how a team that writes commands for one world divides its work."""
+"""Who built what: measures of a team's work, and a name for how it divided that work."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
+from operator import itemgetter
 
 from building.world import Cell, Rules, World
 
-MOSTLY = 0.9  # of the cells, for a scheme to be one
+MOSTLY = 0.9  # share of the cells that a rule has to fit
+Divisions = dict[tuple[str, str], Callable[[Cell], int]]  # (low, high): a number of each cell
+X, Y, Z = itemgetter(0), itemgetter(1), itemgetter(2)
+DIVISIONS: Divisions = {
+    ("left", "right"): X,
+    ("below", "above"): Y,
+    ("in front", "behind"): Z,
+    ("even", "odd"): lambda cell: sum(cell) % 2,  # a checkerboard
+}
 
 
-def measures(rules: Rules, built: World, right: set[Cell], cells: int) -> dict[str, float]:
-    """What is logged of a world; right: the target's cells that are as they should be, of `cells`.
+def iou(target: dict[Cell, str], correct: set[Cell], built: World) -> float:
+    """Intersection over union: correct cells over those that the target or a block has."""
+    return len(correct) / len(target.keys() | built.cells.keys())
 
-    metric/built/<agent>: share of the target that stands right and is this agent's. metric/twice:
-    of the cells where any agent put a block, those where several did. metric/unused: share of the
-    material that is left, where it is limited.
+
+def measures(
+    rules: Rules, built: World, target: dict[Cell, str], correct: set[Cell]
+) -> dict[str, float]:
+    """What is logged of a world: metric/iou; metric/pass, 1 where everything is correct;
+    metric/built/<agent>, the share of the target that is correct and this agent's; metric/twice, of
+    the cells where any agent put a block, the share where several did; and where material is
+    limited, metric/unused, the share of it that is left.
     """
-    owners = Counter(built.cells[cell][1] for cell in right)
-    found = {f"metric/built/{i}": owners[i] / cells for i in range(len(built.wrote))}
-    writers = Counter(cell for wrote in built.wrote for cell in wrote)
+    value = iou(target, correct, built)
+    owners = Counter(built.cells[cell][1] for cell in correct)
+    writers = Counter(cell for cells in built.wrote for cell in cells)
+    found = {"metric/pass": float(value == 1), "metric/iou": value}
+    found |= {f"metric/built/{i}": owners[i] / len(target) for i in range(len(built.wrote))}
     found["metric/twice"] = sum(n > 1 for n in writers.values()) / max(len(writers), 1)
     if rules.material:
         had = sum(sum(limits.values()) for limits in rules.material)
@@ -25,39 +42,25 @@ def measures(rules: Rules, built: World, right: set[Cell], cells: int) -> dict[s
     return found
 
 
-def scheme(
-    owners: dict[Cell, int],
-    agents: int,
-    halves: dict[tuple[str, str], Callable[[Cell], int]],
-    groups: dict[str, Callable[[Cell], int | str]],
-) -> str:
-    """The simplest rule that tells who built nine cells in ten, of one agent or two.
+def scheme(owners: dict[Cell, int], agents: int, divisions: Divisions) -> str:
+    """The name of the rule that fits best, if it fits nine in ten of the correct cells.
 
-    halves: (what is low, what is high) and a number of a cell: one agent has the low ones. It says
-    which agent, so that a convention can be told from a division that is drawn by lot each time.
-    groups: cells with one value belong to one agent, whichever it is. The first of the best is it.
+    Each division orders the cells by a number; the rule is that one agent has the cells up to some
+    number, and the other has the rest. The name says which agent has which side: so a convention
+    that holds for all problems is one name, and a division by chance is two. Of several rules that
+    fit alike, the first is named.
     """
     if not owners or agents == 1:
         return "one agent" if owners else "nothing stands"
-    ranked = Counter(owners.values()).most_common()
-    if ranked[0][1] >= MOSTLY * len(owners):
-        return f"agent {ranked[0][0]} alone"
-    found = {}
-    for (low, high), number in halves.items():
-        values = sorted({number(cell) for cell in owners})
-        for first, second in ((low, high), (high, low)):
-            sides = [first == low, first != low]  # agent 0's: the low ones, the high ones
-            found[f"agent 0 {first}, 1 {second}"] = max(
-                (
-                    sum((owners[c] == 0) == sides[number(c) >= v] for c in owners)
-                    for v in values[1:]
-                ),
-                default=0,
-            )
-    for name, value in groups.items() if max(found.values()) < MOSTLY * len(owners) else ():
-        by_value = defaultdict(Counter)
-        for cell, owner in owners.items():
-            by_value[value(cell)][owner] += 1
-        found[name] = sum(max(counts.values()) for counts in by_value.values())
-    best = max(found, key=found.get)
-    return best if found[best] >= MOSTLY * len(owners) else "mixed"
+    agent, most = Counter(owners.values()).most_common(1)[0]
+    if most >= MOSTLY * len(owners):
+        return f"agent {agent} alone"
+    fits = {}
+    for (low, high), number in divisions.items():
+        numbers = {cell: number(cell) for cell in owners}
+        cuts = sorted(set(numbers.values()))[:-1]  # how many cells fit "0 low, 1 high" at each cut
+        fit = [sum((owners[c] == 0) == (numbers[c] <= cut) for c in owners) for cut in cuts]
+        fits[f"agent 0 {low}, 1 {high}"] = max(fit, default=0)
+        fits[f"agent 0 {high}, 1 {low}"] = len(owners) - min(fit, default=len(owners))
+    best = max(fits, key=fits.get)
+    return best if agents == 2 and fits[best] >= MOSTLY * len(owners) else "mixed"

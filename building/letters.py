@@ -1,8 +1,8 @@
-"""Letters of blocks: a 5 x 5 font, the strings of StrBuild's data set, and more of them.
+"""Letters of blocks: a 5 x 5 font, the strings of StrBuild's data set, and more strings.
 
 I, L, C and M are drawn as in that data set; the other letters are ours, in its style. A character
-that the font lacks is blank. A string's letters stand side by side, GAP empty columns between them;
-x runs to the right, and y up: the picture's last row is y = 0.
+that the font lacks is blank. Between two letters are GAP empty columns. x runs to the right and y
+up: the last row of a picture is y = 0.
 """
 
 import hashlib
@@ -29,11 +29,8 @@ M #...# ##.## #.#.# #...# #...#    Z ##### ...#. ..#.. .#... #####
 """
 _WORDS = _DRAWN.split()
 FONT = {letter: _WORDS[6 * n + 1 : 6 * n + 6] for n, letter in enumerate(_WORDS[::6])}
-PUBLISHED = {  # string: difficulty; the authors train on the first eight
-    "train": {"I": 1, "C": 1, "M": 1, "L": 1, "MC": 2, "CM": 2, "LI": 3, "LLM": 3},
-    "dev": {},
-    "test": {"ICML": 3, "CLIM": 3},
-}
+PUBLISHED = {"train": ("I", "C", "M", "L", "MC", "CM", "LI", "LLM"), "test": ("ICML", "CLIM")}
+LONGEST = 4  # letters of a string that is drawn at random
 
 
 def picture(text: str) -> list[str]:
@@ -45,13 +42,9 @@ def picture(text: str) -> list[str]:
 
 def cells(rows: list[str]) -> list[Cell]:
     """The (x, y, 0) of a picture's targets, its top row first."""
-    height = len(rows)
-    return [
-        (x, height - 1 - y, 0)
-        for y, row in enumerate(rows)
-        for x, one in enumerate(row)
-        if one == "#"
-    ]
+    heights = range(len(rows) - 1, -1, -1)
+    picture = zip(heights, rows, strict=True)
+    return [(x, y, 0) for y, row in picture for x, one in enumerate(row) if one == "#"]
 
 
 PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))
@@ -61,7 +54,7 @@ _STONES = {"stone", "cobblestone", "smooth_stone", "stone_bricks"}
 
 
 def rules(item: dict, agents: int) -> Rules:
-    """What the agents of a StrBuild item may do: one cell a command, each its own two blocks."""
+    """What the agents of a StrBuild item may do: set single cells to one of their two blocks."""
     high = (len(item["rows"][0]) - 1, len(item["rows"]) - 1, 0)
     palettes = tuple(map(frozenset, PALETTES[:agents]))
     return Rules((0, 0, 0), high, palettes, share(MOST, agents), frozenset({"setblock"}))
@@ -72,15 +65,15 @@ def target(item: dict) -> dict[Cell, str]:
     return dict.fromkeys(cells(item["rows"]), TARGET)
 
 
-def right(target: dict[Cell, str], built: World) -> set[Cell]:
-    """The target's cells that hold a block which looks like none beside it."""
+def correct(target: dict[Cell, str], built: World) -> set[Cell]:
+    """The target's cells that hold a block whose texture no block beside it has."""
     looks = {cell: texture(block) for cell, (block, _) in built.cells.items()}
     alike = {cell for pair in pairs(looks) if looks[pair[0]] == looks[pair[1]] for cell in pair}
     return target.keys() & looks.keys() - alike
 
 
 def texture(block: str) -> str:
-    """What a block looks like, of two that stand side by side."""
+    """The look of a block: two blocks of one texture must not share a side."""
     if block.endswith(("_planks", "_wood")):
         return "wood"
     if block in _STONES or block.endswith(("_stone", "_stone_bricks")):
@@ -89,7 +82,7 @@ def texture(block: str) -> str:
 
 
 def pairs(cells) -> list[tuple[Cell, Cell]]:
-    """The pairs of the given cells that share a side, of those in a plane of constant z."""
+    """The pairs of the given cells that share a side and have the same z."""
     return [
         (cell, other)
         for cell in cells
@@ -99,23 +92,23 @@ def pairs(cells) -> list[tuple[Cell, Cell]]:
 
 
 def share(most: int, agents: int) -> tuple[int, ...]:
-    """A team's commands, divided; the first agent has the remainder."""
+    """How many of a team's commands each agent has; the first also gets the remainder."""
     return (most // agents + most % agents, *[most // agents] * (agents - 1))
 
 
-def strings(split: str, longest: int = 4) -> Iterator[tuple[str, int]]:
-    """(string, difficulty) of a split, without end but for the short ones: those of the data set,
-    and then strings of one to `longest` letters, all different. A string belongs to one split."""
-    yield from PUBLISHED[split].items()
+def strings(split: str) -> Iterator[str]:
+    """The strings of a split, without end: those of the data set, then random ones, all different.
+    A string belongs to one split."""
+    yield from PUBLISHED.get(split, ())
     seen = {text for published in PUBLISHED.values() for text in published}
     rng = random.Random(f"strbuild/{split}")
     while True:
-        text = "".join(rng.choices(sorted(FONT), k=rng.choice(range(1, longest + 1))))
+        text = "".join(rng.choices(sorted(FONT), k=rng.choice(range(1, LONGEST + 1))))
         if text not in seen and split_of(text) == split:
             seen.add(text)
-            yield text, min(len(text), 3)
+            yield text
 
 
 def split_of(name: str) -> str:
-    """train, dev or test, by a hash: the same word is never in two of them."""
+    """train, dev or test by a hash of the name, so that no name is in two of them."""
     return {0: "dev", 1: "test"}.get(hashlib.md5(name.encode()).digest()[0] % 10, "train")

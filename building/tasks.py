@@ -12,8 +12,7 @@ from collections import Counter
 from typing import ClassVar
 
 from building import houses, labour, letters, paper, rewards
-from building.feedback import MODES
-from building.world import build, read
+from building.world import Cell, Rules, build, read
 from data.rows import file_rows
 
 SPLITS = {"train": 1000, "dev": 100, "test": 100}
@@ -22,24 +21,91 @@ You are a building agent in a world of blocks. Answer with commands only, one on
 markdown, no other text. Everything else is invalid.
 
 """
+_SECOND = """\
+You write after agent 1, and your commands overwrite its: choose a reasonable part.
+"""
+_STRBUILD = """\
+{second}{target}
+The world goes from {low} to {high}: x from left to right, y from bottom to top, z always 0.
+Your blocks: {blocks}, air
+Rules:
+- One command on each line, and only /setblock.
+- Coordinates are absolute integers, within the world.
+{place}- Blocks that share a side must not have the same texture.
+The form of a command: /setblock x y z block
+"""
+_HOUSEBUILD = """\
+Your blocks: {blocks}, air
+
+The target, layer by layer, as rectangles from corner to corner (all else is air):
+{target}
+
+The world goes from {low} to {high}; y is up.
+{spiders}
+Rules:
+- One command on each line, and only /fill and /kill.
+- Coordinates are absolute integers, within the world.
+- Only your own blocks.
+The form of a command: /fill x1 y1 z1 x2 y2 z2 block
+
+Limits of material, for each agent (air is free):
+{limits}"""
+_AGAIN = "The world is empty again: write everything that should stand, not only what is new."
 
 
-class StrBuild:
-    """Strings in a 5 x 5 font, built of blocks of which no two that touch may look alike.
+class Building:
+    """What all building tasks share. site: the module with a task's rules, target and correct
+    cells; colors: block -> "#rrggbb", for pictures."""
+
+    def scheme(self, item: dict, responses: list[str]) -> str:
+        """How the team divided its work, as labour.scheme names it."""
+        built = build(self.site.rules(item, len(responses)), responses)
+        correct = self.site.correct(self.site.target(item), built)
+        owners = {cell: built.cells[cell][1] for cell in correct}
+        return labour.scheme(owners, len(responses), self.divisions(item))
+
+    def divisions(self, item: dict) -> labour.Divisions:
+        """The ways to divide the work that have a name."""
+        return labour.DIVISIONS
+
+    def draw(self, item: dict, responses: list[str]) -> dict[str, list[list[tuple]]]:
+        """(block, agent, whether it is wrong) of each cell; of no responses, the target."""
+        target, wrong = self.site.target(item), set()
+        cells = {cell: (block, None) for cell, block in target.items()}
+        if responses:
+            built = build(self.site.rules(item, len(responses)), responses)
+            cells, correct = built.cells, self.site.correct(target, built)
+            wrong = (target.keys() | cells.keys()) - correct
+        return {
+            title: [[(*cells.get(cell, ("", None)), cell in wrong) for cell in row] for row in rows]
+            for title, rows in self.grids(item).items()
+        }
+
+    def grids(self, item: dict) -> dict[str, list[list[Cell]]]:
+        """The cells of a picture by title, in rows: here of a flat world, its highest row first."""
+        rules = self.site.rules(item, self.num_agents)
+        (x0, y0, *z), (x1, y1, *_) = rules.low, rules.high
+        heights = range(y1, y0 - 1, -1)
+        return {"": [[(x, y, *z) for x in range(x0, x1 + 1)] for y in heights]}
+
+
+class StrBuild(Building):
+    """Strings in a 5 x 5 font, built of blocks of which no two neighbours may look alike.
 
     Each agent has two blocks of its own. train and test begin with the rows of the authors' data
     set that they train and evaluate on; all others are random strings of one to four letters. No
-    string is in two splits. --data: rows with `string`, and perhaps `difficulty`.
+    string is in two splits. --data: rows with `string`.
 
     The released configuration hides the target in the first turn (provide_graph: false), so that
-    nobody can know what to build until position_feedback lists the cells; here it is shown. The
-    other way: --task building.tasks.StrBuildHidden --turns 2.
+    nobody can know what to build until position_feedback lists the cells. Here it is shown; the
+    released form is --task building.tasks.StrBuildHidden --turns 2.
     """
 
     name = reward = "strbuild"
-    site, scorers = letters, (rewards.strbuild, paper.strbuild_paper)
-    modes: ClassVar = ("position_feedback", "score_feedback", "perfect_feedback")  # first: default
-    shown = True
+    site = letters
+    scorers: ClassVar = {"strbuild": rewards.strbuild, "strbuild_paper": paper.strbuild_paper}
+    modes: ClassVar = ("position_feedback", "score_feedback")  # the first is the default
+    shown, apart = True, ", no two of yours side by side"
     colors: ClassVar = {
         "oak_planks": "#d9a760",
         "stone": "#8d8d8d",
@@ -51,27 +117,21 @@ class StrBuild:
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback: str | None = None):
         if num_agents not in (1, 2):
             raise ValueError(f"task {self.name} is for 1 or 2 agents, not {num_agents}")
-        feedback = feedback or self.modes[0]
-        if feedback not in self.modes:
-            told = f"task {self.name} has no feedback {feedback!r}: {', '.join(self.modes)}"
-            raise ValueError(told)
-        self.data, self.num_agents, self.mode = data, num_agents, feedback
+        self.data, self.num_agents, self.mode = data, num_agents, feedback or self.modes[0]
+        if self.mode not in self.modes:
+            known = ", ".join(self.modes)
+            raise ValueError(f"task {self.name} has no feedback {feedback!r}: {known}")
 
     # -- problems
 
     def items(self, split: str) -> list[dict]:
         if split not in SPLITS:
             raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(SPLITS)}")
-        return self.local[split] if self.data else self.made(split, SPLITS[split])
+        return self.local[split] if self.data else self.made(split)
 
-    def made(self, split: str, count: int) -> list[dict]:
-        rows = itertools.islice(letters.strings(split), count)
-        return [self.item({"string": text, "difficulty": level}) for text, level in rows]
-
-    def published(self) -> list[dict]:
-        """The rows of the authors' data set, train's before test's."""
-        counts = {split: len(rows) for split, rows in self.site.PUBLISHED.items()}
-        return [item for split, count in counts.items() for item in self.made(split, count)]
+    def made(self, split: str) -> list[dict]:
+        strings = itertools.islice(letters.strings(split), SPLITS[split])
+        return [self.item({"string": text}) for text in strings]
 
     @functools.cached_property
     def local(self) -> dict[str, list[dict]]:
@@ -89,7 +149,7 @@ class StrBuild:
         return dict(zip(SPLITS, parts, strict=True))
 
     def item(self, row: dict) -> dict:
-        """An item of a row; ValueError names the field that is wrong."""
+        """The item of a row; ValueError names the wrong field."""
         text = row.get("string")
         if not isinstance(text, str) or not text.strip():
             raise ValueError(f"field 'string' has to be a text, not {text!r:.40}")
@@ -100,13 +160,13 @@ class StrBuild:
     # -- what an agent is told
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """The problem and the role, then what the agent wrote and was told in earlier turns."""
+        """The role and the problem, then the agent's commands and feedback of earlier turns."""
         rules = self.site.rules(item, self.num_agents)
         prompt = _SYSTEM + self.role(agent) + self.problem(agent, item, rules)
-        for turn, (response, told) in enumerate(history, 1):
+        for turn, (response, feedback) in enumerate(history, 1):
             accepted = read(response, rules, agent, Counter())
             lines = "\n".join(command.line for command in accepted) or "(none)"
-            prompt += f"\nYour commands in turn {turn}:\n{lines}\n\nTurn {turn + 1}. {told}\n"
+            prompt += f"\nYour commands in turn {turn}:\n{lines}\n\nTurn {turn + 1}. {feedback}\n"
         return prompt + "\nCommands:\n"
 
     def role(self, agent: int) -> str:
@@ -114,59 +174,30 @@ class StrBuild:
             return "You build alone.\n"
         return f"You are agent {agent + 1} of a team of two, and place some of the blocks.\n"
 
-    def problem(self, agent: int, item: dict, rules) -> str:
-        text, last = "", agent == self.num_agents - 1 > 0
-        if last:
-            text += "You write after agent 1, and your commands overwrite its: choose a reasonable "
-            text += "part.\n"
+    def problem(self, agent: int, item: dict, rules: Rules) -> str:
+        target, place, rows = "", "", "\n".join(item["rows"])
         if self.shown:
-            rows = "\n".join(item["rows"])
-            text += f"\nThe target, its top row first (# is a target, . is not):\n{rows}\n"
-        text += f"\nThe world goes from {list(rules.low)} to {list(rules.high)}: x from left to "
-        text += "right, y from bottom to top, z always 0.\n"
-        text += f"Your blocks: {', '.join(letters.PALETTES[agent])}, air\n"
-        text += "Rules:\n- One command on each line, and only /setblock.\n"
-        text += "- Coordinates are absolute integers, within the world.\n"
-        if self.shown:
-            text += "- Place blocks on # only.\n"
-        text += "- Blocks that share a side must not have the same texture.\n"
-        return text + "The form of a command: /setblock x y z block\n"
+            target = f"\nThe target, its top row first (# is a target, . is not):\n{rows}\n"
+            place = "- Place blocks on # only.\n"
+        world = {"low": list(rules.low), "high": list(rules.high)}
+        blocks = ", ".join(letters.PALETTES[agent])
+        second = _SECOND if agent else ""
+        return _STRBUILD.format(second=second, target=target, place=place, blocks=blocks, **world)
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        strict, published = self.scorers
-        parts = (published if self.reward == published.__name__ else strict)(item, responses)
-        score = sum(part for name, part in parts.items() if not name.startswith("metric/"))
-        rules = self.site.rules(item, len(responses))
-        return MODES[self.mode](item, rules, build(rules, responses), score)
-
-    # -- what came of it
-
-    def scheme(self, item: dict, responses: list[str]) -> str:
-        built = build(self.site.rules(item, len(responses)), responses)
-        right = self.site.right(self.site.target(item), built)
-        owners = {cell: built.cells[cell][1] for cell in right}
-        return labour.scheme(owners, len(responses), *self.divisions(item))
-
-    def divisions(self, item: dict) -> tuple[dict, dict]:
-        x, y = (lambda cell: cell[0]), (lambda cell: cell[1])
-        halves = {("left", "right"): x, ("below", "above"): y}
-        return halves, {"checkered": lambda c: sum(c) % 2, "by rows": y, "by columns": x}
-
-    def draw(self, item: dict, responses: list[str]) -> dict[str, list[list[tuple]]]:
-        width, height = len(item["rows"][0]), len(item["rows"])
-        rows = [[(x, y, 0) for x in range(width)] for y in reversed(range(height))]
-        return {"": self.painted(item, responses, rows)}
-
-    def painted(self, item: dict, responses: list[str], rows: list) -> list[list[tuple]]:
-        """(block, agent, is it wrong?) of each cell; of no responses, the target."""
-        target = self.site.target(item)
-        if not responses:
-            return [[(target.get(cell, ""), None, False) for cell in row] for row in rows]
-        built = build(self.site.rules(item, len(responses)), responses)
-        right, concerned = self.site.right(target, built), target.keys() | built.cells.keys()
+        """score_feedback: the turn's reward; position_feedback: all target cells, whatever the team
+        has built. The authors have more modes; they train with these two."""
+        if self.mode == "score_feedback":
+            scorer = self.scorers.get(self.reward, self.scorers[self.name])
+            parts = scorer(item, responses)
+            score = sum(part for name, part in parts.items() if not name.startswith("metric/"))
+            return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)
+        rules, target = self.site.rules(item, len(responses)), list(self.site.target(item))
+        text = f"The target's cells are {', '.join(map(str, target))}. Choose about half of them, "
+        text += f"some {len(target) // 2}{self.apart}. You may write "
         return [
-            [(*built.cells.get(c, ("", None)), c in concerned and c not in right) for c in row]
-            for row in rows
+            f"{text}{limit} commands, with {', '.join(sorted(palette))}."
+            for limit, palette in zip(rules.max_commands, rules.palettes, strict=True)
         ]
 
 
@@ -180,17 +211,22 @@ class HouseBuild(StrBuild):
     """Houses in layers of blocks, of which each agent has material for about three quarters.
 
     train and test begin with the rows of the authors' data set that they train and evaluate on; all
-    others are of a grammar. No house is in two splits. --data: rows as theirs, with `inventory`,
-    `target_spec` and perhaps `task_id` and `bbox`.
+    others are variants of these houses (houses.py). No house is in two splits. --data: rows as
+    theirs, with `inventory`, `target_spec` and perhaps `task_id`.
 
-    Spiders: three, whose attacks are drawn from 1 to 3; the authors draw them once a run, here it
-    is once an item, and the houses of the grammar have none to three of them, so that /kill is not
-    always right.
+    Spiders: three, whose attacks are drawn from 1 to 3. The authors draw them once a run, here they
+    are drawn once an item, and variants have none to three spiders, so that /kill is not always
+    right.
     """
 
     name = reward = "housebuild"
-    site, scorers = houses, (rewards.housebuild, paper.housebuild_paper)
-    modes: ClassVar = ("score_feedback", *(mode for mode in MODES if mode != "score_feedback"))
+    site = houses
+    scorers: ClassVar = {
+        "housebuild": rewards.housebuild,
+        "housebuild_paper": paper.housebuild_paper,
+    }
+    modes: ClassVar = ("score_feedback", "position_feedback")
+    apart = ""
     colors: ClassVar = {
         "white_concrete": "#c9d6e2",
         "obsidian": "#3b2a5c",
@@ -199,61 +235,43 @@ class HouseBuild(StrBuild):
         "planks": "#d9a760",
     }
 
-    def made(self, split: str, count: int) -> list[dict]:
-        named = houses.PUBLISHED[split]
+    def made(self, split: str) -> list[dict]:
         found = []
-        for name, layers in itertools.islice(houses.houses(split), count):
-            task_id = f"house_builder_{name}" if name in named else f"housebuild/{split}/{name}"
-            row = {"task_id": task_id, "inventory": houses.INVENTORY}
-            item = self.item(row | {"target_spec": houses.spec(layers)})
-            if name not in named:
-                item["spiders"] = item["spiders"][: random.Random(name).randint(0, 3)]
-            found.append(item)
+        for name, layers in itertools.islice(houses.houses(split), SPLITS[split]):
+            published = name in houses.PUBLISHED.get(split, {})
+            task_id = f"house_builder_{name}" if published else f"housebuild/{split}/{name}"
+            item = {"task_id": task_id, "inventory": houses.INVENTORY, "layers": layers}
+            found.append(spiders(item, 3 if published else random.Random(name).randint(0, 3)))
         return found
 
     def item(self, row: dict) -> dict:
-        item = houses.checked(row)
-        rng = random.Random(item["task_id"])
-        return item | {"spiders": [rng.randint(1, 3) for _ in range(3)]}
+        return spiders(houses.checked(row))
 
-    def problem(self, agent: int, item: dict, rules) -> str:
-        text = f"Your blocks: {', '.join(sorted(rules.palettes[agent]))}, air\n"
-        text += "\nThe target, layer by layer, as rectangles from corner to corner (all else is "
-        text += f"air):\n{houses.told(item)}\n"
-        text += f"\nThe world goes from {list(rules.low)} to {list(rules.high)}; y is up.\n"
-        attacks = item["spiders"]
+    def problem(self, agent: int, item: dict, rules: Rules) -> str:
+        attacks, spiders = item["spiders"], "There are no spiders."
         if attacks:
-            text += f"There are {len(attacks)} spiders, with attacks of {attacks}, "
-            text += f"{sum(attacks)} in all; you have {paper.HIT_POINTS} hit points. To kill the "
-            text += "spiders, write exactly one line: /kill\n"
-        else:
-            text += "There are no spiders.\n"
-        text += "Rules:\n- One command on each line, and only /fill and /kill.\n"
-        text += "- Coordinates are absolute integers, within the world.\n- Only your own blocks.\n"
-        text += "The form of a command: /fill x1 y1 z1 x2 y2 z2 block\n\n"
-        text += "Limits of material, for each agent (air is free):\n"
-        limits = rules.material[agent].items()
-        return text + "".join(f"{block} {most}\n" for block, most in sorted(limits) if most)
+            spiders = f"There are {len(attacks)} spiders, with attacks of {attacks}, "
+            spiders += f"{sum(attacks)} in all; you have {paper.HIT_POINTS} hit points. To kill "
+            spiders += "the spiders, write exactly one line: /kill"
+        limits = sorted((block, most) for block, most in rules.material[agent].items() if most)
+        return _HOUSEBUILD.format(
+            blocks=", ".join(sorted(rules.palettes[agent])),
+            target=houses.described(item),
+            low=list(rules.low),
+            high=list(rules.high),
+            spiders=spiders,
+            limits="".join(f"{block} {most}\n" for block, most in limits),
+        )
 
-    def divisions(self, item: dict) -> tuple[dict, dict]:
-        x, y, z = ((lambda cell, axis=axis: cell[axis]) for axis in range(3))
-        number = {c: n for n, r in enumerate(houses.rectangles(item)) for c in houses.within(r)}
-        kinds = {block: n for n, block in enumerate(self.colors)}
-        block = houses.target(item)
-        halves = {
-            ("below", "above"): y,
-            ("left", "right"): x,
-            ("in front", "behind"): z,
-            ("first blocks", "last blocks"): lambda c: kinds.get(block[c], 0),
-            ("first rectangles", "last rectangles"): number.get,
+    def grids(self, item: dict) -> dict[str, list[list[Cell]]]:
+        """A grid of each layer, the lowest first."""
+        return {
+            f"y={y}": [[(x, y, z) for x in range(len(row))] for z, row in enumerate(rows)]
+            for y, rows in enumerate(item["layers"])
         }
-        groups = {"rectangles in turn": lambda c: number[c] % 2, "by layers": y}
-        return halves, groups | {"by blocks": block.get, "by columns": x, "by depth": z}
 
-    def draw(self, item: dict, responses: list[str]) -> dict[str, list[list[tuple]]]:
-        (x0, y0, z0), (x1, y1, z1) = item["low"], item["high"]
-        layers = {
-            f"y={y}": [[(x, y, z) for x in range(x0, x1 + 1)] for z in range(z0, z1 + 1)]
-            for y in range(y0, y1 + 1)
-        }
-        return {name: self.painted(item, responses, rows) for name, rows in layers.items()}
+
+def spiders(item: dict, count: int = 3) -> dict:
+    """The item with the attacks of its spiders, which its task_id decides."""
+    rng = random.Random(item["task_id"])
+    return item | {"spiders": [rng.randint(1, 3) for _ in range(count)]}

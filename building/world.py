@@ -1,18 +1,20 @@
-"""A world of blocks, which is a dictionary of cells, and the commands that agents fill it with.
+"""A world of blocks: a dictionary of cells, and the commands that fill it.
 
     /setblock x y z block            one cell
-    /fill x1 y1 z1 x2 y2 z2 block    a box of cells; its corners come in any order
+    /fill x1 y1 z1 x2 y2 z2 block    a box of cells between two corners, given in any order
     /kill ...                        the spiders
 
-A world may have any number of coordinates; a flat one has two, and /fill x1 y1 x2 y2 block. How a
-response is read is what StrBuild and HouseBuild do (OpenMLRL/LLM_Collab_Minecraft, MIT licence):
-of a text with two ``` or more, what stands between the first two; a command a line, after a list
-mark or none, its slash optional. A line that is no command, has a word too many (a mode, such as
-keep), a coordinate that is no plain integer (~, ^) or lies outside, or a block that is not the
-agent's own, is ignored, and nothing is charged for it. So are the lines after an agent's last
-command, and a fill for which its material does not suffice. The first agent's commands come first,
-and a later command overwrites an earlier one. A response is read in time linear in its length, and
-no fill is larger than the world.
+A world may have any number of coordinates; a flat one has two, and /fill x1 y1 x2 y2 block.
+Responses are read as StrBuild and HouseBuild do it (OpenMLRL/LLM_Collab_Minecraft, MIT licence):
+
+- If a text has two ``` or more, only what stands between the first two is read.
+- Each line may be a command. A list mark before it is dropped; its slash is optional.
+- A line is ignored, at no cost, if it is no command, has a word too many (a mode such as keep), a
+  coordinate that is no plain integer (~, ^) or lies outside, or a block that is not the agent's.
+  So is a fill for which the agent's material does not suffice, and all after its last command.
+- The first agent's commands are applied first; a later command overwrites an earlier one.
+
+A response is read in time linear in its length, and no fill is larger than the world.
 """
 
 import itertools
@@ -36,9 +38,9 @@ class Rules:
     low: Cell  # the world's corners, both within it
     high: Cell
     palettes: tuple[frozenset[str], ...]  # per agent: its blocks; air is always allowed
-    most: tuple[int, ...]  # per agent: commands that are accepted
+    max_commands: tuple[int, ...]  # per agent: how many are accepted
     commands: frozenset[str] = frozenset({"setblock", "fill", "kill"})
-    # per agent: cells of each block, of "" in all; (): no limit
+    # per agent: cells of each block, and of all blocks together under ""; (): no limit
     material: tuple[dict[str, int], ...] = ()
     standing: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # before the first command
 
@@ -48,7 +50,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Command:
-    """An accepted line: `block` into all cells from low to high; "" is /kill."""
+    """An accepted line: puts `block` into all cells from low to high; "" is /kill."""
 
     line: str
     block: str
@@ -63,9 +65,9 @@ class Command:
 class World:
     """What stands where, and how it came about; lists are by agent."""
 
-    cells: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # (block, who wrote it last)
-    commands: list[list[Command]] = field(default_factory=list)  # that were accepted
-    wrote: list[set[Cell]] = field(default_factory=list)  # where it put a block, never mind which
+    cells: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # (block, agent that put it)
+    commands: list[list[Command]] = field(default_factory=list)  # accepted ones
+    wrote: list[set[Cell]] = field(default_factory=list)  # where the agent put any block
     spent: list[Counter] = field(default_factory=list)  # cells of each block
 
     def block(self, cell: Cell) -> str:
@@ -101,10 +103,10 @@ def build(rules: Rules, responses: list[str]) -> World:
 
 
 def read(text: str, rules: Rules, agent: int, spent: Counter) -> list[Command]:
-    """The accepted commands of an agent's response; what they use up is added to `spent`."""
+    """The accepted commands of an agent's response; the material they take is added to `spent`."""
     found: list[Command] = []
     for line in lines(text):
-        if len(found) == rules.most[agent]:
+        if len(found) == rules.max_commands[agent]:
             break
         command = parse(line, rules, agent)
         if command is None:
@@ -133,7 +135,7 @@ def lines(text: str) -> Iterator[str]:
 
 
 def parse(line: str, rules: Rules, agent: int) -> Command | None:
-    """The command of a line; None where it is none that this agent may give."""
+    """The command of a line; None if it is none, or not one that this agent may give."""
     word, *rest = line.split()
     name = word.removeprefix("/").lower()
     if name not in rules.commands:

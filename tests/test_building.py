@@ -4,11 +4,13 @@ The values of the published rewards are those that the authors' own simulator an
 the same teams; the rest is compared with computations of this file.
 """
 
-import dataclasses
 import itertools
+import math
 import random
 import re
 import time
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +19,7 @@ from building import houses, letters, paper, rewards
 from building.tasks import HouseBuild, StrBuild
 from building.world import Rules, build
 
-STRINGS, HOUSES = StrBuild().published(), HouseBuild().published()
+STRINGS, HOUSES = teams.published(StrBuild()), teams.published(HouseBuild())
 EXACT = {"abs": 1e-9, "rel": 0}
 
 
@@ -30,32 +32,27 @@ def worth(parts: dict) -> float:
 BOX = Rules((0, 0, 0), (5, 6, 6), (frozenset({"stone", "wood"}), frozenset({"glass"})), (300, 300))
 
 
-def blocks(text: str, rules: Rules = BOX, agent: int = 0) -> dict:
-    responses = ["", ""]
-    responses[agent] = text
-    return {cell: block for cell, (block, _) in build(rules, responses).cells.items()}
+def blocks(text: str) -> dict:
+    return {cell: block for cell, (block, _) in build(BOX, [text, ""]).cells.items()}
 
 
 @pytest.mark.parametrize(
-    "line",
+    "text",
     [
-        "/setblock 1 2 3 stone",
         "setblock 1 2 3 stone",
         "  /SetBlock 1 2 3 minecraft:stone\r",
         "- /setblock 1 2 3 stone",
-        "* /setblock 1 2 3 stone",
         "12. /setblock 1 2 3 stone",
         "3) /setblock 1 2 3 stone",
         "Sure, here it is:\n/setblock 1 2 3 stone\nThat is all.",
         "/fill 1 2 3 1 2 3 stone",
         "/setblock 9 9 9 stone\n```mcfunction\n/setblock 1 2 3 stone\n```\n/setblock 0 0 0 stone",
-        "```\n/setblock 1 2 3 stone\n```",
         "```/setblock 1 2 3 stone```",
         "one fence ``` is none\n/setblock 1 2 3 stone",
     ],
 )
-def test_a_command_is_found_in_what_stands_around_it(line):
-    assert blocks(line) == {(1, 2, 3): "stone"}
+def test_a_command_is_found_in_what_stands_around_it(text):
+    assert blocks(text) == {(1, 2, 3): "stone"}
 
 
 @pytest.mark.parametrize(
@@ -63,94 +60,38 @@ def test_a_command_is_found_in_what_stands_around_it(line):
     [
         "I would /setblock 1 2 3 stone",
         "/setblock ~1 2 3 stone",
-        "/setblock ^ 2 3 stone",
         "/setblock 1.0 2 3 stone",
         "/setblock \u0661 2 3 stone",  # an Arabic digit, which int() would read
-        "/setblock \uff11 2 3 stone",  # a wide one
         "/setblock 1 2 3 stone keep",
         "/setblock 1 2 3",
         "/setblock 1 2 3 glass",  # the partner's
-        "/setblock 1 2 3 dirt",
         "/setblock 6 2 3 stone",
         "/setblock -1 2 3 stone",
         "/setblock " + "9" * 5000 + " 2 3 stone",  # more digits than int() takes
         "/fill 0 0 0 1000 1000 1000 stone",  # 10^9 cells
-        "/fill 0 0 0 1 1 1 stone replace",
         "/fill 0 0 0 1 1 stone",
         "/give 1 2 3 stone",
-        "```\nnothing\n```\n/setblock 1 2 3 stone",
         "-",
-        "",
         "\x00/",
     ],
 )
 def test_what_is_no_command_is_ignored(line):
-    assert blocks(line) == {}
-    assert blocks(f"{line}\n/setblock 0 0 0 wood" if "```" not in line else "") in (
-        {(0, 0, 0): "wood"},
-        {},
-    )
-
-
-def test_corners_come_in_any_order_and_air_removes():
-    text = "/fill 2 1 0 0 0 0 stone\n/setblock 1 1 0 air"
-    expected = {(x, y, 0): "stone" for x in range(3) for y in range(2)}
-    del expected[1, 1, 0]
-    assert blocks(text) == expected
-
-
-def test_only_accepted_commands_count_and_the_rest_is_dropped():
-    rules = Rules((0, 0), (9, 0), (frozenset({"red"}),), (3,))
-    lines = ["nonsense", "/fill 0 0 99 0 red", *(f"/setblock {x} 0 red" for x in range(9))]
-    built = build(rules, ["\n".join(lines)])
-    assert sorted(built.cells) == [(0, 0), (1, 0), (2, 0)]
-    assert len(built.commands[0]) == 3
-
-
-def test_later_commands_and_later_agents_overwrite():
-    built = build(BOX, ["/fill 0 0 0 1 0 0 stone\n/setblock 0 0 0 wood", "/setblock 1 0 0 glass"])
-    assert built.cells == {(0, 0, 0): ("wood", 0), (1, 0, 0): ("glass", 1)}
-    assert built.wrote == [{(0, 0, 0), (1, 0, 0)}, {(1, 0, 0)}]
-
-
-def test_material_is_counted_also_where_it_overwrites_and_a_fill_is_refused_whole():
-    one = frozenset({"red"})
-    rules = Rules((0, 0), (3, 3), (one, one), (9, 9), material=({"red": 4}, {"red": 1}))
-    text = "/fill 0 0 2 0 red\n/fill 0 1 1 1 red\n/setblock 0 0 red\n/setblock 3 3 red"
-    built = build(rules, [text, "/fill 0 2 1 2 air\n/setblock 2 2 red"])
-    assert sorted(built.cells) == [(0, 0), (1, 0), (2, 0), (2, 2)]
-    assert [spent["red"] for spent in built.spent] == [4, 1]
-
-
-def test_a_world_may_go_on_from_what_stood_before():
-    one = frozenset({"red"})
-    rules = Rules((0, 0), (3, 3), (one,), (9,), material=({"red": 2},))
-    first = build(rules, ["/setblock 0 0 red"])
-    rules = dataclasses.replace(rules, standing=first.cells, material=({"": 1},))
-    second = build(rules, ["/setblock 1 0 red\n/setblock 2 0 red"])
-    assert sorted(second.cells) == [(0, 0), (1, 0)]
-    assert sorted(first.cells) == [(0, 0)]
+    assert blocks(f"{line}\n/setblock 0 0 0 wood") == {(0, 0, 0): "wood"}
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "`" * 300_000,
-        "```" * 100_000,
-        "-" * 300_000,
-        "1" * 300_000,
-        "1. " * 100_000,
-        "/fill " * 50_000,
-        "\n" * 300_000,
-        "/setblock 0 0 " + "0" * 300_000 + " stone",
+        *("`" * 300_000, "```" * 100_000, "-" * 300_000, "1" * 300_000, "1. " * 100_000),
+        *("/fill " * 50_000, "\n" * 300_000, "/setblock 0 0 " + "0" * 300_000 + " stone"),
         "/fill 0 0 0 5 6 6 air\n" * 20_000,
         "/fill 0 0 0 5 6 x air\n" * 20_000,
     ],
 )
 def test_any_text_is_read_in_linear_time(text):
-    start = time.perf_counter()
+    start = time.process_time()
     build(BOX, [text, text])
-    assert time.perf_counter() - start < 1.5
+    assert time.process_time() - start < 1.5
 
 
 # --- the data sets --------------------------------------------------------------------------------
@@ -166,169 +107,58 @@ def test_the_ten_published_strings():
     ]
     assert STRINGS[1]["rows"] == [".####", "#....", "#....", "#....", ".####"]
     assert STRINGS[6]["rows"][0] == "#......#####"
-
-
-def test_the_ten_published_houses():
-    assert [item["task_id"][-4:] for item in HOUSES] == [
-        *("0002", "0101", "0102", "0103", "0104", "0105", "0106", "0107", "0108", "0109")
-    ]
-    body = """
-        AAAAAA CCCCCC CCCCCC CCCCCC CCCCCC CCCCCC AAAAAA
-        AAAAAA OCDDCO CAAAAC CAAAAC CAAAAC OCCCCO AAAAAA
-        AAAAAA OCAACO CAAAAC CAAAAC CAAAAC OCCCCO AAAAAA
-        AAAAAA OCCCCO CAAAAC CAAAAC CAAAAC OCCCCO AAAAAA
-        SSSSSS BBBBBB BBBBBB BBBBBB BBBBBB BBBBBB SSSSSS
-    """
-    air, tiles, edge = "AAAAAA", "BBBBBB", "SSSSSS"
-    steep = [air, air, edge, tiles, edge, air, air], [air, air, air, tiles, air, air, air]
-    hip = (
-        "AAAAAA ASSSSA ASBBSA ASBBSA ASBBSA ASSSSA AAAAAA",
-        ("AAAAAA AAAAAA AASSAA AABBAA AASSAA AAAAAA AAAAAA"),
-    )
-    roofs = {
-        "0002": ([air, edge, tiles, tiles, tiles, edge, air], steep[0][:2] + steep[0][2:]),
-        "0103": ([tiles] * 7, [tiles] * 7),
-        "0105": steep,
-        "0107": (["SSBBSS"] * 7, ["ASBBSA"] * 7),
-        "0109": (hip[0].split(), hip[1].split()),
-    }
-    counts = {"0002": 122, "0103": 86, "0105": 146, "0107": 100, "0109": 144}  # cells of air
-    for item in HOUSES:
-        roof = next(name for name in roofs if name >= item["task_id"][-4:])
-        expected = [line.split() for line in body.strip().splitlines()] + list(roofs[roof])
-        assert item["layers"] == expected
-        assert "".join(map("".join, item["layers"])).count("A") == counts[roof]
-        assert 33 <= len(houses.rectangles(item)) <= 39
-
-
-def test_rectangles_are_the_house_each_cell_once():
-    for item in [*HOUSES, *HouseBuild().items("dev")]:
-        cells = [
-            (cell, block)
-            for low, high, block in houses.rectangles(item)
-            for cell in itertools.product(
-                *(range(a, b + 1) for a, b in zip(low, high, strict=True))
-            )
-        ]
-        assert sorted(cells) == sorted(houses.target(item).items())
-
-
-@pytest.mark.parametrize("kind", [StrBuild, HouseBuild])
-def test_the_splits_share_nothing_and_are_the_same_every_time(kind):
-    task = kind()
-    field = "rows" if kind is StrBuild else "layers"
-    items = {split: task.items(split) for split in ("train", "dev", "test")}
-    assert [len(some) for some in items.values()] == [1000, 100, 100]
-    seen = {split: {str(item[field]) for item in some} for split, some in items.items()}
-    for one, other in itertools.combinations(seen.values(), 2):
-        assert not one & other
-    assert len(seen["dev"]) == 100
-    assert len(seen["train"]) >= 995  # of the published houses some are the same
-    assert items["dev"] == kind().items("dev")
-    assert len({item["task_id"] for some in items.values() for item in some}) == 1200
-
-
-def test_the_font_has_every_letter_and_no_two_are_alike():
     assert sorted(letters.FONT) == [chr(ord("A") + n) for n in range(26)]
     assert len({str(rows) for rows in letters.FONT.values()}) == 26
     assert {len(row) for rows in letters.FONT.values() for row in rows} == {5}
     assert letters.picture("i?") == [row + "......." for row in letters.FONT["I"]]
 
 
+def test_the_ten_published_houses():
+    names = ["0002", "0101", "0102", "0103", "0104", "0105", "0106", "0107", "0108", "0109"]
+    assert [item["task_id"][-4:] for item in HOUSES] == names
+    air, kinds = [122, 86, 86, 86, 146, 146, 100, 100, 144, 144], []
+    for item, empty in zip(HOUSES, air, strict=True):
+        text = "".join(map("".join, item["layers"]))
+        assert (len(text), text.count("A")) == (294, empty)
+        assert 33 <= len(houses.rectangles(item)) <= 39
+        for rows in item["layers"]:  # but for the door, a house is the same from all sides
+            assert [row[::-1] for row in rows] == rows
+            assert rows[::-1] == rows or "D" in "".join(rows) or rows[1] == "OCAACO"
+        kinds.append(text)
+    assert len({*kinds}) == 5
+    limits = houses.rules(HOUSES[0], 2).material
+    counts = {"white_concrete": 51, "stone_bricks": 40, "stone_stairs": 27}
+    assert limits == (counts | {"obsidian": 9, "planks": 1},) * 2
+
+
+@pytest.mark.parametrize(("kind", "field"), [(StrBuild, "rows"), (HouseBuild, "layers")])
+def test_the_splits_share_nothing_and_are_the_same_every_time(kind, field):
+    items = {split: kind().items(split) for split in ("train", "dev", "test")}
+    seen = [{str(item[field]) for item in some} for some in items.values()]
+    assert not any(one & other for one, other in itertools.combinations(seen, 2))
+    same = {StrBuild: (0, 0), HouseBuild: (4, 1)}[kind]  # houses that are published twice
+    assert [len(some) for some in seen] == [1000 - same[0], 100, 100 - same[1]]
+    assert items["dev"] == kind().items("dev")
+    assert len({item["task_id"] for some in items.values() for item in some}) == 1200
+
+
 # --- the published rewards ------------------------------------------------------------------------
 
-LETTER_VALUES = {
-    "nothing": -0.5,
-    "agent 0 fills all targets with one block": 0.5,
-    "agent 0 fills the whole box, checkered": 0.25,
-    "agent 0 fills all targets, checkered": 1.75,
-    "the map of perfect_feedback": 1.5,
-    "agent 0 does everything, agent 1 two cells of it again": 2.0,
-}
-HOUSE_VALUES = {  # match and IoU, of all ten, to two digits
-    "only /kill": ((0.29, 0.50), (0, 0)),
-    "agent 0 writes every rectangle": ((0.76, 0.86), (0.59, 0.72)),
-    "both write the same list": ((0.76, 0.86), (0.59, 0.72)),
-    "agent 0 layers 0 to 2, agent 1 the others": ((0.82, 0.92), (0.71, 0.84)),
-    "agent 1 in reverse order": ((0.89, 0.99), (0.79, 0.99)),
-    "rectangles in turn": ((0.89, 0.99), (0.79, 0.99)),
-}
+
+def test_the_bench_prints_the_tables_of_the_docs(capsys):
+    """The values of the published rewards there are those of the authors' own scorer."""
+    docs = Path(teams.__file__).parent.parent / "docs" / "building.md"
+    teams.main()
+    for table in capsys.readouterr().out.split("\n\n"):
+        assert table.strip() in docs.read_text()
 
 
-@pytest.mark.parametrize("team", LETTER_VALUES)
-def test_strbuild_paper_has_the_published_values(team):
-    for item in STRINGS:
-        found = worth(paper.strbuild_paper(item, teams.LETTERS[team](item)))
-        assert found == pytest.approx(LETTER_VALUES[team], **EXACT)
-
-
-@pytest.mark.parametrize("team", HOUSE_VALUES)
-def test_housebuild_paper_has_the_published_values(team):
-    parts = [paper.housebuild_paper(item, teams.HOUSES[team](item)) for item in HOUSES]
-    for name, (low, high) in zip(("match", "metric/iou"), HOUSE_VALUES[team], strict=True):
-        values = [part[name] for part in parts]
-        assert (round(min(values), 2), round(max(values), 2)) == (low, high)
-
-
-def test_an_empty_house_matches_where_the_target_is_air():
-    for item in HOUSES:
-        air = "".join(map("".join, item["layers"])).count("A")
-        parts = paper.housebuild_paper(item, ["", ""])
-        assert parts["match"] == pytest.approx(air / 294, **EXACT)
-        damage = min(1, sum(item["spiders"]) / 5)
-        assert parts["spiders"] == pytest.approx(-0.1 * damage, **EXACT)
-        assert paper.housebuild_paper(item, ["", "/kill @e"])["spiders"] == 0
-        assert paper.housebuild_paper(item, [""])["spiders"] == 0
-
-
-def test_one_agent_with_all_the_material_builds_a_house():
-    for item in HOUSES:
+def test_the_rectangles_of_a_house_build_it():
+    """One agent has material for each cell once."""
+    for item in [*HOUSES, *HouseBuild().items("dev")]:
         parts = paper.housebuild_paper(item, [teams.listed(item)])
         assert worth(parts) == pytest.approx(1.0, **EXACT)
-
-
-def test_the_material_of_the_first_house():
-    limits = houses.rules(HOUSES[0], 2).material
-    assert limits[0] == limits[1]
-    assert limits[0] == {
-        "white_concrete": 51,
-        "stone_bricks": 40,
-        "stone_stairs": 27,
-        "obsidian": 9,
-        "planks": 1,
-    }
-
-
-def test_strbuild_paper_is_what_a_count_by_hand_gives():
-    looks = {"oak_planks": 0, "stone": 1, "white_concrete": 2, "obsidian": 3}
-    for seed in range(30):
-        rng = random.Random(seed)
-        item = rng.choice(STRINGS)
-        wide, grid = len(item["rows"][0]), {}
-        texts = []
-        for palette in letters.PALETTES:
-            lines = []
-            for _ in range(rng.randint(0, 40)):
-                x, y = rng.randrange(wide), rng.randrange(5)
-                block = rng.choice([*palette, "air"])
-                lines.append(f"/setblock {x} {y} 0 {block}")
-                grid[x, y] = block
-            texts.append("\n".join(lines))
-        grid = {cell: block for cell, block in grid.items() if block != "air"}
-        goal = {
-            (x, 4 - row) for row in range(5) for x in range(wide) if item["rows"][row][x] == "#"
-        }
-        same = total = 0
-        for (x, y), block in grid.items():
-            for other in ((x - 1, y), (x, y - 1)):
-                total += other in grid
-                same += other in grid and looks[grid[other]] == looks[block]
-        standing = set(grid.values())
-        expected = 2 * sum(cell in grid for cell in goal) / len(goal)
-        expected -= 1.5 * sum(cell not in goal for cell in grid) / (5 * wide - len(goal))
-        expected -= same / total if total else 0
-        expected -= 0.25 * sum(not set(palette) <= standing for palette in letters.PALETTES)
-        assert worth(paper.strbuild_paper(item, texts)) == pytest.approx(expected, **EXACT)
+        assert parts["metric/unused"] == pytest.approx(0.0, **EXACT)
 
 
 def test_textures():
@@ -339,87 +169,133 @@ def test_textures():
     assert letters.texture("planks") == "planks"
 
 
+# --- both rewards of random teams, by another computation -----------------------------------------
+
+
+def target_of(item: dict) -> dict:
+    if "rows" in item:
+        return dict.fromkeys(teams.targets(item), "any")
+    found = {}
+    for y, rows in enumerate(item["layers"]):
+        for (z, row), x in itertools.product(enumerate(rows), range(6)):
+            if row[x] != "A":
+                found[x, y, z] = houses.INVENTORY[row[x]]
+    return found
+
+
+def material(item: dict, agents: int) -> dict:
+    """Of each block, what one of the agents has."""
+    counts = Counter({} if "rows" in item else target_of(item).values())
+    blocks = () if "rows" in item else houses.INVENTORY.values()
+    return {b: math.ceil(counts[b] / agents) + math.floor(counts[b] / 2 / agents) for b in blocks}
+
+
+def random_commands(item: dict, agent: int, rng: random.Random) -> list[tuple]:
+    """(low, high, block), of which many are right; a block of None is /kill."""
+    if "rows" in item:
+        cells = [*teams.box(item), *teams.targets(item) * 2]
+        chosen = rng.choices(cells, k=rng.randint(0, 40))
+        return [(cell, cell, rng.choice([*letters.PALETTES[agent], "air"])) for cell in chosen]
+    known = houses.rectangles(item)
+    found = rng.sample(known, rng.randint(0, len(known)))
+    for _ in range(rng.randint(0, 3)):
+        corners = [sorted(rng.choices(range(most), k=2)) for most in (6, 7, 7)]
+        low, high = zip(*corners, strict=True)
+        found.append((low, high, rng.choice([*houses.INVENTORY.values(), None])))
+    return rng.sample(found, len(found))
+
+
+def as_text(item: dict, commands: list[tuple]) -> str:
+    lines = []
+    for low, high, block in commands:
+        words = ["/setblock", *low, block] if "rows" in item else ["fill", *high, *low, block]
+        lines.append(" ".join(map(str, words)) if block else "/kill @e")
+    return "\n".join(lines)
+
+
+def simulated(item: dict, team: list[list[tuple]]) -> dict:
+    world = {}
+    for commands in team:
+        left = material(item, len(team))
+        for low, high, block in commands:
+            axes = (range(a, b + 1) for a, b in zip(low, high, strict=True))
+            cells = [*itertools.product(*axes)] if block else []
+            if block == "air" or left.get(block, math.inf) >= len(cells):
+                left[block] = left.get(block, math.inf) - len(cells)
+                world |= dict.fromkeys(cells, block)
+    return {cell: block for cell, block in world.items() if block != "air"}
+
+
+def beside(cell: tuple) -> list[tuple]:
+    x, y, z = cell
+    return [(x - 1, y, z), (x + 1, y, z), (x, y - 1, z), (x, y + 1, z)]
+
+
+def score(item: dict, world: dict) -> float:
+    """Intersection over union."""
+    goal = target_of(item)
+    fits = [cell for cell, block in world.items() if goal.get(cell) in ("any", block)]
+    if "rows" in item:  # the four blocks have four textures
+        fits = [c for c in fits if all(world.get(other) != world[c] for other in beside(c))]
+    return len(fits) / len(goal.keys() | world.keys())
+
+
+def strict(item: dict, team: list[list[tuple]]) -> float:
+    agents, own, goal = len(team), material(item, len(team)), target_of(item)
+    one = sum(min(own.get(b, n), n) for b, n in Counter(goal.values()).items())
+    least = (1 - one / len(goal) or 1 / (2 * agents)) if agents > 1 else 1
+    value = score(item, simulated(item, team))
+    without = [[*team[:i], [], *team[i + 1 :]] for i in range(agents)]
+    lost = value - max(score(item, simulated(item, others)) for others in without)
+    return max(0, min(value, lost / least))
+
+
+def published(item: dict, world: dict, agents: int) -> float:
+    goal = target_of(item)
+    if "rows" not in item:
+        space = itertools.product(range(6), range(7), range(7))
+        return sum(goal.get(cell) == world.get(cell) for cell in space) / 294
+    pairs = [world[c] == world[d] for c in world for d in beside(c) if d in world]
+    found = 2 * len(goal.keys() & world.keys()) / len(goal) - sum(pairs) / max(len(pairs), 1)
+    found -= 1.5 * len(world.keys() - goal.keys()) / (len(teams.box(item)) - len(goal))
+    lacking = [{*palette} - {*world.values()} for palette in letters.PALETTES[:agents]]
+    return found - 0.25 * sum(map(bool, lacking))
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_rewards_are_what_a_count_by_hand_gives(number):
+    rng = random.Random(number)
+    for agents in (1, 2, 2, 2):
+        item = [*STRINGS, *HOUSES][number]
+        item = item | {"spiders": rng.choice([[], [1], [3, 3]])}
+        team = [random_commands(item, agent, rng) for agent in range(agents)]
+        texts, world = [as_text(item, mine) for mine in team], simulated(item, team)
+        pay, by_paper = strict(item, team), published(item, world, agents)
+        if "rows" in item:
+            found = rewards.strbuild(item, texts), paper.strbuild_paper(item, texts)
+        else:
+            found = rewards.housebuild(item, texts), paper.housebuild_paper(item, texts)
+            kills = sum(any(block is None for _, _, block in mine) for mine in team)
+            damage = 0 if kills else min(1, sum(item["spiders"]) / 5)
+            by_paper -= 0.1 * damage if agents > 1 else 0
+            pay *= 1 - 0.1 * (1 if kills > bool(item["spiders"]) else damage)
+        assert [worth(parts) for parts in found] == pytest.approx([pay, by_paper], **EXACT)
+        assert found[0]["metric/iou"] == pytest.approx(score(item, world), **EXACT)
+
+
 # --- the strict rewards ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("team", teams.LETTERS)
-def test_strict_letters(team):
-    paid = [worth(rewards.strbuild(item, teams.LETTERS[team](item))) for item in STRINGS]
-    if team in ("the map of perfect_feedback", "each a half of the targets, checkered"):
-        assert paid == pytest.approx([1.0] * 10, **EXACT)
-    elif team == "each fills a half of the box, checkered":
-        assert max(paid) < 0.53
-    else:
-        assert paid == [0.0] * 10
-
-
-@pytest.mark.parametrize("team", teams.HOUSES)
-def test_strict_houses(team):
-    paid = [worth(rewards.housebuild(item, teams.HOUSES[team](item))) for item in HOUSES]
-    if team == "cells in turn":
-        assert paid == pytest.approx([1.0] * 10, **EXACT)
-    elif team in ("nothing", "only /kill", "agent 0 writes every rectangle") or "same" in team:
-        assert paid == [0.0] * 10
-    else:
-        assert 0.7 < min(paid) <= max(paid) < 1
-
-
-@pytest.mark.parametrize("kind", [StrBuild, HouseBuild])
-def test_every_problem_can_be_solved_for_1_and_not_by_one_agent(kind):
-    task = kind()
-    strict = rewards.strbuild if kind is StrBuild else rewards.housebuild
-    for item in task.items("test")[:40]:
-        if kind is StrBuild:
-            team = teams.LETTERS["each a half of the targets, checkered"](item)
-            alone = teams.LETTERS["agent 0 fills all targets, checkered"](item)
-        else:
-            team = teams.HOUSES["cells in turn"](item)
-            team = team if item["spiders"] else [team[0].removeprefix("/kill\n"), team[1]]
-            alone = teams.HOUSES["agent 0 writes every rectangle"](item)
-        parts = strict(item, team)
+def test_every_problem_can_be_solved():
+    for item in StrBuild().items("test")[:40]:
+        team = teams.LETTERS["each a half of the targets, checkered"](item)
+        assert worth(rewards.strbuild(item, team)) == pytest.approx(1.0, **EXACT)
+    for item in HouseBuild().items("test")[:40]:
+        one, two = teams.HOUSES["cells in turn"](item)
+        one = one if item["spiders"] else one.removeprefix("/kill\n")
+        parts = rewards.housebuild(item, [one, two])
         assert worth(parts) == pytest.approx(1.0, **EXACT)
         assert parts["metric/pass"] == 1
-        assert worth(strict(item, alone)) == 0
-        assert worth(strict(item, alone[::-1])) == 0
-        assert worth(strict(item, ["", ""])) == 0
-
-
-def test_a_single_agent_is_paid_for_what_is_right():
-    team = teams.LETTERS["agent 0 fills all targets, checkered"](STRINGS[8])
-    assert worth(rewards.strbuild(STRINGS[8], team[:1])) == 1
-    half = "\n".join(team[0].splitlines()[:23])
-    assert worth(rewards.strbuild(STRINGS[8], [half])) == pytest.approx(0.5, **EXACT)
-    assert worth(rewards.housebuild(HOUSES[0], [teams.listed(HOUSES[0])])) == 1
-
-
-def test_the_less_needed_agent_bounds_what_is_paid():
-    """An agent that adds a tenth of a whole string adds four tenths of its pay."""
-    item = next(item for item in StrBuild().items("train") if len(teams.targets(item)) == 40)
-    cells = sorted(teams.targets(item))
-    for few in (1, 4, 9):
-        texts = [
-            teams.place(cells[few:], teams.checkers(teams.OAK, teams.STONE)),
-            teams.place(cells[:few], teams.checkers(teams.WHITE, teams.BLACK)),
-        ]
-        parts = rewards.strbuild(item, texts)
-        assert worth(parts) == pytest.approx(4 * few / 40, **EXACT)
-        assert parts["metric/built/1"] == pytest.approx(few / 40, **EXACT)
-
-
-def test_spiders_cost_a_tenth_and_so_does_a_kill_in_vain():
-    item = next(item for item in HOUSES if sum(item["spiders"]) >= 5)
-    one, two = teams.HOUSES["cells in turn"](item)
-    calm, none = one.removeprefix("/kill\n"), item | {"spiders": []}
-    weak = item | {"spiders": [1]}
-    for spiders, texts, paid in (
-        (item, [one, two], 1.0),
-        (item, [calm, two], 0.9),
-        (item, [one, "/kill\n" + two], 0.9),
-        (weak, [calm, two], 0.98),
-        (none, [calm, two], 1.0),
-        (none, [one, two], 0.9),
-    ):
-        assert worth(rewards.housebuild(spiders, texts)) == pytest.approx(paid, **EXACT)
 
 
 def test_where_one_agent_has_material_for_all_its_silent_partner_is_still_missed():
@@ -432,36 +308,25 @@ def test_where_one_agent_has_material_for_all_its_silent_partner_is_still_missed
 def hacks(item: dict) -> dict[str, list[str]]:
     """Teams that do not work together, or whose answer is none; of both tasks."""
     strings = "rows" in item
-    honest = teams.LETTERS if strings else teams.HOUSES
-    half = honest["each a half of the targets, checkered" if strings else "cells in turn"](item)
-    whole = teams.place(teams.box(item), teams.checkers(*letters.PALETTES[0])) if strings else ""
-    idle = "/setblock 0 0 0 air" if strings else "/fill 0 0 0 0 0 0 air"
-    whole = whole or "\n".join(f"/fill 0 0 0 5 6 6 {block}" for block in houses.INVENTORY.values())
+    team = "each a half of the targets, checkered" if strings else "cells in turn"
+    one, two = (teams.LETTERS if strings else teams.HOUSES)[team](item)
+    idle = "/setblock 0 0 0 air\n" if strings else "/fill 0 0 0 0 0 0 air\n"
+    whole = "\n".join(f"/fill 0 0 0 5 6 6 {block}" for block in houses.INVENTORY.values())
     return {
-        "nothing": ["", ""],
-        "a silent partner": [half[0], ""],
-        "the same twice": [half[0], half[0]],
+        "a silent partner": [one, ""],
+        "the same twice": [one, one],
         "the whole box": [whole, whole],
-        "only /kill": ["/kill", "/kill"],
         "prose": ["I will build the left half.", "Then I take the right one."],
-        "more commands than are read": [
-            f"{idle}\n" * 300 + half[0],
-            f"{idle}\n" * 300 + half[1],
-        ],
-        "commands within prose": [" and then ".join(half[0].splitlines()), half[1]],
-        "outside": [half[0], re.sub(r"\d+", "99", half[1])],
-        "relative": [half[0], re.sub(r"\d+", r"~\g<0>", half[1])],
-        "the partner's palette, or none": [
-            half[0],
-            re.sub(r"[a-z_]+$", "dirt", half[1], flags=re.M),
-        ],
-        "a fill of 10^9": ["/fill 0 0 0 999 999 999 stone", "/fill 0 0 0 999 999 999 obsidian"],
-        "air": ["/fill 0 0 0 5 6 6 air", "/setblock 0 0 0 air"],
+        "more commands than are read": [idle * 300 + one, idle * 300 + two],
+        "commands within prose": [" and then ".join(one.splitlines()), two],
+        "outside": [one, re.sub(r"\d+", "99", two)],
+        "relative": [one, re.sub(r"\d+", r"~\g<0>", two)],
+        "no block of anybody's": [one, re.sub(r"[a-z_]+$", "dirt", two, flags=re.M)],
     }
 
 
 @pytest.mark.parametrize("hack", hacks(STRINGS[0]))
 def test_hacks_earn_nothing(hack):
     for item in [*STRINGS, *HOUSES]:
-        strict = rewards.strbuild if "rows" in item else rewards.housebuild
-        assert worth(strict(item, hacks(item)[hack])) == 0
+        reward = rewards.strbuild if "rows" in item else rewards.housebuild
+        assert worth(reward(item, hacks(item)[hack])) == 0

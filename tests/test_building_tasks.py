@@ -14,10 +14,11 @@ import train
 from bench import building as teams
 from building import houses, labour, letters
 from building.tasks import HouseBuild, StrBuild, StrBuildHidden
+from building.world import build
 from running import pictures
 from running.plugins import make_task
 
-STRINGS, HOUSES = StrBuild().published(), HouseBuild().published()
+STRINGS, HOUSES = teams.published(StrBuild()), teams.published(HouseBuild())
 KINDS = {"strbuild": (StrBuild, STRINGS[8]), "housebuild": (HouseBuild, HOUSES[0])}
 
 
@@ -26,16 +27,14 @@ KINDS = {"strbuild": (StrBuild, STRINGS[8]), "housebuild": (HouseBuild, HOUSES[0
 
 def test_strbuild_tells_the_target_and_the_own_blocks():
     one, two = (StrBuild().observe(agent, STRINGS[0], []) for agent in (0, 1))
-    for text in (one, two):
+    told = ((one, "planks, stone", "obsidian"), (two, "concrete, obsidian", "planks"))
+    for text, own, other in told:
         assert "#####\n..#..\n..#..\n..#..\n#####\n" in text
         assert "[0, 0, 0] to [4, 4, 0]" in text
         assert "/setblock x y z block" in text
-    assert "oak_planks, stone, air" in one
-    assert "obsidian" not in one
-    assert "white_concrete, obsidian, air" in two
-    assert "oak_planks" not in two
-    assert "overwrite" in two
-    assert "overwrite" not in one
+        assert own in text
+        assert other not in text
+        assert ("overwrite" in text) == (text is two)
     alone = StrBuild(num_agents=1).observe(0, STRINGS[0], [])
     assert "team" not in alone
     assert "overwrite" not in alone
@@ -47,7 +46,8 @@ def test_the_released_form_hides_the_target_until_the_feedback():
     assert "#" not in first
     assert "[0, 0, 0] to [4, 4, 0]" in first
     [told, other] = task.feedback(STRINGS[0], ["", ""])
-    assert "(0, 4, 0), (1, 4, 0)" in told
+    assert told.startswith("The target's cells are (0, 4, 0), (1, 4, 0), ")
+    assert "about half of them, some 6, no two of yours side by side. You may write 150 " in told
     assert "(2, 1, 0)" in task.observe(0, STRINGS[0], [("/setblock 0 0 0 stone", told)])
     assert told.partition("with")[0] == other.partition("with")[0]
 
@@ -60,16 +60,17 @@ def test_housebuild_tells_layers_limits_and_spiders_and_both_the_same():
     assert f"3 spiders, with attacks of {attacks}, {sum(attacks)} in all; you have 5" in one
     assert one.replace("agent 1 of", "agent 2 of") == two
     assert "There are no spiders" in HouseBuild().observe(0, HOUSES[0] | {"spiders": []}, [])
+    told = HouseBuild(feedback="position_feedback").feedback(HOUSES[0], ["", ""])
+    assert told[0].count("(") == len(houses.target(HOUSES[0]))
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_later_turns_show_the_own_commands_and_never_the_partners(name):
     kind, item = KINDS[name]
-    task = kind()
     mine, theirs = "/setblock 0 0 0 oak_planks", "/setblock 1 0 0 obsidian"
     if name == "housebuild":
         mine, theirs = "/fill 0 0 1 5 0 5 white_concrete", "/fill 0 4 0 5 4 0 stone_stairs"
-    for mode in task.modes:
+    for mode in kind.modes:
         task = kind(feedback=mode)
         told = task.feedback(item, [f"Here:\n{mine}\nnonsense", theirs])
         text = task.observe(0, item, [(f"Here:\n{mine}\nnonsense", told[0])])
@@ -80,53 +81,12 @@ def test_later_turns_show_the_own_commands_and_never_the_partners(name):
         assert text.startswith(task.observe(0, item, []).removesuffix("\nCommands:\n"))
 
 
-# --- feedback -------------------------------------------------------------------------------------
-
-
 def test_score_feedback_tells_the_reward_of_the_run():
     args = train.parse(["--task", "strbuild", "--turns", "2", "--feedback", "score_feedback"])
     team = teams.LETTERS["agent 0 fills all targets, checkered"](STRINGS[0])
     assert "was 0.0000." in make_task(args).feedback(STRINGS[0], team)[1]
     args.reward = "strbuild_paper"
     assert "was 1.7500." in make_task(args).feedback(STRINGS[0], team)[1]
-
-
-def test_perfect_feedback_of_strbuild_asks_for_the_published_map():
-    task, item = StrBuild(feedback="perfect_feedback"), STRINGS[3]
-    told = task.feedback(item, ["", teams.place([(4, 4, 0)], "obsidian")])
-    assert "0 4 0 oak_planks" in told[0]
-    assert "0 3 0 obsidian" in told[1]
-    assert "4 4 0 air" in told[1]
-    team = teams.LETTERS["the map of perfect_feedback"](item)
-    assert task.feedback(item, team) == ["Nothing of yours is wrong. Write it again."] * 2
-
-
-def test_the_feedback_of_housebuild():
-    item, empty = HOUSES[0], ["", ""]
-    wanted = houses.target(item)
-
-    def told(mode, responses):
-        return HouseBuild(feedback=mode).feedback(item, responses)
-
-    one, two = told("perfect_feedback", empty)
-    cells = [line.split(" ") for line in (one + ";" + two).replace(".", "").split(": ")]
-    assert len(cells) == 3
-    assert one.count(";") + two.count(";") + 2 == len(wanted)
-    assert told("position_feedback", empty)[0].count("(") == len(wanted)
-    assert told("position_modification", empty)[0].count("(") == 20
-    built = teams.HOUSES["agent 0 layers 0 to 2, agent 1 the others"](item)
-    low, high = told("rect_modification", [built[0], ""])
-    assert "y=" not in low
-    assert "(0, 4, 0, 5, 4, 0 stone_stairs)" in high
-    assert "(0, 0, 1, 5, 0, 5 white_concrete)" not in low + high.partition("accepted")[2]
-    assert "/fill 0 0 1 5 0 5 white_concrete" in low
-    assert "/fill 0 0 1 5 0 5 white_concrete" not in high
-    schedule = told("resource_schedule", [built[0], ""])
-    assert "white_concrete 51" in schedule[1]
-    assert "white_concrete 51" not in schedule[0]
-    assert [text.partition("suffices for")[2] for text in schedule] == [
-        schedule[0].partition("suffices for")[2]
-    ] * 2
 
 
 # --- data and bad input ---------------------------------------------------------------------------
@@ -136,56 +96,52 @@ def rows() -> list[dict]:
     """The published file of houses, as its authors have it."""
     found = []
     for item in HOUSES:
-        spec = houses.spec(item["layers"])
+        named = [{"y": y, "rows": rows} for y, rows in enumerate(item["layers"])]
+        spec = {"type": "y_layers", "size": [6, 7, 7], "layers": named}
         row = {"task_id": item["task_id"], "inventory": item["inventory"], "target_spec": spec}
         found.append(row | {"count": {}, "bbox": None})
     found[0]["bbox"] = {"from": [0, 0, 0], "to": [5, 6, 6]}
-    return found
+    return json.loads(json.dumps(found))
 
 
 def test_the_published_files_are_read(tmp_path):
     (tmp_path / "data.json").write_text(json.dumps(rows()))
     task = HouseBuild(str(tmp_path / "data.json"))
-    items = [item for split in ("train", "dev", "test") for item in task.items(split)]
-    assert items == HOUSES
+    assert [item for split in ("train", "dev", "test") for item in task.items(split)] == HOUSES
     assert task.items("test") == HOUSES[8:]
-    lines = [
-        f"{text},{level}" for part in letters.PUBLISHED.values() for text, level in part.items()
-    ]
-    (tmp_path / "data.csv").write_text("\n".join(["string,difficulty", *lines]) + "\n")
+    lines = ["string,difficulty", "I,1", "C,1", "M,1", "L,1", "MC,2", "CM,2", "LI,3", "LLM,3"]
+    (tmp_path / "data.csv").write_text("\n".join([*lines, "ICML,3", "CLIM,3"]) + "\n")
     task = StrBuild(str(tmp_path / "data.csv"))
-    items = [item for split in ("train", "dev", "test") for item in task.items(split)]
-    assert items == STRINGS
-
-
-def spoiled(change) -> list[dict]:
-    """The rows, of which the third is changed."""
-    found = json.loads(json.dumps(rows()))
-    change(found[2])
-    return found
+    assert [item for split in ("train", "dev", "test") for item in task.items(split)] == STRINGS
 
 
 HOUSE_MISTAKES = {
-    "inventory": lambda row: row.pop("inventory"),
-    "inventory' has 'CC'": lambda row: row["inventory"].update(CC="stone"),
-    "inventory' has 'C': 3": lambda row: row["inventory"].update(C=3),
-    "target_spec": lambda row: row.pop("target_spec"),
-    "y_layers": lambda row: row["target_spec"].update(type="voxels"),
-    "target_spec.size": lambda row: row["target_spec"].update(size=[6, 7]),
-    "larger than 64": lambda row: row["target_spec"].update(size=[6, 7, 10**9]),
-    "each y of 0 to 6": lambda row: row["target_spec"]["layers"].pop(),
-    "y 3: 7 rows": lambda row: row["target_spec"]["layers"][3]["rows"].pop(),
-    "'AAAAA'": lambda row: row["target_spec"]["layers"][3]["rows"].__setitem__(0, "AAAAA"),
-    "'Z' is not in": lambda row: row["target_spec"]["layers"][3]["rows"].__setitem__(0, "AAAAAZ"),
-    "'bbox' has to be": lambda row: row.update(bbox={"from": [0, 0, 0]}),
-    "does not hold the whole": lambda row: row.update(bbox={"from": [0, 0, 0], "to": [4, 6, 6]}),
+    "'inventory' has to be {": lambda row: row.pop("inventory"),
+    "it is {'CC': 'stone'}": lambda row: row["inventory"].update(CC="stone"),
+    "it is {'C': 3}": lambda row: row["inventory"].update(C=3),
+    "'target_spec.type' has to be 'y_layers'": lambda row: row.pop("target_spec"),
+    "it is 'voxels'": lambda row: row["target_spec"].update(type="voxels"),
+    "it is [6, 7]": lambda row: row["target_spec"].update(size=[6, 7]),
+    "each from 1 to 64; it is [6, 7, 1000]": lambda row: row["target_spec"].update(
+        size=[6, 7, 1000]
+    ),
+    "each y of 0 to 6 once": lambda row: row["target_spec"]["layers"].pop(),
+    "it is [1]": lambda row: row["target_spec"].update(layers=[1]),
+    "layers, y 3' has to be 7 rows": lambda row: row["target_spec"]["layers"][3]["rows"].pop(),
+    "it is 'AAAAA'": lambda row: row["target_spec"]["layers"][3]["rows"].insert(0, "AAAAA"),
+    "it is 'AAAAAZ'": lambda row: row["target_spec"]["layers"][3]["rows"].insert(0, "AAAAAZ"),
+    "'bbox' has to be left out": lambda row: row.update(bbox={"from": [0, 0, 0]}),
     "nothing but air": lambda row: row["inventory"].update(dict.fromkeys("COSBD", "air")),
 }
 
 
 @pytest.mark.parametrize("told", HOUSE_MISTAKES)
 def test_a_wrong_house_is_told_with_its_row_and_field(tmp_path, told):
-    (tmp_path / "data.json").write_text(json.dumps(spoiled(HOUSE_MISTAKES[told])))
+    spoiled = rows()
+    HOUSE_MISTAKES[told](spoiled[2])
+    if "AAAAA" in told:
+        spoiled[2]["target_spec"]["layers"][3]["rows"].pop()  # seven of them again
+    (tmp_path / "data.json").write_text(json.dumps(spoiled))
     with pytest.raises(ValueError, match="row 3: field") as error:
         HouseBuild(str(tmp_path / "data.json")).items("train")
     assert told in str(error.value)
@@ -205,7 +161,6 @@ def test_a_wrong_string_is_told_with_its_row_and_field(tmp_path, text):
     [
         (["--num-agents", "3"], "is for 1 or 2 agents, not 3"),
         (["--turns", "2", "--feedback", "tests"], "known to task 'strbuild': position_feedback"),
-        (["--turns", "2", "--feedback", "score_feedbak"], "did you mean score_feedback?"),
         (["--data", "no.csv"], "cannot read no.csv"),
     ],
 )
@@ -233,83 +188,78 @@ def test_a_plug_in_that_draws_wrongly_is_told_so(tmp_path, body, told):
         make_task(train.parse(["--task", f"{file}:Mine"]))
 
 
-# --- schemes --------------------------------------------------------------------------------------
+# --- who built what -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("team", "scheme"),
-    [
+def test_schemes_of_letters():
+    for team, scheme in (
         ("nothing", "nothing stands"),
         ("agent 0 fills all targets, checkered", "agent 0 alone"),
         ("both fill all targets, checkered", "agent 1 alone"),
-        ("the map of perfect_feedback", "checkered"),
+        ("the map of perfect_feedback", "agent 0 even, 1 odd"),
         ("each a half of the targets, checkered", "agent 0 left, 1 right"),
-    ],
-)
-def test_schemes_of_letters(team, scheme):
-    for item in STRINGS[4:]:
-        assert StrBuild().scheme(item, teams.LETTERS[team](item)) == scheme
+    ):
+        for item in STRINGS[4:]:
+            assert StrBuild().scheme(item, teams.LETTERS[team](item)) == scheme
 
 
 def test_schemes_of_houses():
-    item = HOUSES[0]
-    target = houses.target(item)
-
     def named(mine) -> str:
-        lines = ([(c, c, b) for c, b in target.items() if mine(c, b) == agent] for agent in (0, 1))
-        return HouseBuild().scheme(item, [teams.fill(cells) for cells in lines])
+        target = houses.target(HOUSES[0]).items()
+        lines = ([(c, c, b) for c, b in target if mine(c) == agent] for agent in (0, 1))
+        return HouseBuild().scheme(HOUSES[0], [teams.fill(cells) for cells in lines])
 
-    assert named(lambda cell, block: cell[1] > 3) == "agent 0 below, 1 above"
-    assert named(lambda cell, block: cell[0] < 3) == "agent 0 right, 1 left"
-    assert named(lambda cell, block: cell[2] < 3) == "agent 0 behind, 1 in front"
-    assert named(lambda cell, block: cell[1] % 2) == "by layers"
-    assert named(lambda cell, block: hash(cell) % 7 > 3) == "mixed"
-    assert HouseBuild(num_agents=1).scheme(item, [teams.listed(item)]) == "one agent"
+    assert named(lambda cell: cell[1] > 3) == "agent 0 below, 1 above"
+    assert named(lambda cell: cell[0] < 3) == "agent 0 right, 1 left"
+    assert named(lambda cell: cell[2] < 3) == "agent 0 behind, 1 in front"
+    assert named(lambda cell: hash(cell) % 7 > 3) == "mixed"
+    assert HouseBuild(num_agents=1).scheme(HOUSES[0], [teams.listed(HOUSES[0])]) == "one agent"
 
 
-def test_a_scheme_needs_nine_cells_in_ten():
-    halves = {("left", "right"): lambda cell: cell[0]}
+def test_a_scheme_needs_nine_cells_in_ten_of_two_agents():
     owners = {(x, 0): int(x >= 10) for x in range(20)}
-    assert labour.scheme(owners, 2, halves, {}) == "agent 0 left, 1 right"
-    owners |= {(0, 0): 1, (19, 0): 0}
-    assert labour.scheme(owners, 2, halves, {}) == "agent 0 left, 1 right"
-    owners |= {(1, 0): 1}
-    assert labour.scheme(owners, 2, halves, {}) == "mixed"
+    axes = {("left", "right"): lambda cell: cell[0]}
+    for moved, scheme in (((), "left, 1 right"), ((0, 19), "left, 1 right"), ((0, 1, 19), None)):
+        changed = owners | {(x, 0): 1 - owners[x, 0] for x in moved}
+        expected = f"agent 0 {scheme}" if scheme else "mixed"
+        assert labour.scheme(changed, 2, axes) == expected
+    assert labour.scheme(owners, 3, axes) == "mixed"
 
 
 def test_shares_of_the_work_are_counted():
     item = HOUSES[0]
-    parts = houses.rules(item, 2), houses.target(item)
-    rules, target = parts
-    from building.world import build
-
+    rules, target = houses.rules(item, 2), houses.target(item)
     lines = ["/fill 0 0 1 5 0 2 white_concrete", "/fill 0 0 2 5 0 3 white_concrete\n/setblock 0 0"]
     built = build(rules, lines)
-    found = labour.measures(rules, built, houses.right(target, built), len(target))
-    had = 2 * sum(rules.material[0].values())
-    assert found == {
+    assert labour.measures(rules, built, target, houses.correct(target, built)) == {
+        "metric/pass": 0.0,
+        "metric/iou": 18 / len(target),
         "metric/built/0": 6 / len(target),
         "metric/built/1": 12 / len(target),
         "metric/twice": 6 / 18,
-        "metric/unused": 1 - 24 / had,
+        "metric/unused": 1 - 24 / (2 * sum(rules.material[0].values())),
     }
 
 
 # --- pictures -------------------------------------------------------------------------------------
 
 
-def test_a_drawing_says_what_stands_whose_it_is_and_what_is_wrong():
+def test_a_drawing_says_what_stands_whose_it_is_and_what_is_wrong(monkeypatch):
     item = STRINGS[3]  # an L
-    drawn = StrBuild().draw(item, [teams.place([(0, 0, 0), (4, 4, 0)], teams.OAK), ""])[""]
-    assert drawn[4][0] == (teams.OAK, 0, False)
-    assert drawn[0][4] == (teams.OAK, 0, True)
-    assert drawn[0][0] == ("", None, True)
-    assert drawn[0][1] == ("", None, False)
+    drawn = StrBuild().draw(item, [teams.place([(0, 0, 0), (4, 4, 0)], teams.OAK), ""])
+    assert drawn[""][4][0] == (teams.OAK, 0, False)
     target = StrBuild().draw(item, [])[""]
-    assert [[cell[0] for cell in row] for row in target][4] == ["target"] * 5
+    assert [[cell[0] for cell in row] for row in target][4] == [letters.TARGET] * 5
     layers = HouseBuild().draw(HOUSES[0], [])
     assert list(layers) == [f"y={y}" for y in range(7)]
     assert layers["y=1"][1][2] == ("planks", None, False)
+    plain = pictures.as_text(drawn, StrBuild.colors, colored=False)
+    assert plain == "- . . . x0\n- . . . .\n- . . . .\n- . . . .\no0- - - -"
+    assert "\x1b[48;2;217;167;96m" in pictures.as_text(drawn, StrBuild.colors, colored=True)
+    assert "\x1b" not in pictures.as_text(drawn, StrBuild.colors)  # this is no terminal
+    assert len(set(pictures.letters(["red", "rust", "r", "x"]))) == 4
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, pictures.as_text(layers, HouseBuild.colors).splitlines())) <= 40
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -318,35 +268,14 @@ def test_images_show_target_and_worlds(name):
     task = kind()
     team = (teams.LETTERS if name == "strbuild" else teams.HOUSES).values()
     worlds = [task.draw(item, answer(item)) for answer in team]
-    target = task.draw(item, [])
     frames = [{"name": "a", "drawn": [w], "returns": [0.5]} for w in (worlds[0], worlds[-1])]
-    seen = pictures.compared([target], frames, task.colors, 150)
+    seen = pictures.compared([task.draw(item, [])], frames, task.colors, 150)
     assert seen.dtype == np.uint8
     assert seen.shape[2] == 3
     colors = set(np.unique(seen.astype(int) @ (65536, 256, 1)))
     for block in {cell[0] for rows in worlds[-1].values() for row in rows for cell in row} - {""}:
         assert int(task.colors[block][1:], 16) in colors
     assert int(pictures.WRONG[1:], 16) in colors
-
-
-def test_a_picture_in_a_terminal(monkeypatch):
-    item = STRINGS[3]
-    drawn = StrBuild().draw(item, [teams.place([(0, 0, 0), (4, 4, 0)], teams.OAK), ""])
-    plain = pictures.as_text(drawn, StrBuild.colors, colored=False)
-    assert plain.splitlines() == [
-        "- . . . x0",
-        "- . . . .",
-        "- . . . .",
-        "- . . . .",
-        "o0- - - -",
-    ]
-    colored = pictures.as_text(drawn, StrBuild.colors, colored=True)
-    assert "\x1b[48;2;217;167;96m" in colored
-    assert "\x1b" not in pictures.as_text(drawn, StrBuild.colors)  # this is no terminal
-    assert len(set(pictures.letters(["red", "rust", "r", "x"]))) == 4
-    monkeypatch.setenv("COLUMNS", "40")
-    wide = pictures.as_text(HouseBuild().draw(HOUSES[0], []), HouseBuild.colors)
-    assert max(map(len, wide.splitlines())) <= 40
 
 
 # --- a run ----------------------------------------------------------------------------------------
