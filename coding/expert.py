@@ -84,7 +84,7 @@ class Expert:
     def _ask(self, messages: list[dict]) -> str:
         """The text of one answer, or ExpertError. The client repeats what may work at a later try:
         a connection that fails, a server that is busy (it says for how long) or broken."""
-        from openai import OpenAIError
+        import openai
 
         if self.down:
             raise ExpertError(self.down)
@@ -92,7 +92,9 @@ class Expert:
             answer = self.client.chat.completions.create(model=self.model, messages=messages)
             text = answer.choices[0].message.content or ""
             return text.encode(errors="replace").decode()  # no half characters: prompts are UTF-8
-        except OpenAIError as error:
+        except openai.APIStatusError as error:
+            why = f"HTTP {error.status_code}: {error.response.text}"
+        except openai.OpenAIError as error:
             why = f"{error} {error.__cause__ or ''}"
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             why = f"no chat completion in its answer ({type(error).__name__})"

@@ -289,7 +289,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server, size = self.server, int(self.headers["Content-Length"])
         body = self.rfile.read(size)
         with server.lock:
-            server.seen.append((self.path, dict(self.headers), body, time.monotonic()))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            server.seen.append((self.path, headers, body))
             step = server.script[min(len(server.seen), len(server.script)) - 1]
         if callable(step):
             step(self)
@@ -369,9 +370,9 @@ def test_each_agent_gets_its_own_edit():
 def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_path):
     with Endpoint(EDITS) as endpoint:
         ask(endpoint)
-        path, headers, body, _ = endpoint.seen[0]
+        path, headers, body = endpoint.seen[0]
     assert path == "/v1/chat/completions"
-    assert headers["Authorization"] == f"Bearer {KEY}"
+    assert headers["authorization"] == f"Bearer {KEY}"
     sent = json.loads(body)
     assert sent["model"] == "big"
     assert set(sent) == {"model", "messages"}
@@ -474,7 +475,7 @@ def test_an_answer_that_is_no_chat_completion_is_an_error(body, kind):
 def test_a_refusal_is_not_tried_again_and_shows_no_secret(code):
     body = json.dumps({"error": f"wrong key {KEY}\nfor big"}).encode()
     with Endpoint(status(code, body)) as endpoint:
-        with pytest.raises(ExpertError, match=f"fails: Error code: {code}") as raised:
+        with pytest.raises(ExpertError, match=f"fails: HTTP {code}: ") as raised:
             ask(endpoint)
         assert len(endpoint.seen) == 1
     assert KEY not in str(raised.value)
@@ -485,8 +486,8 @@ def test_a_refusal_is_not_tried_again_and_shows_no_secret(code):
 def test_a_redirect_to_another_host_does_not_get_the_key():
     with Endpoint(EDITS) as other, Endpoint(status(307, Location=f"{other.url}/x")) as endpoint:
         ask(endpoint)
-        assert "Authorization" in endpoint.seen[0][1]
-        assert "Authorization" not in other.seen[0][1]
+        assert "authorization" in endpoint.seen[0][1]
+        assert "authorization" not in other.seen[0][1]
         assert KEY not in str(other.seen)
 
 
@@ -515,16 +516,16 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(tmp_path, monkeypat
 
 def test_requests_run_at_the_same_time_and_the_same_one_once():
     def late(handler):
-        time.sleep(0.25)
+        time.sleep(0.5)
         handler.answer(200, completion(EDITS))
 
     with Endpoint(late) as endpoint:
-        asked = Expert(endpoint.url, "big")
+        asked = Expert(endpoint.url, "big", timeout=9)
         teams = [[AUX, f"def solve(xs, k):\n    return {i % 6}"] for i in range(12)]
         start = time.monotonic()
         with ThreadPoolExecutor(12) as pool:
             told = list(pool.map(lambda team: tell(ITEM, team, "expert", expert=asked), teams))
-        assert time.monotonic() - start < 1.0  # one after the other: 1.5 for six
+        assert time.monotonic() - start < 2.5  # one after the other: 3 for six
         assert len(endpoint.seen) == 6
     assert all(texts == told[0] for texts in told)
 
