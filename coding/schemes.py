@@ -1,30 +1,29 @@
 """How a coding team divides its work: the cooperation schemes that arXiv 2508.04652 saw.
 
-`classify` decides from the syntax tree of the main function, by what becomes of a helper's value.
-A value is followed through assignments, loops, comprehensions and method calls (out.append(value)),
-without regard to the order of statements, and is used as data, or as a test (in a condition).
+`classify` reads the syntax tree of the main function. It follows the values of helpers through
+assignments, loops and method calls (out.append(value)), whatever the order of the statements, and
+asks where they go. The scheme is the first of these that applies:
 
-| scheme          | main function                                                                  |
-|-----------------|--------------------------------------------------------------------------------|
-| unused          | calls no helper, or does nothing with the value                                |
-| wrapper         | returns the value of its one call as it is                                     |
-| fallback        | has an implementation of its own, for a helper that raises or returns nothing  |
-|                 | of use                                                                         |
-| strategy filter | uses values in conditions only: the helper decides, main does the work         |
-| coordinator     | hands out sub-tasks: calls helpers for each element, or at several places      |
-| decorator       | calls once and works on the value, or handles the cases around it              |
-| other           | none of these, or no main function that parses                                 |
+| scheme          | main function                                                               |
+|-----------------|-----------------------------------------------------------------------------|
+| other           | does not parse, or is not there                                             |
+| unused          | calls no helper, or does nothing with the value                             |
+| wrapper         | returns the value of its only call unchanged                                |
+| fallback        | has a way of its own, for a helper that raises or whose value is of no use  |
+| strategy filter | uses values in conditions only: the helper decides, main does the work      |
+| coordinator     | hands out sub-tasks: calls helpers in a loop, or at several places          |
+| decorator       | calls once and works on the value, or handles the cases around it           |
 
-The first of these that applies is it. Whether the helper does what it should is for the tests to
-say. What a tree cannot show: a helper that changes its argument in place (looks unused), and values
-without effect (0 * aux(xs) looks used). tests/data/scheme_pairs.py holds what
-people say of 80 pairs.
+Whether the helper does what it should is for the tests to say. What a tree cannot show: a helper
+that changes its argument in place looks unused; code after a return, and 0 * aux(xs), look used.
 """
 
 import ast
 import functools
-from collections.abc import Iterator
-from dataclasses import dataclass
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from coding.extraction import extract
 
@@ -38,11 +37,8 @@ NAMES = (
     "other",
 )
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _COMPUTED = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
-_ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-_NOTHING = ("None", "[]", "''", "{}", "()", "-1")  # values that a helper may give up with
 
 
 def classify(responses: list[str], entry_point: str) -> str:
@@ -56,286 +52,180 @@ def _classify(text: str, entry_point: str, helpers: frozenset[str]) -> str:
     part = extract(text, entry_point, helpers)
     if part.node is None:
         return "other"
-    functions = [n for n in ast.walk(ast.parse(part.source)) if isinstance(n, ast.FunctionDef)]
-    own = [function for function in functions if function.name != entry_point]
-    return _scheme(_Main(part.node, entry_point, set(helpers), own))
-
-
-def _scheme(main: "_Main") -> str:
-    if not main.returned and not main.conditions:
-        return "other" if main.asserted else "unused"
-    if main.returned and all(map(main.passes_on, main.results)):
+    functions = [n for n in ast.parse(part.source).body if isinstance(n, ast.FunctionDef)]
+    main = _Main(part.node, helpers, [f for f in functions if f.name != entry_point])
+    recursive = any(place.node.id == entry_point for place in main.names)
+    once = len(main.calls) == 1 and not main.calls[0].loop and not recursive
+    if not main.returned and not main.tested:
+        return "unused"
+    if once and main.returned and all(map(main.is_call, main.origins(main.results))):
         return "wrapper"
-    asked = [condition for condition in main.conditions if main.asks_for_use(condition)]
-    unsure = main.caught or asked or main.alternative
-    if main.rescued or (main.returned and unsure and main.has_own_way()):
+    if main.has_a_fallback():
         return "fallback"
     if not main.returned:
         return "strategy filter"
-    if main.looped or len(main.calls) > 1:
-        return "coordinator"
-    return "strategy filter" if len(asked) < len(main.conditions) else "decorator"
+    return "decorator" if once else "coordinator"
 
 
-@dataclass(frozen=True)
-class _Use:
-    """One place where a helper's value is used: a call, or a name that holds it."""
-
-    node: ast.expr
-    condition: ast.expr | None  # that it is part of; None: it is used as data
-    call: bool
-    loop: bool  # evaluated perhaps many times
+class _Place(NamedTuple):
+    node: ast.AST
+    test: bool  # in a condition
+    loop: bool  # perhaps evaluated many times
 
 
 class _Main:
-    """What the main function does with the values of its helpers."""
+    """What a main function does with the values of its helpers."""
 
-    def __init__(self, function, name: str, helpers: set[str], own: list[ast.FunctionDef]):
+    def __init__(self, function, helpers: frozenset[str], others: list[ast.FunctionDef]):
         body = function.body
-        body = [ast.Return(body)] if isinstance(body, ast.expr) else body
-        self.name, self.helpers, self.own = name, helpers, own
-        self.holds: set[str] = set()  # names that hold a helper's value, or a part of one
-        self.statements = dict(_live(body))  # with: is it in a loop?
-        nodes = [node for statement in self.statements for node in _shallow(statement)]
-        self.bindings = [pair for node in nodes for pair in _bindings(node)]
-        self.helpers -= {arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)}
-        self.helpers -= {target for target, _ in self.bindings}  # main's own, of the same name
-        self.loads = {
-            n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-        }
-        while self.learn():
-            pass
-        self.calls: set[ast.expr] = set()  # whose value is not thrown away
-        self.conditions: set[ast.expr] = set()  # on a helper's value
-        self.returned = self.looped = self.asserted = False
-        self.caught = self.rescued = self.alternative = False
-        for statement, loop in self.statements.items():
-            self.read(statement, loop)
-        returns = [s for s in self.statements if isinstance(s, ast.Return)]
-        self.results = [statement.value for statement in returns if statement.value]
+        body = [ast.Return(body)] if isinstance(body, ast.expr) else body  # solve = lambda xs: ...
+        self.places = list(_places(ast.Module(body)))
+        self.nodes = [place.node for place in self.places]
+        self.names = [place for place in self.places if isinstance(place.node, ast.Name)]
+        self.bindings = defaultdict(list)  # name -> the values that it is bound to, or filled with
+        for node in [*others, *self.nodes]:
+            for name, value in _bindings(node):
+                self.bindings[name].append(value)
+        self.locals = {arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)}
+        self.locals |= self.bindings.keys()
+        # The helpers and what calls or renames one; then all that holds a value of theirs.
+        self.functions = _spread(helpers - self.locals, self.bindings, _names_of_function)
+        self.holders = _spread(self.functions, self.bindings, _data)
 
-    # -- where a value is
+        self.results = _returned(self.nodes)
+        self.returned = any(_data(value) & self.holders for value in self.results)
+        self.tested = any(test and node.id in self.holders for node, test, _ in self.names)
+        called = {node.func for node in self.nodes if isinstance(node, ast.Call)}
+        renamed = {value for values in self.bindings.values() for value in values}
+        self.calls = [  # a function that is handed over, as in map(aux, xs), is called in a loop
+            place._replace(loop=place.loop or place.node not in called)
+            for place in self.names
+            if place.node.id in self.functions
+            and isinstance(place.node.ctx, ast.Load)
+            and place.node not in renamed
+        ]
 
-    def learn(self) -> bool:
-        """One pass over all bindings; True if there was anything new."""
-        before = len(self.holds) + len(self.helpers)
-        for function in self.own:  # main's own function that calls a helper counts as a helper
-            if self.mentions(function):
-                self.helpers.add(function.name)
-        for target, value in self.bindings:
-            if isinstance(value, ast.Lambda | ast.Name) and self.mentions(value):
-                self.helpers.add(target)  # f = aux, f = lambda x: aux(x)
-            elif any(use.condition is None for use in self.uses(value)):
-                self.holds.add(target)
-        return len(self.holds) + len(self.helpers) > before
-
-    def mentions(self, node: ast.AST) -> bool:
-        return any(isinstance(n, ast.Name) and n.id in self.helpers for n in ast.walk(node))
-
-    def uses(self, node, condition=None, loop=False, holds=None) -> Iterator[_Use]:
-        """Every use of a helper's value in an expression. holds: names that hold one there."""
-        holds = self.holds if holds is None else holds
-
-        def inside(children, condition=condition, loop=loop):
-            for child in children:
-                yield from self.uses(child, condition, loop, holds)
-
+    def is_call(self, node: ast.AST) -> bool:
         match node:
-            case ast.Name(id=name) if name in self.helpers:  # handed over: map(aux, xs)
-                yield _Use(node, condition, True, True)
-            case ast.Name(id=name) if name in holds and isinstance(node.ctx, ast.Load):
-                yield _Use(node, condition, False, loop)
-            case ast.Call(func=ast.Name(id=name)) if name in self.helpers:
-                yield _Use(node, condition, True, loop)
-                yield from inside([*node.args, *node.keywords])
-            case ast.Call(func=ast.Name(id="filter"), args=[decides, *rest]):
-                yield from inside([decides], decides, True)
-                yield from inside(rest)
-            case ast.IfExp():
-                yield from inside([node.test], node.test)
-                yield from inside([node.body, node.orelse])
-            case ast.BoolOp(op=ast.And(), values=[*first, last]):
-                for operand in first:
-                    yield from inside([operand], operand)
-                yield from inside([last])
-            case ast.Lambda():
-                yield from inside([node.body], loop=True)
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                yield from self.comprehension_uses(node, condition, loop, holds)
-            case _:
-                yield from inside(ast.iter_child_nodes(node))
+            case ast.Call(func=ast.Name(id=name)):
+                return name in self.functions
+        return False
 
-    def comprehension_uses(self, node, condition, loop, holds) -> Iterator[_Use]:
-        for number, generator in enumerate(node.generators):
-            found = list(self.uses(generator.iter, condition, loop or number > 0, holds))
-            yield from found
-            names = {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
-            held = names if any(use.condition is None for use in found) else set()
-            holds = (holds - names) | held
-            for test in generator.ifs:
-                yield from self.uses(test, test, True, holds)
-        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        for element in elements:
-            yield from self.uses(element, condition, True, holds)
+    def origins(self, values: list[ast.AST]) -> list[ast.AST]:
+        """The expressions that values may come from unchanged, through names and alternatives."""
+        found, queue, seen = [], list(values), set()
+        while queue:
+            match value := queue.pop():
+                case ast.IfExp(body=body, orelse=orelse):
+                    queue += [body, orelse]
+                case ast.BoolOp(op=ast.Or(), values=alternatives):
+                    queue += alternatives
+                case ast.Name(id=name) if name in self.bindings:
+                    queue += [] if name in seen else self.bindings[name]
+                    seen.add(name)
+                case _:
+                    found.append(value)
+        return found
 
-    # -- what is done with it
+    def has_a_fallback(self) -> bool:
+        """Does main compute itself what it takes where a helper raises, or its value is refused?"""
+        tries = [node for node in self.nodes if isinstance(node, ast.Try)]
+        tries = [node for node in tries if _names(ast.Module(node.body)) & self.functions]
+        handlers = [p.node for node in tries for h in node.handlers for p in _places(h)]
+        instead = _returned(handlers) + [v for node in handlers for _, v in _bindings(node)]
+        if any(map(self.is_own, instead)):
+            return True
+        held = [v for name in self.bindings.keys() & self.holders for v in self.bindings[name]]
+        taken = self.origins(self.results + held)
+        asked = [place.node for place in self.places if place.test]
+        asked += [n.values[0] for n in self.nodes if isinstance(n, ast.BoolOp)]  # aux(x) or ...
+        questioned = {ast.dump(value) for value in self.origins(asked) if self.is_call(value)}
+        doubted = tries or any(ast.dump(value) in questioned for value in taken)
+        return self.returned and bool(doubted) and any(map(self.is_own, taken))
 
-    def read(self, statement: ast.stmt, loop: bool) -> None:
-        """Takes down what one statement does; those inside it are read on their own."""
-        match statement:
-            case ast.If(test=test, body=body, orelse=orelse):
-                if orelse or not all(map(_idle, body)):
-                    self.take(test, loop, test)
-            case ast.While(test=test):
-                self.take(test, True, test)
-            case ast.Match(subject=subject):
-                self.take(subject, loop, subject)
-            case ast.Assert(test=test):
-                self.asserted |= any(self.uses(test))
-            case ast.Try(body=body, handlers=handlers) if any(map(self.mentions, body)):
-                inside = [pair for handler in handlers for pair in _live(handler.body)]
-                values = [getattr(inner, "value", None) for inner, _ in inside]
-                self.caught = True
-                self.rescued |= any(value and self.is_own(value) for value in values)
-            case ast.For(iter=source):
-                self.take(source, loop)
-            case ast.Return(value=ast.expr() as value):
-                self.returned |= self.take(value, loop)
-            case ast.Expr(value=ast.Yield() | ast.YieldFrom() as value):
-                self.returned |= self.take(value, loop)
-            case ast.Expr(value=ast.Call(func=ast.Attribute()) as call):
-                self.take(call, loop)  # out.append(aux(x))
-            case ast.Assign() | ast.AugAssign() | ast.AnnAssign() if statement.value:
-                alias = {name for name, _ in _bindings(statement)} & self.helpers
-                if not alias and {name for name, _ in _bindings(statement)} & self.loads:
-                    self.take(statement.value, loop)
-
-    def take(self, expression: ast.expr, loop: bool, condition: ast.expr | None = None) -> bool:
-        """Takes down what an expression does; True if it carries a helper's value as data."""
-        found = list(self.uses(expression, condition, loop))
-        self.conditions |= {use.condition for use in found if use.condition}
-        self.calls |= {use.node for use in found if use.call}
-        self.looped |= any(use.call and use.loop for use in found)
-        for node in ast.walk(expression):
-            match node:
-                case ast.Call(func=ast.Name(id=self.name)):
-                    self.looped = True  # main calls itself
-                case ast.BoolOp(op=ast.Or(), values=[first, *_]):
-                    self.alternative |= any(self.uses(first))  # aux(x) or ...
-        return any(use.condition is None for use in found)
-
-    def asks_for_use(self, test: ast.expr) -> bool:
-        """Does this condition ask whether a helper's value is there, and of the right kind?"""
-        match test:
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self.asks_for_use(operand)
-            case ast.BoolOp(values=values):
-                return any(map(self.asks_for_use, values))
-            case ast.Compare(left=ast.Call() as left) if not self.is_value(left):
-                return self.asks_for_use(left)  # type(value) is not list
-            case ast.Compare(left=left, comparators=[right]):
-                return self.is_value(left) and ast.unparse(right) in _NOTHING
-            case ast.Call(func=ast.Name(id="isinstance" | "type" | "len"), args=[first, *_]):
-                return self.is_value(first)
-        return self.is_value(test)
-
-    def is_value(self, node: ast.expr) -> bool:
-        return any(use.node is node for use in self.uses(node))
-
-    def passes_on(self, result: ast.expr, copies: int = 9) -> bool:
-        """Is it the value of main's only call, as it is? Followed through a few copies."""
-        if isinstance(result, ast.Name) and result.id in self.holds and copies:
-            sources = [value for name, value in self.bindings if name == result.id]
-            return all(self.passes_on(source, copies - 1) for source in sources)
-        return self.calls == {result} and not self.looped
-
-    def has_own_way(self) -> bool:
-        """Does main compute, without a helper, what could stand for a helper's value?"""
-        kept = [value for name, value in self.bindings if name in self.holds]
-        computed = {name for name, value in self.bindings if self.is_own(value)} - self.holds
-        values = [v for value in [*self.results, *kept] for v in _alternatives(value)]
-        names = {value.id for value in values if isinstance(value, ast.Name)}
-        return bool(names & computed) or any(map(self.is_own, values))
-
-    def is_own(self, value: ast.expr) -> bool:
-        """Is it computed from something, and not from a helper's value?"""
-        nodes = list(ast.walk(value))
-        computed = any(isinstance(node, _COMPUTED) for node in nodes)
-        return (
-            computed and any(isinstance(n, ast.Name) for n in nodes) and not any(self.uses(value))
-        )
+    def is_own(self, value: ast.AST) -> bool:
+        """Is it computed from what main has, and not from a helper's value?"""
+        names = _names(value)
+        computed = any(isinstance(node, _COMPUTED) for node in ast.walk(value))
+        return computed and bool(names & self.locals) and not names & self.holders
 
 
-def _alternatives(value: ast.expr) -> list[ast.expr]:
-    """The values that an expression may have: a if c else b, a or b."""
-    match value:
-        case ast.IfExp(body=body, orelse=orelse):
-            return [*_alternatives(body), *_alternatives(orelse)]
-        case ast.BoolOp(op=ast.Or(), values=values):
-            return [branch for part in values for branch in _alternatives(part)]
-    return [value]
-
-
-def _live(statements: list[ast.stmt], loop: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
-    """(statement, is it in a loop?) of all statements that can run, those inside others too."""
-    for statement in statements:
-        yield statement, loop
-        if isinstance(statement, _SCOPES):
-            continue
-        blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
-        if isinstance(statement, ast.If):
-            always = _constant(statement.test)
-            blocks = [blocks[0] if always is not False else [], blocks[1] if not always else []]
-        inner = [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
-        again = loop or isinstance(statement, ast.For | ast.While)
-        for block in [*blocks, *(part.body for part in inner)]:
-            yield from _live(block, again)
-        if isinstance(statement, _ENDS):
+def _places(node: ast.AST, test=False, loop=False) -> Iterator[_Place]:
+    """A node and all below it, but not inside a function, an assertion, or a value that is lost."""
+    yield _Place(node, test, loop)
+    tests, repeated = [], []
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute()) | ast.Yield() | ast.YieldFrom()):
+            pass  # out.append(value)
+        case ast.Expr() | ast.Assert() | ast.FunctionDef() | ast.ClassDef():
             return
+        case ast.If(test=asked) | ast.IfExp(test=asked) | ast.Match(subject=asked):
+            tests = [asked]
+        case ast.While(test=asked, body=body):
+            tests, repeated = [asked], [asked, *body]
+        case ast.comprehension(ifs=ifs):
+            tests = repeated = ifs
+        case ast.BoolOp(op=ast.And(), values=[*first, _]):
+            tests = first
+        case ast.Call(func=ast.Name(id="filter"), args=[asked, *_]):
+            tests = repeated = [asked]
+        case ast.For(body=body):
+            repeated = body
+        case ast.Lambda(body=body):
+            repeated = [body]
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+            repeated = [
+                child for child in ast.iter_child_nodes(node) if child != node.generators[0]
+            ]
+    for child in ast.iter_child_nodes(node):
+        yield from _places(child, test or child in tests, loop or child in repeated)
 
 
-def _constant(test: ast.expr) -> bool | None:
-    """The value of a condition that is a constant, else None."""
-    match test:
-        case ast.Constant(value=value):
-            return bool(value)
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Constant(value=value)):
-            return not value
-    return None
-
-
-def _idle(statement: ast.stmt) -> bool:
-    constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    return constant or isinstance(statement, ast.Pass)
-
-
-def _shallow(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The nodes of a statement, without the statements inside it."""
-    stack = [statement]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
-
-
-def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """(name, value) of everything that a node binds or fills."""
     match node:
+        case ast.FunctionDef(name=name):
+            yield name, node
+            return
         case ast.Assign(targets=targets, value=value):
-            pairs = [(target, value) for target in targets]
-        case ast.AugAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
-            pairs = [(target, value)]
-        case ast.AnnAssign(target=target, value=ast.expr() as value):
-            pairs = [(target, value)]
-        case ast.For(target=target, iter=value):
-            pairs = [(target, value)]
-        case ast.withitem(optional_vars=ast.expr() as target, context_expr=value):
-            pairs = [(target, value)]
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=target)) as value):
-            pairs = [(target, value)]  # out.append(value)
+            values = [value]
+        case (
+            ast.AugAssign(target=target, value=value)
+            | ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.NamedExpr(target=target, value=value)
+            | ast.For(target=target, iter=value)
+        ):
+            targets, values = [target], [value]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=target), args=args) as call):
+            targets, values = [target], [call, *args]  # out.append(value)
         case _:
             return
-    for target, value in pairs:
-        for name in ast.walk(target):
-            if isinstance(name, ast.Name):
-                yield name.id, value
+    names = set().union(*map(_names, targets))
+    yield from itertools.product(names, values)
+
+
+def _returned(nodes: list[ast.AST]) -> list[ast.expr]:
+    kinds = (ast.Return, ast.Yield, ast.YieldFrom)
+    return [node.value for node in nodes if isinstance(node, kinds) and node.value]
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _names_of_function(value: ast.AST) -> set[str]:
+    return _names(value) if isinstance(value, ast.FunctionDef | ast.Lambda | ast.Name) else set()
+
+
+def _data(node: ast.AST) -> set[str]:
+    """The names that an expression reads outside of conditions."""
+    return {n.id for n, test, _ in _places(node) if isinstance(n, ast.Name) and not test}
+
+
+def _spread(start: set[str], bindings: dict[str, list], reads: Callable) -> set[str]:
+    """The names of `start`, and those bound to a value that reads one of them, and so on."""
+    read = {name: set().union(*map(reads, values)) for name, values in bindings.items()}
+    found = set(start)
+    while new := {name for name, names in read.items() if names & found} - found:
+        found |= new
+    return found

@@ -184,7 +184,6 @@ def draw(groups: list[Group], path: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
-    from PIL import Image
 
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     style |= {"svg.fonttype": "none", "svg.hashsalt": "compare", "axes.titlesize": 9}
@@ -201,9 +200,6 @@ def draw(groups: list[Group], path: Path) -> None:
         metadata = {"Date": None} if path.suffix == ".svg" else None  # the same picture every time
         figure.savefig(path, dpi=200, metadata=metadata)
         plt.close(figure)
-    if path.suffix == ".png":  # a palette: a third of the bytes
-        with Image.open(path) as image:
-            image.convert("RGB").quantize(64).save(path, optimize=True)
 
 
 def smooth(curve: list[float], window: int) -> list[float]:

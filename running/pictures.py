@@ -68,20 +68,14 @@ def extent(picture: Picture) -> tuple[float, float]:
 
 def placed(picture: Picture):
     """(title, rows, x, y) of a picture's grids, a few beside each other."""
-    titled = any(picture)
-    y = 0.0
-    for some in lines_of(picture, ACROSS):
-        x, y = 0.0, y + titled
-        for title, rows in some:
+    y, grids = 0.0, list(picture.items())
+    for start in range(0, len(grids), ACROSS):
+        line = grids[start : start + ACROSS]
+        x, y = 0.0, y + any(picture)  # room for titles
+        for title, rows in line:
             yield title, rows, x, y
             x += len(rows[0]) + GAP
-        y += max(len(rows) for _, rows in some) + GAP / 2
-
-
-def lines_of(picture: Picture, most: int) -> list[list[tuple[str, list]]]:
-    """A picture's grids, so many beside each other."""
-    grids = list(picture.items())
-    return [grids[start : start + most] for start in range(0, len(grids), most)]
+        y += max(len(rows) for _, rows in line) + GAP / 2
 
 
 def paint(axes, painted: list[tuple[Picture, float, float]], colors, points: float) -> None:

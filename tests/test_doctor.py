@@ -7,136 +7,127 @@ import pytest
 
 from running import doctor
 
-NAMES = [check.__name__.replace("_", " ") for check in doctor.CHECKS]
+HEALTHY = {
+    "return": (0.35, 0.9),
+    "frac_reward_zero_std": (0.02, 0.5),
+    "turn_0/reward": (1.4, 3.6),
+    "completions/0/mean_length": (25, 20),
+    "completions/1/mean_length": (25, 22),
+    "reward/tests": (0.2, 0.9),
+    "reward/cooperation": (0.1, 1.2),
+    "metric/pass": (0.15, 0.85),
+    "metric/aux_called": (0.15, 0.9),
+    "metric/wrapper": (0.05, 0.05),
+    "metric/load_bearing": (0.1, 0.9),
+    "metric/coop": (0.08, 0.8),
+    "logp_difference/mean": (0.03, 0.03),
+    "logp_difference/max": (0.3, 0.3),
+}
 
 
 def rows(steps: int = 60, **ends) -> list[dict]:
-    """Metrics of a healthy run: each goes from its first to its last value, and stays there."""
-    healthy = {
-        "return": (0.35, 0.9),
-        "frac_reward_zero_std": (0.02, 0.5),
-        "turn_0/reward": (1.4, 3.6),
-        "completions/0/mean_length": (25, 20),
-        "completions/1/mean_length": (25, 22),
-        "reward/tests": (0.2, 0.9),
-        "reward/cooperation": (0.1, 1.2),
-        "metric/pass": (0.15, 0.85),
-        "metric/aux_called": (0.15, 0.9),
-        "metric/wrapper": (0.05, 0.05),
-        "metric/load_bearing": (0.1, 0.9),
-        "metric/coop": (0.08, 0.8),
-        "logp_difference/mean": (0.03, 0.03),
-        "logp_difference/max": (0.3, 0.3),
-    }
+    """Metrics of a run: each goes from its first to its last value, and stays there. 0 is exact."""
     rng = random.Random(0)
-    values = {name: pair for name, pair in (healthy | ends).items() if pair is not None}
+    values = {name: pair for name, pair in (HEALTHY | ends).items() if pair is not None}
     return [
         {"step": step}
         | {
             name: first + (last - first) * min(2 * step / steps, 1) + rng.gauss(0, 0.01)
+            if first or last
+            else 0.0
             for name, (first, last) in values.items()
         }
         for step in range(steps)
     ]
 
 
-def seen(lines: list[dict], samples: list[dict] | None = None) -> set[str]:
-    return {finding.name for finding in doctor.examine(lines, samples) if finding.fired}
-
-
-def unknown(lines: list[dict], samples: list[dict] | None = None) -> set[str]:
-    return {finding.name for finding in doctor.examine(lines, samples) if finding.fired is None}
+def verdicts(lines: list[dict], samples: list[dict] | None = None) -> dict[str, bool | None]:
+    return {finding.name: finding.fired for finding in doctor.examine(lines, samples or [])}
 
 
 def test_a_healthy_run_shows_no_sign():
-    assert seen(rows()) == set()
-    assert unknown(rows()) == {"feedback shock", "cascading errors"}  # one turn, no samples
-    assert [finding.name for finding in doctor.examine(rows())] == NAMES
+    found = verdicts(rows())
+    assert len(found) == len(doctor.SIGNS)
+    assert True not in found.values()
+    unknown = {name for name, fired in found.items() if fired is None}
+    assert unknown == {"feedback shock", "cascading errors"}  # one turn, no samples
+    assert verdicts(rows(steps=19)) == {}  # too short
+
+
+FLAT = {"frac_reward_zero_std": (0.999, 0.999)}
+STILL = {"reward/tests": (0.3, 0.3), "metric/pass": (0.2, 0.2), "metric/coop": (0.1, 0.15)}
+TEXTS = {"reward/cooperation": None, "reward/tests": None, "reward/coherence": (0.2, 0.9)}
+ATOMIC = {"metric/pass": (0.6, 0.95), "metric/coop": (0.01, 0.02)}
+BLIND = ATOMIC | {"metric/load_bearing": (0, 0), "metric/coop": (0, 0)}
+LONG = {"completions/0/mean_length": (25, 400)}
+APART = {"logp_difference/mean": (0.1, 0.1)}
 
 
 @pytest.mark.parametrize(
-    "ends",
+    ("sign", "fires", "ends"),
     [
-        {"completions/0/mean_length": (25, 1)},
-        {"metric/aux_called": (0.15, 0.02), "metric/load_bearing": (0.1, 0.01)},
-        {"metric/wrapper": (0.05, 0.7)},
-        {"metric/load_bearing": (0.1, 0.2)},
+        ("nothing to learn", True, FLAT | {"return": (0.1, 0.1)}),
+        ("nothing to learn", False, FLAT | {"return": (0.99, 0.99)}),
+        ("nothing to learn", False, {"return": (0.1, 0.1)}),
+        ("nothing to learn", None, {"frac_reward_zero_std": None}),
+        ("trivial cooperation", True, {"completions/0/mean_length": (25, 1)}),
+        ("trivial cooperation", True, {"metric/aux_called": (0.15, 0.02)}),
+        ("trivial cooperation", True, {"metric/wrapper": (0.05, 0.7)}),  # it does it all
+        ("trivial cooperation", True, {"metric/load_bearing": (0.1, 0.2)}),  # it adds nothing
+        ("trivial cooperation", False, {"metric/load_bearing": (0, 0)}),  # code_paper: not asked
+        # a team that passes nothing yet
+        ("trivial cooperation", False, {"metric/pass": (0.0, 0.05), "metric/aux_called": (0, 0)}),
+        ("trivial cooperation", None, {"completions/1/mean_length": None}),  # one agent
+        ("feedback shock", True, {"turn_1/reward": (1.0, 2.4)}),
+        ("feedback shock", False, {"turn_1/reward": (1.5, 3.7)}),
+        ("feedback shock", False, {"turn_1/reward": (1.4, 3.6)}),
+        # the last turn counts
+        ("feedback shock", True, {"turn_1/reward": (1.5, 3.7), "turn_2/reward": (1.0, 2.4)}),
+        ("reward hacking", True, STILL),
+        ("reward hacking", True, TEXTS | {"reward/consistency": (0.5, 0.3)}),
+        ("reward hacking", False, TEXTS | {"reward/consistency": (0.5, 0.9)}),
+        ("reward hacking", False, {"reward/tests": (0.99, 0.99)}),  # nothing is left to rise
+        ("reward hacking", None, {"reward/tests": None}),
+        ("no cooperative structure", True, ATOMIC),
+        ("no cooperative structure", None, BLIND),
+        ("no cooperative structure", None, {"metric/pass": None}),
+        # of whole responses: what is much in 400 tokens is not in 20
+        ("rollout mismatch", True, APART | LONG),
+        ("rollout mismatch", False, APART),
+        ("rollout mismatch", False, LONG | {"logp_difference/mean": (0.01, 0.01)}),
+        ("rollout mismatch", True, {"logp_difference/mean": (0.03, 0.5)}),
+        ("rollout mismatch", None, {"logp_difference/mean": None}),
     ],
-    ids=["silent", "not called", "does it all", "adds nothing"],
 )
-def test_trivial_cooperation(ends):
-    assert "trivial cooperation" in seen(rows(**ends))
+def test_signs_in_the_metrics(sign, fires, ends):
+    assert verdicts(rows(**ends))[sign] is fires
+
+
+@pytest.mark.parametrize("ends", [STILL, APART | LONG])
+def test_one_failure_shows_one_sign(ends):
+    assert list(verdicts(rows(**ends)).values()).count(True) == 1
+
+
+def sample(step: int, task_id: str, responses: list[str], passed: bool = True) -> dict:
+    parts = {"metric/pass": float(passed)}
+    return {"step": step, "turn": 0, "task_id": task_id, "responses": responses, "parts": parts}
 
 
 def test_one_helper_for_all_problems_is_a_trivial_convention():
     def late(helpers):
-        return [
-            {
-                "step": 50,
-                "turn": 0,
-                "task_id": f"t/{number}",
-                "responses": [helper, f"def solve(x):\n    return {number}"],
-                "parts": {"metric/pass": 1.0},
-            }
-            for number, helper in enumerate(helpers)
-        ]
+        mains = (f"def solve(x):\n    return {number}" for number in range(len(helpers)))
+        teams = enumerate(zip(helpers, mains, strict=True))
+        return [sample(50, f"t/{number}", list(team)) for number, team in teams]
 
     box = "def aux(x):\n    return [x]"
     own = [f"def aux(x):\n    return x > {number}" for number in range(20)]
-    assert "trivial cooperation" in seen(rows(), late([box] * 12 + own[:8]))
-    assert "trivial cooperation" not in seen(rows(), late([box] * 3 + own[:17]))
+    assert verdicts(rows(), late([box] * 12 + own[:8]))["trivial cooperation"]
+    assert not verdicts(rows(), late([box] * 3 + own[:17]))["trivial cooperation"]
     assert doctor.same_helper(late([box + "\n"] * 3 + [box] * 4 + own[:3])) == (7, 10)
-    [finding] = [f for f in doctor.examine(rows(), late(own)) if f.name == "trivial cooperation"]
-    assert "the most frequent helper: in 1 of 20 problems" in finding.seen
 
 
-@pytest.mark.parametrize(
-    ("equal", "end", "fires"), [(0.999, 0.1, True), (0.999, 0.99, False), (0.5, 0.1, False)]
-)
-def test_nothing_to_learn(equal, end, fires):
-    flat = {"frac_reward_zero_std": (equal, equal), "return": (end, end)}
-    assert ("nothing to learn" in seen(rows(**flat))) is fires
-
-
-def test_a_team_that_passes_nothing_yet_is_not_trivial():
-    poor = {"metric/pass": (0.02, 0.05), "metric/aux_called": (0.02, 0.05)}
-    assert "trivial cooperation" not in seen(rows(**poor))
-
-
-def test_one_agent_has_no_partner_to_leave_the_work_to():
-    alone = rows(**{"completions/1/mean_length": None, "metric/aux_called": (0, 0)})
-    assert "trivial cooperation" in unknown(alone)
-
-
-@pytest.mark.parametrize(
-    ("later", "fires"), [((1.0, 2.4), True), ((1.5, 3.7), False), ((1.4, 3.6), False)]
-)
-def test_feedback_shock(later, fires):
-    assert ("feedback shock" in seen(rows(**{"turn_1/reward": later}))) == fires
-
-
-def test_reward_hacking():
-    still = {"reward/tests": (0.3, 0.3), "metric/pass": (0.2, 0.2), "metric/coop": (0.1, 0.15)}
-    assert seen(rows(**still)) == {"reward hacking"}
-    falling = {"reward/cooperation": None, "reward/coherence": (0.2, 0.9)}
-    falling |= {"reward/tests": None, "reward/consistency": (0.5, 0.3)}
-    assert "reward hacking" in seen(rows(**falling))
-    solved = {"reward/tests": (0.99, 0.99)}  # nothing is left to rise
-    assert "reward hacking" not in seen(rows(**solved))
-    assert "reward hacking" in unknown(rows(**{"reward/tests": None}))
-
-
-def test_no_cooperative_structure():
-    atomic = {"metric/pass": (0.6, 0.95), "metric/coop": (0.01, 0.02)}
-    atomic |= {"metric/load_bearing": (0.5, 0.9), "metric/wrapper": (0.4, 0.8)}
-    assert "no cooperative structure" in seen(rows(**atomic))
-    paper = {"metric/coop": (0, 0), "metric/load_bearing": None}
-    blind = [row | {"metric/load_bearing": 0.0, "metric/coop": 0.0} for row in rows(**paper)]
-    assert "no cooperative structure" in unknown(blind)  # code_paper does not look
-
-
-def samples(failing_helper_share: float, fallback: bool = False) -> list[dict]:
-    """Late joint responses of one main function with good and with broken helpers."""
+def samples(failing_helper_share: float, fallback: bool = False, step: int = 40) -> list[dict]:
+    """Joint responses of one main function with good and with broken helpers."""
     rng = random.Random(1)
     main = "def solve(x):\n    return aux(x)"
     if fallback:
@@ -144,42 +135,21 @@ def samples(failing_helper_share: float, fallback: bool = False) -> list[dict]:
     found = []
     for number in range(80):
         broken = rng.random() < failing_helper_share
-        texts = ["def aux(x)" if broken else "def aux(x):\n    return x", main]
-        parts = {"metric/pass": float(not broken)}
-        found.append(
-            {
-                "step": 40 + number // 8,
-                "turn": 0,
-                "task_id": "t",
-                "responses": texts,
-                "parts": parts,
-            }
-        )
+        team = ["def aux(x)" if broken else "def aux(x):\n    return x", main]
+        found.append(sample(step + number // 8, "t", team, not broken))
     return found
 
 
 def test_cascading_errors():
-    assert "cascading errors" in seen(rows(), samples(0.4))
-    assert "cascading errors" not in seen(rows(), samples(0.05))
-    assert "cascading errors" not in seen(rows(), samples(0.4, fallback=True))
-    early = [sample | {"step": 0} for sample in samples(0.4)]
-    assert "cascading errors" in unknown(rows(), early)
-    hopeless = [sample | {"parts": {"metric/pass": 0.0}} for sample in samples(0.4)]
-    assert "cascading errors" not in seen(rows(), hopeless)  # main passes with no helper at all
-
-
-def test_rollout_mismatch():
-    """Of whole responses: what is much in 400 tokens is not in 20."""
-    apart = {"logp_difference/mean": (0.1, 0.1), "completions/0/mean_length": (25, 400)}
-    assert seen(rows(**apart)) == {"rollout mismatch"}
-    assert seen(rows(**apart | {"completions/0/mean_length": (25, 20)})) == set()
-    assert seen(rows(**apart | {"logp_difference/mean": (0.01, 0.01)})) == set()
-    assert seen(rows(**{"logp_difference/mean": (0.03, 0.5)})) == {"rollout mismatch"}
-    assert "rollout mismatch" in unknown(rows(**{"logp_difference/mean": None}))  # an earlier run
-
-
-def test_a_short_run_gets_no_verdict():
-    assert doctor.examine(rows(steps=19)) == []
+    hopeless = [s | {"parts": {"metric/pass": 0.0}} for s in samples(0.4)]  # with any helper
+    for joint_responses, fires in (
+        (samples(0.4), True),
+        (samples(0.05), False),
+        (samples(0.4, fallback=True), False),
+        (samples(0.4, step=0), None),  # too early to count
+        (hopeless, False),
+    ):
+        assert verdicts(rows(), joint_responses)["cascading errors"] is fires
 
 
 def write(directory, lines, joint_responses) -> None:
@@ -194,17 +164,13 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     text = doctor.report(tmp_path)
     assert "cascading errors         SEEN" in text
     assert "trivial cooperation      not seen" in text
-    assert "feedback shock           cannot tell" in text
+    assert "feedback shock           cannot tell the run has no turn_1/reward" in text
     assert text.count("try:") == 1
-    write(tmp_path, rows(steps=3), [])
-    assert "too short" in doctor.report(tmp_path)
-
-
-def test_warnings_come_once(tmp_path):
-    write(tmp_path, rows(), samples(0.4))
     known = set()
     assert ["cascading errors" in line for line in doctor.warnings(tmp_path, known)] == [True]
-    assert doctor.warnings(tmp_path, known) == []
+    assert doctor.warnings(tmp_path, known) == []  # they come once
+    write(tmp_path, rows(steps=3), [])
+    assert "too short" in doctor.report(tmp_path)
 
 
 def test_what_is_no_run_is_said(tmp_path):

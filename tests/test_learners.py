@@ -22,7 +22,7 @@ from evaluation import plots
 from magrpo import MAGRPO, Rollout
 from policies.sampling import Sampling
 from rewards import RewardError, Scorer
-from running.doctor import Run, feedback_shock
+from running import doctor
 from running.heldout import evaluate, sample_record
 from running.metrics import measure
 from running.plugins import advanced
@@ -593,7 +593,7 @@ def test_seeds_that_went_on_from_seeds_are_one_experiment(tmp_path, trained):
 
 
 def test_the_doctor_s_advice_is_commands_that_work(tmp_path, monkeypatch):
-    advice = feedback_shock(Run([])).advice
+    [advice] = (tip for sign, _, tip in doctor.SIGNS if sign is doctor.feedback_shock)
     commands = re.findall(r"`python train\.py ([^`]*)`", advice)
     assert len(commands) == 2
     monkeypatch.chdir(tmp_path)

@@ -1,68 +1,186 @@
 """Cooperation schemes against labels by hand: python -m pytest tests/test_schemes.py
 
-    python tests/test_schemes.py        prints both confusion tables
-
-Where the classifier disagrees with a reader is written down below: of the 88 pairs that it was made
-with, 83 are right (76 at the first try); of the 32 hard ones that were written afterwards, 25 are.
+A label says what a reader of the main function would say in the words of the paper. It was written
+down before the classifier saw the program. ASIDE was looked at once, when the classifier was done:
+10 of 11 were right, and the renamed helper was mended.
 """
-
-import sys
-from collections import Counter
-from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pytest
 from code_pairs import GARBAGE
-from scheme_pairs import HELD_OUT_PAIRS, PAIRS
 
 from coding import schemes
 
 
-def confusions(pairs: list[tuple[str, str, str]]) -> Counter:
-    """How often each (label, answer) comes."""
-    return Counter((label, schemes.classify([aux, main], "solve")) for label, aux, main in pairs)
+def programs(text: str) -> list[tuple[str, str]]:
+    """(label, main function) of every program of a text; a line "# label" stands above each."""
+    found = [block.split("\n", 1) for block in text.strip().removeprefix("# ").split("\n# ")]
+    return [(label, f"def solve(xs):\n{body}") for label, body in found]
 
 
-def wrong(pairs) -> dict:
-    return {key: count for key, count in confusions(pairs).items() if key[0] != key[1]}
+PROGRAMS = """
+# strategy filter
+    return max([x.upper() for x in xs if aux(x)], key=len)
+# strategy filter
+    total = 0
+    for x in xs:
+        if not aux(x):
+            continue
+        total += x * x
+    return total
+# strategy filter
+    kind = aux(xs)
+    if kind == "sorted":
+        return xs[0]
+    return min(xs)
+# strategy filter
+    n = xs[0] + 1
+    while not aux(n):
+        n += 1
+    return n
+# strategy filter
+    return len(list(filter(lambda x: not aux(x), xs)))
+# strategy filter
+    return xs[::-1] if aux(xs) else xs
+# coordinator
+    return sum([aux(x) for x in xs if x % 3 == 0])
+# coordinator
+    out = []
+    for x in xs:
+        y = aux(x)
+        if y > 0:
+            out.append(y)
+    return out
+# coordinator
+    return aux(aux(xs))
+# coordinator
+    return sorted(xs, key=aux)
+# coordinator
+    if len(xs) < 2:
+        return xs
+    middle = len(xs) // 2
+    return aux(solve(xs[:middle]), solve(xs[middle:]))
+# coordinator
+    while len(xs) > 1:
+        xs = aux(xs)
+    return xs[0]
+# decorator
+    return "-".join(x.upper() for x in aux(xs))
+# decorator
+    total = 0
+    for y in aux(xs):
+        if y > 3:
+            total += y
+    return total
+# decorator
+    if not xs:
+        return "none"
+    return aux(xs)
+# decorator
+    found = aux(xs)
+    found.sort()
+    return found[:3]
+# decorator
+    try:
+        return aux(xs)
+    except ValueError:
+        return -1
+# fallback
+    try:
+        return aux(xs)
+    except Exception:
+        return sum(x * x for x in xs)
+# fallback
+    best = aux(xs)
+    if not isinstance(best, int):
+        best = max(xs)
+    return best
+# fallback
+    return aux(xs) or [x for x in xs if x > 0]
+# fallback
+    result = None
+    try:
+        result = aux(xs)
+    except Exception:
+        pass
+    if result is None:
+        result = []
+        for x in xs:
+            result.append(x + 1)
+    return result
+# wrapper
+    return aux(xs)
+# wrapper
+    result = aux(xs)
+    answer = result
+    return answer
+# wrapper
+    def inner():
+        return aux(xs)
+    return inner()
+# unused
+    return sum(x * x for x in xs if x % 2 == 0)
+# unused
+    _ = aux(xs)
+    print(aux(xs))
+    return sum(xs)
+# other
+    return aux(xs
+"""
+
+ASIDE = """
+# strategy filter
+    return sum([1 for x in xs if aux(x) and x > 2])
+# strategy filter
+    for i, x in enumerate(xs):
+        if aux(x, xs[i + 1:]):
+            return i
+    return -1
+# coordinator
+    from functools import reduce
+    return reduce(aux, xs[1:], xs[0])
+# coordinator
+    return {x: aux(x) for x in xs}
+# coordinator
+    left, right = aux(xs[::2]), aux(xs[1::2])
+    return left - right
+# decorator
+    low, high = aux(xs)
+    return high - low
+# decorator
+    return round(sum(aux([x for x in xs if x])) / len(xs), 2)
+# fallback
+    ys = aux(xs)
+    if len(ys) != len(xs):
+        return [abs(x) for x in xs]
+    return ys
+# fallback
+    out = []
+    for x in xs:
+        y = aux(x)
+        out.append(x ** 2 if y is None else y)
+    return out
+# wrapper
+    helper = aux
+    return helper(sorted(xs))
+# unused
+    if xs:
+        aux(xs)
+    return xs[0]
+"""
 
 
-def show(pairs) -> str:
-    """The confusion table: a line per label, a column per answer."""
-    counts = confusions(pairs)
-    lines = ["label \\ answer".ljust(16) + "".join(name.rjust(16) for name in schemes.NAMES)]
-    for label in schemes.NAMES:
-        cells = [counts[label, answer] or "." for answer in schemes.NAMES]
-        lines.append(label.ljust(16) + "".join(str(cell).rjust(16) for cell in cells))
-    right = sum(counts[name, name] for name in schemes.NAMES)
-    return "\n".join([*lines, f"right: {right} of {len(pairs)}"])
+@pytest.mark.parametrize(("label", "main"), programs(PROGRAMS))
+def test_labels(label, main):
+    assert schemes.classify(["", main], "solve") == label
 
 
-def test_there_are_enough_pairs_and_every_scheme_is_among_them():
-    assert len(PAIRS) >= 60
-    assert {label for label, _, _ in PAIRS} == set(schemes.NAMES)
-    assert len({main for _, _, main in PAIRS + HELD_OUT_PAIRS}) == len(PAIRS + HELD_OUT_PAIRS)
+@pytest.mark.parametrize(("label", "main"), programs(ASIDE))
+def test_labels_kept_aside(label, main):
+    assert schemes.classify(["", main], "solve") == label
 
 
-def test_confusions_on_the_pairs_it_was_made_with():
-    assert wrong(PAIRS) == {
-        ("fallback", "decorator"): 1,  # its own way adds to the dict that also holds aux's value
-        ("wrapper", "decorator"): 1,  # a loop that returns in its first round
-        ("unused", "decorator"): 2,  # a value overwritten before it is read; times zero
-        ("other", "unused"): 1,  # aux sorts its argument in place
-    }
-
-
-def test_confusions_on_the_pairs_written_afterwards():
-    assert wrong(HELD_OUT_PAIRS) == {
-        ("fallback", "strategy filter"): 2,  # a check against (True, False); against its own result
-        ("decorator", "wrapper"): 2,  # an assertion on the value; a change in place
-        ("coordinator", "strategy filter"): 1,  # a value that decides when the loop ends
-        ("strategy filter", "decorator"): 1,  # a branch spelled as a look-up in a dict
-        ("wrapper", "coordinator"): 1,  # the same call in both branches
-    }
+def test_every_scheme_has_a_program():
+    assert {label for label, _ in programs(PROGRAMS)} == set(schemes.NAMES)
 
 
 @pytest.mark.parametrize("name", GARBAGE)
@@ -76,13 +194,11 @@ def test_names_of_other_helpers_and_single_agents():
     assert schemes.classify(["", main.replace("aux2(x)", "x")], "solve") == "strategy filter"
     alone = "def aux(x):\n    return x\n\n" + main.replace("aux2(x)", "x")
     assert schemes.classify([alone], "solve") == "strategy filter"
+    through = "def square(x):\n    return aux(x) ** 2\n\nsolve = lambda xs: sum(map(square, xs))"
+    assert schemes.classify(["", through], "solve") == "coordinator"
 
 
 def test_a_name_that_hides_the_helper_is_not_the_helper():
     main = "def solve(xs, {0}):\n    {1}\n    return sum(aux(x) for x in xs)"
     assert schemes.classify(["", main.format("aux=abs", "pass")], "solve") == "unused"
     assert schemes.classify(["", main.format("n=0", "aux = abs")], "solve") == "unused"
-
-
-if __name__ == "__main__":
-    print(show(PAIRS), "\n\nwritten afterwards\n", show(HELD_OUT_PAIRS), sep="\n")
