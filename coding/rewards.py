@@ -47,13 +47,14 @@ import contextlib
 import functools
 import re
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
-from coding.extraction import Part, extract
-from coding.sandbox import bank
+from coding.extraction import Part, extract, share_of
 from coding.sandbox.box import Program, Sandbox, Verdict
 
 HELPERS, MAIN, SYNTAX, TESTS, COOPERATION = 0.4, 0.6, 0.5, 1.0, 1.5
+TEXT = 0.15  # of SYNTAX: for responses of which nothing is thrown away
 COMPONENTS = ("structure", "syntax", "tests", "cooperation")
 METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
 
@@ -89,6 +90,14 @@ def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     }
 
 
+def _text_used(team: dict[str, Part], responses: list[str]) -> float:
+    """The share of the responses that their parts are made of, the mean over agents."""
+    if len(responses) == 1:
+        return share_of(responses[0], frozenset().union(*(part.kept for part in team.values())))
+    shares = map(share_of, responses, (part.kept for part in team.values()))
+    return sum(shares) / len(responses)
+
+
 def _used(team: dict[str, Part]) -> list[str]:
     """The helpers that main mentions, or that a helper mentions which main does, and so on."""
     *helpers, main = team
@@ -113,35 +122,65 @@ def _program(item, team, without: str = "", **bank_fields) -> Program:
 # --- what an agent adds ---------------------------------------------------------------------------
 
 
-def _needed(item: dict, team: dict[str, Part], seconds: float) -> dict[str, bool]:
-    """Of the parts of a team that passes all tests: is there none in the bank that does as well?
+def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> dict[str, float]:
+    """What each part adds: (p - q) / (1 - q), where p is the share of tests that the team passes,
+    and q the largest that it passes with a stand-in. Helpers that main does not use are not there.
 
     What stands in for a helper depends on main alone, and the other way round, so the sandbox
-    remembers it over partners. seconds: what the team takes.
+    remembers it over partners.
     """
     *_, main = team
-    names = [name for name in _used(team) if team[name].source]
-    limit = 0.25
-    while limit < 2 * seconds:
+    p, limit = _share(verdict), 0.25
+    while limit < 2 * verdict.seconds:
         limit *= 2
 
-    def needed(team, replaced: str, caller_of: str = "") -> bool:
+    def lost(programs) -> float:
+        """The least of (p - q) / (1 - q): as soon as one is 0, the others need not run."""
+        least = 1.0
+        for program in programs:
+            [found] = sandbox().run([program])
+            known = not program.replaced or found.outcome in ("ok", "error")  # not too late
+            q = min(_share(found), p) if known else p
+            least = min(least, (p - q) / (1 - q)) if q < p else 0.0
+            if not least:
+                break
+        return least
+
+    def bank(team, replaced: str, caller_of: str = "") -> Program:
         place = {"replaced": replaced, "caller_of": caller_of, "limit": limit}
-        [verdict] = sandbox().run([_program(item, team, replaced, **place)])
-        return len(verdict.passed) == bank.size(caller_of) and not any(verdict.passed)
+        return _program(item, team, replaced, all_or_none=p == 1, **place)
 
-    def is_a_number(name: str) -> bool:
-        texts = (f"def {name}(*args, **kwargs):\n    return {n}" for n in team[name].numbers)
-        plain = [replace(team[name], source=text, tame=True) for text in texts]
-        verdicts = sandbox().run([_program(item, team | {name: part}) for part in plain])
-        return any(all(verdict.passed) for verdict in verdicts)
+    def for_helper(name: str) -> Iterator[Program]:
+        yield from _by_partners(item, responses, team, name)
+        yield bank(team, name)
+        for number in team[name].numbers:
+            text = f"def {name}(*args, **kwargs):\n    return {number}"
+            yield _program(item, team | {name: replace(team[name], source=text, tame=True)})
+        if unarmed := _unarmed(team[main]):
+            yield bank(team | {main: unarmed}, name)
 
-    found = {name: needed(team, name) and not is_a_number(name) for name in names}
-    if unarmed := _unarmed(team[main]):
-        found |= {name: found[name] and needed(team | {main: unarmed}, name) for name in names}
+    def for_main() -> Iterator[Program]:
+        yield from _by_partners(item, responses, team, main)
+        for name in found:
+            yield bank(team, main, name)
+
+    found = {name: lost(for_helper(name)) for name in _used(team) if team[name].source}
     if any(found.values()):
-        found[main] = all(needed(team, main, name) for name in names)
+        found[main] = lost(for_main())
     return found
+
+
+def _share(verdict: Verdict) -> float:
+    return sum(verdict.passed) / max(len(verdict.passed), 1)
+
+
+def _by_partners(item: dict, responses: list[str], team, name: str) -> Iterator[Program]:
+    """The team with the function that a partner wrote under that name, where one did."""
+    for partner, text in zip(team, responses, strict=False) if len(responses) > 1 else ():
+        if partner != name:
+            part = extract(text, name, frozenset(team) - {name, partner})
+            if part.source:
+                yield _program(item, team | {name: part})
 
 
 @functools.lru_cache(maxsize=512)
@@ -176,17 +215,22 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     team = team_parts(item, responses)
     scores, verdict = _levels(item, team, lambda part: part.returns)
     *helpers, main = team
-    scores["metric/aux_called"] = len(_used(team)) / len(helpers) if any(verdict.passed) else 0.0
-    if not scores["metric/pass"]:
+    if scores["syntax"]:
+        scores["syntax"] -= TEXT * (1 - _text_used(team, responses))
+    p = scores["tests"]
+    if not p:
         return scores
-    needed = _needed(item, team, verdict.seconds)
-    silent = [name for name in helpers if needed.get(name) and not team[name].returns]
+    scores["metric/aux_called"] = len(_used(team)) / len(helpers)
+    adds = _contributions(item, responses, team, verdict)
+    needed = [name for name in helpers if adds.get(name)]
+    silent = [name for name in needed if not team[name].returns]
     scores["structure"] += HELPERS * len(silent) / len(helpers)  # it works in place
-    share = sum(needed.get(name, False) for name in helpers) / len(helpers)
-    scores["metric/load_bearing"] = share
-    scores["metric/wrapper"] = float(not needed.get(main, True))
-    scores["cooperation"] = COOPERATION * share * needed.get(main, False)
-    scores["metric/coop"] = float(scores["cooperation"] == COOPERATION)
+    both = sum(min(adds[name], adds[main]) for name in needed) / len(helpers)
+    scores["cooperation"] = (COOPERATION if p == 1 else 1 - p) * both
+    if p == 1:
+        scores["metric/load_bearing"] = len(needed) / len(helpers)
+        scores["metric/wrapper"] = float(not adds.get(main, True))
+        scores["metric/coop"] = float(both == 1)
     return scores
 
 
@@ -221,7 +265,7 @@ def _levels(item, team, is_defined) -> tuple[dict[str, float], Verdict]:
         return scores, Verdict([], "error", [], 0.0)
     scores["syntax"] = SYNTAX
     [verdict] = sandbox().run([_program(item, team)])
-    scores["tests"] = TESTS * sum(verdict.passed) / max(len(verdict.passed), 1)
+    scores["tests"] = TESTS * _share(verdict)
     scores["metric/pass"] = float(scores["tests"] == TESTS)
     return scores, verdict
 

@@ -98,10 +98,11 @@ class Program:
     not to be kept `apart` shares a process with its like, each in a new module, and takes a fifth
     of the time: the caller knows that it outlasts no module (extraction.py's tame parts).
 
-    With `replaced`, the parts of the bank (bank.py) take the place of the function of that name, up
-    to the first that passes all tests: helpers, or mains that call the helper `caller_of`. The
-    verdict has one entry for each part tried: fewer than bank.size() also if total_timeout ran out.
-    `limit`: the seconds that one of them may take."""
+    With `replaced`, the parts of the bank (bank.py) take the place of the function of that name:
+    helpers, or mains that call the helper `caller_of`. The verdict is that of the part which passes
+    most tests, its outcome "timeout" if total_timeout ran out before the last was tried.
+    `limit`: the seconds that one of them may take. `all_or_none`: a part that fails a test counts
+    for nothing, which is soon known."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
@@ -111,6 +112,7 @@ class Program:
     replaced: str = ""
     caller_of: str = ""
     limit: float = 2.0
+    all_or_none: bool = False
 
     def __post_init__(self):
         if isinstance(self.tests, str):

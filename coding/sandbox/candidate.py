@@ -24,11 +24,8 @@ class Solution:
     def __init__(self):
         self.module, self.entry_point, self.objects = None, "", []
 
-    def answer(self, request: bytes, program: tuple = ()) -> bytes:
-        """The reply to a request; where a program is given, to one that was just loaded anew."""
+    def answer(self, request: bytes) -> bytes:
         try:
-            if program:
-                self.load(*program)
             action, *rest = unpack(request, self.object)
             packed = Packer(self.handle, ANSWER_BYTES).pack(getattr(self, action)(*rest))
             reply = json.dumps(["value", packed]).encode()
@@ -67,10 +64,17 @@ class Solution:
         exec(compiled(code, "<program>"), self.module.__dict__)
         self.object(0)
 
-    def call_parts(self, program: list, size: int, call: str) -> list[str]:
-        """The replies to one call, with each part of the bank in turn."""
-        call = call.encode()
-        return [self.answer(call, (*program, number)).decode() for number in range(size)]
+    def call_parts(self, program: list, size: int, calls: list[str]) -> list[list[str]]:
+        """The replies to some calls, with each part of the bank in turn; [] if it does not load."""
+        calls, replies = [call.encode() for call in calls], []
+        for number in range(size):
+            try:
+                self.load(*program, number)
+            except BaseException:
+                replies.append([])
+            else:
+                replies.append([self.answer(call).decode() for call in calls])
+        return replies
 
     def call(self, target, arguments: list, keywords: dict):
         return target(*arguments, **keywords)
