@@ -44,16 +44,17 @@ response binds to a partner's name is dropped. Other names are shared, the later
 import ast
 import atexit
 import contextlib
-import functools
 import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
+from coding.conditions import settled
 from coding.extraction import Part, extract, share_of
 from coding.sandbox.box import Program, Sandbox, Verdict
 
 HELPERS, MAIN, SYNTAX, TESTS, COOPERATION = 0.4, 0.6, 0.5, 1.0, 1.5
+FEW = 5  # of the bank: they say nothing, or hand on what they were given
 TEXT = 0.15  # of SYNTAX: for responses of which nothing is thrown away
 COMPONENTS = ("structure", "syntax", "tests", "cooperation")
 METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
@@ -129,7 +130,7 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
     What stands in for a helper depends on main alone, and the other way round, so the sandbox
     remembers it over partners.
     """
-    *_, main = team
+    *helpers, main = team
     p, limit = _share(verdict), 0.25
     while limit < 2 * verdict.seconds:
         limit *= 2
@@ -146,9 +147,9 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
                 break
         return least
 
-    def bank(team, replaced: str, caller_of: str = "") -> Program:
-        place = {"replaced": replaced, "caller_of": caller_of, "limit": limit}
-        return _program(item, team, replaced, all_or_none=p == 1, **place)
+    def bank(team, replaced: str, **place) -> Program:
+        place |= {"replaced": replaced, "limit": limit, "all_or_none": p == 1}
+        return _program(item, team, replaced, **place)
 
     def for_helper(name: str) -> Iterator[Program]:
         yield from _by_partners(item, responses, team, name)
@@ -156,13 +157,14 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
         for number in team[name].numbers:
             text = f"def {name}(*args, **kwargs):\n    return {number}"
             yield _program(item, team | {name: replace(team[name], source=text, tame=True)})
-        if unarmed := _unarmed(team[main]):
-            yield bank(team | {main: unarmed}, name)
+        for source in settled(team[main].source, frozenset(helpers), main):
+            unchecked = team | {main: replace(team[main], source=source)}
+            yield bank(unchecked, name, parts=FEW if name in source else 1)
 
     def for_main() -> Iterator[Program]:
         yield from _by_partners(item, responses, team, main)
         for name in found:
-            yield bank(team, main, name)
+            yield bank(team, main, caller_of=name)
 
     found = {name: lost(for_helper(name)) for name in _used(team) if team[name].source}
     if any(found.values()):
@@ -181,30 +183,6 @@ def _by_partners(item: dict, responses: list[str], team, name: str) -> Iterator[
             part = extract(text, name, frozenset(team) - {name, partner})
             if part.source:
                 yield _program(item, team | {name: part})
-
-
-@functools.lru_cache(maxsize=512)
-def _unarmed(part: Part) -> Part | None:
-    """A main function that cannot refuse to work: whether a helper agrees is no part of the work.
-
-    It asserts and raises nothing, and compares by == what it compared by `is`, so that a stand-in
-    can agree with it. None if that is the same.
-    """
-    source = ast.unparse(_Unarm().visit(ast.parse(part.source)))
-    return replace(part, source=source) if source != part.source else None
-
-
-class _Unarm(ast.NodeTransformer):
-    def visit_Assert(self, node):
-        return ast.Pass()
-
-    visit_Raise = visit_Assert
-
-    def visit_Is(self, node):
-        return ast.Eq()
-
-    def visit_IsNot(self, node):
-        return ast.NotEq()
 
 
 # --- the rewards ----------------------------------------------------------------------------------

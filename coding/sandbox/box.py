@@ -102,7 +102,7 @@ class Program:
     helpers, or mains that call the helper `caller_of`. The verdict is that of the part which passes
     most tests, its outcome "timeout" if total_timeout ran out before the last was tried.
     `limit`: the seconds that one of them may take. `all_or_none`: a part that fails a test counts
-    for nothing, which is soon known."""
+    for nothing, which is soon known. `parts`: so many of the bank, its first; default all."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
@@ -113,6 +113,7 @@ class Program:
     caller_of: str = ""
     limit: float = 2.0
     all_or_none: bool = False
+    parts: int | None = None
 
     def __post_init__(self):
         if isinstance(self.tests, str):

@@ -102,7 +102,7 @@ class Judge:
             return late if self.rang else ("error", shown(error))
         return late if self.rang else ("ok", None)
 
-    def judge(self, code, tests, entry_point, setup, apart, replaced, caller_of, limit, all_or_none) -> dict:
+    def judge(self, code, tests, entry_point, setup, apart, replaced, caller_of, *limits) -> dict:
         """{"load": result, "results": one per test, "seconds": } or {"setup": error}. Where a
         function is replaced, the results are those of the best part of the bank."""
         # The inputs that tests draw follow from what no program has ever seen.
@@ -114,7 +114,7 @@ class Judge:
         self.drawn, began, program = random.getstate(), time.monotonic(), (setup, code, entry_point)
         if replaced:
             program = (*program, replaced, caller_of)
-            load, results = self.try_parts(program, tests, space, apart, limit, all_or_none)
+            load, results = self.try_parts(program, tests, space, apart, *limits)
         else:
             load, results = self.run(program, tests, space, apart)
         self.report("\n")
@@ -147,13 +147,14 @@ class Judge:
             return self.run(program, tests, space, apart=True)
         return load, results
 
-    def try_parts(self, program, tests, space: dict, apart: bool, limit: float, all_or_none: bool):
+    def try_parts(self, program, tests, space: dict, apart: bool, limit, all_or_none, parts):
         """Whether the bank was gone through in time, and the results of its best part."""
         deadline, best = time.monotonic() + self.total_timeout, [FAILED] * len(tests)
         least = len(tests) if all_or_none else 1  # tests that it takes to be better
         first = tests[:1] if all_or_none else tests
-        known = {} if apart else self.known(program, first, space, limit)
-        for number in range(bank.size(program[-1])):
+        numbers = range(bank.size(program[-1]))[:parts]
+        known = {} if apart else self.known(program, first, space, limit, len(numbers))
+        for number in numbers:
             if time.monotonic() > deadline:
                 return LATE, best
             if least > len(tests):
@@ -183,10 +184,10 @@ class Judge:
                 break
         return results + [FAILED] * (len(tests) - len(results))
 
-    def known(self, program, tests: list[str], space: dict, limit: float) -> dict[int, list]:
+    def known(self, program, tests: list[str], space: dict, limit, size: int) -> dict[int, list]:
         """The results of the parts for which each test makes one call, the same for every part, by
         number: that is nearly all of them, for one request to the candidate."""
-        size, calls, made = bank.size(program[-1]), [], []
+        calls, made = [], []
 
         def noted(*arguments, **keywords):
             packer = Packer(number_of, float("inf"))
