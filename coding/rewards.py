@@ -6,25 +6,39 @@ others wrote the helpers aux, aux2, ... With one agent, its text holds both aux 
 | structure: the helpers          | 0.4 x share that return a value  | 0.4, text with "return" [1] |
 |                                 | or are needed                    |                             |
 | structure: main, else stop      | 0.6, the same                    | 0.6, text with "return" [1] |
-| syntax, else stop               | 0.5, all of it compiles          | 0.5                         |
+| syntax, else stop               | 0.35, all of it compiles         | 0.5                         |
+|                                 | 0.15 x share of the text that    |                             |
+|                                 | the functions are made of        |                             |
 | tests                           | 1.0 p                            | 1.0 p [2]                   |
-| cooperation                     | 1.5 x share of the helpers that  | 0.5 if p > 0 and "aux(" is  |
-|                                 | are needed, if main is needed    | in main, comments included  |
-|                                 | and p = 1                        | 1.0, and main is not one    |
-|                                 |                                  | "return ..aux..", nor       |
-|                                 |                                  | x = aux(..); return x       |
+| cooperation, p = 1              | 1.5 c                            | 0.5 if p > 0 and "aux(" is  |
+| cooperation, p < 1              | (1 - p) c                        | in main, comments included  |
+| c: mean over the helpers of the |                                  | 1.0, and main is not one    |
+| smaller contribution, helper's  |                                  | "return ..aux..", nor       |
+| or main's: (p - q) / (1 - q)    |                                  | x = aux(..); return x       |
 |                                 |                                  | -0.5, only bare calls [3]   |
 
 Take `code` to train a team that divides its work, `code_paper` to compare with the paper's figures.
 
-`code` pays cooperation for what each agent adds: what the team loses, in tests passed, when that
-agent's part is replaced by the best of a bank of parts that know nothing of any problem
-(sandbox/bank.py). It is the difference reward of Wolpert and Tumer (2002), which COMA (Foerster et
-al., 2018) brought to policy gradients; the bank is its default action. A part is needed if with
-each of the bank in its place the team loses a test. The smaller contribution of the two counts, and
-only for a team that passes all tests: to divide the work of a wrong answer is worth less than to be
-right alone, and to pass one more test never costs anything. A stand-in that fails, cannot be made
-or does not end says nothing: only one that passes is evidence.
+`code` pays cooperation for what each agent adds: what the team loses, in tests passed, without that
+agent's part. q is the largest share of tests that the team passes with a stand-in for the part:
+
+- any of a bank of parts that know nothing of any problem (sandbox/bank.py);
+- the function of that name that a partner wrote too. Two who both wrote everything share a program
+  and no work: right, they earn what one alone earns. A stub to be replaced costs only its text;
+- for a helper, a number that it returns; and, for a main that checks its helper, the first of the
+  bank where the checks are settled in advance (conditions.py).
+
+This is the difference reward of Wolpert and Tumer (2002), which COMA (Foerster et al., 2018)
+brought to policy gradients; the stand-ins are its default action. A stand-in that fails, cannot be
+made or does not end says nothing: only one that passes tests is evidence.
+
+Tests and cooperation of a wrong answer are together 1 - (1 - p) (1 - c): more than the same tests
+earn alone if c > 0, less than the 1.0 of a right answer alone, and more with each test passed at
+the same q. There is no constant in it. For a right answer, c is the share of the helpers that are
+needed, if main is.
+
+What is thrown away costs: prose, examples, a second function, what follows a finished one. Code
+fences do not count; comments and docstrings are text of the function that they stand in.
 
 Of the schemes that the paper saw, coordinator, strategy filter and decorator earn 4.0 where a test
 shows what each part adds. A fallback that passes alone earns 2.5, as without a helper; one that
@@ -124,8 +138,8 @@ def _program(item, team, without: str = "", **bank_fields) -> Program:
 
 
 def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> dict[str, float]:
-    """What each part adds: (p - q) / (1 - q), where p is the share of tests that the team passes,
-    and q the largest that it passes with a stand-in. Helpers that main does not use are not there.
+    """What each part adds to a team that passes any test; helpers that main does not use are left
+    out, and so is main if no helper adds anything.
 
     What stands in for a helper depends on main alone, and the other way round, so the sandbox
     remembers it over partners.
@@ -141,8 +155,7 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
         for program in programs:
             [found] = sandbox().run([program])
             known = not program.replaced or found.outcome in ("ok", "error")  # not too late
-            q = min(_share(found), p) if known else p
-            least = min(least, (p - q) / (1 - q)) if q < p else 0.0
+            least = min(least, contribution(p, _share(found) if known else p))
             if not least:
                 break
         return least
@@ -172,13 +185,23 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
     return found
 
 
+def contribution(p: float, q: float) -> float:
+    """Of what is left to pass without a part, the share that is passed with it, 0 to 1."""
+    return (p - q) / (1 - q) if q < p else 0.0
+
+
+def cooperation(p: float, c: float) -> float:
+    """What a team earns on top of p. With c > 0 more than 0, and if p < 1 less than 1 - p."""
+    return c * (COOPERATION if p == 1 else TESTS - p)
+
+
 def _share(verdict: Verdict) -> float:
     return sum(verdict.passed) / max(len(verdict.passed), 1)
 
 
 def _by_partners(item: dict, responses: list[str], team, name: str) -> Iterator[Program]:
     """The team with the function that a partner wrote under that name, where one did."""
-    for partner, text in zip(team, responses, strict=False) if len(responses) > 1 else ():
+    for partner, text in zip(team, responses, strict=True) if len(responses) > 1 else ():
         if partner != name:
             part = extract(text, name, frozenset(team) - {name, partner})
             if part.source:
@@ -204,7 +227,7 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     silent = [name for name in needed if not team[name].returns]
     scores["structure"] += HELPERS * len(silent) / len(helpers)  # it works in place
     both = sum(min(adds[name], adds[main]) for name in needed) / len(helpers)
-    scores["cooperation"] = (COOPERATION if p == 1 else 1 - p) * both
+    scores["cooperation"] = cooperation(p, both)
     if p == 1:
         scores["metric/load_bearing"] = len(needed) / len(helpers)
         scores["metric/wrapper"] = float(not adds.get(main, True))

@@ -100,9 +100,8 @@ class Program:
 
     With `replaced`, the parts of the bank (bank.py) take the place of the function of that name:
     helpers, or mains that call the helper `caller_of`. The verdict is that of the part which passes
-    most tests, its outcome "timeout" if total_timeout ran out before the last was tried.
-    `limit`: the seconds that one of them may take. `all_or_none`: a part that fails a test counts
-    for nothing, which is soon known. `parts`: so many of the bank, its first; default all."""
+    most tests, its outcome "timeout" if total_timeout ran out. `limit`: seconds for each of them;
+    `all_or_none`: a part that fails a test passes none; `parts`: only the first so many."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
