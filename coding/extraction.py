@@ -104,6 +104,7 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     return replace(part, numbers=numbers[:9])
 
 
+@functools.lru_cache(maxsize=512)
 def share_of(text: str, kept: frozenset[int]) -> float:
     """The share of a response's characters that stand in the lines of the statements kept. White
     space and code fences do not count; comments do, and are kept where they stand in a statement.

@@ -4,6 +4,7 @@ text and no thread can upset them.
     python -m pytest tests/test_rewards.py
 """
 
+import contextlib
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -108,8 +109,8 @@ def test_a_helper_of_garbage_costs_main_no_test():
     alone = main("return sum(x * x for x in xs if x % 2 == 0)")
     for text in GARBAGE.values():
         scores = rewards.code(SQUARES, [text, alone])
-        whole = 0.6 + 0.5 + 1.0 - 0.15 / 2 * bool(text.strip()) * ("```" not in text)
-        assert total(scores) in (0.6, pytest.approx(whole))  # broken code in it, or none
+        whole = 0.6 + 0.5 + 1.0
+        assert total(scores) in (0.6, whole, whole - 0.15 / 2)  # broken code in it, or none
 
 
 def test_one_agent_writes_both():
@@ -265,7 +266,6 @@ SLOPE = {  # helper, main: each passes some tests, of which a part of the bank p
     "below 11": ("def aux(x):\n    return x % 2 == 0 and x < 11\n", FILTER),
     "no negative": ("def aux(x):\n    return x % 2 == 0 and x > 0\n", FILTER),
     "main looks for it": (EVEN, main("return sum(x * x for x in xs if aux(x) and x < 11)")),
-    "main is right for odd numbers": (EVEN, main("return sum(x * x for x in xs if not aux(x))")),
     "a list": (
         "def aux(xs):\n    return [x for x in xs if x % 2 == 0 and x < 7]\n",
         main("return sum(x * x for x in aux(xs))"),
@@ -286,14 +286,12 @@ def passed_by(code: str, replaced: str = "", caller_of: str = "", number: int = 
     passed = 0
     for test in TESTS:
         space = {}
-        try:
+        with contextlib.suppress(Exception):
             if replaced:
                 bank.install(space, replaced, caller_of, number)
             exec(code, space)
-            exec(test, space)
-            passed += 1
-        except Exception:
-            pass
+            answer = eval(test.removeprefix("assert ").partition(" == ")[0], space)
+            passed += type(answer) is int and answer == eval(test.partition(" == ")[2])
     return passed / len(TESTS)
 
 
@@ -335,7 +333,7 @@ def test_the_order_of_answers_for_any_number_of_tests():
 
 def test_a_partners_own_version_is_a_stand_in_as_far_as_it_goes():
     """main's own aux, which is dropped, passes 3 of 5 tests, and the helper's 4: c is 1/2."""
-    own, better = ("def aux(x):\n    return x % 2 == 0 and x < %d\n" % n for n in (7, 11))
+    own, better = (EVEN.replace("== 0", f"== 0 and x < {n}") for n in (7, 11))
     scores = rewards.code(SQUARES, [better, own + FILTER])
     assert scores["tests"] == 0.8
     assert scores["cooperation"] == pytest.approx(0.2 * (0.8 - 0.6) / (1 - 0.6))
@@ -363,7 +361,8 @@ def test_text_that_is_thrown_away_costs_by_its_length(name):
     text = before + EVEN + after
     scores = rewards.code(SQUARES, [text, FILTER])
     lost = thrown(EVEN, text)
-    assert scores["syntax"] == pytest.approx(0.5 - lost) < 0.5
+    assert scores["syntax"] == pytest.approx(0.5 - lost)
+    assert lost > 0
     assert total(scores) == pytest.approx(4.0 - lost)
     assert rewards.code(SQUARES, [before + text + after, FILTER])["syntax"] < scores["syntax"]
     assert total(rewards.code_paper(SQUARES, [text, FILTER])) == 3.0
@@ -493,8 +492,10 @@ def test_partners_share_the_programs_that_do_not_depend_on_them(monkeypatch):
     monkeypatch.setattr(rewards, "sandbox", Spy)
     for helper in (EVEN, "def aux(x):\n    return not x % 2\n"):
         rewards.code(SQUARES, [helper, FILTER])
-    assert len(asked) == 6  # a pair: the team, the bank in place of aux, and in place of solve
-    assert len(set(asked)) == 5
+    # a pair: the team, the bank in place of aux, solve with its condition settled in two ways, and
+    # the bank in place of solve
+    assert len(asked) == 10
+    assert len(set(asked)) == 7
     asked.clear()
     rewards.code(SQUARES, [EVEN, main("return 5")])
     rewards.code(SQUARES, [EVEN.replace("0", "1"), main("return 5")])

@@ -353,7 +353,7 @@ HACKS = {
             EVEN,
             main(f"even = lambda x: x % 2 == 0\n{check}\nreturn {REAL}"),
             2.5,
-            4.0,
+            4.0 if "aux(" in check else 2.5,
         )
         for name, check in {
             "sums": "if sum(map(aux, xs)) != sum(map(even, xs)):\n    return None",
