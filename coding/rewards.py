@@ -68,7 +68,7 @@ from coding.extraction import Part, extract, share_of
 from coding.sandbox.box import Program, Sandbox, Verdict
 
 HELPERS, MAIN, SYNTAX, TESTS, COOPERATION = 0.4, 0.6, 0.5, 1.0, 1.5
-FEW = 5  # of the bank: they say nothing, or hand on what they were given
+FEW = 16  # of the bank: they say nothing, or hand on what they were given, boxed or not
 TEXT = 0.15  # of SYNTAX: for responses of which nothing is thrown away
 COMPONENTS = ("structure", "syntax", "tests", "cooperation")
 METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")

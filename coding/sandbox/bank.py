@@ -56,6 +56,8 @@ for _kind, _function, _names in (
     (Nothing, lambda *_: None, "setitem delitem exit"),
     (Nothing, lambda *_: True, "eq lt le ge contains"),
     (Nothing, lambda *_: False, "ne gt"),
+    (No, lambda *_: True, "gt"),
+    (No, lambda *_: False, "lt"),
     (Nothing, lambda self: self.size, "len int index hash"),
     (Nothing, lambda *_: 0.0, "float"),
     (Nothing, lambda *_: "", "str"),
@@ -101,7 +103,8 @@ class Box(tuple):
 
 
 class Raised(StopIteration, ValueError, TypeError, KeyError, IndexError, RuntimeError):
-    """An exception that carries a value, for those who catch any of the usual kinds."""
+    """An exception that carries a value, for those who catch any of the usual kinds; `install`
+    adds the program's own."""
 
 
 def _raise(error: Exception):
@@ -144,14 +147,13 @@ HELPERS = (
     lambda x, y, a: No(),
     lambda x, y, a: y,
     lambda x, y, a: a,
-    *CONSTANTS,
     # in a box
     lambda x, y, a: Box([x]),
+    *FIELDS,
     lambda x, y, a: [x],
     lambda x, y, a: Box([Box([x])]),
     lambda x, y, a: Box(a),
     lambda x, y, a: Box(a[::-1]),
-    *FIELDS,
     lambda x, y, a: _raise(Raised(x)),
     lambda x, y, a: iter([x]),
     lambda x, y, a: lambda *b: (*b, None)[0],
@@ -183,6 +185,7 @@ HELPERS = (
     lambda x, y, a: [[] for _ in x],
     lambda x, y, a: _appended(x, y),
     lambda x, y, a: _appended(y, x),
+    *CONSTANTS,
     # a function that it was given, applied
     lambda x, y, a: x(*a[1:]),
     lambda x, y, a: [x(value) for value in y],
@@ -234,7 +237,7 @@ def parts(value) -> list:
     if hasattr(value, "__iter__"):
         return list(itertools.islice(value, 1000))
     if isinstance(value, Exception):
-        return list(value.args)
+        return [*value.args, *vars(value).values()]
     return [value()] if callable(value) else list(vars(value).values())
 
 
@@ -266,7 +269,12 @@ def install(module: dict, replaced: str, caller_of: str, number: int) -> None:
         if next(calls) > MOST_CALLS:
             raise RuntimeError("called without end")
         args += tuple(kwargs.values())
-        return HELPERS[number](*(*args, None, None)[:2], args)
+        try:
+            return HELPERS[number](*(*args, None, None)[:2], args)
+        except Raised as error:
+            kinds = [kind for kind in module.values() if isinstance(kind, type)]
+            kinds = [kind for kind in kinds if issubclass(kind, Exception)]
+            raise type("Raised", (Raised, *kinds), {})(*error.args) from None
 
     def main(*args, **kwargs):
         given = [*args, *kwargs.values()]

@@ -45,7 +45,7 @@ the start.
 
 Verdicts do not depend on what ran before: every program gets a fresh fork (see Program), hashing
 and `random` are seeded, that of the tests from their own text, which no program knows. Those of
-programs that use the clock, `id` or the system's randomness, or that run close to a limit, can vary.
+programs that use the clock, `id` or the system's randomness, or run close to a limit, can vary.
 """
 
 import collections
