@@ -17,10 +17,8 @@ def settled(source: str, helpers: frozenset[str], main: str) -> tuple[str, ...]:
     value can agree with it. Then its conditions on a helper's value are all true, or all false.
     """
     names = _dependents(ast.parse(source), helpers, main)
-    found = [
-        ast.unparse(_Settler(names, truth).visit(ast.parse(source)))
-        for truth in (None, True, False)
-    ]
+    settlers = (_Settler(names, helpers, truth) for truth in (None, True, False))
+    found = [ast.unparse(settler.visit(ast.parse(source))) for settler in settlers]
     return tuple(text for text in dict.fromkeys(found) if text != source)
 
 
@@ -64,12 +62,14 @@ def _names(node: ast.AST) -> set[str]:
 class _Settler(ast.NodeTransformer):
     """truth: what conditions on any of the names are, or None to leave them."""
 
-    def __init__(self, names: set[str], truth: bool | None):
-        self.names, self.truth = names, truth
+    def __init__(self, names: set[str], helpers: frozenset[str], truth: bool | None):
+        self.names, self.helpers, self.truth = names, helpers, truth
 
     def held(self, condition: ast.expr, truth: bool | None) -> ast.expr:
         if self.truth is None or not _names(condition) & self.names:
             return condition
+        if isinstance(condition, ast.Call) and _names(condition.func) & self.helpers:
+            return condition  # it is what the helper says: the bank has both
         return ast.Constant(truth)
 
     def visit_If(self, node):

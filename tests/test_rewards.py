@@ -492,10 +492,8 @@ def test_partners_share_the_programs_that_do_not_depend_on_them(monkeypatch):
     monkeypatch.setattr(rewards, "sandbox", Spy)
     for helper in (EVEN, "def aux(x):\n    return not x % 2\n"):
         rewards.code(SQUARES, [helper, FILTER])
-    # a pair: the team, the bank in place of aux, solve with its condition settled in two ways, and
-    # the bank in place of solve
-    assert len(asked) == 10
-    assert len(set(asked)) == 7
+    assert len(asked) == 6  # a pair: the team, the bank in place of aux, and in place of solve
+    assert len(set(asked)) == 5
     asked.clear()
     rewards.code(SQUARES, [EVEN, main("return 5")])
     rewards.code(SQUARES, [EVEN.replace("0", "1"), main("return 5")])
