@@ -4,6 +4,7 @@ text and no thread can upset them.
     python -m pytest tests/test_rewards.py
 """
 
+import ast
 import contextlib
 import itertools
 import math
@@ -13,7 +14,7 @@ import pytest
 from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
 from code_pairs import FILTERED as FILTER
 
-from coding import rewards
+from coding import conditions, rewards
 from coding.sandbox import bank
 
 
@@ -410,6 +411,24 @@ def test_a_small_part_of_the_work_is_work(name):
     tests, helper, body = SMALL[name]
     item = SQUARES | {"tests": [tests]}
     assert total(rewards.code(item, [f"def aux({helper}\n", main(body)])) == 4.0
+
+
+def test_checks_are_settled_and_work_is_not():
+    """What asks a helper's value, at first or second hand, is a constant; a call of it is not."""
+    work = "return sum((x * x for x in xs if aux(x)))"
+    own = "if len(xs) > 3:\n    xs = xs[:3]"
+    checks = "found = []\nfor x in xs:\n    found.append(aux(x))\nif found != xs:\n    return 0"
+    source = ast.unparse(ast.parse(main(f"{own}\n{checks}\nassert xs\n{work}")))
+    found = conditions.settled(source, frozenset({"aux"}), "solve")
+    bare = source.replace("assert xs", "pass")
+    assert found == tuple(
+        text.replace("if found != xs", f"if {truth}")
+        for text, truth in ((bare, "found != xs"), (bare, "True"), (bare, "False"))
+    )
+    assert conditions.settled(ast.unparse(ast.parse(main(work))), frozenset({"aux"}), "solve") == ()
+    search = ast.unparse(ast.parse(main("while aux(xs) > 1:\n    xs += 1\nreturn xs")))
+    [settled] = conditions.settled(search, frozenset({"aux"}), "solve")
+    assert settled == search.replace("aux(xs) > 1", "False")  # or it would not end
 
 
 SPOILERS = {  # ways for a main to tell a second run in its process from the first
