@@ -245,8 +245,8 @@ class Judge:
 
     def test(self, candidate, seconds: float, test: str, space: dict, entry_point: str):
         """The result of one test of a program that is loaded."""
-        test_space = space | {entry_point: Remote(candidate, 0)}
-        result = self.attempt(seconds, self.execute, test, test_space)
+        space[entry_point] = Remote(candidate, 0)  # for what setup defines, too
+        result = self.attempt(seconds, self.execute, test, dict(space))
         if result == OK and candidate.lost:  # the test has swallowed it
             result = "crash", f"Crash: {candidate.lost}"
         if result[0] == "timeout" or candidate.lost:
