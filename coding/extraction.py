@@ -48,6 +48,7 @@ class Part:
     reads: frozenset[str] = frozenset()  # names that the source takes from the module's scope
     numbers: tuple = ()  # that stand alone in a return statement: all that it may have to say
     tame: bool = False  # nothing it does outlasts its module: see _tame
+    kept: frozenset[int] = frozenset()  # the statements of the response that the source is made of
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
@@ -93,7 +94,7 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
             function = value if isinstance(value, ast.FunctionDef | ast.Lambda) else None
             raw = "\n".join(written.split("\n")[node.lineno - 1 : node.end_lineno])
     nodes = [statements[index][0] for index in kept]
-    part = Part(source, reads=frozenset(reads), tame=all(map(_tame, nodes)))
+    part = Part(source, reads=frozenset(reads), tame=all(map(_tame, nodes)), kept=frozenset(kept))
     if function is None:  # a class, a partial, an alias, a def inside an if
         return replace(part, returns=bound, broken=not bound and name in unparsed)
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
@@ -101,6 +102,21 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     numbers = tuple(value for value in values if type(value) in (int, float))
     part = replace(part, raw=raw, node=function, returns=_returns_value(function))
     return replace(part, numbers=numbers[:9])
+
+
+@functools.lru_cache(maxsize=512)
+def share_of(text: str, kept: frozenset[int]) -> float:
+    """The share of a response's characters that stand in the lines of the statements kept. White
+    space and code fences do not count; comments do, and are kept where they stand in a statement.
+    """
+    statements, _ = _statements(text)
+    used = []
+    for node, written in (statements[index] for index in kept):
+        first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
+        used += written.split("\n")[first - 1 : node.end_lineno]
+    given = [line for line in text.split("\n") if not _is_fence(line)]
+    characters = len("".join("".join(given).split()))
+    return min(len("".join("".join(used).split())) / characters, 1.0) if characters else 1.0
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
@@ -151,11 +167,15 @@ def _segments(text: str) -> list[str]:
     """The text cut at its code fences, each piece without common indentation."""
     segments = [[]]
     for line in text.split("\n"):
-        if line.lstrip().startswith(("```", "~~~")):
+        if _is_fence(line):
             segments.append([])
         else:
             segments[-1].append(line)
     return [textwrap.dedent("\n".join(lines)).strip(" ") for lines in segments]
+
+
+def _is_fence(line: str) -> bool:
+    return line.lstrip().startswith(("```", "~~~"))
 
 
 def _pieces(segment: str) -> list[str]:

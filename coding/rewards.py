@@ -6,25 +6,39 @@ others wrote the helpers aux, aux2, ... With one agent, its text holds both aux 
 | structure: the helpers          | 0.4 x share that return a value  | 0.4, text with "return" [1] |
 |                                 | or are needed                    |                             |
 | structure: main, else stop      | 0.6, the same                    | 0.6, text with "return" [1] |
-| syntax, else stop               | 0.5, all of it compiles          | 0.5                         |
+| syntax, else stop               | 0.35, all of it compiles         | 0.5                         |
+|                                 | 0.15 x share of the text that    |                             |
+|                                 | the functions are made of        |                             |
 | tests                           | 1.0 p                            | 1.0 p [2]                   |
-| cooperation                     | 1.5 x share of the helpers that  | 0.5 if p > 0 and "aux(" is  |
-|                                 | are needed, if main is needed    | in main, comments included  |
-|                                 | and p = 1                        | 1.0, and main is not one    |
-|                                 |                                  | "return ..aux..", nor       |
-|                                 |                                  | x = aux(..); return x       |
+| cooperation, p = 1              | 1.5 c                            | 0.5 if p > 0 and "aux(" is  |
+| cooperation, p < 1              | (1 - p) c                        | in main, comments included  |
+| c: mean over the helpers of the |                                  | 1.0, and main is not one    |
+| smaller contribution, helper's  |                                  | "return ..aux..", nor       |
+| or main's: (p - q) / (1 - q)    |                                  | x = aux(..); return x       |
 |                                 |                                  | -0.5, only bare calls [3]   |
 
 Take `code` to train a team that divides its work, `code_paper` to compare with the paper's figures.
 
-`code` pays cooperation for what each agent adds: what the team loses, in tests passed, when that
-agent's part is replaced by the best of a bank of parts that know nothing of any problem
-(sandbox/bank.py). It is the difference reward of Wolpert and Tumer (2002), which COMA (Foerster et
-al., 2018) brought to policy gradients; the bank is its default action. A part is needed if with
-each of the bank in its place the team loses a test. The smaller contribution of the two counts, and
-only for a team that passes all tests: to divide the work of a wrong answer is worth less than to be
-right alone, and to pass one more test never costs anything. A stand-in that fails, cannot be made
-or does not end says nothing: only one that passes is evidence.
+`code` pays cooperation for what each agent adds: what the team loses, in tests passed, without that
+agent's part. q is the largest share of tests that the team passes with a stand-in for the part:
+
+- any of a bank of parts that know nothing of any problem (sandbox/bank.py);
+- the function of that name that a partner wrote too. Two who both wrote everything share a program
+  and no work: right, they earn what one alone earns. A stub to be replaced costs only its text;
+- for a helper, a number that it returns; and, for a main that checks its helper, the first of the
+  bank where the checks are settled in advance (conditions.py).
+
+This is the difference reward of Wolpert and Tumer (2002), which COMA (Foerster et al., 2018)
+brought to policy gradients; the stand-ins are its default action. A stand-in that fails, cannot be
+made or does not end says nothing: only one that passes tests is evidence.
+
+Tests and cooperation of a wrong answer are together 1 - (1 - p) (1 - c): more than the same tests
+earn alone if c > 0, less than the 1.0 of a right answer alone, and more with each test passed at
+the same q. There is no constant in it. For a right answer, c is the share of the helpers that are
+needed, if main is.
+
+What is thrown away costs: prose, examples, a second function, what follows a finished one. Code
+fences do not count; comments and docstrings are text of the function that they stand in.
 
 Of the schemes that the paper saw, coordinator, strategy filter and decorator earn 4.0 where a test
 shows what each part adds. A fallback that passes alone earns 2.5, as without a helper; one that
@@ -44,16 +58,18 @@ response binds to a partner's name is dropped. Other names are shared, the later
 import ast
 import atexit
 import contextlib
-import functools
 import re
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
-from coding.extraction import Part, extract
-from coding.sandbox import bank
+from coding.conditions import settled
+from coding.extraction import Part, extract, share_of
 from coding.sandbox.box import Program, Sandbox, Verdict
 
 HELPERS, MAIN, SYNTAX, TESTS, COOPERATION = 0.4, 0.6, 0.5, 1.0, 1.5
+FEW = 16  # of the bank: they say nothing, or hand on what they were given, boxed or not
+TEXT = 0.15  # of SYNTAX: for responses of which nothing is thrown away
 COMPONENTS = ("structure", "syntax", "tests", "cooperation")
 METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
 
@@ -89,6 +105,14 @@ def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     }
 
 
+def _text_used(team: dict[str, Part], responses: list[str]) -> float:
+    """The share of the responses that their parts are made of, the mean over agents."""
+    if len(responses) == 1:
+        return share_of(responses[0], frozenset().union(*(part.kept for part in team.values())))
+    shares = map(share_of, responses, (part.kept for part in team.values()))
+    return sum(shares) / len(responses)
+
+
 def _used(team: dict[str, Part]) -> list[str]:
     """The helpers that main mentions, or that a helper mentions which main does, and so on."""
     *helpers, main = team
@@ -113,59 +137,75 @@ def _program(item, team, without: str = "", **bank_fields) -> Program:
 # --- what an agent adds ---------------------------------------------------------------------------
 
 
-def _needed(item: dict, team: dict[str, Part], seconds: float) -> dict[str, bool]:
-    """Of the parts of a team that passes all tests: is there none in the bank that does as well?
+def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> dict[str, float]:
+    """What each part adds to a team that passes any test; helpers that main does not use are left
+    out, and so is main if no helper adds anything.
 
     What stands in for a helper depends on main alone, and the other way round, so the sandbox
-    remembers it over partners. seconds: what the team takes.
+    remembers it over partners.
     """
-    *_, main = team
-    names = [name for name in _used(team) if team[name].source]
-    limit = 0.25
-    while limit < 2 * seconds:
+    *helpers, main = team
+    p, limit = _share(verdict), 0.25
+    while limit < 2 * verdict.seconds:
         limit *= 2
 
-    def needed(team, replaced: str, caller_of: str = "") -> bool:
-        place = {"replaced": replaced, "caller_of": caller_of, "limit": limit}
-        [verdict] = sandbox().run([_program(item, team, replaced, **place)])
-        return len(verdict.passed) == bank.size(caller_of) and not any(verdict.passed)
+    def lost(programs) -> float:
+        """The least of (p - q) / (1 - q): as soon as one is 0, the others need not run."""
+        least = 1.0
+        for program in programs:
+            [found] = sandbox().run([program])
+            known = not program.replaced or found.outcome in ("ok", "error")  # not too late
+            least = min(least, contribution(p, _share(found) if known else p))
+            if not least:
+                break
+        return least
 
-    def is_a_number(name: str) -> bool:
-        texts = (f"def {name}(*args, **kwargs):\n    return {n}" for n in team[name].numbers)
-        plain = [replace(team[name], source=text, tame=True) for text in texts]
-        verdicts = sandbox().run([_program(item, team | {name: part}) for part in plain])
-        return any(all(verdict.passed) for verdict in verdicts)
+    def bank(team, replaced: str, **place) -> Program:
+        place |= {"replaced": replaced, "limit": limit, "all_or_none": p == 1}
+        return _program(item, team, replaced, **place)
 
-    found = {name: needed(team, name) and not is_a_number(name) for name in names}
-    if unarmed := _unarmed(team[main]):
-        found |= {name: found[name] and needed(team | {main: unarmed}, name) for name in names}
+    def for_helper(name: str) -> Iterator[Program]:
+        yield from _by_partners(item, responses, team, name)
+        yield bank(team, name)
+        for number in team[name].numbers:
+            text = f"def {name}(*args, **kwargs):\n    return {number}"
+            yield _program(item, team | {name: replace(team[name], source=text, tame=True)})
+        for source in settled(team[main].source, frozenset(helpers), main):
+            unchecked = team | {main: replace(team[main], source=source)}
+            yield bank(unchecked, name, parts=FEW if name in source else 1)
+
+    def for_main() -> Iterator[Program]:
+        yield from _by_partners(item, responses, team, main)
+        for name in found:
+            yield bank(team, main, caller_of=name)
+
+    found = {name: lost(for_helper(name)) for name in _used(team) if team[name].source}
     if any(found.values()):
-        found[main] = all(needed(team, main, name) for name in names)
+        found[main] = lost(for_main())
     return found
 
 
-@functools.lru_cache(maxsize=512)
-def _unarmed(part: Part) -> Part | None:
-    """A main function that cannot refuse to work: whether a helper agrees is no part of the work.
-
-    It asserts and raises nothing, and compares by == what it compared by `is`, so that a stand-in
-    can agree with it. None if that is the same.
-    """
-    source = ast.unparse(_Unarm().visit(ast.parse(part.source)))
-    return replace(part, source=source) if source != part.source else None
+def contribution(p: float, q: float) -> float:
+    """Of what is left to pass without a part, the share that is passed with it, 0 to 1."""
+    return (p - q) / (1 - q) if q < p else 0.0
 
 
-class _Unarm(ast.NodeTransformer):
-    def visit_Assert(self, node):
-        return ast.Pass()
+def cooperation(p: float, c: float) -> float:
+    """What a team earns on top of p. With c > 0 more than 0, and if p < 1 less than 1 - p."""
+    return c * (COOPERATION if p == 1 else TESTS - p)
 
-    visit_Raise = visit_Assert
 
-    def visit_Is(self, node):
-        return ast.Eq()
+def _share(verdict: Verdict) -> float:
+    return sum(verdict.passed) / max(len(verdict.passed), 1)
 
-    def visit_IsNot(self, node):
-        return ast.NotEq()
+
+def _by_partners(item: dict, responses: list[str], team, name: str) -> Iterator[Program]:
+    """The team with the function that a partner wrote under that name, where one did."""
+    for partner, text in zip(team, responses, strict=True) if len(responses) > 1 else ():
+        if partner != name:
+            part = extract(text, name, frozenset(team) - {name, partner})
+            if part.source:
+                yield _program(item, team | {name: part})
 
 
 # --- the rewards ----------------------------------------------------------------------------------
@@ -176,17 +216,22 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     team = team_parts(item, responses)
     scores, verdict = _levels(item, team, lambda part: part.returns)
     *helpers, main = team
-    scores["metric/aux_called"] = len(_used(team)) / len(helpers) if any(verdict.passed) else 0.0
-    if not scores["metric/pass"]:
+    if scores["syntax"]:
+        scores["syntax"] -= TEXT * (1 - _text_used(team, responses))
+    p = scores["tests"]
+    if not p:
         return scores
-    needed = _needed(item, team, verdict.seconds)
-    silent = [name for name in helpers if needed.get(name) and not team[name].returns]
+    scores["metric/aux_called"] = len(_used(team)) / len(helpers)
+    adds = _contributions(item, responses, team, verdict)
+    needed = [name for name in helpers if adds.get(name)]
+    silent = [name for name in needed if not team[name].returns]
     scores["structure"] += HELPERS * len(silent) / len(helpers)  # it works in place
-    share = sum(needed.get(name, False) for name in helpers) / len(helpers)
-    scores["metric/load_bearing"] = share
-    scores["metric/wrapper"] = float(not needed.get(main, True))
-    scores["cooperation"] = COOPERATION * share * needed.get(main, False)
-    scores["metric/coop"] = float(scores["cooperation"] == COOPERATION)
+    both = sum(min(adds[name], adds[main]) for name in needed) / len(helpers)
+    scores["cooperation"] = cooperation(p, both)
+    if p == 1:
+        scores["metric/load_bearing"] = len(needed) / len(helpers)
+        scores["metric/wrapper"] = float(not adds.get(main, True))
+        scores["metric/coop"] = float(both == 1)
     return scores
 
 
@@ -221,7 +266,7 @@ def _levels(item, team, is_defined) -> tuple[dict[str, float], Verdict]:
         return scores, Verdict([], "error", [], 0.0)
     scores["syntax"] = SYNTAX
     [verdict] = sandbox().run([_program(item, team)])
-    scores["tests"] = TESTS * sum(verdict.passed) / max(len(verdict.passed), 1)
+    scores["tests"] = TESTS * _share(verdict)
     scores["metric/pass"] = float(scores["tests"] == TESTS)
     return scores, verdict
 

@@ -4,15 +4,18 @@ text and no thread can upset them.
     python -m pytest tests/test_rewards.py
 """
 
+import ast
+import contextlib
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main
+from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
+from code_pairs import FILTERED as FILTER
 
-from coding import rewards
-
-FILTER = main("return sum(x * x for x in xs if aux(x))")
+from coding import conditions, rewards
+from coding.sandbox import bank
 
 
 def total(scores):
@@ -107,14 +110,17 @@ def test_a_helper_of_garbage_costs_main_no_test():
     alone = main("return sum(x * x for x in xs if x % 2 == 0)")
     for text in GARBAGE.values():
         scores = rewards.code(SQUARES, [text, alone])
-        assert total(scores) in (0.6, 0.6 + 0.5 + 1.0)  # broken code in it, or none
+        whole = 0.6 + 0.5 + 1.0
+        assert total(scores) in (0.6, whole, whole - 0.15 / 2)  # broken code in it, or none
 
 
 def test_one_agent_writes_both():
     assert total(rewards.code(SQUARES, [EVEN + FILTER])) == 4.0
     assert total(rewards.code(SQUARES, [FILTER + EVEN])) == 4.0
     assert total(rewards.code(SQUARES, [FILTER])) == pytest.approx(0.6 + 0.5 + 0.2)
-    assert total(rewards.code(SQUARES, [EVEN + FILTER + "def solve(xs):\n    return ("])) == 4.0
+    cut = EVEN + FILTER + "def solve(xs):\n    return ("
+    lost = 2 * thrown(EVEN + FILTER, cut)  # no partner shares in it
+    assert total(rewards.code(SQUARES, [cut])) == pytest.approx(4.0 - lost)
     assert total(rewards.code(SQUARES, [EVEN + FILTER[:-9]])) == pytest.approx(0.4)
 
 
@@ -256,6 +262,175 @@ def test_what_does_not_end_is_no_evidence():
     assert total(rewards.code(SQUARES, ["def aux(x):\n    return [x]\n", waits])) == 2.5
 
 
+SLOPE = {  # helper, main: each passes some tests, of which a part of the bank passes others
+    "below 7": ("def aux(x):\n    return x % 2 == 0 and x < 7\n", FILTER),
+    "below 11": ("def aux(x):\n    return x % 2 == 0 and x < 11\n", FILTER),
+    "no negative": ("def aux(x):\n    return x % 2 == 0 and x > 0\n", FILTER),
+    "main looks for it": (EVEN, main("return sum(x * x for x in xs if aux(x) and x < 11)")),
+    "a list": (
+        "def aux(xs):\n    return [x for x in xs if x % 2 == 0 and x < 7]\n",
+        main("return sum(x * x for x in aux(xs))"),
+    ),
+    "the whole": (
+        "def aux(xs):\n    return sum(x * x for x in xs if x % 2 == 0 and x < 7)\n",
+        main("return aux(xs)"),
+    ),
+    "trivial": (
+        "def aux(xs):\n    return [xs]\n",
+        main("return sum(x * x for x in aux(xs)[0] if x % 2 == 0 and x < 11)"),
+    ),
+}
+
+
+def passed_by(code: str, replaced: str = "", caller_of: str = "", number: int = 0) -> float:
+    """The share of the tests of SQUARES, without any sandbox."""
+    passed = 0
+    for test in TESTS:
+        space = {}
+        with contextlib.suppress(Exception):
+            if replaced:
+                bank.install(space, replaced, caller_of, number)
+            exec(code, space)
+            answer = eval(test.removeprefix("assert ").partition(" == ")[0], space)
+            passed += type(answer) is int and answer == eval(test.partition(" == ")[2])
+    return passed / len(TESTS)
+
+
+@pytest.mark.parametrize("name", SLOPE)
+def test_the_slope_against_the_bank_run_by_hand(name):
+    helper, main_function = SLOPE[name]
+    p = passed_by(helper + main_function)
+    q_helper = max(passed_by(main_function, "aux", "", n) for n in range(bank.size("")))
+    q_main = max(passed_by(helper, "solve", "aux", n) for n in range(bank.size("aux")))
+    c = max(0, min((p - q_helper) / (1 - q_helper), (p - q_main) / (1 - q_main)))
+    scores = rewards.code(SQUARES, [helper, main_function])
+    assert scores["tests"] == p < 1
+    assert scores["cooperation"] == pytest.approx(1 - (1 - p) * (1 - c) - p)
+    assert (c > 0) == (name not in ("the whole", "trivial"))
+    assert metrics(scores) == [0, 1, 0, 0, 0]
+
+
+def test_the_order_of_answers_for_any_number_of_tests():
+    """p of n tests with the parts' contribution c: more than p alone, less than all alone."""
+    for n in range(1, 21):
+        for passed, without in itertools.product(range(1, n + 1), range(n + 1)):
+            p, q = passed / n, without / n
+            c = rewards.contribution(p, q)
+            earned = p + rewards.cooperation(p, c)
+            assert (c > 0) == (q < p)
+            assert 0 <= c <= 1
+            assert p <= earned <= 2.5
+            assert (earned > p) == (c > 0)
+            assert (earned < 1.0) == (p < 1)  # 1.0 is what a right answer alone earns
+            if q < p < 1:
+                assert earned == pytest.approx(1 - (1 - p) * (1 - c))
+                more = rewards.contribution(p + 1 / n, q)
+                assert p + 1 / n + rewards.cooperation(p + 1 / n, more) > earned
+            if q and q <= p:
+                less = rewards.contribution(p, q - 1 / n)
+                assert rewards.cooperation(p, less) >= rewards.cooperation(p, c)
+        assert rewards.cooperation(1.0, rewards.contribution(1.0, 0.5)) == 1.5
+
+
+def test_a_partners_own_version_is_a_stand_in_as_far_as_it_goes():
+    """main's own aux, which is dropped, passes 3 of 5 tests, and the helper's 4: c is 1/2."""
+    own, better = (EVEN.replace("== 0", f"== 0 and x < {n}") for n in (7, 11))
+    scores = rewards.code(SQUARES, [better, own + FILTER])
+    assert scores["tests"] == 0.8
+    assert scores["cooperation"] == pytest.approx(0.2 * (0.8 - 0.6) / (1 - 0.6))
+    alone = rewards.code(SQUARES, [better, FILTER])
+    assert alone["cooperation"] == pytest.approx(0.2 * (0.8 - 0.2) / (1 - 0.2))
+    both = main("return sum(aux2(x) for x in xs if aux(x))")  # one of three has written two parts
+    square = "def aux2(x):\n    return x * x\n"
+    shared = rewards.code(SQUARES, [EVEN + square, square, both])
+    assert shared["cooperation"] == pytest.approx(1.5 / 2)
+
+
+THROWN_AWAY = {
+    "prose before": ("Here is the helper:\n", ""),
+    "prose after": ("", "\nIt tells even numbers."),
+    "an example": ("", "print(aux(2))\n"),
+    "a second function": ("", "def odd(x):\n    return not aux(x)\n"),
+    "a comment outside": ("# even numbers\n", ""),
+    "a cut function": ("", "def odd(x):\n    return not aux("),
+}
+
+
+@pytest.mark.parametrize("name", THROWN_AWAY)
+def test_text_that_is_thrown_away_costs_by_its_length(name):
+    before, after = THROWN_AWAY[name]
+    text = before + EVEN + after
+    scores = rewards.code(SQUARES, [text, FILTER])
+    lost = thrown(EVEN, text)
+    assert scores["syntax"] == pytest.approx(0.5 - lost)
+    assert lost > 0
+    assert total(scores) == pytest.approx(4.0 - lost)
+    assert rewards.code(SQUARES, [before + text + after, FILTER])["syntax"] < scores["syntax"]
+    assert total(rewards.code_paper(SQUARES, [text, FILTER])) == 3.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```python\n{EVEN}```",
+        f"\n\n  {EVEN}",
+        EVEN.replace("return", '"""Is x even?"""\n    # divided by 2\n    return'),
+        f"import math\n\nTWO = 2\n\n@staticmethod\n{EVEN.replace('x % 2', 'math.fmod(x, TWO)')}",
+    ],
+)
+def test_what_a_function_is_made_of_costs_nothing(text):
+    assert total(rewards.code(SQUARES, [text, FILTER])) == 4.0
+
+
+SMALL = {  # helpers of one short line that are a part of the work: test, helper, main
+    "backwards": (
+        "assert solve('ab cde') == 'ba edc'",
+        "w):\n    return w[::-1]",
+        "return ' '.join(map(aux, xs.split()))",
+    ),
+    "which is longer": (
+        "assert solve(['a', 'bcd', 'ef']) == 'bcd'\nassert solve(['ab', 'c']) == 'ab'",
+        "a, b):\n    return len(a) > len(b)",
+        "best = xs[0]\nfor x in xs:\n    best = x if aux(x, best) else best\nreturn best",
+    ),
+    "which is larger": (
+        "assert solve([3, 1, 2]) == 2\nassert solve([1, 2]) == 0",
+        "a, b):\n    return a > b",
+        "n = len(xs)\nreturn sum(aux(xs[i], x) for j, x in enumerate(xs) for i in range(j))",
+    ),
+    "a line of a table": (
+        "assert solve([[1, 2], [3]]) == '1,2;3'",
+        "row):\n    return ','.join(map(str, row))",
+        "return ';'.join(map(aux, xs))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_part_of_the_work_is_work(name):
+    tests, helper, body = SMALL[name]
+    item = SQUARES | {"tests": [tests]}
+    assert total(rewards.code(item, [f"def aux({helper}\n", main(body)])) == 4.0
+
+
+def test_checks_are_settled_and_work_is_not():
+    """What asks a helper's value, at first or second hand, is a constant; a call of it is not."""
+    work = "return sum((x * x for x in xs if aux(x)))"
+    own = "if len(xs) > 3:\n    xs = xs[:3]"
+    checks = "found = []\nfor x in xs:\n    found.append(aux(x))\nif found != xs:\n    return 0"
+    source = ast.unparse(ast.parse(main(f"{own}\n{checks}\nassert xs\n{work}")))
+    found = conditions.settled(source, frozenset({"aux"}), "solve")
+    bare = source.replace("assert xs", "pass")
+    assert found == tuple(
+        text.replace("if found != xs", f"if {truth}")
+        for text, truth in ((bare, "found != xs"), (bare, "True"), (bare, "False"))
+    )
+    assert conditions.settled(ast.unparse(ast.parse(main(work))), frozenset({"aux"}), "solve") == ()
+    search = ast.unparse(ast.parse(main("while aux(xs) > 1:\n    xs += 1\nreturn xs")))
+    [settled] = conditions.settled(search, frozenset({"aux"}), "solve")
+    assert settled == search.replace("aux(xs) > 1", "False")  # or it would not end
+
+
 SPOILERS = {  # ways for a main to tell a second run in its process from the first
     "a count in a module": "import math\nmath.n = getattr(math, 'n', 0) + 1\nok = math.n < 2",
     "a builtin": "import builtins\nok = not hasattr(builtins, 'n')\nbuiltins.n = 1",
@@ -277,8 +452,8 @@ def test_no_stand_in_can_spoil_the_next(name):
     item = SQUARES | {"tests": TESTS[:1]}  # it fails by itself from the second test on
     scores = rewards.code(item, ["def aux(x):\n    return [x]\n", spoiler])
     assert (scores["tests"], scores["cooperation"]) == (1, 0)
-    after = rewards.code(SQUARES | {"task_id": "next"}, [EVEN + f"# {name}", FILTER])
-    assert total(after) == 4.0
+    after = rewards.code(SQUARES | {"task_id": "next"}, [f"{EVEN} # {name}", FILTER])
+    assert after["cooperation"] == 1.5
 
 
 def test_helpers_share_the_cooperation():

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 import sandbox_programs as programs
 
-from coding.sandbox import bank, process, wire
 from coding.sandbox import box as sandbox
+from coding.sandbox import process, wire
 from coding.sandbox.box import Program, Sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent
@@ -487,21 +487,31 @@ def test_programs_that_need_not_be_apart_share_a_process_but_no_module():
     assert alone.endswith("(1, 1, 9)")
 
 
-def test_parts_of_the_bank_take_a_functions_place_until_one_passes(box):
+@pytest.mark.parametrize("all_or_none", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_best_part_of_the_bank_in_a_functions_place(box, apart, all_or_none):
+    def best(code, tests, *place, parts=None):
+        program = Program(code, tests, "f", "", apart, *place, 2.0, all_or_none, parts)
+        return box.run([program])[0].passed
+
     main = "def f(xs): return sum(aux(xs))"
     tests = ["assert f([1, 2]) == 3", "assert f([]) == 0"]
-    for apart in (False, True):
-        [verdict] = box.run([Program(main, tests, "f", "", apart, "aux", "", 2.0)])
-        assert verdict.passed == [True]  # its argument is the first of the bank
-        hard = main.replace("aux(xs)", "aux(x) * x for x in xs if aux(x) > 2")
-        squares = ["assert f([1, 2]) == 8", "assert f([3, 1]) == 27", "assert f([5]) == 125"]
-        [verdict] = box.run([Program(hard, squares, "f", "", apart, "aux", "", 2.0)])
-        assert not any(verdict.passed)
-        assert len(verdict.passed) == bank.size("")
-        helper = "def aux(xs): return {'sum': sum(xs)}"
-        [verdict] = box.run([Program(helper, tests, "f", "", apart, "f", "aux", 2.0)])
-        assert verdict.passed[-1]
-        assert len(verdict.passed) < bank.size("aux")
+    assert best(main, tests, "aux", "") == [True, True]  # its argument is the first of the bank
+    hard = main.replace("aux(xs)", "aux(x) * x for x in xs if aux(x) > 2")
+    squares = ["assert f([1, 2]) == 8", "assert f([3, 1]) == 9", "assert f([5]) == 125"]
+    assert best(hard, squares, "aux", "") == [False] * 3 if all_or_none else [False, True, False]
+    helper = "def aux(xs): return {'sum': sum(xs)}"
+    assert best(helper, tests, "f", "aux") == [True, True]
+    boxed = "def f(xs): return sum(aux(xs)[0])"
+    assert best(boxed, tests, "aux", "") == [True, True]
+    assert best(boxed, tests, "aux", "", parts=1) == [False, False]
+
+
+def test_a_bank_that_takes_too_long_is_no_verdict():
+    slow = "import time\ndef f(xs):\n    time.sleep(0.2)\n    return aux(xs)"
+    with Sandbox(workers=1, total_timeout=0.5) as box:
+        [verdict] = box.run([Program(slow, ["assert f(1) == 7"], "f", "", True, "aux", "", 0.4)])
+    assert verdict.outcome == "timeout"
 
 
 def test_a_program_is_a_value():

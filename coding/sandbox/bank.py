@@ -20,15 +20,22 @@ MOST_CALLS = 100_000  # of one helper: a loop that waits for what it never says 
 class Nothing:
     """Whatever is done with it changes nothing: it equals everything, is added without effect,
     and its items, attributes and values are itself. A main that only checks a helper, or carries
-    its value along, does as well with this."""
+    its value along, does as well with this. size: its length, and its value as an integer."""
 
     truth = True
+
+    def __init__(self, size: int = 0):
+        self.size = size
 
     def __bool__(self):
         return self.truth
 
     def __iter__(self):
         return iter(())
+
+
+class No(Nothing):
+    truth = False
 
 
 class Blank(list):
@@ -49,7 +56,9 @@ for _kind, _function, _names in (
     (Nothing, lambda *_: None, "setitem delitem exit"),
     (Nothing, lambda *_: True, "eq lt le ge contains"),
     (Nothing, lambda *_: False, "ne gt"),
-    (Nothing, lambda *_: 0, "len int index hash"),
+    (No, lambda *_: True, "gt"),
+    (No, lambda *_: False, "lt"),
+    (Nothing, lambda self: self.size, "len int index hash"),
     (Nothing, lambda *_: 0.0, "float"),
     (Nothing, lambda *_: "", "str"),
     (Blank, lambda *_: 0, "int index"),
@@ -63,15 +72,14 @@ for _name in _OPERATORS.split():
         setattr(Blank, f"__{_side}{_name}__", _other)
 
 
-class No(Nothing):
-    truth = False
-
-
 class Box(tuple):
     """Values, however they are asked for: by position, as attributes or under any keys in the
-    order of asking, the last for all that follow; called, or as the next, the last."""
+    order of asking, the last for all that follow; called, or as the next, the last. Backwards or
+    in part, in another code or copied, a box of one value is that value."""
 
     def __getitem__(self, key):
+        if isinstance(key, slice) and len(self) == 1:
+            return self[0]
         if isinstance(key, int | slice):
             return tuple.__getitem__(self, key)
         asked = self.__dict__.setdefault("asked", [])
@@ -90,7 +98,17 @@ class Box(tuple):
     def values(self):
         return list(self)
 
-    __next__ = __enter__ = get = pop = popleft = read = getvalue = decode = result = __call__
+    __next__ = __enter__ = get = pop = popleft = read = getvalue = result = __call__
+    decode = split = copy = __call__
+
+
+class Raised(StopIteration, ValueError, TypeError, KeyError, IndexError, RuntimeError):
+    """An exception that carries a value, for those who catch any of the usual kinds; `install`
+    adds the program's own."""
+
+
+def _raise(error: Exception):
+    raise error
 
 
 def _appended(x, y):
@@ -98,74 +116,80 @@ def _appended(x, y):
     return x
 
 
-# x, y, a: the first argument, the second (or None), and all of them.
+# Parts take x, y, a: the first argument, the second (or None), and all of them.
+CONSTANTS = tuple(
+    lambda x, y, a, make=make: make()
+    for make in (
+        lambda: None,
+        lambda: True,
+        lambda: False,
+        lambda: 0,
+        lambda: 1,
+        str,
+        list,
+        dict,
+        set,
+    )
+)
+# The first argument as one field of two or three, beside others that say nothing.
+FIELDS = tuple(
+    lambda x, y, a, size=size, at=at, kind=kind: Box(
+        x if i == at else kind(len(x) if hasattr(x, "__len__") else 0) for i in range(size)
+    )
+    for size in (2, 3)
+    for at in range(size)
+    for kind in (Nothing, No)
+)
 HELPERS = (
+    # what it was given, as it is
     lambda x, y, a: x,
     lambda x, y, a: Nothing(),
     lambda x, y, a: No(),
-    lambda x, y, a: Box([x]),
     lambda x, y, a: y,
     lambda x, y, a: a,
-    lambda x, y, a: None,
-    lambda x, y, a: True,
-    lambda x, y, a: False,
-    lambda x, y, a: 0,
-    lambda x, y, a: 1,
-    lambda x, y, a: "",
-    lambda x, y, a: [],
-    lambda x, y, a: {},
-    lambda x, y, a: set(),
+    # in a box
+    lambda x, y, a: Box([x]),
+    *FIELDS,
     lambda x, y, a: [x],
-    lambda x, y, a: len(x),
-    lambda x, y, a: x[y],
-    lambda x, y, a: x == y,
-    lambda x, y, a: x < y,
-    lambda x, y, a: x > y,
-    lambda x, y, a: y in x,
-    lambda x, y, a: x or y,
-    lambda x, y, a: x + y,
-    lambda x, y, a: not x,
-    lambda x, y, a: bool(x),
-    lambda x, y, a: x(*a[1:]),
-    lambda x, y, a: [x(value) for value in y],
-    lambda x, y, a: [value for value in y if x(value)],
-    lambda x, y, a: lambda *b: (*b, None)[0],
-    lambda x, y, a: Box([True, x]),
-    lambda x, y, a: Box([None, x]),
-    lambda x, y, a: Box([x, None]),
-    lambda x, y, a: Box([x, True]),
-    lambda x, y, a: Box([x, len(x)]),
-    lambda x, y, a: Box([len(x), x]),
     lambda x, y, a: Box([Box([x])]),
     lambda x, y, a: Box(a),
     lambda x, y, a: Box(a[::-1]),
-    lambda x, y, a: Box([x[: len(x) // 2], x[len(x) // 2 :]]),
-    lambda x, y, a: Box([x[:1], x[1:]]),
+    lambda x, y, a: _raise(Raised(x)),
     lambda x, y, a: iter([x]),
+    lambda x, y, a: lambda *b: (*b, None)[0],
+    # each element in a box, or one after the other, or in two pieces
+    lambda x, y, a: [Box([value, Nothing()]) for value in x],
+    lambda x, y, a: list(enumerate(x)),
+    lambda x, y, a: dict(enumerate(x)),
+    lambda x, y, a: list(zip(*a, strict=False)),
     lambda x, y, a: iter(x),
     lambda x, y, a: next(x),
     lambda x, y, a: list(x),
     lambda x, y, a: tuple(x),
     lambda x, y, a: set(x),
-    lambda x, y, a: dict(enumerate(x)),
+    lambda x, y, a: x.pop(),
+    lambda x, y, a: x.pop(0),
+    lambda x, y, a: x[y],
+    lambda x, y, a: Box([x[: len(x) // 2], x[len(x) // 2 :]]),
+    lambda x, y, a: Box([x[:1], x[1:]]),
+    # in another code
+    lambda x, y, a: str(x),
+    lambda x, y, a: json.dumps(x),
+    # structure
+    lambda x, y, a: len(x),
     lambda x, y, a: range(len(x)),
     lambda x, y, a: iter(range(*a)),  # always true, where a range is if x > 0
     lambda x, y, a: iter(range(1, x + 1)),
-    lambda x, y, a: list(enumerate(x)),
-    lambda x, y, a: list(zip(*a, strict=False)),
-    lambda x, y, a: x[::-1],
-    lambda x, y, a: x.pop(),
-    lambda x, y, a: x.pop(0),
-    lambda x, y, a: _appended(x, y),
-    lambda x, y, a: _appended(y, x),
     lambda x, y, a: [0] * len(x),
     lambda x, y, a: [None] * len(x),
     lambda x, y, a: [[] for _ in x],
-    lambda x, y, a: str(x),
-    lambda x, y, a: x.encode(),
-    lambda x, y, a: json.dumps(x),
-    lambda x, y, a: " ".join(map(str, x)),
-    lambda x, y, a: ",".join(map(str, x)),
+    lambda x, y, a: _appended(x, y),
+    lambda x, y, a: _appended(y, x),
+    *CONSTANTS,
+    # a function that it was given, applied
+    lambda x, y, a: x(*a[1:]),
+    lambda x, y, a: [x(value) for value in y],
+    lambda x, y, a: [value for value in y if x(value)],
 )
 
 # v, a, g: the helper's value; what it was given and its author's global lists, after the call.
@@ -212,6 +236,8 @@ def parts(value) -> list:
         return list(value.values())
     if hasattr(value, "__iter__"):
         return list(itertools.islice(value, 1000))
+    if isinstance(value, Exception):
+        return [*value.args, *vars(value).values()]
     return [value()] if callable(value) else list(vars(value).values())
 
 
@@ -243,11 +269,19 @@ def install(module: dict, replaced: str, caller_of: str, number: int) -> None:
         if next(calls) > MOST_CALLS:
             raise RuntimeError("called without end")
         args += tuple(kwargs.values())
-        return HELPERS[number](*(*args, None, None)[:2], args)
+        try:
+            return HELPERS[number](*(*args, None, None)[:2], args)
+        except Raised as error:
+            kinds = [kind for kind in module.values() if isinstance(kind, type)]
+            kinds = [kind for kind in kinds if issubclass(kind, Exception)]
+            raise type("Raised", (Raised, *kinds), {})(*error.args) from None
 
     def main(*args, **kwargs):
         given = [*args, *kwargs.values()]
-        value = called(module[caller_of], given)
+        try:
+            value = called(module[caller_of], given)
+        except Exception as error:  # it may carry the answer
+            value = error.args[0] if len(error.args) == 1 else error
         lists = [value for value in module.values() if type(value) is list]
         return MAINS[number](value, given, lists)
 

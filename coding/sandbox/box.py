@@ -1,8 +1,7 @@
 """Runs code that nobody trusts, and says which tests it passed.
 
     with Sandbox() as box:
-        [verdict] = box.run([Program(code="def f(x): return x + 1", tests=["assert f(1) == 2"],
-                                     entry_point="f")])
+        [verdict] = box.run([Program("def f(x): return x + 1", ["assert f(1) == 2"], "f")])
 
 What decides a verdict never shares a process with the program that is judged. Each worker is a
 group of three processes, which are in worker.py (and what locks them in locks.py):
@@ -46,8 +45,7 @@ the start.
 
 Verdicts do not depend on what ran before: every program gets a fresh fork (see Program), hashing
 and `random` are seeded, that of the tests from their own text, which no program knows. Those of
-programs that use the clock, addresses (`id`) or the system's randomness, or that run close to a
-time limit, can vary.
+programs that use the clock, `id` or the system's randomness, or run close to a limit, can vary.
 """
 
 import collections
@@ -70,8 +68,8 @@ NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate fai
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 CACHED = 2048  # verdicts kept, of some KiB each
 
-# Tried by a probe program at the start: what works there is an open door.
 DOORS = {
+    # tried by a probe program at the start: what works there is an open door
     "write files": "path = f'/tmp/sandbox-probe-{os.getpid()}'; open(path, 'x'); os.unlink(path)",
     "read files": "os.listdir('/')",
     "open sockets": "socket.socket()",
@@ -98,10 +96,10 @@ class Program:
     not to be kept `apart` shares a process with its like, each in a new module, and takes a fifth
     of the time: the caller knows that it outlasts no module (extraction.py's tame parts).
 
-    With `replaced`, the parts of the bank (bank.py) take the place of the function of that name, up
-    to the first that passes all tests: helpers, or mains that call the helper `caller_of`. The
-    verdict has one entry for each part tried: fewer than bank.size() also if total_timeout ran out.
-    `limit`: the seconds that one of them may take."""
+    With `replaced`, parts of the bank (bank.py), all or the first few, take the place of the
+    function of that name: helpers, or mains that call the helper `caller_of`. The verdict is the
+    best part's; its outcome is "timeout" if total_timeout ran out. `limit`: seconds for each.
+    `all_or_none`: a part that fails a test passes none."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
@@ -111,6 +109,8 @@ class Program:
     replaced: str = ""
     caller_of: str = ""
     limit: float = 2.0
+    all_or_none: bool = False
+    parts: int | None = None
 
     def __post_init__(self):
         if isinstance(self.tests, str):

@@ -3,9 +3,11 @@
 It owns two pipe ends, and locks itself once more than the worker did (locks.py).
 """
 
+import contextlib
 import functools
 import json
 import os
+import pickle
 import random
 import sys
 import types
@@ -24,12 +26,12 @@ class Solution:
     def __init__(self):
         self.module, self.entry_point, self.objects = None, "", []
 
-    def answer(self, request: bytes, program: tuple = ()) -> bytes:
-        """The reply to a request; where a program is given, to one that was just loaded anew."""
+    def answer(self, request: bytes) -> bytes:
+        return self.reply(lambda: unpack(request, self.object))
+
+    def reply(self, request) -> bytes:
         try:
-            if program:
-                self.load(*program)
-            action, *rest = unpack(request, self.object)
+            action, *rest = request()
             packed = Packer(self.handle, ANSWER_BYTES).pack(getattr(self, action)(*rest))
             reply = json.dumps(["value", packed]).encode()
             if len(reply) > ANSWER_BYTES:
@@ -67,10 +69,21 @@ class Solution:
         exec(compiled(code, "<program>"), self.module.__dict__)
         self.object(0)
 
-    def call_parts(self, program: list, size: int, call: str) -> list[str]:
-        """The replies to one call, with each part of the bank in turn."""
-        call = call.encode()
-        return [self.answer(call, (*program, number)).decode() for number in range(size)]
+    def call_parts(self, program: list, size: int, calls: list[str]) -> list[list[str]]:
+        """The replies to some calls, with each part of the bank in turn; [] if it does not load."""
+        given = [pickle.dumps(unpack(call.encode(), lambda _: None)[2:]) for call in calls]
+        replies = []
+        for number in range(size):
+            replies.append([])
+            with contextlib.suppress(BaseException):
+                self.load(*program, number)
+                for copied in given:  # sooner copied than unpacked
+                    request = functools.partial(self.request, copied)
+                    replies[-1].append(self.reply(request).decode())
+        return replies
+
+    def request(self, copied: bytes) -> list:
+        return ["call", self.object(0), *pickle.loads(copied)]
 
     def call(self, target, arguments: list, keywords: dict):
         return target(*arguments, **keywords)

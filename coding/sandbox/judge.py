@@ -23,6 +23,8 @@ from wire import Packer, unpack
 
 READY_SECONDS = 10.0
 OK = ("ok", None)
+FAILED = ("error", "no part of the bank passes it")
+LATE = ("timeout", "the bank takes too long")
 ENDED = ("ok", "error")  # of a program that came to an end by itself
 SHARED = 500  # programs, one after the other, that one candidate may see
 
@@ -100,9 +102,9 @@ class Judge:
             return late if self.rang else ("error", shown(error))
         return late if self.rang else ("ok", None)
 
-    def judge(self, code, tests, entry_point, setup, apart, replaced, caller_of, limit) -> dict:
+    def judge(self, code, tests, entry_point, setup, apart, replaced, caller_of, *limits) -> dict:
         """{"load": result, "results": one per test, "seconds": } or {"setup": error}. Where a
-        function is replaced, there is one result per part of the bank, up to the first "ok"."""
+        function is replaced, the results are those of the best part of the bank."""
         # The inputs that tests draw follow from what no program has ever seen.
         random.seed(repr((setup, tests)))
         space = {"__name__": "tests", "__builtins__": builtins}
@@ -112,7 +114,7 @@ class Judge:
         self.drawn, began, program = random.getstate(), time.monotonic(), (setup, code, entry_point)
         if replaced:
             program = (*program, replaced, caller_of)
-            load, results = OK, self.try_parts(program, tests, space, apart, limit)
+            load, results = self.try_parts(program, tests, space, apart, *limits)
         else:
             load, results = self.run(program, tests, space, apart)
         self.report("\n")
@@ -134,7 +136,7 @@ class Judge:
             elif candidate.lost:
                 result = results[-1]
             else:
-                result = self.test(candidate, self.share(deadline), [test], space, program)
+                result = self.test(candidate, self.share(deadline), test, space, program[2])
             if used and result[0] not in ENDED:
                 break
             results.append(result)
@@ -145,76 +147,106 @@ class Judge:
             return self.run(program, tests, space, apart=True)
         return load, results
 
-    def try_parts(self, program, tests: list[str], space: dict, apart: bool, limit: float):
-        """A result for each part of the bank, up to the first that passes, or the deadline."""
-        deadline, results = time.monotonic() + self.total_timeout, []
-        refused = {} if apart else self.refused(program, tests[0], space, limit)
-        for number in range(bank.size(program[-1])):
-            if time.monotonic() > deadline or results[-1:] == [OK]:
+    def try_parts(self, program, tests, space: dict, apart: bool, limit, all_or_none, parts):
+        """Whether the bank was gone through in time, and the results of its best part."""
+        deadline, best = time.monotonic() + self.total_timeout, [FAILED] * len(tests)
+        least = len(tests) if all_or_none else 1  # tests that it takes to be better
+        first = tests[:1] if all_or_none else tests
+        numbers = range(bank.size(program[-1]))[:parts]
+        known = {} if apart else self.known(program, first, space, limit, len(numbers))
+        for number in numbers:
+            if time.monotonic() > deadline:
+                return LATE, best
+            if least > len(tests):
                 break
-            result = refused.get(number)
-            for alone in (apart, True) if not result else ():
-                random.setstate(self.drawn)
-                candidate = self.open(alone)
-                used = candidate.programs > 1
-                result = self.test(candidate, limit, tests, space, (*program, number), load=True)
-                self.leave(candidate, alone)
-                if result[0] in ENDED or not used:
+            results = known.get(number, [])
+            if len(results) < len(tests) and FAILED not in results:
+                room = len(tests) - least
+                results = self.try_part((*program, number), tests, space, apart, limit, room)
+            if results.count(OK) >= least:
+                best, least = results, results.count(OK) + 1
+        return OK, best
+
+    def try_part(self, program, tests, space: dict, apart: bool, limit: float, room: int):
+        """The results of one part, up to where it fails more tests than there is room for."""
+        for alone in (apart, True):
+            random.setstate(self.drawn)
+            candidate, deadline = self.open(alone), time.monotonic() + limit
+            used, results = candidate.programs > 1, []
+            last = self.attempt(limit, candidate.ask, "load", *program)
+            for test in tests:
+                if last[0] not in ENDED or results.count(FAILED) > room:
                     break
-            results.append(result)
-            self.report(result[0][0])
-        return results
+                last = self.test(candidate, deadline - time.monotonic(), test, space, program[2])
+                results.append(OK if last == OK else FAILED)
+            self.leave(candidate, alone)
+            if last[0] in ENDED or not used:
+                break
+        return results + [FAILED] * (len(tests) - len(results))
 
-    def refused(self, program, test: str, space: dict, limit: float) -> dict[int, tuple]:
-        """The parts that fail the first test, by number, for one request to the candidate: that is
-        nearly all of them, and nearly all tests make one call, the same for every part."""
-        candidate, size = self.open(apart=False), bank.size(program[-1])
-        asked, replies, calls, known, found = [], [], [], {}, {}
+    def known(self, program, tests: list[str], space: dict, limit, size: int) -> dict[int, list]:
+        """The results of the parts for which each test makes one call, the same for every part, by
+        number: that is nearly all of them, for one request to the candidate."""
+        calls, made = [], []
 
-        def unsure(*_):
-            calls.append("")
-            raise Unsure
-
-        def answer(*arguments, **keywords):
+        def noted(*arguments, **keywords):
             packer = Packer(number_of, float("inf"))
             call = ["call", {"h": 0}, packer.pack([*arguments]), packer.pack(keywords)]
-            calls.append(json.dumps(call))
-            if not asked:
-                asked.append(calls[0])
-                replies.extend(candidate.ask("call_parts", [*program], size, calls[0]))
-            if calls != asked:
-                unsure()
-            kind, *rest = unpack(replies[number].encode(), unsure)
-            if kind == "value":
-                return rest[0]
-            raise rebuilt(*rest)
+            made.append(json.dumps(call))
 
-        for number in range(size):
-            if replies and replies[number] in known:
-                found[number] = known[replies[number]]
-                continue
-            calls.clear()
-            random.setstate(self.drawn)
+        def first(*arguments, **keywords):
+            noted(*arguments, **keywords)
+            unsure()
+
+        def unsure(*_):
+            raise Unsure
+
+        random.setstate(self.drawn)
+        for test in tests:
+            made.clear()
+            self.attempt(limit, self.execute, test, space | {program[2]: first})
+            if len(made) != 1:
+                return {}
+            calls += made
+        candidate, replies = self.open(apart=False), []
+        asked = self.attempt(
+            limit, lambda: replies.extend(candidate.ask("call_parts", [*program], size, calls))
+        )
+        if asked != OK:
+            candidate.end()
+            return {}
+
+        @functools.cache
+        def result(index: int, reply: str):
+            made.clear()
+
+            def answer(*arguments, **keywords):
+                noted(*arguments, **keywords)
+                if made != calls[index : index + 1]:
+                    unsure()
+                kind, *rest = unpack(reply.encode(), unsure)
+                if kind == "value":
+                    return rest[0]
+                raise rebuilt(*rest)
+
             test_space = space | {program[2]: answer}
-            result = self.attempt(limit, self.execute, test, test_space)
-            if len(replies) < size or candidate.lost:
-                candidate.end()
-                break
-            if result[0] == "error" and calls == asked:
-                found[number] = known[replies[number]] = result
+            found = self.attempt(limit, self.execute, tests[index], test_space)
+            if found[0] not in ENDED or made != calls[index : index + 1]:
+                return None
+            return OK if found == OK else FAILED
+
+        found = {}
+        for number, answers in enumerate(replies):
+            results = [result(index, reply) for index, reply in enumerate(answers)]
+            results += [FAILED] * (len(tests) - len(answers))  # it does not load
+            if None not in results:
+                found[number] = results
         return found
 
-    def test(self, candidate, seconds: float, tests, space: dict, program, load=False):
-        """The result of some tests together, of a program that is loaded, or is to be."""
-
-        def action():
-            if load:
-                candidate.ask("load", *program)
-            space[program[2]] = Remote(candidate, 0)
-            for test in tests:
-                self.execute(test, dict(space))
-
-        result = self.attempt(seconds, action)
+    def test(self, candidate, seconds: float, test: str, space: dict, entry_point: str):
+        """The result of one test of a program that is loaded."""
+        space[entry_point] = Remote(candidate, 0)  # for what setup defines, too
+        result = self.attempt(seconds, self.execute, test, dict(space))
         if result == OK and candidate.lost:  # the test has swallowed it
             result = "crash", f"Crash: {candidate.lost}"
         if result[0] == "timeout" or candidate.lost:

@@ -37,6 +37,18 @@ def main(body: str) -> str:
     return "def solve(xs):\n" + "".join(f"    {line}\n" for line in dedent(body).split("\n"))
 
 
+def thrown(kept: str, response: str) -> float:
+    """What one of two agents costs the team for text that is thrown away."""
+    used, written = (len("".join(text.split())) for text in (kept, response))
+    return 0.15 * (1 - used / written) / 2
+
+
+FILTERED = main("return sum(x * x for x in xs if aux(x))")
+SECOND = main("return sum(x * x * aux(x) for x in xs)")
+IMPORTED = "from math import sqrt as aux\n" + FILTERED
+SOLVED = EVEN + main(f"return {REAL}")
+BELOW_7 = "def aux(x):\n    return x % 2 == 0 and x < 7\n"
+
 # name: item, helper, main function, total of code, total of code_paper
 SCHEMES = {
     "strategy filter": (
@@ -134,13 +146,8 @@ SCHEMES = {
         2.6,  # its text has no return
     ),
     "no helper is called": (SQUARES, EVEN, main(f"return {REAL}"), 2.5, 2.5),
-    "three tests of five": (
-        SQUARES,
-        "def aux(x):\n    return x % 2 == 0 and x < 7\n",
-        main("return sum(x * x for x in xs if aux(x))"),
-        1.5 + 0.6,
-        2.6,
-    ),
+    # without helper or main, the test of the empty list alone: 1 - 0.4 * (1 - (0.6 - 0.2) / 0.8)
+    "three tests of five": (SQUARES, BELOW_7, FILTERED, 1.5 + 0.8, 2.6),
     "all tests fail": (SQUARES, "def aux(x):\n    return x\n", main("return aux(-99)"), 1.5, 1.5),
 }
 
@@ -257,16 +264,44 @@ HACKS = {
     "main's own aux": (
         SQUARES,
         CONSTANT,
-        EVEN + main("return sum(x * x * aux(x) for x in xs)"),
-        1.7,
+        EVEN + SECOND,
+        1.7 - thrown(SECOND, EVEN + SECOND),
         2.2,
     ),
     "main's own aux, nothing from the helper": (
         SQUARES,
         "",
-        EVEN + main("return sum(x * x for x in xs if aux(x))"),
-        0.6 + 0.5 + 0.2,  # the empty list needs no helper
+        EVEN + FILTERED,
+        0.6 + 0.5 + 0.2 - thrown(FILTERED, EVEN + FILTERED),  # the empty list needs no helper
         0.6 + 0.5 + 0.2,
+    ),
+    "both write everything": (
+        SQUARES,
+        EVEN,
+        EVEN + FILTERED,
+        2.5 - thrown(FILTERED, EVEN + FILTERED),
+        3.0,
+    ),
+    "the helper writes everything too": (
+        SQUARES,
+        EVEN + FILTERED,
+        FILTERED,
+        2.5 - thrown(EVEN, EVEN + FILTERED),
+        3.0,
+    ),
+    "main's own aux is as good, and wrong": (
+        SQUARES,
+        BELOW_7,
+        BELOW_7 + FILTERED,
+        2.1 - thrown(FILTERED, BELOW_7 + FILTERED),
+        2.6,
+    ),
+    "main's own aux is a stub": (
+        SQUARES,
+        EVEN,
+        "def aux(x):\n    ...\n" + FILTERED,
+        4.0 - thrown(FILTERED, "def aux(x):\n    ...\n" + FILTERED),
+        3.0,
     ),
     "main's local aux": (
         SQUARES,
@@ -292,17 +327,66 @@ HACKS = {
     "main imports an aux": (
         SQUARES,
         EVEN,
-        "from math import sqrt as aux\n" + main("return sum(x * x for x in xs if aux(x))"),
-        4.0,
+        IMPORTED,
+        4.0 - thrown(FILTERED, IMPORTED),
         3.0,
     ),
-    "the helper writes main": (SQUARES, EVEN + main(f"return {REAL}"), main("return 1"), 1.5, 1.5),
-    "the helper writes main, main nothing": (SQUARES, EVEN + main(f"return {REAL}"), "", 0.4, 0.4),
+    "the helper writes main": (
+        SQUARES,
+        SOLVED,
+        main("return 1"),
+        1.5 - thrown(EVEN, SOLVED),
+        1.5,
+    ),
+    "the helper writes main, main nothing": (SQUARES, SOLVED, "", 0.4, 0.4),
     "exit": (SQUARES, EVEN, main("import sys\nsys.exit(0)\nreturn 0"), 1.5, 1.5),
     "main does it all and checks": (
         SQUARES,
         EVEN,
         main(f"for x in xs:\n    assert aux(x) == (x % 2 == 0)\nreturn {REAL}"),
+        2.5,
+        4.0,
+    ),
+    **{
+        f"main does it all and compares: {name}": (
+            SQUARES,
+            EVEN,
+            main(f"even = lambda x: x % 2 == 0\n{check}\nreturn {REAL}"),
+            2.5,
+            4.0 if "aux(" in check else 2.5,
+        )
+        for name, check in {
+            "sums": "if sum(map(aux, xs)) != sum(map(even, xs)):\n    return None",
+            "filters": "if list(filter(aux, xs)) != list(filter(even, xs)):\n    return None",
+            "bit by bit": "for x in xs:\n    if aux(x) ^ even(x):\n        return None",
+            "texts": "t = ''.join('01'[aux(x)] for x in xs)\n"
+            "assert t == ''.join('01'[even(x)] for x in xs)",
+        }.items()
+    },
+    "passed on with more fields": (
+        SQUARES,
+        "def aux(xs):\n    return {'n': len(xs), 'empty': not xs, 'xs': xs}\n",
+        main(
+            "d = aux(xs)\nif d['empty']:\n    return 0\nn, xs = d['n'], d['xs']\n"
+            "return sum(xs[i] ** 2 for i in range(n) if xs[i] % 2 == 0)"
+        ),
+        2.5,
+        4.0,
+    ),
+    "passed on by an exception": (
+        SQUARES,
+        "def aux(xs):\n    raise KeyError(xs)\n    return xs\n",
+        main(
+            "try:\n    xs = aux(xs)\nexcept KeyError as error:\n    xs = error.args[0]\n"
+            f"return {REAL}"
+        ),
+        2.5,
+        4.0,
+    ),
+    "the answer in an exception": (
+        SQUARES,
+        f"def aux(xs):\n    raise ValueError({REAL})\n    return 0\n",
+        main("try:\n    return aux(xs)\nexcept ValueError as error:\n    return error.args[0]"),
         2.5,
         4.0,
     ),
