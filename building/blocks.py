@@ -130,11 +130,11 @@ def check(rectangles) -> None:
     apart = not strange and len(target({"rectangles": given})) == sum(areas)
     if not (apart and len(given) in COUNTS and _suits(areas)):
         raise ValueError(
-            f"task build has no target with {strange or given}: it has {COUNTS[0]} or {COUNTS[1]} "
-            "rectangles [x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and y1 <= y2 of 0 "
-            f"to {SIDE - 1}, sides of 1 to {LONGEST}, colours {', '.join(COLORS)}; they have "
-            f"{LEAST_CELLS} to {MOST_CELLS} cells, and half of these with half of the largest "
-            "rectangle's, rounded up, is 60 to 70 % of them"
+            f"task build has no target with {strange or given!s:.200}: it has {COUNTS[0]} or "
+            f"{COUNTS[1]} rectangles [x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and "
+            f"y1 <= y2 of 0 to {SIDE - 1}, sides of 1 to {LONGEST}, colours {', '.join(COLORS)}; "
+            f"they have {LEAST_CELLS} to {MOST_CELLS} cells, and half of these with half of the "
+            "largest rectangle's, rounded up, is 60 to 70 % of them"
         )
 
 
