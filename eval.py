@@ -28,15 +28,17 @@ from pathlib import Path
 from evaluation import report
 from policies.finding import find_model, is_adapter
 from rewards import REWARDS
+from running.bits import settle
 from running.flags import Parser, at_least, named
 from running.folder import newest_run, run_folder, write_json
 from running.terminal import quiet, quit_on_signals, told
 from tasks import TASKS
 
 HOW_TIMED = """\
-latency: wall time of decoding for one problem alone, mean over {count} problems ({device});
-agents decode at the same time, so it is the slowest agent's; rounds of sequential and discussion
-add up; rewards and feedback are not in it"""
+latency: wall time of decoding for one problem alone ({device}), mean over
+{count} problems, or fewer where that would be more than a tenth of a method's time; agents decode
+at the same time, so it is the slowest agent's; rounds of sequential and discussion add up; rewards
+and feedback are not in it"""
 PROBLEM = ("prompt", "abstract_text")  # where an item has its text
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
@@ -141,6 +143,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     if not items:
         raise ValueError(f"task {main.task!r} has no test items")
     quiet()  # names are checked: what follows imports torch
+    settle(main)
     from evaluation.methods import clock, lines, plan, play_method, reference
     from evaluation.scoring import judge_of
 
@@ -168,7 +171,8 @@ def evaluate(args) -> tuple[dict, list[dict]]:
             if player:
                 player.use(trained)
                 records += play_method(name, play, player, items, args)
-                header["timing"][name] = clock(play, player, items, args)
+                spent = time.perf_counter() - start
+                header["timing"][name] = clock(name, play, player, items, args, spent)
             else:
                 reward.judge = judge_of(main) if reward.needs_model else None
                 nodes = reference(task, reward, main, items)
@@ -287,6 +291,7 @@ def ask(args) -> None:
     quiet()
     from magrpo import EVAL, Node
 
+    settle(flags)
     player = Player(flags, team or solo)
     check_prompts(player.rollout(), [item])
     player.use(set(range(flags.num_agents)) if args.run else set())

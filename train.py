@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rewards import REWARDS
 from running import learners
+from running.bits import settle
 from running.flags import FromFile, Models, Parser, at_least, conflict, named, or_none
 from running.folder import (
     alone,
@@ -76,7 +77,8 @@ def team_flags(add) -> None:
     add("--alternate", type=COUNT, metavar="K", help="one agent learns at a time, K steps each")
     add("--lora-rank", type=SIZE, default=16, help="0: full copies, one per agent")
     add("--lora-alpha", type=COUNT, default=32, help="scale of the adapters: alpha / rank")
-    add("--bits", type=int, choices=(32, 16, 8, 4), default=32, help="of the frozen base")
+    own = "a card 16, a CPU the faster; tiny/ and full copies 32"
+    add("--bits", type=int, choices=(32, 16, 8, 4), help=f"of the frozen base ({own})")
     add("--chat-template", **ON_OFF, help="wrap prompts in the model's chat template")
     add("--trust-remote-code", **ON_OFF, help="run model code from the hub")
     add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
@@ -220,6 +222,7 @@ def build(args, prepared: tuple | None = None):
 
     task, reward, problems, held_out = prepared or prepare(args)
 
+    settle(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     load = {"bits": args.bits, "memory": args.memory, "trust_remote_code": args.trust_remote_code}
     team = Team(args.model, args.lora_rank, args.lora_alpha, **load)

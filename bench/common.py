@@ -182,7 +182,7 @@ def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: list
 
     words = ["--model", folder, "--num-agents", str(num_agents), "--turns", str(turns)]
     words += ["--joint", "aligned", "--max-new-tokens", str(RESPONSE), "--max-steps", "1000000"]
-    args = train.parse([*words, "--lr-schedule", "constant", *flags])
+    args = train.parse([*words, "--bits", "32", "--lr-schedule", "constant", *flags])
     torch.manual_seed(0)
     load = {"bits": args.bits, "trust_remote_code": False}
     team = Team(args.model, args.lora_rank, args.lora_alpha, **load)

@@ -6,7 +6,6 @@ of it is decided on syntax trees.
 """
 
 import ast
-import builtins
 import copy
 import functools
 import re
@@ -39,7 +38,7 @@ def code_item(row: dict) -> dict:
         "task_id": row["task_id"],
         "prompt": prompt,
         "entry_point": entry,
-        "tests": split_tests(row["test"], entry, around),
+        "tests": split_tests(row["test"], entry),
         "setup": setup,
     }
     solution = row.get("canonical_solution")
@@ -85,14 +84,14 @@ def _from_mbpp(row: dict) -> dict:
     tree, body = _parsed(code), _parsed("\n".join(tests))
     if tree is None or body is None:
         raise ValueError("fields 'code' and 'test_list' have to be Python")
-    called = _read(body)
+    called = _names(body)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in called]
     if not functions:
         raise ValueError("field 'code' does not define the function that test_list calls")
     stub = copy.copy(functions[-1])
     rest = [n for n in tree.body if n is not functions[-1]]
     stub.body, stub.decorator_list = [ast.Expr(ast.Constant(text.strip()))], []
-    given = _riders(rest, called)  # a class that the tests use, for example
+    given = _carried(rest, called, {stub.name})  # a class that the tests use, for example
     check = ast.parse("def check(candidate): pass").body[0]
     check.body = body.body
     return {
@@ -108,76 +107,59 @@ def _from_mbpp(row: dict) -> dict:
 # --- from check(candidate) to tests ---------------------------------------------------------------
 
 
-def split_tests(source: str, entry: str, setup: list[ast.stmt] = ()) -> list[str]:
+def split_tests(source: str, entry: str) -> list[str]:
     """The tests of a function check(candidate): self-contained statements that call `entry`.
 
-    Every statement of its body that asserts something is a test, loops and blocks as a whole. What
-    it builds on rides along: the statements before it, inside check and outside, that bind or
-    change what it reads, transitively. Messages of plain assertions are dropped. So is a test that
-    never calls the candidate, such as `assert True`: it would pass with any program, even one that
-    always raises.
+    Every statement of its body that asserts something is a test, a loop or a block as a whole. It
+    carries the plain statements before it, inside check and outside, that share a name with it or
+    with what it carries. Messages of plain assertions are dropped. So is a test that never calls
+    the candidate, such as `assert True`: it would pass with any program, one that raises too.
     """
     tree = _parsed(source)
     found = [n for n in tree.body if getattr(n, "name", None) == "check"] if tree else []
     if not found or not isinstance(found[-1], ast.FunctionDef) or len(found[-1].args.args) != 1:
         raise ValueError("field 'test' has to be Python that defines check(candidate)")
     check, candidate = found[-1], found[-1].args.args[0].arg
-    outside = [n for n in tree.body if n is not check and "check" not in _read(n)]
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-    asserting = {n.name for n in functions if n is not check and _asserts(n)}
-    tests = []
-    for index, statement in enumerate(check.body):
-        names = _read(statement)
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+    outside = [n for n in tree.body if n is not check and "check" not in _names(n)]
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n is not check]
+    asserting = {n.name for n in functions if _asserts(n)}
+    tests, plain, given = [], [], {candidate, entry}
+    for statement in check.body:
+        names = _names(statement)
+        defines = isinstance(statement, ast.FunctionDef | ast.ClassDef)
+        if defines or not (_asserts(statement) or names & asserting):
+            plain.append(statement)
             continue
-        if not (_asserts(statement) or names & asserting):
-            continue
-        inside = _riders(check.body[:index], names, {candidate, entry})
-        before = _riders(outside, names, {candidate, entry})
-        if not names & {candidate, entry}:
-            continue
-        defined = set().union(*map(_bound, [*before, *inside, statement, *setup]), dir(builtins))
-        unknown = names - defined - {candidate, entry}
-        if unknown and "*" not in defined:
-            raise ValueError(f"a test reads {', '.join(sorted(unknown))}, which nothing defines")
-        tests.append(_test(candidate, entry, before, [*inside, statement]))
+        inside = _carried(plain, names, given)
+        before = _carried(outside, names.union(*map(_names, inside)), given)
+        if given & names.union(*map(_names, [*before, *inside])):
+            tests.append(_test(candidate, entry, before, [*inside, statement]))
     if not tests:
         raise ValueError(f"no assertion of check({candidate}) calls {entry}")
     return tests
 
 
-def _riders(
-    before: list[ast.stmt], names: set[str], given: set[str] = frozenset()
-) -> list[ast.stmt]:
-    """The statements that a test depends on, in their order.
-
-    names: what the test reads; what its riders read is added. given: what no statement changes.
-    """
-    kept = []
-    for node in reversed(before):
-        if _changes(node) & ((names | {"*"}) - given):
+def _carried(plain: list[ast.stmt], names: set[str], given: set[str]) -> list[ast.stmt]:
+    """The statements that share a name with `names` or with a later one that is carried, in their
+    order. given: names that do not count."""
+    kept, wanted = [], names - given
+    for node in reversed(plain):
+        if (own := _names(node)) & wanted:
             kept.append(node)
-            names |= _read(node)
+            wanted |= own - given
     return kept[::-1]
 
 
-def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stmt]) -> str:
-    """The text of one test: a plain assertion where that is all, else a function that is called."""
-    if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
-        asserted = copy.deepcopy(body[0].test)
-        own = {n.id for n in _names(asserted) if not isinstance(n.ctx, ast.Load)}
-        own |= {n.arg for n in ast.walk(asserted) if isinstance(n, ast.arg)}
-        if not own & {candidate, entry}:
-            for node in _names(asserted):
-                node.id = entry if node.id == candidate else node.id
-            return ast.unparse(ast.Assert(asserted, None))
-    function = ast.parse(f"def _check({candidate}): pass").body[0]
-    function.body = body
-    return "\n".join(ast.unparse(node) for node in [*before, function]) + f"\n_check({entry})"
-
-
-def _names(node: ast.AST) -> list[ast.Name]:
-    return [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+def _names(node: ast.AST) -> set[str]:
+    """All names that stand in a node, whether it reads or binds them."""
+    names = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias():
+                names.add((part.asname or part.name).partition(".")[0])
+    return names
 
 
 def _asserts(node: ast.AST) -> bool:
@@ -188,57 +170,17 @@ def _asserts(node: ast.AST) -> bool:
     )
 
 
-def _changes(node: ast.stmt) -> set[str]:
-    """The names that a statement binds, or whose values it may change in place."""
-    names = _bound(node)
-    for part in ast.walk(node):
-        match part:
-            case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()):  # table[key] = 1
-                names |= _read(part)
-            case ast.Expr(value=ast.Call(func=ast.Name()) as call):  # fill(xs)
-                names |= set().union(*map(_read, [*call.args, *call.keywords]))
-            case ast.Expr(value=ast.Call() as call):  # xs.append(1), random.seed(0)
-                names |= _read(call)
-    return names
-
-
-def _read(node: ast.AST) -> set[str]:
-    """The names that a node takes from around it: not its own loop variables and parameters."""
-    reads = set().union(*map(_read, ast.iter_child_nodes(node)))
-    match node:
-        case ast.Name(id=name, ctx=ast.Load()) | ast.AugAssign(target=ast.Name(id=name)):
-            return reads | {name}
-        case ast.For(target=target, iter=source):
-            return (reads - _bound(target)) | _read(source)
-        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            own = set().union(*(_bound(part.target) for part in node.generators))
-            return (reads - own) | _read(node.generators[0].iter)
-        case ast.Lambda(args=args) | ast.FunctionDef(args=args):
-            body = node.body if isinstance(node, ast.FunctionDef) else []
-            own = _bound(args).union(*map(_bound, body))
-            outer = [*args.defaults, *filter(None, args.kw_defaults)]
-            return (reads - own).union(*map(_read, outer))
-        case ast.ClassDef(body=body):
-            return reads.difference(*map(_bound, body))
-    return reads
-
-
-def _bound(node: ast.AST) -> set[str]:
-    """The names that a node binds in the scope it stands in."""
-    if isinstance(node, ast.alias):
-        return {(node.asname or node.name).partition(".")[0]}
-    if isinstance(node, ast.arg):
-        return {node.arg}
-    if isinstance(node, ast.Name):
-        return set() if isinstance(node.ctx, ast.Load) else {node.id}
-    name = getattr(node, "name", None)  # of functions, classes, except and case clauses
-    names = {name} if isinstance(name, str) else set()
-    if isinstance(node, _SCOPES):
-        return names
-    return names.union(*map(_bound, ast.iter_child_nodes(node)))
-
-
-_SCOPES = (
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
-)
+def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stmt]) -> str:
+    """The text of one test: a plain assertion where that is all, else a function that is called."""
+    if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
+        asserted = copy.deepcopy(body[0].test)
+        names = [n for n in ast.walk(asserted) if isinstance(n, ast.Name)]
+        own = {n.id for n in names if not isinstance(n.ctx, ast.Load)}
+        own |= {n.arg for n in ast.walk(asserted) if isinstance(n, ast.arg)}
+        if not own & {candidate, entry}:
+            for node in names:
+                node.id = entry if node.id == candidate else node.id
+            return ast.unparse(ast.Assert(asserted, None))
+    function = ast.parse(f"def _check({candidate}): pass").body[0]
+    function.body = body
+    return "\n".join(ast.unparse(node) for node in [*before, function]) + f"\n_check({entry})"

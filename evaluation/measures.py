@@ -156,7 +156,8 @@ def _speed(timing: dict | None) -> dict[str, float | None]:
         return {}
     latency, error = mean_and_error(timing["seconds"])
     speed = sum(timing["tokens"]) / sum(timing["seconds"])
-    return {"latency_s": latency, "latency_s_se": error, "tokens_per_s": speed}
+    found = {"latency_s": latency, "latency_s_se": error, "tokens_per_s": speed}
+    return found | {"latency_problems": len(timing["seconds"])}
 
 
 def _schemes(records: list[dict]) -> dict[str, dict]:

@@ -5,11 +5,14 @@ a Sampling, and returns one node per item. Where a node has children, they hold 
 """
 
 import argparse
+import dataclasses
 import itertools
+import time
 from pathlib import Path
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from magrpo import EVAL, Node, Rollout
 from policies.decoding import Response
@@ -17,7 +20,7 @@ from running.flags import meant
 from running.heldout import played, worth
 
 CHUNK = 10  # problems played at once on a CPU, whose caches larger batches leave
-TIMED = 10  # problems whose decoding is timed, one at a time, after one to warm up
+TIMED = 10  # problems at most whose decoding is timed, one at a time
 
 
 def parallel(player, items, key, samples, sampling) -> list:
@@ -105,16 +108,24 @@ def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[di
     return {name: found[name] for name in args.method or found}
 
 
+def progress(name: str, what: str, count: int) -> tqdm:
+    """A bar on stderr, which says what is being done with so many problems."""
+    shown = {"desc": f"{name}, {what}", "total": count, "unit": "problem", "leave": False}
+    return tqdm(**shown, mininterval=0, miniters=1)  # each update is of some problems: tell it
+
+
 def play_method(name: str, play, player, items: list[dict], args) -> list[dict]:
     """The records of one method, sampled and greedy."""
     found, chunk = [], len(items) if torch.cuda.is_available() else CHUNK
     for greedy in (False, True)[args.greedy :]:
         samples, sampling = 1 if greedy else args.num_samples, player.sampling(greedy)
-        for start in range(0, len(items), chunk):
-            key, some = (args.seed, EVAL, 0, start), items[start : start + chunk]
-            nodes = play(player, some, key, samples, sampling)
-            maximum, gamma = player.reward.maximum, player.args.gamma
-            found += lines(name, greedy, nodes, player.task, maximum, gamma, start, args.show)
+        with progress(name, "greedy" if greedy else "sampled", len(items)) as bar:
+            for start in range(0, len(items), chunk):
+                key, some = (args.seed, EVAL, 0, start), items[start : start + chunk]
+                nodes = play(player, some, key, samples, sampling)
+                maximum, gamma = player.reward.maximum, player.args.gamma
+                found += lines(name, greedy, nodes, player.task, maximum, gamma, start, args.show)
+                bar.update(len(some))
     return found
 
 
@@ -152,14 +163,23 @@ def lines(
     return found
 
 
-def clock(play, player, items: list[dict], args) -> dict:
-    """Seconds and tokens of one problem at a time, one joint response each."""
-    found = {"seconds": [], "tokens": []}
-    for number, item in enumerate([items[0], *items[:TIMED]]):
-        player.clock.seconds = player.clock.tokens = 0
-        key = (args.seed, EVAL, 0, max(number - 1, 0))
-        play(player, [item], key, 1, player.sampling(args.greedy))
-        if number:  # the first one only warms up
+def clock(name: str, play, player, items: list[dict], args, spent: float) -> dict:
+    """Seconds and tokens of one problem at a time, one joint response each: of the first TIMED
+    problems, or of as many as a tenth of the method's time has room for, and of one at least.
+    spent: seconds of the rest of it. The mean so far tells what one problem more would take."""
+    found, sampling = {"seconds": [], "tokens": []}, player.sampling(args.greedy)
+    with progress(name, "latency", min(TIMED, len(items))) as bar:
+        begun, key = time.perf_counter(), (args.seed, EVAL, 0)
+        short = dataclasses.replace(sampling, max_new_tokens=1)  # it only warms up
+        play(player, items[:1], (*key, 0), 1, short)
+        start = time.perf_counter()
+        for number, item in enumerate(items[:TIMED]):
+            now = time.perf_counter()
+            if number and now - begun + (now - start) / number > spent / 9:
+                break
+            player.clock.seconds = player.clock.tokens = 0
+            play(player, [item], (*key, number), 1, sampling)
             found["seconds"].append(player.clock.seconds)
             found["tokens"].append(player.clock.tokens)
+            bar.update()
     return found

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from rewards import RewardError
+from running.bits import settle
 from running.folder import write_whole
 from running.plugins import make_reward, make_task
 
@@ -69,6 +70,7 @@ def judge_of(main):
     """The model that the reward asks: --judge, or --model as it is."""
     from policies.judging import load_judge
 
+    settle(main)
     judge = load_judge(main.judge or main.model[0], main)
 
     def told(done: int, count: int) -> None:

@@ -6,6 +6,7 @@ import os
 import warnings
 from pathlib import Path
 
+import psutil
 import torch
 from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
@@ -21,6 +22,7 @@ from transformers import (
 from policies.base import Base
 from policies.decoding import decode
 from policies.finding import base_of, find_model, is_adapter
+from policies.memory import host
 from policies.sampling import Sampling
 from policies.scoring import Row, score
 
@@ -77,16 +79,37 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
     try:
         if not packed:
             needs = "it needs config.json and safetensors"
-            AutoConfig.from_pretrained(where, **options)
             weights["use_safetensors"] = True
+        config = AutoConfig.from_pretrained(where, **options)
         tokenizer = load_tokenizer(where, options)
+        check_room(config, options["trust_remote_code"], bits)
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that no setting turns off
-            model = AutoModelForCausalLM.from_pretrained(where, **options, **weights)
+            model = AutoModelForCausalLM.from_pretrained(where, config=config, **options, **weights)
+    except MemoryError as error:
+        raise ValueError(f"cannot load the model {name!r}: {error}") from error
     except Exception as error:  # many kinds, some of them long
         if "trust_remote_code" in str(error):
             needs = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
         raise ValueError(f"cannot load the model {name!r}: {needs} ({error!s:.300})") from error
     return model, tokenizer
+
+
+def check_room(config, trust_remote_code: bool, bits: int) -> None:
+    """Raises MemoryError where the weights alone take more memory than is free: the system would
+    end the process while it loads them, without a message."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+    needed = model.num_parameters() * bits // 8
+    here = device()
+    if here.type == "cuda":
+        free = torch.cuda.mem_get_info(here)[0]
+    else:
+        free = min(psutil.virtual_memory().available, host())
+    if needed > free:
+        raise MemoryError(
+            f"{model.num_parameters() / 1e9:.2f} billion parameters take {needed / 1e9:.1f} GB in "
+            f"{bits} bits, and {free / 1e9:.1f} GB are free: give fewer --bits, or a smaller model"
+        )
 
 
 def merge(folder: str, model, tokenizer, trust_remote_code: bool):

@@ -108,7 +108,7 @@ def or_none(kind):
 
 def conflict(args) -> str:
     """Why these flags, as resolved, do not go together; "" where they do."""
-    if args.lora_rank == 0 and args.bits != 32:
+    if args.lora_rank == 0 and args.bits not in (None, 32):
         return f"--lora-rank 0 trains the weights: they need --bits 32, not {args.bits}"
     if args.lora_rank and args.precision != "32-true":
         return "--precision bf16-mixed is of trained weights: with adapters, give --bits 16"

@@ -175,7 +175,7 @@ def prepare(args) -> tuple:
     if args.judge and not reward.needs_model:
         raise ValueError(f"--judge {args.judge}: the reward asks no language model")
     for name in filter(None, [*args.model, args.judge]):
-        find_model(name, args.bits)
+        find_model(name, args.bits or 32)
     for name in args.model if args.chat_template else ():
         find_template(name)
     problems = items_of(task, args.task, "train")

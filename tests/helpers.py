@@ -1,4 +1,4 @@
-"""A small random model, a tokenizer without files, and flags, for tests without downloads."""
+"""A small random model, a tokenizer without files, flags, and how near two computations come."""
 
 import os
 import types
@@ -10,6 +10,39 @@ import train
 from policies.base import Base
 
 EOS, VOCAB = 1, 24
+EPS = torch.finfo(torch.float32).eps
+EPS16 = torch.finfo(torch.bfloat16).eps  # also of 8 bits: a row's largest number / 127, about
+
+
+def rounding(eps: float = EPS) -> float:
+    """The largest difference between two ways to compute a number, as a share of its size.
+
+    Another batch, process, library or CPU adds in another order. A chain of n roundings errs by
+    at most 4 sqrt(n) eps / 2, but for about 1 in 1,000 by Hoeffding's bound and far fewer in
+    fact (Higham and Mary, doi 10.1137/18M1226312), and two ways differ by twice that.
+    """
+    # Four layers add some 4,000 numbers on the way to a log-probability, and as many on the way
+    # back. In 16 bits sums are kept in 32 on every CPU: the ten results of a layer are rounded.
+    steps = 10_000 if eps == EPS else 40
+    return 4 * steps**0.5 * eps
+
+
+def assert_close(found, want, eps: float = EPS) -> None:
+    """Numbers computed in two ways. What is below 1 is a sum or difference of numbers about 1, as
+    a log-probability is of logits."""
+    found, want = torch.as_tensor(found), torch.as_tensor(want)
+    size = max([1.0, *want.abs().flatten().tolist()])  # there may be no number
+    torch.testing.assert_close(found, want, rtol=0, atol=rounding(eps) * size)
+
+
+def assert_same_gradients(found: dict, want: dict) -> None:
+    """Of all parameters, by name, computed in two ways. Their terms cancel, so the size that
+    counts is the largest of all."""
+    assert found.keys() == want.keys()
+    near = rounding() * max(float(gradient.abs().max()) for gradient in want.values())
+    assert near > 0
+    for name in want:
+        torch.testing.assert_close(found[name], want[name], rtol=0, atol=near)
 
 
 class Tokenizer:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import assert_close
 from peft import AutoPeftModelForCausalLM, PeftModel
 from safetensors.torch import load_file, save_file
 from test_train import lines, refused, run
@@ -64,7 +65,7 @@ def test_it_is_the_base_with_the_adapter_merged(adapter, tmp_path):
     expected = logits(PeftModel.from_pretrained(plain, adapter).eval())
     found = logits(load_model(str(adapter), 32, False)[0])
     assert (expected - alone).abs().max() > 0.1
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    assert_close(found, expected)
     base = load_base(str(adapter), [0], 4, 8, 32, False)  # a second one goes on top of it
     for name, parameter in base.named_parameters():
         if "lora_B" in name:
@@ -72,11 +73,9 @@ def test_it_is_the_base_with_the_adapter_merged(adapter, tmp_path):
     save_agent(base, 0, tmp_path / "second")
     assert bases(str(tmp_path / "second")) == [f"{tmp_path}/second", str(adapter), TINY]
     merged = load_model(str(adapter), 32, False)[0]
-    torch.testing.assert_close(
+    assert_close(
         logits(load_model(f"{tmp_path}/second", 32, False)[0]),
         logits(PeftModel.from_pretrained(merged, tmp_path / "second").eval()),
-        atol=1e-4,
-        rtol=1e-4,
     )
 
 

@@ -125,7 +125,6 @@ def without(name: str) -> dict:
         (ROWS[1] | {"test": "assert decode('a')"}, "defines check(candidate)"),
         (ROWS[1] | {"test": "def check(candidate: )"}, "defines check(candidate)"),
         (ROWS[1] | {"test": "def check(candidate):\n    assert True"}, "no assertion"),
-        (ROWS[1] | {"test": "def check(c):\n    assert c(9) == nine"}, "reads nine, which nothing"),
         ({"task_id": 1, "test_list": ["assert f()"]}, "needs the texts prompt and code"),
         (MBPP_ROW | {"test_list": "assert scale(1) == 2"}, "has to be a list of texts"),
         (MBPP_ROW | {"code": "def other(): pass"}, "does not define the function that test_list"),
@@ -304,7 +303,6 @@ def test_what_stands_outside_check_rides_along_where_it_is_needed():
     assert "CASES" not in first
     assert "CASES = [(1, 2)]" in second
     assert "OTHER" not in second
-    assert "close" not in second
     assert "\ncheck(f)" not in first + second
 
 
@@ -456,7 +454,7 @@ def test_recipes_parse_and_name_what_exists(path):
     assert args.reward == "code_paper"
     assert args.gamma == 1
     small = train.parse([f"@{path}", f"@{path.parent}/laptop.args", "--model", "small"])
-    assert (small.bits, small.lora_rank, small.lr, small.max_new_tokens) == (16, 16, 1e-4, 160)
+    assert (small.bits, small.lora_rank, small.lr, small.max_new_tokens) == (32, 16, 1e-4, 160)
     assert (small.model, small.task) == (["small"] * 2, args.task)
     rest = path.read_text()
     assert f"@recipes/{path.name}" in rest

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import rounding
 from safetensors import safe_open
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -308,4 +309,4 @@ def test_training_on_trees_is_training_on_single_examples(model, tokenizer):
                 )
                 total += 0.1 * losses[len(tokens) : before - 1].sum() + losses[before - 1 :].sum()
                 weight += 0.1 * (before - 1 - len(tokens)) + len(losses[before - 1 :])
-    assert found.item() == pytest.approx(float(total) / weight, rel=1e-4)
+    assert found.item() == pytest.approx(float(total) / weight, rel=rounding())

@@ -3,6 +3,7 @@
 A run of a team and one of a single agent are trained for a step; then they are evaluated.
 """
 
+import argparse
 import csv
 import json
 import math
@@ -10,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ import eval as evaluation
 import train
 from evaluation import measures, players, report
 from evaluation import methods as playing
+from policies.sampling import Sampling
 
 ROOT = Path(evaluation.__file__).parent
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "3", "--max-steps", "1"]
@@ -75,6 +78,7 @@ def whole(team, solo) -> Path:
     )
     assert done.returncode == 0, done.stderr
     (path / "said").write_text(done.stdout)
+    (path / "progress").write_text(done.stderr)
     return path
 
 
@@ -100,6 +104,54 @@ def timeless(path: Path) -> dict:
     }
 
 
+class Timeless:
+    """A player, and a way to play, on a clock that nothing else moves: a response of a whole
+    problem takes its item's seconds, half of them decoding; a shorter one takes none."""
+
+    def __init__(self):
+        self.now, self.clock = 0.0, types.SimpleNamespace(seconds=0.0, tokens=0)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sampling(self, greedy: bool):
+        return Sampling(0.0, 0, 1.0, 64)
+
+    def play(self, player, items, key, samples, sampling) -> None:
+        assert (player, len(items), samples) == (self, 1, 1)
+        if sampling.max_new_tokens == 64:
+            self.now += items[0]["seconds"]
+            self.clock.seconds += items[0]["seconds"] / 2
+            self.clock.tokens += 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spent", "timed"),
+    [
+        ([1] * 20, 1e4, 10),  # never more than ten
+        ([1] * 3, 1e4, 3),
+        ([2] * 20, 90, 5),  # just a tenth of 100
+        ([2] * 20, 89, 4),
+        ([1, 1, 9, 1, 1], 90, 3),  # the third took more than those before it
+        ([100] * 3, 9, 1),  # one at least
+    ],
+)
+def test_the_timing_of_single_problems_takes_a_tenth(seconds, spent, timed, monkeypatch):
+    player = Timeless()
+    monkeypatch.setattr(playing, "time", player)
+    items = [{"seconds": float(value)} for value in seconds]
+    args = argparse.Namespace(greedy=False, seed=0)
+    found = playing.clock("naive", player.play, player, items, args, spent)
+    assert found == {"seconds": [value / 2 for value in seconds[:timed]], "tokens": [7] * timed}
+
+
+def test_the_bar_says_what_is_done(whole):
+    told = (whole / "progress").read_text()
+    for name in METHODS:
+        at = [told.index(f"{name}, {what}: ") for what in ("sampled", "greedy", "latency")]
+        assert at == sorted(at)
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -115,6 +167,7 @@ def test_every_method_has_every_measure(whole):
         assert sum(scheme["count"] for scheme in row["schemes"].values()) == 12
         assert 0 <= row["return"] <= 1
         assert row["latency_s"] > 0
+        assert 1 <= row["latency_problems"] <= 3
         assert ("vs" in row) == (name != "trained")
         if "vs" in row:
             assert sum(row["vs"][key] for key in ("win", "tie", "loss")) == 3

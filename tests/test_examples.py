@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import flags
+from helpers import assert_close, flags
 from test_magrpo import Echo, long_answers, rewarding, small_team
 from test_train import assert_same_run
 
@@ -192,7 +192,7 @@ def test_a_prompt_s_state_is_the_frozen_base_s_after_its_last_token():
     for prompt, state in zip(prompts, found, strict=True):
         with torch.no_grad():
             plain = base.net.base_model(torch.tensor([prompt])).last_hidden_state[0, -1]
-        torch.testing.assert_close(state.float(), plain, rtol=1e-4, atol=1e-4)
+        assert_close(state.float(), plain)
 
 
 @pytest.mark.parametrize("kind", ["independent", "centralised"])

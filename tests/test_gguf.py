@@ -3,9 +3,12 @@
 import importlib.util
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
+from helpers import assert_close
 from peft import AutoPeftModelForCausalLM
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
@@ -96,7 +99,7 @@ def test_it_is_the_model_that_was_packed(packed):
     path, model = packed
     found, tokenizer = loading.load_model(str(path), 32, False)
     ids = torch.randint(0, END - 1, (2, 9))
-    torch.testing.assert_close(found(ids).logits, model(ids).logits, rtol=1e-4, atol=1e-4)
+    assert_close(found(ids).logits, model(ids).logits)
     assert tokenizer.eos_token_id == END
     assert tokenizer.apply_chat_template(
         [{"role": "user", "content": "a"}], tokenize=False, add_generation_prompt=True
@@ -123,7 +126,7 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
     evaluation.main(["--merge", str(agent), "plain"])
     merged, ids = AutoModelForCausalLM.from_pretrained("plain"), torch.tensor([[5, 6, 7]])
     there = saved(ids).logits[..., : len(TOKENS)]  # peft adds a row for a token of the tokenizer
-    torch.testing.assert_close(merged(ids).logits, there, rtol=1e-4, atol=1e-4)
+    assert_close(merged(ids).logits, there)
     assert AutoTokenizer.from_pretrained("plain").chat_template == CHAT
     assert torch.isfinite(saved(torch.tensor([[5, 6, 7]])).logits).all()
     assert AutoTokenizer.from_pretrained(agent).eos_token_id == END
@@ -167,6 +170,9 @@ def test_what_cannot_be_read_is_told_in_one_line(packed, tmp_path, monkeypatch, 
     assert "cannot load the model" in told("--model", "text.gguf")
     Path("other.gguf").write_bytes(path.read_bytes().replace(b"qwen2", b"qwexx"))
     assert "an architecture that transformers reads" in told("--model", "other.gguf")
+    with monkeypatch.context() as small:
+        small.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000))
+        assert "0.0 GB are free: give fewer --bits" in told("--model", str(path))
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: name != "gguf" and find(name, *rest)

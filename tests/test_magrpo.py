@@ -7,7 +7,7 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
-from helpers import flags, small_base
+from helpers import assert_close, assert_same_gradients, flags, rounding, small_base
 
 import magrpo
 from magrpo import MAGRPO, Team
@@ -261,9 +261,8 @@ def test_the_update_is_the_gradient_of_the_written_loss():
                     (-float(value) / 4 / 2 * (logps * mask).sum()).backward()
     for agent in range(2):
         torch.nn.utils.clip_grad_norm_(team.parameters_of(agent), 1.0)
-    for name, parameter in team.named_parameters():
-        if parameter.requires_grad:
-            torch.testing.assert_close(given[name], parameter.grad, atol=1e-5, rtol=1e-4)
+    named = team.named_parameters()
+    assert_same_gradients(given, {n: p.grad for n, p in named if p.requires_grad})
 
 
 def test_heterogeneous_team_shares_what_is_the_same():
@@ -304,8 +303,8 @@ def test_metrics_do_not_depend_on_padding():
                 ((_, logps, _),) = score(base, [row], module.sampling, frozen=True)
             ratio = logps[0] - torch.tensor(response.logps)
             total, tokens = total + float((ratio.exp() - 1 - ratio).sum()), tokens + len(ratio)
-        assert metrics[f"kl/{agent}"] == pytest.approx(total / tokens, rel=1e-3)
-        assert metrics[f"kl/{agent}"] > 0
+        assert_close(metrics[f"kl/{agent}"], total / tokens)
+        assert metrics[f"kl/{agent}"] > 0.01
 
 
 def test_every_sample_has_its_own_random_numbers():
@@ -359,7 +358,7 @@ def test_the_difference_between_decode_and_update_is_logged(argv, monkeypatch):
     """Rounding, where they are the same policy; the move, where it moved in between."""
     team = small_team(rank=0 if "--lora-rank" in argv else 4)
     exact = measure(train(long_answers, *argv, team=team))
-    assert 0 < exact["logp_difference/mean"] < exact["logp_difference/max"] < 2e-5
+    assert 0 < exact["logp_difference/mean"] < exact["logp_difference/max"] < rounding()
     real = MAGRPO.update
 
     def update(module, rows):
@@ -404,7 +403,7 @@ def test_the_kl_term_does_not_depend_on_micro_batches(monkeypatch):
             monkeypatch.setattr(memory, "CPU_BYTES", 0)
         module = train(long_answers, "--kl-coef", "1", "--num-generations", "8")
         norms.append(module.norms)
-    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+    assert norms[0] == pytest.approx(norms[1], rel=rounding())
 
 
 def test_single_agent_learns_like_grpo():

@@ -140,6 +140,7 @@ def test_the_table_has_every_measure():
     assert a["distinct"] == 1.0
     assert (a["length/0"], b["length/0"], b["tokens_per_problem"]) == (3, 9, 10)
     assert (a["latency_s"], a["latency_s_se"], a["tokens_per_s"]) == (1.0, 0.5, 20.0)
+    assert a["latency_problems"] == 2
     assert "latency_s" not in b
     assert a["schemes"] == {
         "decorator": {"count": 5, "pass_rate": 1.0},

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import assert_same_gradients, rounding
 from test_train import ROOT, adapters, assert_same_run, command, lines
 
 from policies import parallel
@@ -62,6 +63,12 @@ def together(tmp_path_factory):
     return path
 
 
+def nearly(figures: dict) -> dict:
+    """KL is a difference of numbers about 1, so its error is one of 1 and not of its own size."""
+    least = {name: rounding() if name.startswith("kl/") else None for name in figures}
+    return {n: pytest.approx(v, rel=rounding(), abs=least[n]) for n, v in figures.items()}
+
+
 TURNS = ["--turns", 2, "--normalize", "token", "--kl-coef", 0.1]
 PLUGIN = """
 from examples.board import Board, meet
@@ -82,21 +89,23 @@ def test_two_processes_make_the_update_of_one_with_twice_the_problems(how, tmp_p
     assert end(start(*TWO, *how, "--max-steps", 1, "--run", two))[0] == 0
     assert end(start("--batch-size", 4, *how, "--max-steps", 1, "--run", one))[0] == 0
     assert lines(two, "samples.jsonl") == lines(one, "samples.jsonl")
-    for mine, theirs in zip(lines(two, "metrics.jsonl"), lines(one, "metrics.jsonl"), strict=True):
-        assert mine == pytest.approx(theirs, abs=1e-6)
+    (figures,), (whole,) = lines(two, "metrics.jsonl"), lines(one, "metrics.jsonl")
+    for rounded in ("logp_difference/mean", "logp_difference/max"):  # rounding error and no more
+        assert 0 <= figures.pop(rounded) < rounding()
+        assert 0 <= whole.pop(rounded) < rounding()
+    assert figures == nearly(whole)
     mine, theirs = adapters(two), adapters(one)
     moments = [name for name in mine if name.endswith("exp_avg")]  # a tenth of the gradient
     largest = max(float(theirs[name].abs().max()) for name in moments)
     assert 1e-5 < largest < 1e-2
-    for name in moments:
-        torch.testing.assert_close(mine[name], theirs[name], rtol=0, atol=1e-4 * largest)
+    assert_same_gradients(*({name: run[name] for name in moments} for run in (mine, theirs)))
     # Adam divides by the gradient's size: rounding decides where one of 1e-9 goes, so all but a few
-    weights = [name for name in mine if "lora" in name]
-    same = [torch.isclose(mine[name], theirs[name], rtol=0, atol=1e-6) for name in weights]
-    assert torch.cat([s.flatten() for s in same]).double().mean() > 0.999
+    weights, near = [name for name in mine if "lora" in name], whole["lr"] / 100
+    same = [torch.isclose(mine[name], theirs[name], rtol=0, atol=near) for name in weights]
+    assert torch.cat([s.flatten() for s in same]).double().mean() > 0.99
     before, after = (json.loads((two / "summary.json").read_text())[k] for k in ("before", "after"))
     whole = json.loads((one / "summary.json").read_text())
-    assert before == pytest.approx(whole["before"], abs=1e-6)
+    assert before == nearly(whole["before"])
     assert after.keys() == whole["after"].keys()
 
 

@@ -518,5 +518,5 @@ def test_recipes():
         assert (full.lr, full.batch_size, full.joint, full.turns) == (5e-6, 1, "aligned", 1)
         laptop = [f"@{RECIPES}/{task}.args", f"@{RECIPES}/laptop.args", "--model", "small"]
         small = train.parse([*laptop, "--reward", task])
-        assert (small.task, small.reward, small.bits) == (task, task, 16)
+        assert (small.task, small.reward, small.bits) == (task, task, 32)
         assert (small.model, small.lora_rank, small.lr) == (["small"] * 2, 16, 1e-4)

@@ -258,6 +258,7 @@ def main() -> None:
         base.name_or_path = ".."  # from the adapter's own folder
         config = LoraConfig(r=RANK, lora_alpha=RANK, target_modules="all-linear")
         model = get_peft_model(base, config)
+        config.target_modules = sorted(config.target_modules)  # a set has no fixed order on disk
     else:
         some = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
         tokenizer = make_tokenizer(some, texts.PIECES)

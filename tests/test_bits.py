@@ -1,0 +1,145 @@
+"""Bits of the frozen base where --bits does not say: python -m pytest tests/test_bits.py"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import eval as evaluation
+import train
+from evaluation import players
+from policies import loading
+from running import bits
+
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
+SMALL += ["--eval-limit", "none"]
+FAST, SLOW = {16: 1e-5, 32: 2e-5}, {16: 5e-5, 32: 1e-5}  # what a probe may find of 16 bits
+
+
+@pytest.fixture
+def probed(monkeypatch):
+    """Sets what the probe finds, on a machine without a card; None: it must not be made."""
+
+    def find(seconds: dict | None) -> None:
+        monkeypatch.setattr(bits, "seconds_of_a_token", lambda: dict(seconds))
+
+    monkeypatch.setattr(loading, "device", lambda: torch.device("cpu"))
+    find(None)
+    return find
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    """One that is not the embedded one, as far as anyone can tell."""
+    path = tmp_path_factory.mktemp("models") / "pretrained"
+    shutil.copytree(
+        train.TINY, path, ignore=shutil.ignore_patterns("*.py", "build", "many", "half")
+    )
+    return str(path)
+
+
+def settled(*argv) -> int:
+    args = train.parse(list(argv))
+    bits.settle(args)
+    return args.bits
+
+
+def recorded(run: Path) -> int:
+    return json.loads((run / "args.json").read_text())["args"]["bits"]
+
+
+def test_a_cpu_takes_the_faster(probed, capsys):
+    probed(FAST)
+    assert settled("--model", "their/model") == 16
+    assert "bits:    16, 32 bits take 2.0 times as long on this CPU" in capsys.readouterr().out
+    probed(SLOW)
+    assert settled("--model", "their/model") == 32
+    assert "bits:    32, 16 bits take 5.0 times as long on this CPU" in capsys.readouterr().out
+    assert settled("--model", "their/model", "--model", "tiny") == 32  # one is pretrained
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], 32),
+        (["--task", "build"], 32),
+        (["--model", "their/model", "--lora-rank", "0"], 32),
+        (["--model", "their/model", "--devices", "2"], 32),  # each would find its own
+        (["--model", "their/model", "--bits", "16"], 16),
+        (["--bits", "4"], 4),
+    ],
+)
+def test_where_nothing_is_probed(argv, expected, probed):
+    assert settled(*argv) == expected
+
+
+def test_a_card_takes_16(probed, monkeypatch):
+    monkeypatch.setattr(loading, "device", lambda: torch.device("cuda", 0))
+    assert settled("--model", "their/model") == 16
+    assert settled("--model", "their/model", "--devices", "2") == 16
+    assert settled() == 32
+
+
+def test_a_run_records_it_and_keeps_it(probed, model, tmp_path, monkeypatch):
+    """Resumed or evaluated, where a probe would now find the other; another evaluation probes."""
+    run, loaded = tmp_path / "run", []
+    load = loading.load_model
+
+    def watched(name, bits, *rest):
+        loaded.append(bits)
+        return load(name, bits, *rest)
+
+    monkeypatch.setattr(loading, "load_model", watched)
+    probed(FAST)
+    train.main([*SMALL, "--model", model, "--max-steps", "1", "--run", str(run)])
+    assert recorded(run) == 16
+    probed(SLOW)
+    train.main(["--resume", str(run), "--max-steps", "2"])
+    assert recorded(run) == 16
+    short = ["--limit", "1", "--num-samples", "1", "--max-new-tokens", "8", "--greedy"]
+    evaluation.main(["--run", str(run), "--method", "naive", *short])
+    evaluation.main(["--model", model, "--method", "naive", "single", *short])
+    assert loaded == [16, 16, 16, 32, 32]
+    own = players.settings(evaluation.parse([]), run)
+    assert players.single_settings(own, None).bits == 16
+
+
+class Clock:
+    """CPU seconds of products alone, by (bits, rows)."""
+
+    def __init__(self, seconds: dict):
+        self.seconds, self.now, self.products = seconds, 0.0, []
+
+    def thread_time(self) -> float:
+        return self.now
+
+    def linear(self, x, weight):
+        assert x.dtype == weight.dtype
+        assert x.shape[1] == weight.shape[1]
+        assert torch.get_num_threads() == 1
+        self.products.append((8 * x.element_size(), len(x)))
+        self.now += self.seconds[self.products[-1]] * (3 if len(self.products) < 5 else 1)
+
+
+@pytest.mark.parametrize("factor", [1, 30])  # of a CPU that is so much slower
+def test_the_probe_measures_both_kinds_of_product_within_its_time(factor, monkeypatch):
+    milliseconds = {(16, 24): 0.5, (32, 24): 0.3, (16, 128): 0.6, (32, 128): 1.1}
+    clock = Clock({kind: factor * value / 1000 for kind, value in milliseconds.items()})
+    monkeypatch.setattr(bits, "time", clock)
+    monkeypatch.setattr(torch.nn.functional, "linear", clock.linear)
+    threads = torch.get_num_threads()
+    found = bits.seconds_of_a_token.__wrapped__()
+    assert torch.get_num_threads() == threads
+    expected = {16: 0.5 / 24 + 2 * 0.6 / 128, 32: 0.3 / 24 + 2 * 1.1 / 128}  # ms a token
+    for kind, value in expected.items():
+        assert found[kind] == pytest.approx(factor * value / 1000)
+    assert clock.now <= bits.LIMIT or len(clock.products) == 8
+    assert len(clock.products) % 4 == 0
+
+
+def test_the_probe_itself_runs_here():
+    found = bits.seconds_of_a_token()
+    assert found.keys() == {16, 32}
+    assert min(found.values()) > 0
