@@ -306,9 +306,12 @@ def asked(text: str, task) -> dict:
     """The item that --ask gives: JSON of a whole one, or the text of its problem alone."""
     if text.lstrip().startswith("{"):
         try:
-            return json.loads(text)
+            item = json.loads(text)
         except ValueError as error:
             raise ValueError(f"--ask: not one JSON object ({error})") from error
+        if hasattr(task, "check"):
+            task.check(item)
+        return item
     item = task.items("test")[0]
     field = next((name for name in PROBLEM if name in item), None)
     if field is None:

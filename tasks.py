@@ -9,6 +9,7 @@ feedback= (a function of an item and the responses that gives one text per agent
     advance(item, responses) -> item       what becomes of the world, for the next turn (optional)
     scheme(item, responses) -> name        how the work was divided, counted by eval.py (optional)
     draw(item, responses) -> picture       what it looks like (optional, running/pictures.py)
+    check(item)                            ValueError for an item of --ask that is none (optional)
     modes                                  its own names for --feedback (optional): it is given one
     reward, model                          names of its default reward and (optional) model, which
                                            may be a function of the number of agents

@@ -7,6 +7,8 @@ order. A cell that several agents build gains nothing.
 """
 
 import functools
+import itertools
+import json
 import math
 import random
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from building.letters import split_of
 from building.world import AIR, Cell, Rules, World, box
 
 SIDE, COLORS, MOST = 6, ("red", "green", "pink", "tan"), 12  # commands of one agent
+COUNTS, LONGEST, LEAST_CELLS, MOST_CELLS = (4, 5), 4, 14, 24  # of a target's rectangles
 
 Rectangle = tuple[int, int, int, int, str]  # x1 y1 x2 y2 colour, as /fill has them
 
@@ -81,7 +84,7 @@ def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:
     colours and their order."""
     rng = random.Random(f"build/{split}{seed}")
     while True:
-        layout = _layout(rng, rng.choice((4, 5)))
+        layout = _layout(rng, rng.choice(COUNTS))
         if layout and split_of(str(sorted(layout))) == split:
             rng.shuffle(layout)
             yield [(*corners, rng.choice(COLORS)) for corners in layout]
@@ -89,9 +92,8 @@ def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:
 
 def _layout(rng: random.Random, count: int) -> list[tuple[int, int, int, int]]:
     """Corners of rectangles that do not overlap; [] where a draw does not fit."""
-    sizes = [(rng.randint(1, 4), rng.randint(1, 4)) for _ in range(count)]
-    areas = [width * height for width, height in sizes]
-    if not (14 <= sum(areas) <= 24 and 0.6 * sum(areas) <= share(areas, 2) <= 0.7 * sum(areas)):
+    sizes = [(rng.randint(1, LONGEST), rng.randint(1, LONGEST)) for _ in range(count)]
+    if not _suits([width * height for width, height in sizes]):
         return []
     found, taken = [], 0
     for width, height in sizes:
@@ -104,6 +106,12 @@ def _layout(rng: random.Random, count: int) -> list[tuple[int, int, int, int]]:
     return found
 
 
+def _suits(areas: list[int]) -> bool:
+    """Whether rectangles of these areas make a target."""
+    total = sum(areas)
+    return LEAST_CELLS <= total <= MOST_CELLS and 0.6 * total <= share(areas, 2) <= 0.7 * total
+
+
 @functools.cache
 def _places(width: int, height: int) -> list[tuple[tuple[int, int, int, int], int]]:
     """Where a rectangle of this size may lie: its corners, and its cells as bits."""
@@ -112,3 +120,27 @@ def _places(width: int, height: int) -> list[tuple[tuple[int, int, int, int], in
         corners = (x, y, x + width - 1, y + height - 1)
         found.append((corners, sum(1 << SIDE * a + b for a, b in cells((*corners, "")))))
     return found
+
+
+def check(rectangles) -> None:
+    """Raises ValueError where `problems` could never draw these rectangles."""
+    given = rectangles if isinstance(rectangles, list) else [rectangles]
+    strange = [one for one in given if json.dumps(one) not in _drawable()]
+    areas = [] if strange else [len(cells(one)) for one in given]
+    apart = not strange and len(target({"rectangles": given})) == sum(areas)
+    if not (apart and len(given) in COUNTS and _suits(areas)):
+        raise ValueError(
+            f"task build has no target with {strange or given!s:.200}: it has {COUNTS[0]} or "
+            f"{COUNTS[1]} rectangles [x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and "
+            f"y1 <= y2 of 0 to {SIDE - 1}, sides of 1 to {LONGEST}, colours {', '.join(COLORS)}; "
+            f"they have {LEAST_CELLS} to {MOST_CELLS} cells, and half of these with half of the "
+            "largest rectangle's, rounded up, is 60 to 70 % of them"
+        )
+
+
+@functools.cache
+def _drawable() -> set[str]:
+    """All rectangles that a target may have, as JSON."""
+    sides = range(1, LONGEST + 1)
+    corners = [place for size in itertools.product(sides, sides) for place, _ in _places(*size)]
+    return {json.dumps([*place, color]) for place in corners for color in COLORS}

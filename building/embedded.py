@@ -51,6 +51,10 @@ class Build(Building):
                 solution = blocks.listed(rectangles)
                 found.append({"task_id": task_id, "rectangles": rectangles, "solution": solution})
 
+    def check(self, item: dict) -> None:
+        """Raises ValueError where the splits could have no target like the item's."""
+        blocks.check(item.get("rectangles"))
+
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """What is left to build, and how many blocks each agent has; the same for every agent."""
         rectangles, agents = blocks.left(item), self.num_agents

@@ -1,7 +1,9 @@
 """Task build, the embedded team's second problem: python -m pytest tests/test_build.py"""
 
+import contextlib
 import itertools
 import json
+import math
 import random
 from collections import Counter
 
@@ -10,6 +12,7 @@ import torch
 from test_train import refused
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import eval as evaluation
 import train
 from building import blocks, rewards
 from building.embedded import Build
@@ -67,6 +70,85 @@ def test_items_are_always_the_same():
     assert len({json.dumps(sorted(item["rectangles"])) for item in DEV}) == 100
     with pytest.raises(ValueError, match="no split 'held'"):
         TASK.items("held")
+
+
+def item_of(rectangles) -> dict:
+    return json.loads(json.dumps({"rectangles": rectangles}))  # as --ask has it
+
+
+def test_it_takes_every_target_of_its_own():
+    for item in itertools.chain(*map(TASK.items, ("train", "dev", "test"))):
+        TASK.check(item_of(item["rectangles"]))
+
+
+def is_target(rectangles) -> bool:
+    """By a computation of this file: what the docstring and docs/building.md say."""
+    try:
+        cells = sum(cell != "air" for row in grid({"rectangles": rectangles}) for cell in row)
+    except (AssertionError, IndexError):  # two overlap, or one lies outside
+        return False
+    sides = [(x2 - x1 + 1, y2 - y1 + 1) for x1, y1, x2, y2, _ in rectangles]
+    material = math.ceil((cells + max(w * h for w, h in sides)) / 2)
+    whole = all(1 <= side <= 4 for pair in sides for side in pair)
+    whole &= all(number >= 0 for one in rectangles for number in one[:4])
+    whole &= {one[4] for one in rectangles} <= {"red", "green", "pink", "tan"}
+    share = 0.6 * cells <= material <= 0.7 * cells
+    return whole and len(rectangles) in (4, 5) and 14 <= cells <= 24 and share
+
+
+def test_it_takes_no_other_targets():
+    """Targets of which something is changed: a number, a colour, or how many there are."""
+    rng, taken = random.Random(0), Counter()
+    for item in TASK.items("train")[:1000]:
+        rectangles = [list(one) for one in item["rectangles"]]
+        one = rng.choice(rectangles)
+        change = rng.randrange(5)
+        if change < 3:
+            one[rng.randrange(4)] += rng.choice((-2, -1, 1, 2))
+        elif change == 3:
+            one[4] = rng.choice(("red", "tan", "blue", "air", ""))
+        else:
+            rectangles.remove(one)
+        wanted = is_target(rectangles)
+        taken[wanted] += 1
+        with contextlib.nullcontext() if wanted else pytest.raises(ValueError, match="4 or 5 rec"):
+            TASK.check(item_of(rectangles))
+    assert min(taken[True], taken[False]) > 100
+
+
+GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5, 3, 5, "pink"]]
+
+
+@pytest.mark.parametrize(
+    ("rectangles", "named"),
+    [
+        (None, "[None]"),
+        ("red", "['red']"),
+        ([], "[]"),
+        ([*GOOD[:3], [1, 5, 3, 5]], "[[1, 5, 3, 5]]"),
+        ([*GOOD[:3], ["1", "5", "3", "5", "pink"]], "[['1', '5', '3', '5', 'pink']]"),
+        ([*GOOD[:3], [1.0, 5, 3, 5, "pink"]], "[[1.0, 5, 3, 5, 'pink']]"),
+        ([*GOOD[:3], [True, 5, 3, 5, "pink"]], "[[True, 5, 3, 5, 'pink']]"),
+        ([*GOOD[:3], {"x1": 1}], "[{'x1': 1}]"),
+        ([*GOOD[:3], [3, 5, 1, 5, "pink"]], "[[3, 5, 1, 5, 'pink']]"),
+        ([*GOOD, [0, 0, 5, 5, "red"]], "[[0, 0, 5, 5, 'red']]"),
+        (GOOD[:3], str(GOOD[:3])),
+        ([*GOOD, GOOD[0]], str([*GOOD, GOOD[0]])),
+    ],
+)
+def test_ask_refuses_what_is_no_target(rectangles, named, capsys):
+    TASK.check(item_of(GOOD))
+    with pytest.raises(SystemExit) as stopped:
+        evaluation.main(["--task", "build", "--ask", json.dumps(item_of(rectangles))])
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"eval.py: error: task build has no target with {named}: it has 4 or 5 rect" in said
+
+
+def test_ask_lets_the_team_build_a_target_of_the_user_s(capsys):
+    evaluation.main(["--task", "build", "--ask", json.dumps(item_of(GOOD))])
+    assert "/fill 3 0 3 3 tan" in capsys.readouterr().out
 
 
 def test_prompts_tell_no_role():

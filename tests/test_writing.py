@@ -294,6 +294,7 @@ def test_each_part_falls_for_what_it_is_about(task):
         ((other[: len(one)], two), "grounded"),
         ((one, one + two[: len(one)]), "original"),
         ((source[: len(one)] + ".", two), "original"),
+        ((one, " ".join([two[: len(one)]] * 3) + "."), "original"),
         ((one, two[:-1]), "finished"),
         ((one[:20], two), "lengths"),
         ((two, one) if task == "tldr" else (one, two + two), "lengths"),
@@ -316,7 +317,9 @@ def test_what_is_copied():
     text = "one two three four five six"
     assert rewards.copied(text, text, "") == 1
     assert rewards.copied("", text, text) == 0.5  # of the partner
-    assert rewards.copied("", f"{text} {text}", "") == pytest.approx(3 / 9)  # of itself
+    assert rewards.copied("", f"{text} {text}", "") == pytest.approx(6 / 9)  # of itself, both times
+    assert rewards.copied("", f"{text} {text} {text}", "") == 1
+    assert rewards.copied("", f"{text} and again {text}", "") == pytest.approx(6 / 11)
     assert rewards.copied("one two three x four five six", text, "a b c d") == 0
     assert rewards.copied("", "", "a b c") == 0
 

@@ -9,7 +9,7 @@ reads them (rewards.py: `lm`), in any language that it reads; no word lists. 0 t
 | grounded | share of a text's information -u that its source explains, (c - u) / -u [1],| .16,    |
 |          | where c - u is of the whole text and of its least 24 tokens, half and half  | .05     |
 | original | 1 - s^2, s: share of four-word runs that stand in the source, in the        |         |
-|          | partner's text, or earlier in the same one                                  |         |
+|          | partner's text, or elsewhere in the same one                                |         |
 | lengths  | tldr: 8 words in both, in the second 1.6 times the first's; arxiv: 128 in   | the     |
 |          | both, in the longer 1.3 times the shorter's at most; less in proportion     | paper's |
 | finished | .7 for each text that does not end with a mark, as one that was cut off     | .7      |
@@ -33,6 +33,7 @@ Hallucinations in Abstractive Summarization.
 
 import math
 import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,12 +98,14 @@ def sigmoid(value: float, middle: float, width: float) -> float:
 
 def copied(source: str, one: str, two: str) -> float:
     """Share of the texts' runs of RUN words that stand in the source, in the text before, or
-    earlier in the same text."""
+    elsewhere in the same text: what is said twice counts at both places, so that a text which only
+    repeats itself is copied as a whole, and not but for its first sentence."""
     known, runs, hits = set(_runs(words(source))), 0, 0
     for text in (one, two):
-        for run in _runs(words(text)):
-            hits, runs = hits + (run in known), runs + 1
-            known.add(run)
+        own = Counter(_runs(words(text)))
+        hits += sum(count for run, count in own.items() if run in known or count > 1)
+        runs += own.total()
+        known |= own.keys()
     return hits / runs if runs else 0.0
 
 
