@@ -19,8 +19,6 @@ with one seed are identical but for their timing.
 """
 
 import argparse
-import json
-import re
 import sys
 import time
 from pathlib import Path
@@ -39,7 +37,6 @@ latency: wall time of decoding for one problem alone ({device}), mean over
 {count} problems, or fewer where that would be more than a tenth of a method's time; agents decode
 at the same time, so it is the slowest agent's; rounds of sequential and discussion add up; rewards
 and feedback are not in it"""
-PROBLEM = ("prompt", "abstract_text")  # where an item has its text
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples", "memory"},
@@ -282,7 +279,7 @@ def merge(agent: str, directory: str) -> None:
 
 def ask(args) -> None:
     """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
-    from evaluation.players import Player, find_runs, settings
+    from evaluation.players import Player, asked, find_runs, settings
     from running.plugins import check_prompts, make_task
 
     team, solo = find_runs(args.run)
@@ -300,30 +297,6 @@ def ask(args) -> None:
     who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
     print(report.side_by_side(node.observations))
     print(f"\nthe team {who}:\n{report.side_by_side(node.texts((0,) * flags.num_agents))}")
-
-
-def asked(text: str, task) -> dict:
-    """The item that --ask gives: JSON of a whole one, or the text of its problem alone."""
-    if text.lstrip().startswith("{"):
-        try:
-            item = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"--ask: not one JSON object ({error})") from error
-        if hasattr(task, "check"):
-            task.check(item)
-        return item
-    item = task.items("test")[0]
-    field = next((name for name in PROBLEM if name in item), None)
-    if field is None:
-        raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
-    if "entry_point" in item:
-        if "def " not in text:
-            text = f'def solve(xs):\n    """{text}"""\n'
-        names = re.findall(r"def\s+(\w+)", text)
-        if not names:
-            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
-        item |= {"entry_point": names[-1], "setup": "", "tests": []}
-    return item | {field: text}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -7,6 +7,7 @@ and what they earn are those of training, because the same objects do it here.
 import argparse
 import copy
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from running.folder import CHECKPOINT, read_checkpoint, run_folder
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback", "memory")
+PROBLEM = ("prompt", "abstract_text")  # where an item has its text
 
 
 def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
@@ -105,6 +107,30 @@ def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Nam
         "max_new_tokens": main.num_agents * main.max_new_tokens,
     }
     return argparse.Namespace(**vars(main) | changes)
+
+
+def asked(text: str, task) -> dict:
+    """The item that --ask gives: JSON of a whole one, or the text of its problem alone."""
+    if text.lstrip().startswith("{"):
+        try:
+            item = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"--ask: not one JSON object ({error})") from error
+        if hasattr(task, "check"):
+            task.check(item)
+        return item
+    item = task.items("test")[0]
+    field = next((name for name in PROBLEM if name in item), None)
+    if field is None:
+        raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
+    if "entry_point" in item:
+        if "def " not in text:
+            text = f'def solve(xs):\n    """{text}"""\n'
+        names = re.findall(r"def\s+(\w+)", text)
+        if not names:
+            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
+        item |= {"entry_point": names[-1], "setup": "", "tests": []}
+    return item | {field: text}
 
 
 class Clock:
