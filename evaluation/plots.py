@@ -32,6 +32,7 @@ class Group:
     curves: list[list[float]] = field(default_factory=list)  # return per rollout, by seed
     steps: list[int] = field(default_factory=list)  # of the longest curve: the same in all of them
     summaries: dict[int, dict] = field(default_factory=dict)  # by seed, of those that are finished
+    schemes: list[dict[str, list[float]]] = field(default_factory=list)  # by seed: shares per step
 
     def end(self, when: str, name: str) -> tuple[float, float, float]:
         """Mean over seeds and problems with its 95 % interval, "before" or "after" training. Of
@@ -69,6 +70,7 @@ def read_groups(directories: list[str]) -> list[Group]:
         if group.runs.setdefault(seed, directory) != directory:
             raise ValueError(f"{group.runs[seed]} and {directory} are one experiment with one seed")
         group.curves.append(curve)
+        group.schemes.append(scheme_shares(rows))
         group.steps = max(group.steps, at, key=len)
         if summary and "returns" not in summary:
             raise ValueError(f"{directory} is of an older version: no return per problem in it")
@@ -77,6 +79,12 @@ def read_groups(directories: list[str]) -> list[Group]:
     for name in {group.name for group in groups.values()}:
         tell_apart([group for group in groups.values() if group.name == name])
     return list(groups.values())
+
+
+def scheme_shares(rows: list[dict]) -> dict[str, list[float]]:
+    """The share of each scheme of dividing the work at each step; {} where the task names none."""
+    names = sorted({name for row in rows for name in row if name.startswith("scheme/")})
+    return {name.removeprefix("scheme/"): [row.get(name, 0.0) for row in rows] for name in names}
 
 
 def stem_of(name: str) -> str:
@@ -187,16 +195,19 @@ def draw(groups: list[Group], path: Path) -> None:
 
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     style |= {"svg.fonttype": "none", "svg.hashsalt": "compare", "axes.titlesize": 9}
+    named = [group for group in groups if any(group.schemes)]
     with plt.rc_context(style):
-        figure, (left, right) = plt.subplots(
-            1, 2, figsize=(8, 3), width_ratios=(3, 2), layout="constrained"
-        )
+        figure = plt.figure(figsize=(8, 5.5 if named else 3), layout="constrained")
+        top, *below = figure.subfigures(2 if named else 1, 1, squeeze=False)[:, 0]
+        left, right = top.subplots(1, 2, width_ratios=(3, 2))
         for number, group in enumerate(groups):
             draw_curves(left, group, COLORS[number % len(COLORS)])
         left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
         left.set_title("return of the training batches")
         left.legend(frameon=False, loc="lower right")
         draw_ends(right, groups)
+        for row in below:
+            draw_schemes(row.subplots(1, len(named), sharey=True, squeeze=False)[0], named)
         metadata = {"Date": None} if path.suffix == ".svg" else None  # the same picture every time
         figure.savefig(path, dpi=200, metadata=metadata)
         plt.close(figure)
@@ -256,3 +267,24 @@ def draw_ends(axes, groups: list[Group]) -> None:
             axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
     axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=BARS)
     axes.set_title("held-out problems, 95 % intervals")
+
+
+def draw_schemes(panels, groups: list[Group]) -> None:
+    """How the joint responses of each step divided the work: a panel for each group, the mean over
+    its seeds, smoothed."""
+    from matplotlib import colormaps
+
+    names = sorted({name for group in groups for shares in group.schemes for name in shares})
+    colors = [colormaps["tab20"](number % 20) for number in range(len(names))]
+    for axes, group in zip(panels, groups, strict=True):
+        length = min(map(len, group.curves))
+        shares = [
+            [statistics.fmean(at) for at in zip(*seeds, strict=True)]
+            for name in names
+            for seeds in [[s.get(name, [0.0] * length)[:length] for s in group.schemes]]
+        ]
+        shares = [smooth(curve, max(length // 20, 1)) for curve in shares]
+        axes.stackplot(group.steps[:length], *shares, labels=names, colors=colors)
+        axes.set(xlabel="step", ylim=(0, 1), title=f"division of work, {group.name}")
+    panels[0].set_ylabel("share of the joint responses")
+    panels[-1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))

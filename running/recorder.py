@@ -180,11 +180,10 @@ class Recorder(L.Callback):
     def record(self, trainer, module, step: int, metrics: dict, dev: dict | None) -> None:
         """What a step writes; dev: the measures of an evaluation after it."""
         args, done = self.args, step + 1
-        if sampled := self.passed(args.sample_every, done, start=1):
-            metrics |= (shares := self.shares(module))
-            self.tell(trainer, shares, step)
-        self.append("metrics.jsonl", [{"step": step, **metrics}])
-        if sampled:
+        shares = self.shares(module)
+        self.tell(trainer, shares, step)
+        self.append("metrics.jsonl", [{"step": step, **metrics, **shares}])
+        if self.passed(args.sample_every, done, start=1):
             self.show_samples(trainer, module, step)
         if dev:
             self.append("metrics.jsonl", [{"step": step, **_under("dev", dev)}])
