@@ -401,7 +401,8 @@ def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str 
     directory.mkdir()
     flags = {"seed": seed, "run": str(directory), "lora_rank": rank}
     (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
-    write(directory, rows(**{"return": (0.35, end)}), [])
+    shares = {"scheme/coordinator": (0.1, 0.9), "scheme/unused": (0.9, 0.1)}
+    write(directory, rows(**{"return": (0.35, end)}, **shares), [])
     ends = {"before": 0.35, "after": end}
     returns = {
         when: {name: [value + 0.01 * seed + 0.05 * i for i in range(-2, 3)] for name in names}
@@ -426,8 +427,9 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
     assert found["b"]["before/greedy/return"] == pytest.approx(0.36)
     png, svg = tmp_path / "compare.png", tmp_path / "compare.svg"
     assert png.read_bytes()[1:4] == b"PNG"
-    assert 5_000 < png.stat().st_size < 100_000
-    assert "a (3 seeds)" in svg.read_text()
+    assert 5_000 < png.stat().st_size < 300_000
+    for text in ("a (3 seeds)", "division of work, a", "coordinator"):
+        assert text in svg.read_text()
 
 
 def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys):
