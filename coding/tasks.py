@@ -22,11 +22,55 @@ from coding.schemes import classify
 from data.rows import file_rows, hub_rows
 
 # --- what the agents are asked --------------------------------------------------------------------
-# Change the wording here. What each role is told is the paper's: all see the whole problem, helpers
-# have to return useful data, main may call them and has its exact signature.
+# Change the wording here: a text for a helper's author, main's author, and one agent that writes
+# both. bench/prompts.py measures what a frozen team makes of it.
 
 _RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
-_HELPER = """\
+
+# The default. All see one other problem that two authors divided: what a helper is given and what
+# becomes of its value. Of the problem at hand nobody is told who does which part.
+_WORKED = '''\
+Two programmers solve every problem together, without seeing what the other one writes. One writes
+a helper `aux` in helper.py, the other one main.py, which imports `aux` and calls it. An example:
+
+def late_trains(trains):
+    """Each train is (number, planned, actual), with times such as "17:05".
+    Return the numbers of the trains that are more than five minutes late, sorted.
+    """
+
+File helper.py:
+
+```python
+def aux(train):
+    _, planned, actual = train
+    minutes = [60 * int(time[:2]) + int(time[3:]) for time in (planned, actual)]
+    return minutes[1] - minutes[0]
+```
+
+File main.py:
+
+```python
+from helper import aux
+
+def late_trains(trains):
+    return sorted(train[0] for train in trains if aux(train) > 5)
+```
+
+Now this problem:
+
+{problem}
+
+{rules}
+'''
+WORKED = {
+    "helper": _WORKED + "File helper.py, with the function `{name}`:\n\n",
+    "main": _WORKED + "File main.py, with the function `{entry}`, which calls {helpers}:\n\n",
+    "single": _WORKED + "Both in one file, `aux` and the function `{entry}`, which calls it:\n\n",
+}
+
+# The paper's roles: helpers have to return useful data, main may call them and has its signature.
+PAPER = {
+    "helper": """\
 {problem}
 
 Several programmers solve this problem together, and none of them sees what another one writes.
@@ -40,8 +84,8 @@ def {name}(...):
     return result
 
 Your code:
-"""
-_MAIN = """\
+""",
+    "main": """\
 {problem}
 
 Several programmers solve this problem together, and none of them sees what another one writes.
@@ -56,8 +100,8 @@ Write `{entry}` and nothing else, with exactly this signature:
     return result
 
 Your code:
-"""
-_SINGLE = """\
+""",
+    "single": """\
 {problem}
 
 Solve this problem with two functions.
@@ -74,7 +118,9 @@ def aux(...):
     return result
 
 Your code:
-"""
+""",
+}
+
 _AGAIN = """\
 {response}
 
@@ -98,6 +144,7 @@ class HumanEval:
     """
 
     reward = "code"
+    wording: ClassVar = WORKED
     name, rows = "humaneval", 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
@@ -144,12 +191,12 @@ class HumanEval:
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem and the agent's role, then its own responses with what it was told."""
         entry = item["entry_point"]
-        own, form = [entry], _MAIN
+        own, role = [entry], "main"
         if self.num_agents == 1:
-            own, form = ["aux", entry], _SINGLE
+            own, role = ["aux", entry], "single"
         elif agent < self.num_agents - 1:
-            own, form = [self.helpers[agent]], _HELPER
-        prompt = form.format(
+            own, role = [self.helpers[agent]], "helper"
+        prompt = self.wording[role].format(
             problem=item["prompt"].strip("\n"),
             entry=entry,
             name=own[0],
@@ -193,6 +240,18 @@ class MBPP(HumanEval):
     hub, config = "google-research-datasets/mbpp", "sanitized"
     hub_split = "test+train+validation+prompt"
     ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
+
+
+class PaperHumanEval(HumanEval):
+    """HumanEval with the paper's roles."""
+
+    wording: ClassVar = PAPER
+
+
+class PaperCoopHumanEval(CoopHumanEval):
+    """CoopHumanEval with the paper's roles."""
+
+    wording: ClassVar = PAPER
 
 
 def _and(names: Iterable[str]) -> str:

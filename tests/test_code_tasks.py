@@ -6,6 +6,7 @@ python -m pytest tests/test_code_tasks.py
 import csv
 import gzip
 import json
+import re
 import textwrap
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import train
 from coding import rewards
 from coding import tasks as code_tasks
 from coding.items import code_item, signature, split_tests
-from coding.tasks import MBPP, CoopHumanEval, HumanEval
+from coding.tasks import MBPP, PAPER, WORKED, CoopHumanEval, HumanEval, PaperHumanEval
 from data.rows import file_rows
 from running.plugins import resolve
 from tasks import TASKS
@@ -347,7 +348,7 @@ def test_signature_is_read_from_the_tree(prompt, line):
     item = code_item(row | {"test": "def check(candidate):\n    assert candidate(1) == 1"})
     assert signature(item["prompt"], "f") == line
     compile(item["prompt"] + item["setup"], "item", "exec")
-    observed = HumanEval().observe(1, item, [])
+    observed = PaperHumanEval().observe(1, item, [])
     assert f"\n{line}\n    # your code here" in observed
 
 
@@ -356,7 +357,7 @@ def test_signature_is_read_from_the_tree(prompt, line):
 
 def test_each_role_is_told_what_the_paper_lists():
     item = code_item(ROWS[1])
-    task = HumanEval()
+    task = PaperHumanEval()
     aux, main = (task.observe(agent, item, []) for agent in (0, 1))
     for text in (aux, main):
         assert text.startswith(item["prompt"].strip())
@@ -370,14 +371,36 @@ def test_each_role_is_told_what_the_paper_lists():
     assert "Do not define `aux`" in main
     assert "Write `decode` and nothing else" in main
     assert "def decode(s: str) -> str:" in main
-    single = HumanEval(num_agents=1).observe(0, item, [])
+    single = PaperHumanEval(num_agents=1).observe(0, item, [])
     assert "def aux(...):" in single
     assert "def decode(s: str) -> str:" in single
     assert "Write both functions" in single
 
 
+def test_all_see_one_worked_pair_and_the_same_problem():
+    """The default wording: nobody is told who does which part, and the pair it shows is right."""
+    item = code_item(ROWS[1])
+    texts = [HumanEval().observe(agent, item, []) for agent in (0, 1)]
+    texts += [HumanEval(num_agents=3).observe(agent, item, []) for agent in range(3)]
+    texts += [HumanEval(num_agents=1).observe(0, item, [])]
+    (shared,) = {text.partition(code_tasks._RULES)[0] for text in texts}
+    assert item["prompt"].strip("\n") in shared
+    assert not any(test in text for test in item["tests"] for text in texts)
+    roles = [text.partition(code_tasks._RULES)[2] for text in texts]
+    told = [{name for name in ("aux", "aux2", "decode") if f"`{name}`" in role} for role in roles]
+    two, three = ({"aux"}, {"aux", "decode"}), ({"aux"}, {"aux2"}, {"aux", "aux2", "decode"})
+    assert told == [*two, *three, {"aux", "decode"}]
+
+    test = "def check(f):\n    assert f([(7, '17:05', '18:00'), (4, '08:00', '08:06'), "
+    test += "(1, '09:00', '09:05')]) == [4, 7]"
+    example = WORKED["main"].partition("example:\n\n")[2].partition("File helper.py")[0]
+    row = {"task_id": "example", "prompt": example, "entry_point": "late_trains", "test": test}
+    files = re.findall(r"```python\n(.*?)```", WORKED["main"], re.DOTALL)
+    assert rewards.code(code_item(row), files)["metric/coop"] == 1
+
+
 def test_any_number_of_agents():
-    item, task = code_item(ROWS[0]), HumanEval(num_agents=4)
+    item, task = code_item(ROWS[0]), PaperHumanEval(num_agents=4)
     helpers = [task.observe(agent, item, []) for agent in range(3)]
     for name, text in zip(("aux", "aux2", "aux3"), helpers, strict=True):
         assert f"def {name}(...):" in text
@@ -389,7 +412,7 @@ def test_any_number_of_agents():
 
 
 def test_history_is_the_agents_own_in_order():
-    item, task = code_item(ROWS[0]), HumanEval()
+    item, task = code_item(ROWS[0]), PaperHumanEval()
     first = task.observe(0, item, [])
     history = [("def aux(x):\n    return 1\n", "told one"), ("def aux(x):\n    return 2", "")]
     text = task.observe(0, item, history)
@@ -447,7 +470,7 @@ def test_imports_of_the_prompt_need_not_be_repeated():
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes_parse_and_name_what_exists(path):
     args = train.parse([f"@{path}"])
-    assert issubclass(resolve(args.task, TASKS, "task"), HumanEval)
+    assert resolve(args.task, TASKS, "task").wording is PAPER
     assert args.joint == "aligned"
     assert args.num_generations == 4
     assert args.num_agents == 2
