@@ -1,6 +1,6 @@
 """Wordings that bench/prompts.py plays: those of coding/tasks.py, and others that were tried."""
 
-from coding.tasks import PAPER, WORKED
+from coding.tasks import FILES, PAPER
 
 _HAS_TO_CALL = """\
 {problem}
@@ -18,6 +18,45 @@ Write `{entry}` and nothing else, with exactly this signature:
 Your code:
 """
 
+# One other problem, solved by such a pair.
+_WORKED = '''\
+Two programmers solve every problem together, without seeing what the other one writes. One writes
+a helper `aux` in helper.py, the other one main.py, which imports `aux` and calls it. An example:
+
+def late_trains(trains):
+    """Each train is (number, planned, actual), with times such as "17:05".
+    Return the numbers of the trains that are more than five minutes late, sorted.
+    """
+
+File helper.py:
+
+```python
+def aux(train):
+    _, planned, actual = train
+    minutes = [60 * int(time[:2]) + int(time[3:]) for time in (planned, actual)]
+    return minutes[1] - minutes[0]
+```
+
+File main.py:
+
+```python
+from helper import aux
+
+def late_trains(trains):
+    return sorted(train[0] for train in trains if aux(train) > 5)
+```
+
+Now this problem:
+
+{problem}
+
+{rules}
+'''
+_FILE_NAMES = {
+    "helper": "File helper.py, with the function `{name}`:\n\n",
+    "main": "File main.py, with the function `{entry}`, which calls {helpers}:\n\n",
+}
+
 # No example, but what aux is called with.
 _ONE_VALUE = """\
 Two programmers solve every problem together, without seeing what the other one writes. One writes
@@ -30,24 +69,16 @@ Problem:
 
 {rules}
 """
-_ROLES = {role: WORKED[role].rpartition("{rules}\n")[2] for role in WORKED}
 
 # The worked pair, and the answer as code to be continued.
-_OPEN = WORKED["main"].partition("{rules}")[0]
-
-# The worked pair, and what aux is called with.
-_CONVENTION = "`aux` takes one value: an argument of the main function, or one element of it."
-_BOTH = {
-    role: text.replace("Now this problem:", f"{_CONVENTION}\nNow this problem:")
-    for role, text in WORKED.items()
-}
+_OPEN = _WORKED.partition("{rules}")[0]
 
 WORDINGS = {
     "paper": PAPER,
-    "worked": WORKED,
+    "files": FILES,
     "has to call": {"helper": PAPER["helper"], "main": _HAS_TO_CALL},
-    "one value": {role: _ONE_VALUE + _ROLES[role] for role in ("helper", "main")},
-    "worked, one value": _BOTH,
+    "one value": {role: _ONE_VALUE + name for role, name in _FILE_NAMES.items()},
+    "worked": {role: _WORKED + name for role, name in _FILE_NAMES.items()},
     "worked, open": {
         "helper": _OPEN + "File helper.py:\n\n```python\n",
         "main": _OPEN + "File main.py:\n\n```python\nfrom helper import aux\n\n",

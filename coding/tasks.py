@@ -27,45 +27,30 @@ from data.rows import file_rows, hub_rows
 
 _RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
 
-# The default. All see one other problem that two authors divided: what a helper is given and what
-# becomes of its value. Of the problem at hand nobody is told who does which part.
-_WORKED = '''\
-Two programmers solve every problem together, without seeing what the other one writes. One writes
-a helper `aux` in helper.py, the other one main.py, which imports `aux` and calls it. An example:
-
-def late_trains(trains):
-    """Each train is (number, planned, actual), with times such as "17:05".
-    Return the numbers of the trains that are more than five minutes late, sorted.
-    """
-
-File helper.py:
-
-```python
-def aux(train):
-    _, planned, actual = train
-    minutes = [60 * int(time[:2]) + int(time[3:]) for time in (planned, actual)]
-    return minutes[1] - minutes[0]
-```
-
-File main.py:
-
-```python
-from helper import aux
-
-def late_trains(trains):
-    return sorted(train[0] for train in trains if aux(train) > 5)
-```
-
-Now this problem:
-
+# The default. All know the files, and what a helper takes: so much has to be agreed for a call to
+# fit. Who does which part of the problem, nobody is told. Each continues its own file.
+_FILES = """\
 {problem}
 
-{rules}
-'''
-WORKED = {
-    "helper": _WORKED + "File helper.py, with the function `{name}`:\n\n",
-    "main": _WORKED + "File main.py, with the function `{entry}`, which calls {helpers}:\n\n",
-    "single": _WORKED + "Both in one file, `aux` and the function `{entry}`, which calls it:\n\n",
+Several programmers solve this problem together, and none of them sees what another one writes.
+helper.py defines {helpers}. main.py defines `{entry}`, which calls {helpers}
+and works with the result.
+A helper takes one value: an argument of `{entry}`, or one element of an argument.
+"""
+_ONE_FILE = """\
+{problem}
+
+Solve this problem with two functions.
+The program defines `aux` and `{entry}`, which calls `aux` and works with the result.
+The helper takes one value: an argument of `{entry}`, or one element of an argument.
+"""
+_PLAIN = "Write only code: no docstrings, no comments, no tests.\n"
+FILES = {
+    "helper": _FILES + _PLAIN + "helper.py, with the function `{name}`:\n\n```python\n",
+    "main": _FILES
+    + _PLAIN
+    + "main.py:\n\n```python\nfrom helper import {imports}  # called by `{entry}`\n\n",
+    "single": _ONE_FILE + _PLAIN + "The program:\n\n```python\n",
 }
 
 # The paper's roles: helpers have to return useful data, main may call them and has its signature.
@@ -144,7 +129,7 @@ class HumanEval:
     """
 
     reward = "code"
-    wording: ClassVar = WORKED
+    wording: ClassVar = FILES
     name, rows = "humaneval", 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
@@ -202,6 +187,7 @@ class HumanEval:
             name=own[0],
             calls=_and(f"`{helper}(...)`" for helper in self.helpers),
             helpers=_and(f"`{helper}`" for helper in self.helpers),
+            imports=", ".join(self.helpers),
             signature=signature(item["prompt"], entry),
             rules=_RULES,
         )

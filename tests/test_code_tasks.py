@@ -6,7 +6,6 @@ python -m pytest tests/test_code_tasks.py
 import csv
 import gzip
 import json
-import re
 import textwrap
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import train
 from coding import rewards
 from coding import tasks as code_tasks
 from coding.items import code_item, signature, split_tests
-from coding.tasks import MBPP, PAPER, WORKED, CoopHumanEval, HumanEval, PaperHumanEval
+from coding.tasks import MBPP, PAPER, CoopHumanEval, HumanEval, PaperHumanEval
 from data.rows import file_rows
 from running.plugins import resolve
 from tasks import TASKS
@@ -377,26 +376,33 @@ def test_each_role_is_told_what_the_paper_lists():
     assert "Write both functions" in single
 
 
-def test_all_see_one_worked_pair_and_the_same_problem():
-    """The default wording: nobody is told who does which part, and the pair it shows is right."""
+def test_the_default_tells_every_agent_the_same_but_its_file():
+    """The whole problem and what a helper takes; nothing about who does which part."""
     item = code_item(ROWS[1])
-    texts = [HumanEval().observe(agent, item, []) for agent in (0, 1)]
-    texts += [HumanEval(num_agents=3).observe(agent, item, []) for agent in range(3)]
-    texts += [HumanEval(num_agents=1).observe(0, item, [])]
-    (shared,) = {text.partition(code_tasks._RULES)[0] for text in texts}
-    assert item["prompt"].strip("\n") in shared
-    assert not any(test in text for test in item["tests"] for text in texts)
-    roles = [text.partition(code_tasks._RULES)[2] for text in texts]
-    told = [{name for name in ("aux", "aux2", "decode") if f"`{name}`" in role} for role in roles]
-    two, three = ({"aux"}, {"aux", "decode"}), ({"aux"}, {"aux2"}, {"aux", "aux2", "decode"})
-    assert told == [*two, *three, {"aux", "decode"}]
+    for count in (1, 2, 3):
+        task = HumanEval(num_agents=count)
+        texts = [task.observe(agent, item, []) for agent in range(count)]
+        (shared,) = {text.partition("Write only code")[0] for text in texts}
+        assert shared.startswith(item["prompt"].strip("\n"))
+        assert "elper takes one value: an argument of `decode`, or one element" in shared
+        assert all(f"`{helper}`" in shared for helper in (*task.helpers, "decode"))
+        assert not any(test in text for test in item["tests"] for text in texts)
+        ends = [text.partition("no tests.\n")[2] for text in texts]
+        if count == 1:
+            assert ends == ["The program:\n\n```python\n"]
+        else:
+            for helper, end in zip(task.helpers, ends, strict=False):
+                assert end == f"helper.py, with the function `{helper}`:\n\n```python\n"
+            assert f"\nfrom helper import {', '.join(task.helpers)}  # called by `deco" in ends[-1]
 
-    test = "def check(f):\n    assert f([(7, '17:05', '18:00'), (4, '08:00', '08:06'), "
-    test += "(1, '09:00', '09:05')]) == [4, 7]"
-    example = WORKED["main"].partition("example:\n\n")[2].partition("File helper.py")[0]
-    row = {"task_id": "example", "prompt": example, "entry_point": "late_trains", "test": test}
-    files = re.findall(r"```python\n(.*?)```", WORKED["main"], re.DOTALL)
-    assert rewards.code(code_item(row), files)["metric/coop"] == 1
+
+def test_a_response_may_continue_its_file():
+    """The main function's prompt ends in an import of the helper: to repeat it changes nothing."""
+    item = code_item(ROWS[0])
+    helper = "def aux(x):\n    return x + x\n```\n"
+    main = "def double(x):\n    return aux(x) if x else x\n```\nThis calls it."
+    for response in (main, "from helper import aux\n\n" + main, "```python\n" + main):
+        assert rewards.code(item, [helper, response])["tests"] == 1
 
 
 def test_any_number_of_agents():
