@@ -75,7 +75,9 @@ def row(nodes: list, found: list[dict]) -> str:
         answers = [(node, answer) for node in nodes for answer in node.responses[agent]]
         partners = ["aux" if agent else node.item["entry_point"] for node, _ in answers]
         pairs = zip(answers, partners, strict=True)
-        defines.append(mean(extract(answer.text, name).returns for (_, answer), name in pairs))
+        defines.append(
+            mean(extract(answer.text, name).node is not None for (_, answer), name in pairs)
+        )
         tokens = statistics.fmean(len(answer.tokens) for _, answer in answers)
         sizes.append(f"{tokens:.0f} {mean(not answer.ended for _, answer in answers)}")
     cells = [mean(record["calls"] for record in found), part("metric/pass")]

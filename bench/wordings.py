@@ -1,6 +1,6 @@
 """Wordings that bench/prompts.py plays: those of coding/tasks.py, and others that were tried."""
 
-from coding.tasks import FILES, PAPER
+from coding.tasks import PAPER
 
 _HAS_TO_CALL = """\
 {problem}
@@ -70,12 +70,25 @@ Problem:
 {rules}
 """
 
+# What aux is called with, and the answer as code to be continued.
+_FILES = """\
+{problem}
+
+Several programmers solve this problem together, and none of them sees what another one writes.
+helper.py defines `aux`. main.py defines `{entry}`, which calls `aux` and works with the result.
+A helper takes one value: an argument of `{entry}`, or one element of an argument.
+Write only code: no docstrings, no comments, no tests.
+"""
+
 # The worked pair, and the answer as code to be continued.
 _OPEN = _WORKED.partition("{rules}")[0]
 
 WORDINGS = {
     "paper": PAPER,
-    "files": FILES,
+    "files": {
+        "helper": _FILES + "helper.py, with the function `{name}`:\n\n```python\n",
+        "main": _FILES + "main.py:\n\n```python\nfrom helper import aux  # called by `{entry}`\n\n",
+    },
     "has to call": {"helper": PAPER["helper"], "main": _HAS_TO_CALL},
     "one value": {role: _ONE_VALUE + name for role, name in _FILE_NAMES.items()},
     "worked": {role: _WORKED + name for role, name in _FILE_NAMES.items()},

@@ -27,32 +27,6 @@ from data.rows import file_rows, hub_rows
 
 _RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
 
-# The default. All know the files, and what a helper takes: so much has to be agreed for a call to
-# fit. Who does which part of the problem, nobody is told. Each continues its own file.
-_FILES = """\
-{problem}
-
-Several programmers solve this problem together, and none of them sees what another one writes.
-helper.py defines {helpers}. main.py defines `{entry}`, which calls {helpers}
-and works with the result.
-A helper takes one value: an argument of `{entry}`, or one element of an argument.
-"""
-_ONE_FILE = """\
-{problem}
-
-Solve this problem with two functions.
-The program defines `aux` and `{entry}`, which calls `aux` and works with the result.
-The helper takes one value: an argument of `{entry}`, or one element of an argument.
-"""
-_PLAIN = "Write only code: no docstrings, no comments, no tests.\n"
-FILES = {
-    "helper": _FILES + _PLAIN + "helper.py, with the function `{name}`:\n\n```python\n",
-    "main": _FILES
-    + _PLAIN
-    + "main.py:\n\n```python\nfrom helper import {imports}  # called by `{entry}`\n\n",
-    "single": _ONE_FILE + _PLAIN + "The program:\n\n```python\n",
-}
-
 # The paper's roles: helpers have to return useful data, main may call them and has its signature.
 PAPER = {
     "helper": """\
@@ -129,7 +103,7 @@ class HumanEval:
     """
 
     reward = "code"
-    wording: ClassVar = FILES
+    wording: ClassVar = PAPER
     name, rows = "humaneval", 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
@@ -187,7 +161,6 @@ class HumanEval:
             name=own[0],
             calls=_and(f"`{helper}(...)`" for helper in self.helpers),
             helpers=_and(f"`{helper}`" for helper in self.helpers),
-            imports=", ".join(self.helpers),
             signature=signature(item["prompt"], entry),
             rules=_RULES,
         )
@@ -226,18 +199,6 @@ class MBPP(HumanEval):
     hub, config = "google-research-datasets/mbpp", "sanitized"
     hub_split = "test+train+validation+prompt"
     ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
-
-
-class PaperHumanEval(HumanEval):
-    """HumanEval with the paper's roles."""
-
-    wording: ClassVar = PAPER
-
-
-class PaperCoopHumanEval(CoopHumanEval):
-    """CoopHumanEval with the paper's roles."""
-
-    wording: ClassVar = PAPER
 
 
 def _and(names: Iterable[str]) -> str:

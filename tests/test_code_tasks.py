@@ -17,7 +17,7 @@ import train
 from coding import rewards
 from coding import tasks as code_tasks
 from coding.items import code_item, signature, split_tests
-from coding.tasks import MBPP, PAPER, CoopHumanEval, HumanEval, PaperHumanEval
+from coding.tasks import MBPP, CoopHumanEval, HumanEval
 from data.rows import file_rows
 from running.plugins import resolve
 from tasks import TASKS
@@ -347,7 +347,7 @@ def test_signature_is_read_from_the_tree(prompt, line):
     item = code_item(row | {"test": "def check(candidate):\n    assert candidate(1) == 1"})
     assert signature(item["prompt"], "f") == line
     compile(item["prompt"] + item["setup"], "item", "exec")
-    observed = PaperHumanEval().observe(1, item, [])
+    observed = HumanEval().observe(1, item, [])
     assert f"\n{line}\n    # your code here" in observed
 
 
@@ -356,7 +356,7 @@ def test_signature_is_read_from_the_tree(prompt, line):
 
 def test_each_role_is_told_what_the_paper_lists():
     item = code_item(ROWS[1])
-    task = PaperHumanEval()
+    task = HumanEval()
     aux, main = (task.observe(agent, item, []) for agent in (0, 1))
     for text in (aux, main):
         assert text.startswith(item["prompt"].strip())
@@ -370,43 +370,14 @@ def test_each_role_is_told_what_the_paper_lists():
     assert "Do not define `aux`" in main
     assert "Write `decode` and nothing else" in main
     assert "def decode(s: str) -> str:" in main
-    single = PaperHumanEval(num_agents=1).observe(0, item, [])
+    single = HumanEval(num_agents=1).observe(0, item, [])
     assert "def aux(...):" in single
     assert "def decode(s: str) -> str:" in single
     assert "Write both functions" in single
 
 
-def test_the_default_tells_every_agent_the_same_but_its_file():
-    """The whole problem and what a helper takes; nothing about who does which part."""
-    item = code_item(ROWS[1])
-    for count in (1, 2, 3):
-        task = HumanEval(num_agents=count)
-        texts = [task.observe(agent, item, []) for agent in range(count)]
-        (shared,) = {text.partition("Write only code")[0] for text in texts}
-        assert shared.startswith(item["prompt"].strip("\n"))
-        assert "elper takes one value: an argument of `decode`, or one element" in shared
-        assert all(f"`{helper}`" in shared for helper in (*task.helpers, "decode"))
-        assert not any(test in text for test in item["tests"] for text in texts)
-        ends = [text.partition("no tests.\n")[2] for text in texts]
-        if count == 1:
-            assert ends == ["The program:\n\n```python\n"]
-        else:
-            for helper, end in zip(task.helpers, ends, strict=False):
-                assert end == f"helper.py, with the function `{helper}`:\n\n```python\n"
-            assert f"\nfrom helper import {', '.join(task.helpers)}  # called by `deco" in ends[-1]
-
-
-def test_a_response_may_continue_its_file():
-    """The main function's prompt ends in an import of the helper: to repeat it changes nothing."""
-    item = code_item(ROWS[0])
-    helper = "def aux(x):\n    return x + x\n```\n"
-    main = "def double(x):\n    return aux(x) if x else x\n```\nThis calls it."
-    for response in (main, "from helper import aux\n\n" + main, "```python\n" + main):
-        assert rewards.code(item, [helper, response])["tests"] == 1
-
-
 def test_any_number_of_agents():
-    item, task = code_item(ROWS[0]), PaperHumanEval(num_agents=4)
+    item, task = code_item(ROWS[0]), HumanEval(num_agents=4)
     helpers = [task.observe(agent, item, []) for agent in range(3)]
     for name, text in zip(("aux", "aux2", "aux3"), helpers, strict=True):
         assert f"def {name}(...):" in text
@@ -418,7 +389,7 @@ def test_any_number_of_agents():
 
 
 def test_history_is_the_agents_own_in_order():
-    item, task = code_item(ROWS[0]), PaperHumanEval()
+    item, task = code_item(ROWS[0]), HumanEval()
     first = task.observe(0, item, [])
     history = [("def aux(x):\n    return 1\n", "told one"), ("def aux(x):\n    return 2", "")]
     text = task.observe(0, item, history)
@@ -476,7 +447,7 @@ def test_imports_of_the_prompt_need_not_be_repeated():
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes_parse_and_name_what_exists(path):
     args = train.parse([f"@{path}"])
-    assert resolve(args.task, TASKS, "task").wording is PAPER
+    assert issubclass(resolve(args.task, TASKS, "task"), HumanEval)
     assert args.joint == "aligned"
     assert args.num_generations == 4
     assert args.num_agents == 2
