@@ -22,11 +22,14 @@ from coding.schemes import classify
 from data.rows import file_rows, hub_rows
 
 # --- what the agents are asked --------------------------------------------------------------------
-# Change the wording here. What each role is told is the paper's: all see the whole problem, helpers
-# have to return useful data, main may call them and has its exact signature.
+# Change the wording here: a text for a helper's author, main's author, and one agent that writes
+# both. bench/prompts.py measures what a frozen team makes of it.
 
 _RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
-_HELPER = """\
+
+# The paper's roles: helpers have to return useful data, main may call them and has its signature.
+PAPER = {
+    "helper": """\
 {problem}
 
 Several programmers solve this problem together, and none of them sees what another one writes.
@@ -40,8 +43,8 @@ def {name}(...):
     return result
 
 Your code:
-"""
-_MAIN = """\
+""",
+    "main": """\
 {problem}
 
 Several programmers solve this problem together, and none of them sees what another one writes.
@@ -56,8 +59,8 @@ Write `{entry}` and nothing else, with exactly this signature:
     return result
 
 Your code:
-"""
-_SINGLE = """\
+""",
+    "single": """\
 {problem}
 
 Solve this problem with two functions.
@@ -74,7 +77,9 @@ def aux(...):
     return result
 
 Your code:
-"""
+""",
+}
+
 _AGAIN = """\
 {response}
 
@@ -98,6 +103,7 @@ class HumanEval:
     """
 
     reward = "code"
+    wording: ClassVar = PAPER
     name, rows = "humaneval", 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
@@ -144,12 +150,12 @@ class HumanEval:
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem and the agent's role, then its own responses with what it was told."""
         entry = item["entry_point"]
-        own, form = [entry], _MAIN
+        own, role = [entry], "main"
         if self.num_agents == 1:
-            own, form = ["aux", entry], _SINGLE
+            own, role = ["aux", entry], "single"
         elif agent < self.num_agents - 1:
-            own, form = [self.helpers[agent]], _HELPER
-        prompt = form.format(
+            own, role = [self.helpers[agent]], "helper"
+        prompt = self.wording[role].format(
             problem=item["prompt"].strip("\n"),
             entry=entry,
             name=own[0],
