@@ -67,7 +67,7 @@ def parser() -> Parser:
     own = "(the run's; the task's own)"
     add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function {own}")
     add("--data", metavar="FILE", help="local file instead of the task's source (the run's)")
-    add("--model", action="append", help="base; once, or once per agent (the run's; the task's)")
+    add("--model", nargs="+", help="base; one, or one per agent (the run's; the task's)")
     add("--single-model", help="model of method single (the team's)")
     add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
     add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")

@@ -12,7 +12,7 @@ a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every pro
     6. L_i = -(1/G) sum_g A^g sum_tokens log pi_i(token | h_i, tokens before it)   (Eq. 2)
     7. every agent takes one step on its own L_i, its gradient clipped on its own
 
-That is --joint aligned. cross scores every combination, sampled K of each response: r_i^g is the
+That is --joint aligned. cross scores every combination, a number K of each response: r_i^g is the
 mean over those with a_i^g, and steps 4 and 5 are each agent's own, as they are where a reward pays
 an agent of its own, on top of the team's r. Temperature, top-k and top-p are part of pi_i.
 
@@ -389,7 +389,7 @@ class MAGRPO(L.LightningModule):
         args, step = self.args, self.global_step
         numbers = problem_numbers(step * count, count, len(self.problems), args.seed)
         items, key = [self.problems[n] for n in numbers], (args.seed, TRAIN, step, 0)
-        joints = {"aligned": 1, "cross": math.inf}.get(args.joint, args.joints)
+        joints = {"aligned": 1, "cross": math.inf}.get(args.joint, args.joint)
         how = (args.num_generations, self.sampling, joints, args.branching == "chain")
         return parallel.play(self.rollout, items, key, *how)
 

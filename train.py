@@ -11,7 +11,7 @@ from pathlib import Path
 from rewards import REWARDS
 from running import learners
 from running.bits import settle
-from running.flags import FromFile, Models, Parser, at_least, conflict, named, or_none
+from running.flags import Parser, at_least, conflict, joint, named, or_none
 from running.folder import (
     alone,
     checkpoint,
@@ -63,15 +63,15 @@ def problem_flags(add) -> None:
 
 
 def team_flags(add) -> None:
-    kinds = "folder (an adapter's too), hub name or .gguf; once, or once per agent"
-    add("--model", action=Models, help=f"{kinds} (the task's own, tiny)")
+    kinds = "folder (an adapter's too), hub name or .gguf; one, or one per agent"
+    add("--model", nargs="+", metavar="NAME", help=f"{kinds} (the task's own, tiny)")
     add("--judge", help="model that a reward asks, which needs one (the team's frozen base)")
     add("--num-agents", type=COUNT, default=2, help="1 is single-agent GRPO on the same path")
     add(
         "--init",
-        action=Models,
+        nargs="+",
         metavar="RUN",
-        help="start from a run's agents, or one agent's folder; once, or once per agent",
+        help="start from a run's agents, or one agent's folder; one, or one per agent",
     )
     add("--freeze", type=SIZE, nargs="+", metavar="I", help="agents that act and do not learn")
     add("--alternate", type=COUNT, metavar="K", help="one agent learns at a time, K steps each")
@@ -94,9 +94,8 @@ def sampling_flags(add) -> None:
 
 
 def algorithm_flags(add) -> None:
-    scored = "which joint responses are scored (cross; from three agents on sampled)"
-    add("--joint", choices=("aligned", "cross", "sampled"), help=scored)
-    add("--joints", type=COUNT, metavar="K", help="sampled: how many of each response's (4)")
+    scored = "joint responses that score each response: aligned (one), cross (all), or a number"
+    add("--joint", type=joint, metavar="K", help=f"{scored} (cross; from three agents on 4)")
     add("--branching", choices=("tree", "chain"), default="tree", help="of turns after the first")
     add("--gamma", type=SHARE, default=1.0, help="discount of the next turn's return")
     baselines = ("mean", "rloo", "std", "max", "none")
@@ -173,7 +172,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         top.error(str(error))
     models = [TINY if name == "tiny" else name for name in models]
     if len(models) > 1 and len(models) != args.num_agents:
-        top.error(f"--model {len(models)} times for {args.num_agents} agents: once, or each")
+        top.error(f"--model names {len(models)} for {args.num_agents} agents: give one, or each")
     args.model = models * (args.num_agents if len(models) == 1 else 1)
     if args.lr is None:
         adapters = args.lora_rank > 0
@@ -185,9 +184,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.feedback_tests is not None and args.feedback not in ("passed", "levels", "tests"):
         top.error("--feedback-tests goes with --feedback passed, levels or tests")
     args.feedback_tests = 1 if args.feedback_tests is None else args.feedback_tests
-    expert = (args.expert_url, args.expert_model)  # a recipe's may stay where the mode is another
-    if args.feedback != "expert" and any(e and not isinstance(e, FromFile) for e in expert):
-        top.error("--expert-url and --expert-model go with --feedback expert: add it, or drop them")
     if wrong := conflict(args):
         top.error(wrong)
     return args

@@ -1,4 +1,4 @@
-"""Variance of the gradient against K of --joint sampled, on the embedded team's own task.
+"""Variance of the gradient against K of --joint, on the embedded team's own task.
 
     python -m bench.joints --num-agents 3 [--most 64] [--problems 6] [--rollouts 6] [--run DIR]
     python -m bench.joints --cost 2 8     # a step with 2 agents beside one with 8, K = 2
@@ -74,7 +74,7 @@ def cost(sizes: list[int], rounds: int = 5) -> None:
     texts, seconds = common.prompts(64, 64, 512), {agents: [] for agents in sizes}
     with tempfile.TemporaryDirectory() as folder:
         common.make_model(Path(folder), 512)
-        argv = ["--joint", "sampled", "--joints", "2", "--batch-size", "4"]
+        argv = ["--joint", "2", "--batch-size", "4"]
         teams = {agents: common.ours(folder, texts, agents, 1, argv) for agents in sizes}
         for turn, agents in itertools.product(range(rounds + 1), sizes):
             start = time.process_time()

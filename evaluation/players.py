@@ -77,7 +77,7 @@ def settings(args, directory: Path | None) -> argparse.Namespace:
         if not directory and len(models) > 1:
             values["num_agents"] = len(models)
         if len(models) not in (1, values["num_agents"]):
-            raise ValueError(f"--model is given {len(models)} times: once, or once per agent")
+            raise ValueError(f"--model names {len(models)}: give one, or one per agent")
         values["model"] = models * (values["num_agents"] // len(models))
     if args.feedback and values["turns"] == 1:
         raise ValueError("--feedback is told between turns: it needs --turns 2 or more")

@@ -20,19 +20,6 @@ def named(known) -> str:
     return ", ".join(sorted(known))
 
 
-class FromFile(str):
-    """A word of a flag file."""
-
-
-class Models(argparse.Action):
-    """Collects --model: once per agent, but one on the command line replaces a flag file's."""
-
-    def __call__(self, parser, namespace, value, option_string=None):
-        known = getattr(namespace, self.dest, None) or []
-        same = [name for name in known if isinstance(name, FromFile) == isinstance(value, FromFile)]
-        setattr(namespace, self.dest, [*same, value])
-
-
 class Help(argparse.RawDescriptionHelpFormatter):
     """A line a flag: its value as N (a number), NAME or its choices; its default in brackets."""
 
@@ -63,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
     def convert_arg_line_to_args(self, line):
         try:
-            return [FromFile(word) for word in shlex.split(line, comments=True)]
+            return shlex.split(line, comments=True)
         except ValueError as error:
             self.error(f"a flag file's line {line!r}: {error}")
 
@@ -101,6 +88,17 @@ def at_least(kind, low, high=None):
     return number
 
 
+def joint(text: str) -> str | int:
+    """An argparse type: aligned, cross, or in how many joint responses each response is scored."""
+    if text in ("aligned", "cross"):
+        return text
+    try:
+        return at_least(int, 1)(text)
+    except argparse.ArgumentTypeError as error:
+        hint = meant(text, ("aligned", "cross"))
+        raise argparse.ArgumentTypeError(f"{error}, nor aligned or cross{hint}") from error
+
+
 def or_none(kind):
     """An argparse type: `kind`, or the word none, which gives None."""
     return lambda text: None if text == "none" else kind(text)
@@ -116,6 +114,8 @@ def conflict(args) -> str:
         return "--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0"
     if args.feedback and args.turns == 1:
         return "--feedback is told between turns: it needs --turns 2 or more"
+    if args.feedback is None and (args.expert_url or args.expert_model):
+        return "--expert-url and --expert-model go with --feedback expert: add it, or drop them"
     if args.num_generations == 1 and args.advantage != "none":
         return "--num-generations 1 trains nothing: give 2 or more, or --advantage none"
     if args.kl_coef and (args.top_p < 1 or args.top_k):

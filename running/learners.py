@@ -14,7 +14,7 @@ from policies.finding import ADAPTER, adapter_config, base_of, fingerprint, is_a
 from running.folder import run_folder
 
 FULL = "config.json"  # of a whole model
-JOINTS = 4  # K of --joint sampled where it is not given: docs/teams.md has what it costs and gives
+JOINTS = 4  # --joint from three agents on: docs/teams.md has what it costs and gives
 SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # what an adapter's output is scaled by
 
 
@@ -22,15 +22,11 @@ def mistake(args) -> str:
     """What is wrong with these flags; "" where nothing is, and then --joint is settled."""
     agents, frozen = args.num_agents, args.freeze
     most = args.num_generations ** (agents - 1)
-    args.joint = args.joint or ("sampled" if args.joints or agents > 2 else "cross")
-    if args.joints and args.joint != "sampled":
-        return f"--joints {args.joints} goes with --joint sampled, not with {args.joint}"
-    if args.joints and args.joints > most:
-        return f"--joints {args.joints}: each response is part of {most} joint responses in all"
-    if args.joint == "sampled":
-        args.joints = args.joints or min(JOINTS, most)
+    args.joint = args.joint or (min(JOINTS, most) if agents > 2 else "cross")
+    if isinstance(args.joint, int) and args.joint > most:
+        return f"--joint {args.joint}: each response is part of {most} joint responses in all"
     if args.init and len(args.init) not in (1, agents):
-        return f"--init is given {len(args.init)} times for {agents} agents: once, or each"
+        return f"--init names {len(args.init)} for {agents} agents: give one, or each"
     if frozen and frozen[-1] >= agents:
         return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
     if len(frozen) == agents:

@@ -93,7 +93,7 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     assert len(lines(path, "metrics.jsonl")) == 3
     loose = shutil.copytree(agent, tmp_path / "loose")  # its config names the base
     capsys.readouterr()
-    train.main([*SMALL, *task, "--init", str(path / "agents" / "1"), "--init", str(loose)])
+    train.main([*SMALL, *task, "--init", str(path / "agents" / "1"), str(loose)])
     said = capsys.readouterr()
     assert f"agent 0: 155,648 trainable parameters, from {path}/agents/1" in said.out
     assert "warning" not in said.err

@@ -57,7 +57,7 @@ def test_a_cpu_takes_the_faster(probed, capsys):
     probed(SLOW)
     assert settled("--model", "their/model") == 32
     assert "bits:    32, 16 bits take 5.0 times as long on this CPU" in capsys.readouterr().out
-    assert settled("--model", "their/model", "--model", "tiny") == 32  # one is pretrained
+    assert settled("--model", "their/model", "tiny") == 32  # one is pretrained
 
 
 @pytest.mark.parametrize(

@@ -542,7 +542,7 @@ def test_help_is_instant():
         (["--limit", "-1"], "--limit"),
         (["--num-samples", "0"], "--num-samples"),
         (["--json", "no/such/folder/x"], "--json no/such/folder/x: no file can be written"),
-        (["--model", "a", "--model", "b", "--run", "RUN", "--model", "c"], "given 3 times"),
+        (["--model", "a", "b", "c", "--run", "RUN"], "names 3"),
         (["--model", "no/such-model", "--method", "naive"], "no/such-model"),
         (["--from-samples", "x", "--run", "y"], "--from-samples does not go with --run"),
         (["--from-samples", "missing"], "missing"),

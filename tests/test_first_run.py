@@ -181,7 +181,7 @@ def test_a_flag_file_s_switch_can_be_undone(tmp_path):
         (["--model", "tiny", "--lora-rank", "0"], 5e-4),
         (["--model", str(ROOT / "tests" / ".." / "tiny")], 3e-3),
         (["--model", "their/model"], 1e-4),
-        (["--model", "tiny", "--model", "their/model"], 1e-4),
+        (["--model", "tiny", "their/model"], 1e-4),
         (["--model", "their/model", "--lora-rank", "0"], 1e-5),
         (["--model", "their/model", "--lr", "0.5"], 0.5),
     ],

@@ -138,7 +138,7 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
 def test_a_run_goes_on_and_a_team_may_mix_files_and_folders(packed, tmp_path, monkeypatch):
     path, _ = packed
     monkeypatch.chdir(tmp_path)
-    team = ["--model", str(path), "--model", "tiny", "--lr-schedule", "constant"]
+    team = ["--model", str(path), "tiny", "--lr-schedule", "constant"]
     run(*team, "--run", "whole", "--max-steps", "2")
     run(*team, "--run", "cut", "--max-steps", "1")
     train.main(["--resume", "runs/cut", "--max-steps", "2"])

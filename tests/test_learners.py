@@ -352,7 +352,7 @@ MISTAKES = [
     (["--alternate", "3", "--num-agents", "1"], "--alternate needs two agents that learn"),
     (["--alternate", "3", "--freeze", "1"], "--alternate needs two agents that learn"),
     (["--alternate", "0"], "--alternate: '0' is not a whole number of at least 1"),
-    (["--init", "a", "--init", "b", "--init", "c"], "--init is given 3 times for 2 agents"),
+    (["--init", "a", "b", "c"], "--init names 3 for 2 agents"),
     (["--init", "nowhere"], "--init nowhere: no run (no nowhere/args.json) and no agent"),
 ]
 
@@ -414,7 +414,7 @@ def test_every_agent_may_start_from_one_that_was_trained_alone(trained, solo, tm
     path = run(tmp_path / "team", *argv, steps=1)
     assert agent(path, 0) == agent(path, 2) == agent(solo)
     assert agent(path, 1) != agent(solo)
-    mixed = ["--init", trained / "agents" / "1", "--init", solo, "--dry-run"]
+    mixed = ["--init", trained / "agents" / "1", solo, "--dry-run"]
     capsys.readouterr()
     program.main([*SMALL, *map(str, mixed), "--freeze", "0"])
     said = capsys.readouterr().out

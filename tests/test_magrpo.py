@@ -114,7 +114,7 @@ def test_every_agent_moves_and_the_base_does_not(rank):
         ["--num-agents", "1"],
         ["--num-agents", "3"],
         ["--num-agents", "3", "--joint", "aligned", "--turns", "2", "--branching", "chain"],
-        ["--num-agents", "4", "--joints", "3", "--turns", "2", "--branching", "chain"],
+        ["--num-agents", "4", "--joint", "3", "--turns", "2", "--branching", "chain"],
         ["--turns", "2", "--branching", "tree", "--gamma", "0.5"],
         ["--turns", "3", "--branching", "chain", "--joint", "cross"],
         ["--turns", "2", "--joint", "aligned", "--num-generations", "2"],
@@ -131,7 +131,7 @@ def test_counts_of_agents_turns_and_branches(argv):
         for node in nodes:
             assert [len(r) for r in node.responses] == [samples] * agents
             most = samples ** (agents - 1)
-            each = {"aligned": 1, "cross": most}.get(args.joint) or min(args.joints, most)
+            each = {"aligned": 1, "cross": most}.get(args.joint) or min(args.joint, most)
             assert len(node.parts) == samples * each
             assert [len(history) for history in node.histories] == [turn] * agents
             assert node.advantages.shape == (agents, samples)
@@ -174,7 +174,7 @@ def test_agents_see_their_own_history_only():
                 assert child.observations[agent] == want
 
 
-@pytest.mark.parametrize(("joint", "each"), [("aligned", 1), ("cross", 4), ("sampled", 3)])
+@pytest.mark.parametrize(("joint", "each"), [("aligned", 1), ("cross", 4), ("3", 3)])
 def test_a_response_is_rewarded_with_its_own_partners(joint, each):
     seen = []
 
@@ -182,7 +182,7 @@ def test_a_response_is_rewarded_with_its_own_partners(joint, each):
         seen.append((item["word"], *texts))
         return float(hash((item["word"], *texts)) % 97)
 
-    module = train(reward, "--joint", joint, *["--joints", "3"] * (joint == "sampled"))
+    module = train(reward, "--joint", joint)
     for node in module.turns[0]:
         worth = defaultdict(list)
         for chosen, found in zip(node.joints.tolist(), node.rewards.tolist(), strict=True):

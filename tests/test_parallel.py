@@ -77,7 +77,7 @@ def pay(item, responses):
 pay.maximum = 2.0
 """
 OWN = ["--task", "mine.py:Board", "--reward", "mine.py:pay", "--turns", 2, "--alternate", 1]
-OWN += ["--joint", "sampled", "--joints", 2]
+OWN += ["--joint", 2]
 
 
 @pytest.mark.parametrize("how", [[], pytest.param(TURNS, marks=pytest.mark.slow), OWN])

@@ -37,8 +37,8 @@ def test_the_number_of_reward_workers_changes_nothing(turns, tmp_path, monkeypat
     assert_same_run(tmp_path / "1", tmp_path / "16")
 
 
-FLAGS = "--seed 7 --lr 0.01 --joint sampled --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1"
-FLAGS += " --feedback tests --feedback-tests 2 --num-agents 3 --joints 2 --normalize token"
+FLAGS = "--seed 7 --lr 0.01 --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1"
+FLAGS += " --feedback tests --feedback-tests 2 --num-agents 3 --joint 2 --normalize token"
 FLAGS += " --warmup-steps 2"
 
 

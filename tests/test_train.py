@@ -242,7 +242,7 @@ def test_a_finished_run_can_go_on(finished, tmp_path):
         ["--lora-rank", "0"],
         ["--bits", "8"],
         ["--bits", "4"],
-        ["--model", "tiny", "--model", "tiny"],
+        ["--model", "tiny", "tiny"],
         ["--joint", "aligned"],
         ["--branching", "chain"],
         ["--bits", "16", "--kl-coef", "0.1", "--warmup-steps", "2"],
@@ -306,10 +306,10 @@ def test_flag_files_comments_and_later_flags(tmp_path):
     file.write_text("# a recipe\n--lr 0.5  # high\n--num-generations 3\n")
     args = train.parse([f"@{file}", "--lr", "0.25"])
     assert (args.lr, args.num_generations) == (0.25, 3)
-    file.write_text("--model a --model b\n")
+    file.write_text("--model a b\n")
     assert train.parse([f"@{file}"]).model == ["a", "b"]
     assert train.parse([f"@{file}", "--model", "c"]).model == ["c", "c"]
-    assert train.parse(["--model", "c", "--model", "d", f"@{file}"]).model == ["a", "b"]
+    assert train.parse(["--model", "c", "d", f"@{file}"]).model == ["a", "b"]
 
 
 def test_plugins_by_file_and_by_dotted_path(tmp_path):
@@ -339,7 +339,7 @@ def test_plugins_by_file_and_by_dotted_path(tmp_path):
         (["--feedback", "tests"], "--turns 2"),
         (["--feedback-tests", "3", "--turns", "2"], "--feedback-tests goes with"),
         (["--max-steps", "3", "--epochs", "1"], "one of them"),
-        (["--model", "a", "--model", "b", "--model", "c"], "3 times for 2 agents"),
+        (["--model", "a", "b", "c"], "names 3 for 2 agents"),
         (["--lora-rank", "0", "--bits", "4"], "need --bits 32"),
         (["--lora-rank", "0", "--kl-coef", "0.1"], "--kl-coef"),
         (["--model", "no/such-model"], "no/such-model"),
