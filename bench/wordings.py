@@ -57,43 +57,79 @@ _FILE_NAMES = {
     "main": "File main.py, with the function `{entry}`, which calls {helpers}:\n\n",
 }
 
-# No example, but what aux is called with.
-_ONE_VALUE = """\
-Two programmers solve every problem together, without seeing what the other one writes. One writes
-a helper `aux` in helper.py, the other one main.py, which imports `aux` and calls it. Both know:
-`aux` takes one value, which is an argument of the main function or one element of it.
+# Two other problems, a convention of what aux says, and the answer as a file to be continued.
+_YES_OR_NO = '''\
+Two programmers write each of these programs. One writes helper.py with the function `aux`, the
+other one writes main.py, which calls `aux`. Neither sees the file of the other. `aux` takes one
+value and says whether it counts: True or False.
 
-Problem:
+### Program 1
+
+def late_trains(trains):
+    """Each train is (number, planned, actual), with times such as "17:05".
+    Return the numbers of the trains that are more than five minutes late, sorted.
+    """
+
+helper.py:
+```python
+def aux(value):
+    _, planned, actual = value
+    minutes = [60 * int(time[:2]) + int(time[3:]) for time in (planned, actual)]
+    return minutes[1] - minutes[0] > 5
+```
+
+main.py:
+```python
+from helper import aux
+
+def late_trains(trains):
+    return sorted(train[0] for train in trains if aux(train))
+```
+
+### Program 2
+
+def first_free_row(rows):
+    """Rows are strings in which "x" is a taken seat and "." a free one. Return the number of the
+    first row in which no seat is taken, or -1.
+    """
+
+helper.py:
+```python
+def aux(value):
+    return "x" not in value
+```
+
+main.py:
+```python
+from helper import aux
+
+def first_free_row(rows):
+    for number, row in enumerate(rows):
+        if aux(row):
+            return number
+    return -1
+```
+
+### Program 3
 
 {problem}
 
-{rules}
+'''
+_THEIR_FILE = """\
+helper.py:
+```python
+def aux(value):
+    ...  # written by the other programmer
+```
+
 """
-
-# What aux is called with, and the answer as code to be continued.
-_FILES = """\
-{problem}
-
-Several programmers solve this problem together, and none of them sees what another one writes.
-helper.py defines `aux`. main.py defines `{entry}`, which calls `aux` and works with the result.
-A helper takes one value: an argument of `{entry}`, or one element of an argument.
-Write only code: no docstrings, no comments, no tests.
-"""
-
-# The worked pair, and the answer as code to be continued.
-_OPEN = _WORKED.partition("{rules}")[0]
 
 WORDINGS = {
     "paper": PAPER,
-    "files": {
-        "helper": _FILES + "helper.py, with the function `{name}`:\n\n```python\n",
-        "main": _FILES + "main.py:\n\n```python\nfrom helper import aux  # called by `{entry}`\n\n",
-    },
     "has to call": {"helper": PAPER["helper"], "main": _HAS_TO_CALL},
-    "one value": {role: _ONE_VALUE + name for role, name in _FILE_NAMES.items()},
     "worked": {role: _WORKED + name for role, name in _FILE_NAMES.items()},
-    "worked, open": {
-        "helper": _OPEN + "File helper.py:\n\n```python\n",
-        "main": _OPEN + "File main.py:\n\n```python\nfrom helper import aux\n\n",
+    "yes or no": {
+        "helper": _YES_OR_NO + "helper.py:\n```python\n",
+        "main": _YES_OR_NO + _THEIR_FILE + "main.py:\n```python\nfrom helper import aux\n\n",
     },
 }

@@ -396,12 +396,13 @@ def copied_run(where: Path, name: str) -> Path:
     return shutil.copytree(where / name, where / f"{name.partition('-')[0]}-99")
 
 
-def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str = "") -> None:
-    """What --compare reads of a run."""
+def write_run(
+    directory: Path, seed: int, end: float, rank: int = 16, code: str = "", **shares
+) -> None:
+    """What --compare reads of a run; shares: of schemes, (first, last)."""
     directory.mkdir()
     flags = {"seed": seed, "run": str(directory), "lora_rank": rank}
     (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
-    shares = {"scheme/coordinator": (0.1, 0.9), "scheme/unused": (0.9, 0.1)}
     write(directory, rows(**{"return": (0.35, end)}, **shares), [])
     ends = {"before": 0.35, "after": end}
     returns = {
@@ -413,8 +414,9 @@ def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str 
 
 
 def test_compare_groups_seeds_and_draws(tmp_path, capsys):
+    shares = {"scheme/coordinator": (0.1, 0.9), "scheme/unused": (0.9, 0.1)}
     for seed in range(3):
-        write_run(tmp_path / f"a-seed{seed}", seed, 0.9)
+        write_run(tmp_path / f"a-seed{seed}", seed, 0.9, **shares)
         write_run(tmp_path / f"b-seed{seed}", seed, 0.7, rank=8)
     runs = sorted(path for path in tmp_path.iterdir())
     run("--compare", *runs, "--json", tmp_path / "json")
