@@ -435,12 +435,12 @@ def test_a_full_copy_starts_from_a_full_copy(tmp_path, capsys):
     path = run(tmp_path / "full", "--lora-rank", "0", "--lr", "1e-3", steps=1)
     program.main([*SMALL, "--lora-rank", "0", "--init", str(path), "--freeze", "0", "--dry-run"])
     assert "agent 0: frozen" in capsys.readouterr().out
-    argv = ["--lora-rank", "0", "--init", path, "--freeze", "0", "--alternate", "1"]
-    argv += ["--num-agents", "3", "--init", path / "agents" / "1", "--init", path / "agents" / "0"]
+    argv = ["--lora-rank", "0", "--freeze", "0", "--init", path]
+    three = [path / "agents" / "1", path / "agents" / "0", "--num-agents", "3", "--alternate", "1"]
     with pytest.raises(SystemExit):  # three folders for three agents: a run of two has none for 2
-        program.main([*SMALL, *map(str, argv)])
+        program.main([*SMALL, *map(str, argv + three)])
     assert "it has 2 agents and this team 3" in capsys.readouterr().err
-    next_one = run(tmp_path / "next", *argv[:6], steps=1)
+    next_one = run(tmp_path / "next", *argv, steps=1)
     weights = "agents/0/model.safetensors"
     assert (path / weights).read_bytes() == (next_one / weights).read_bytes()
 
