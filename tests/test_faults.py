@@ -117,7 +117,7 @@ class Process:
             command(*argv), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def wait(self, condition, seconds: float = 120.0) -> bool:
+    def wait(self, condition, seconds: float = 900.0) -> bool:
         """Whether the condition came true before the process ended."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -129,7 +129,7 @@ class Process:
 
     def end(self, number: int) -> tuple[int, str]:
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=900)
         self.said = out
         return self.process.returncode, err
 
@@ -271,7 +271,7 @@ def test_a_signal_is_not_taken_for_an_error_of_the_users_code(where, tmp_path):
         (tmp_path / "mine.py").write_text(SIGNALLED_TASK)
     process = Process(tmp_path / "run", 30, *argv)
     process.start()
-    said, err = process.process.communicate(timeout=120)
+    said, err = process.process.communicate(timeout=900)
     assert process.process.returncode == 130, err
     assert err == ""
     assert "stopped by SIGTERM at step" in said
@@ -442,7 +442,7 @@ def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch):
     (tmp_path / "bad").touch()
     process = Process(tmp_path / "run", 8, "--reward", f"{tmp_path}/mine.py:reward")
     process.start()
-    _, said = process.process.communicate(timeout=120)
+    _, said = process.process.communicate(timeout=900)
     assert process.process.returncode == 2
     assert said.count("\n") == 1
     fails_and_goes_on(said, process.path, "did not answer within 5 s", healthy)

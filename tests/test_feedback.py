@@ -589,7 +589,7 @@ def test_a_run_whose_expert_goes_away_ends_with_a_checkpoint_and_one_line(tmp_pa
         command += ["--expert-url", endpoint.url, "--run", str(run)]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=environment
+            command, cwd=ROOT, capture_output=True, text=True, timeout=900, env=environment
         )
     assert done.returncode == 2, done.stderr
     assert "error: the expert at" in done.stderr.splitlines()[-1]

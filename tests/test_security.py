@@ -117,7 +117,7 @@ def test_secrets_are_not_written_and_only_named_files_run(tmp_path):
         cwd=tmp_path,
         env=os.environ | SECRETS,
         capture_output=True,
-        timeout=120,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     written = [p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()]
