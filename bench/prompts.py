@@ -31,6 +31,7 @@ from bench.wordings import WORDINGS
 from coding.extraction import extract
 from evaluation.players import Player
 from magrpo import EVAL
+from running.bits import settle
 
 HEAD = (
     "| wording | template | calls | passes | of calls: tests passed | of calls: all pass | needed "
@@ -104,7 +105,9 @@ def main() -> None:
     told += ["--temperature", args.temperature, "--top-p", args.top_p]
     told += ["--max-new-tokens", args.max_new_tokens, "--max-prompt-tokens", "2000"]
     train.quiet()
-    player = Player(train.parse(told))
+    settings = train.parse(told)
+    settle(settings)
+    player = Player(settings)
     items = player.task.items("train")[: args.problems]
     print(HEAD, flush=True)
     templates = {"yes": [True], "no": [False], "both": [True, False]}[args.chat]
