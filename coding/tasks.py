@@ -26,11 +26,14 @@ from data.rows import file_rows, hub_rows
 # continues it where it would explain in a chat. Neither author is told which part of the problem
 # is the other's; what they share is one example, and the convention of what a helper says.
 
-_TOGETHER = """\
-Programmers write each of these programs together: one writes main.py, another one each helper that
-main.py calls. Nobody sees what another one writes."""
-_ALONE = "Each of these programs has a helper and a main function, which calls it."
-_CONVENTION = "A helper takes one value and says whether it\ncounts: True or False."
+_TOGETHER = (
+    "{count} programmers write each of these programs. {helpers} The last one writes main.py, which "
+    "calls {names}. Nobody sees the file of another one. "
+)
+_ALONE = (
+    "Each of these programs has a helper, the function `aux`, and a main function that calls it. "
+)
+_CONVENTION = "A helper takes one value and says whether it counts: True or False."
 
 _EXAMPLE = '''\
 def frost_days(days):
@@ -118,26 +121,34 @@ class HumanEval:
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem, and the agent's file as far as it is written. At later turns its own
         responses follow, each with what it was told, and its file once more."""
-        problem, file = item["prompt"].strip("\n"), None
+        files, problem = {f"helper{name[3:]}": name for name in self.helpers}, item["prompt"]
         if self.num_agents == 1:
-            shown = [_file("main", _HELPER, _MAIN)]
-            prompt = _programs(f"{_ALONE} {_CONVENTION}", shown, problem)
-            file = _file("main", "")
+            intro, shown = _ALONE, [_file("main", _HELPER, _MAIN)]
         else:
-            shown = [_file("aux", _HELPER), _file("main", "from aux import aux\n", _MAIN)]
-            prompt = _programs(f"{_TOGETHER} {_CONVENTION}", shown, problem)
-            if agent < self.num_agents - 1:
-                file = _file(self.helpers[agent], "")
-            else:
-                for name in self.helpers:
-                    stub = f"def {name}(value):\n    ...  # written by another programmer\n"
-                    prompt += _file(name, stub) + "```\n\n"
-                imports = [f"from {name} import {name}" for name in self.helpers]
-                file = _file("main", *imports, "", "")
+            intro = _TOGETHER
+            shown = [_file("helper", _HELPER), _file("main", "from helper import aux\n", _MAIN)]
+        intro += _CONVENTION
+        writes = (f"One writes {file}.py with the function `{files[file]}`." for file in files)
+        intro = intro.format(
+            count=self.num_agents,
+            helpers=" ".join(writes),
+            names=", ".join(f"`{name}`" for name in self.helpers),
+        )
+        prompt = _programs(intro, shown, problem.strip("\n"))
+        if agent < self.num_agents - 1:
+            begun = _file(list(files)[agent], "")
+        elif self.num_agents == 1:
+            begun = _file("main", "")
+        else:
+            for file, name in files.items():
+                stub = f"def {name}(value):\n    ...  # written by another programmer\n"
+                prompt += _file(file, stub) + "```\n\n"
+            imports = [f"from {file} import {name}" for file, name in files.items()]
+            begun = _file("main", *imports, "", "")
         for response, told in history:
             said = f"{told}\n\n" if told else ""
-            prompt += f"{file}{response.strip(chr(10))}\n```\n\n{said}Revised: "
-        return prompt + file
+            prompt += f"{begun}{response.strip(chr(10))}\n```\n\n{said}Revised: "
+        return prompt + begun
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         return self.tell(item, responses)

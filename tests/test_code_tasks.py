@@ -360,9 +360,11 @@ def test_an_answer_is_a_file_to_be_continued():
         assert item["prompt"].strip() in text
         assert text.count("```") % 2, "the last fence is open"
         assert not any(test in text for test in item["tests"])
-    assert aux.endswith("\n\naux.py:\n```python\n")
-    assert aux.split("aux.py")[:-1] == aux2.split("aux2.py")[0].split("aux.py"), "told alike"
-    assert main.endswith("main.py:\n```python\nfrom aux import aux\nfrom aux2 import aux2\n\n")
+    assert aux.endswith("\n\nhelper.py:\n```python\n")
+    assert aux.removesuffix(".py:\n```python\n") + "2.py:\n```python\n" == aux2, "told alike"
+    assert main.endswith(
+        "main.py:\n```python\nfrom helper import aux\nfrom helper2 import aux2\n\n"
+    )
     assert alone.endswith("\n\nmain.py:\n```python\n")
     with pytest.raises(ValueError, match="at least 1 agent"):
         HumanEval(num_agents=0)
