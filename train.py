@@ -52,7 +52,7 @@ def problem_flags(add) -> None:
         help="local JSON, JSONL(.gz), CSV or Parquet file instead of the task's source",
     )
     add("--turns", type=COUNT, default=1, help="turns per problem, with feedback between them")
-    add("--feedback", help="told between turns: plain, passed, levels, tests, expert ...")
+    add("--feedback", help="told between turns: plain, passed, levels, tests, static, expert ...")
     add("--feedback-tests", type=SIZE, help="how many tests it may show, 0: all (1)")
     add(
         "--expert-url",

@@ -115,32 +115,29 @@ def test_the_published_files_are_read(tmp_path):
     assert [item for split in ("train", "dev", "test") for item in task.items(split)] == STRINGS
 
 
-HOUSE_MISTAKES = {
-    "'inventory' has to be {": lambda row: row.pop("inventory"),
-    "it is {'CC': 'stone'}": lambda row: row["inventory"].update(CC="stone"),
-    "it is {'C': 3}": lambda row: row["inventory"].update(C=3),
-    "'target_spec.type' has to be 'y_layers'": lambda row: row.pop("target_spec"),
-    "it is 'voxels'": lambda row: row["target_spec"].update(type="voxels"),
-    "it is [6, 7]": lambda row: row["target_spec"].update(size=[6, 7]),
-    "each from 1 to 64; it is [6, 7, 1000]": lambda row: row["target_spec"].update(
-        size=[6, 7, 1000]
-    ),
-    "each y of 0 to 6 once": lambda row: row["target_spec"]["layers"].pop(),
-    "it is [1]": lambda row: row["target_spec"].update(layers=[1]),
-    "layers, y 3' has to be 7 rows": lambda row: row["target_spec"]["layers"][3]["rows"].pop(),
-    "it is 'AAAAA'": lambda row: row["target_spec"]["layers"][3]["rows"].insert(0, "AAAAA"),
-    "it is 'AAAAAZ'": lambda row: row["target_spec"]["layers"][3]["rows"].insert(0, "AAAAAZ"),
-    "'bbox' has to be left out": lambda row: row.update(bbox={"from": [0, 0, 0]}),
-    "nothing but air": lambda row: row["inventory"].update(dict.fromkeys("COSBD", "air")),
-}
+def layer(row: dict) -> list:
+    return row["target_spec"]["layers"][3]["rows"]
 
 
-@pytest.mark.parametrize("told", HOUSE_MISTAKES)
-def test_a_wrong_house_is_told_with_its_row_and_field(tmp_path, told):
+HOUSE_MISTAKES = [  # what is told, and what is done to a row
+    ("'inventory' has to be a block", lambda row: row.pop("inventory")),
+    ("it is {'CC': 'stone'", lambda row: row.update(inventory={"CC": "stone"})),
+    ("'target_spec' has to be {", lambda row: row["target_spec"].update(type="voxels")),
+    ("of 1 to 64", lambda row: row["target_spec"].update(size=[6, 7, 1000])),
+    ("each y of 0 to 6 once", lambda row: row["target_spec"]["layers"].append(3)),
+    ("layers, y 3,' has to be 7 rows", lambda row: layer(row).pop()),
+    ("'AAAAAZ'", lambda row: layer(row).__setitem__(0, "AAAAAZ")),
+    ("'bbox' has to be left out", lambda row: row.update(bbox={"from": [0, 0, 0]})),
+    ("nothing but air", lambda row: row["inventory"].update(dict.fromkeys("COSBD", "air"))),
+]
+
+
+@pytest.mark.parametrize(
+    ("told", "spoil"), HOUSE_MISTAKES, ids=[told for told, _ in HOUSE_MISTAKES]
+)
+def test_a_wrong_house_is_told_with_its_row_and_field(tmp_path, told, spoil):
     spoiled = rows()
-    HOUSE_MISTAKES[told](spoiled[2])
-    if "AAAAA" in told:
-        spoiled[2]["target_spec"]["layers"][3]["rows"].pop()  # seven of them again
+    spoil(spoiled[2])
     (tmp_path / "data.json").write_text(json.dumps(spoiled))
     with pytest.raises(ValueError, match="row 3: field") as error:
         HouseBuild(str(tmp_path / "data.json")).items("train")
@@ -148,7 +145,7 @@ def test_a_wrong_house_is_told_with_its_row_and_field(tmp_path, told):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "  ", "???", 7, None, ["I"]])
+@pytest.mark.parametrize("text", ["  ", "???", None])
 def test_a_wrong_string_is_told_with_its_row_and_field(tmp_path, text):
     lines = [json.dumps({"string": each}) for each in ("I", text, "C", "M")]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
@@ -237,7 +234,7 @@ def test_shares_of_the_work_are_counted():
         "metric/built/0": 6 / len(target),
         "metric/built/1": 12 / len(target),
         "metric/twice": 6 / 18,
-        "metric/unused": 1 - 24 / (2 * sum(rules.material[0].values())),
+        "metric/unused": 1 - 24 / (2 * sum(rules.material.values())),
     }
 
 
@@ -281,27 +278,26 @@ def test_images_show_target_and_worlds(name):
 # --- a run ----------------------------------------------------------------------------------------
 
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "12"]
-SMALL += ["--eval-limit", "2", "--max-prompt-tokens", "4096"]
+SMALL += ["--eval-limit", "1", "--max-prompt-tokens", "4096"]
 
 
 @pytest.mark.parametrize("name", ["strbuild", pytest.param("housebuild", marks=pytest.mark.slow)])
-def test_three_steps_of_a_team_and_its_pictures(tmp_path, monkeypatch, capsys, name):
+def test_a_step_of_a_team_and_its_pictures(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
-    train.main(["--task", name, "--max-steps", "3", "--run", "x", *SMALL])
+    monkeypatch.setattr(pictures, "SHOWN", 1)
+    train.main(["--task", name, "--max-steps", "1", "--run", "x", *SMALL])
     folder = tmp_path / "runs" / "x"
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert len(lines) == 3
-    assert {"reward/building", "metric/built/0", "metric/built/1", "metric/twice"} <= set(lines[0])
+    [line] = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    assert {"reward/building", "metric/built/0", "metric/built/1", "metric/twice"} <= set(line)
     with Image.open(folder / "build.png") as still, Image.open(folder / "build.gif") as moving:
         assert still.width > 1000
-        assert moving.n_frames == 4
+        assert moving.n_frames == 2
     out = capsys.readouterr().out
     assert "build.png" in out
     assert "before training" in out
-    if name == "strbuild":
-        train.main(["--resume", "runs/x", "--max-steps", "4"])
-        with Image.open(folder / "build.gif") as moving:  # what was drawn before is not lost
-            assert moving.n_frames == 5
+    train.main(["--resume", "runs/x", "--max-steps", "2"])
+    with Image.open(folder / "build.gif") as moving:  # what was drawn before is not lost
+        assert moving.n_frames == 3
     evaluation.main(["--run", "runs/x", "--show", "1", "--greedy", "--method", "trained"])
     shown = capsys.readouterr().out
     assert "target" in shown
