@@ -118,9 +118,6 @@ def test_the_ten_published_houses():
         text = "".join(map("".join, item["layers"]))
         assert (len(text), text.count("A")) == (294, empty)
         assert 33 <= len(houses.rectangles(item)) <= 39
-        for rows in item["layers"]:  # but for the door, a house is the same from all sides
-            assert [row[::-1] for row in rows] == rows
-            assert rows[::-1] == rows or "D" in "".join(rows) or rows[1] == "OCAACO"
         kinds.append(text)
     assert len({*kinds}) == 5
     counts = {"white_concrete": 51, "stone_bricks": 40, "stone_stairs": 27}

@@ -5,7 +5,6 @@ python -m pytest tests/test_building_tasks.py
 import json
 import re
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -92,6 +91,15 @@ def test_score_feedback_tells_the_reward_of_the_run():
 # --- data and bad input ---------------------------------------------------------------------------
 
 
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="is for 1 or 2 agents, not 3"):
+        StrBuild(num_agents=3)
+    with pytest.raises(ValueError, match=r"no feedback 'tests': position_feedback, score_feedback"):
+        StrBuild(feedback="tests")
+    with pytest.raises(ValueError, match="no split 'val'"):
+        HouseBuild().items("val")
+
+
 def rows() -> list[dict]:
     """The published file of houses, as its authors have it."""
     found = []
@@ -151,24 +159,6 @@ def test_a_wrong_string_is_told_with_its_row_and_field(tmp_path, text):
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
     with pytest.raises(ValueError, match="row 2: field 'string'"):
         StrBuild(str(tmp_path / "data.jsonl")).items("train")
-
-
-@pytest.mark.parametrize(
-    ("argv", "told"),
-    [
-        (["--num-agents", "3"], "is for 1 or 2 agents, not 3"),
-        (["--turns", "2", "--feedback", "tests"], "known to task 'strbuild': position_feedback"),
-        (["--data", "no.csv"], "cannot read no.csv"),
-    ],
-)
-def test_bad_flags_get_one_line(tmp_path, monkeypatch, capsys, argv, told):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stopped:
-        train.main(["--task", "strbuild", *argv])
-    assert stopped.value.code == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert told in line
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -257,22 +247,6 @@ def test_a_drawing_says_what_stands_whose_it_is_and_what_is_wrong(monkeypatch):
     assert len(set(pictures.letters(["red", "rust", "r", "x"]))) == 4
     monkeypatch.setenv("COLUMNS", "40")
     assert max(map(len, pictures.as_text(layers, HouseBuild.colors).splitlines())) <= 40
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_images_show_target_and_worlds(name):
-    kind, item = KINDS[name]
-    task = kind()
-    team = (teams.LETTERS if name == "strbuild" else teams.HOUSES).values()
-    worlds = [task.draw(item, answer(item)) for answer in team]
-    frames = [{"name": "a", "drawn": [w], "returns": [0.5]} for w in (worlds[0], worlds[-1])]
-    seen = pictures.compared([task.draw(item, [])], frames, task.colors, 150)
-    assert seen.dtype == np.uint8
-    assert seen.shape[2] == 3
-    colors = set(np.unique(seen.astype(int) @ (65536, 256, 1)))
-    for block in {cell[0] for rows in worlds[-1].values() for row in rows for cell in row} - {""}:
-        assert int(task.colors[block][1:], 16) in colors
-    assert int(pictures.WRONG[1:], 16) in colors
 
 
 # --- a run ----------------------------------------------------------------------------------------

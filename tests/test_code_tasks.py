@@ -395,15 +395,6 @@ def test_reference_solutions_pass_whole_and_split(tmp_path, capsys, monkeypatch)
     assert "own/1: AssertionError" in out
 
 
-def test_imports_of_the_prompt_need_not_be_repeated():
-    item = code_item(ROWS[1])
-    main = "def decode(s: str) -> List[str]:\n    math.pi\n    return aux(encode(s))"
-    team = ["def aux(s: List[str]):\n    return s", main]
-    scores = rewards.code(item, team)
-    assert scores["tests"] == 1.0
-    assert scores["structure"] == 1.0
-
-
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes_parse_and_name_what_exists(path):
     args = train.parse([f"@{path}"])
