@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from building import houses, labour, letters, paper, rewards
-from building.world import Cell, Rules, build, read
+from building.world import Cell, Rules, World, build, read
 
 SPLITS = {"train": 1000, "dev": 100, "test": 100}
 _SYSTEM = """\
@@ -55,11 +55,15 @@ class Building:
     """What all building tasks share. site: the module with a task's rules, target and correct
     cells; colors: block -> "#rrggbb", for pictures."""
 
+    def built(self, item: dict, responses: list[str]) -> tuple[World, set[Cell]]:
+        """The team's world, and the target's cells that are right in it."""
+        world = build(self.site.rules(item, len(responses)), responses)
+        return world, self.site.correct(self.site.target(item), world)
+
     def scheme(self, item: dict, responses: list[str]) -> str:
         """How the team divided its work, as labour.scheme names it."""
-        built = build(self.site.rules(item, len(responses)), responses)
-        correct = self.site.correct(self.site.target(item), built)
-        owners = {cell: built.cells[cell][1] for cell in correct}
+        world, correct = self.built(item, responses)
+        owners = {cell: world.cells[cell][1] for cell in correct}
         return labour.scheme(owners, len(responses), self.divisions(item))
 
     def divisions(self, item: dict) -> labour.Divisions:
@@ -71,8 +75,8 @@ class Building:
         target, wrong = self.site.target(item), set()
         cells = {cell: (block, None) for cell, block in target.items()}
         if responses:
-            built = build(self.site.rules(item, len(responses)), responses)
-            cells, correct = built.cells, self.site.correct(target, built)
+            world, correct = self.built(item, responses)
+            cells = world.cells
             wrong = (target.keys() | cells.keys()) - correct
         return {
             title: [[(*cells.get(cell, ("", None)), cell in wrong) for cell in row] for row in rows]
