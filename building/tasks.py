@@ -84,11 +84,14 @@ class Building:
         }
 
     def grids(self, item: dict) -> dict[str, list[list[Cell]]]:
-        """The cells of a picture by title, in rows: here of a flat world, its highest row first."""
+        """The cells of a picture by title, in rows: of a flat world, its highest row first; else of
+        each layer, the lowest first."""
         rules = self.site.rules(item, self.num_agents)
-        (x0, y0, *z), (x1, y1, *_) = rules.low, rules.high
-        heights = range(y1, y0 - 1, -1)
-        return {"": [[(x, y, *z) for x in range(x0, x1 + 1)] for y in heights]}
+        across, heights, *depths = (range(n + 1) for n in rules.high)  # all worlds begin at 0
+        if not any(rules.high[2:]):
+            flat = rules.low[2:]
+            return {"": [[(x, y, *flat) for x in across] for y in reversed(heights)]}
+        return {f"y={y}": [[(x, y, z) for x in across] for z in depths[0]] for y in heights}
 
 
 class StrBuild(Building):
@@ -239,10 +242,3 @@ class HouseBuild(StrBuild):
             spiders=spiders,
             limits="".join(f"{block} {most}\n" for block, most in limits),
         )
-
-    def grids(self, item: dict) -> dict[str, list[list[Cell]]]:
-        """A grid of each layer, the lowest first."""
-        return {
-            f"y={y}": [[(x, y, z) for x in range(len(row))] for z, row in enumerate(rows)]
-            for y, rows in enumerate(item["layers"])
-        }
