@@ -24,7 +24,7 @@ You write after agent 1, and your commands overwrite its: choose a reasonable pa
 """
 _STRBUILD = """\
 {second}{target}
-The world goes from {low} to {high}: x from left to right, y from bottom to top, z always 0.
+The world goes from [0, 0, 0] to {high}: x from left to right, y from bottom to top, z always 0.
 Your blocks: {blocks}, air
 Rules:
 - One command on each line, and only /setblock.
@@ -38,7 +38,7 @@ Your blocks: {blocks}, air
 The target, layer by layer, as rectangles from corner to corner (all else is air):
 {target}
 
-The world goes from {low} to {high}; y is up.
+The world goes from [0, 0, 0] to {high}; y is up.
 {spiders}
 Rules:
 - One command on each line, and only /fill and /kill.
@@ -87,9 +87,9 @@ class Building:
         """The cells of a picture by title, in rows: of a flat world, its highest row first; else of
         each layer, the lowest first."""
         rules = self.site.rules(item, self.num_agents)
-        across, heights, *depths = (range(n + 1) for n in rules.high)  # all worlds begin at 0
+        across, heights, *depths = (range(n + 1) for n in rules.high)
         if not any(rules.high[2:]):
-            flat = rules.low[2:]
+            flat = rules.high[2:]
             return {"": [[(x, y, *flat) for x in across] for y in reversed(heights)]}
         return {f"y={y}": [[(x, y, z) for x in across] for z in depths[0]] for y in heights}
 
@@ -125,9 +125,6 @@ class StrBuild(Building):
         if num_agents not in (1, 2):
             raise ValueError(f"task {self.name} is for 1 or 2 agents, not {num_agents}")
         self.num_agents, self.mode = num_agents, feedback or self.modes[0]
-        if self.mode not in self.modes:
-            known = ", ".join(self.modes)
-            raise ValueError(f"task {self.name} has no feedback {feedback!r}: {known}")
 
     # -- problems
 
@@ -162,10 +159,13 @@ class StrBuild(Building):
         if self.shown:
             target = f"\nThe target, its top row first (# is a target, . is not):\n{rows}\n"
             place = "- Place blocks on # only.\n"
-        world = {"low": list(rules.low), "high": list(rules.high)}
-        blocks = ", ".join(letters.PALETTES[agent])
-        second = _SECOND if agent else ""
-        return _STRBUILD.format(second=second, target=target, place=place, blocks=blocks, **world)
+        return _STRBUILD.format(
+            second=_SECOND if agent else "",
+            target=target,
+            place=place,
+            blocks=", ".join(letters.PALETTES[agent]),
+            high=list(rules.high),
+        )
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         """score_feedback: the turn's reward; position_feedback: all target cells, whatever the team
@@ -237,7 +237,6 @@ class HouseBuild(StrBuild):
         return _HOUSEBUILD.format(
             blocks=", ".join(sorted(rules.palettes[agent])),
             target=houses.described(item),
-            low=list(rules.low),
             high=list(rules.high),
             spiders=spiders,
             limits="".join(f"{block} {most}\n" for block, most in limits),
