@@ -211,7 +211,8 @@ def test_a_step_of_a_team_and_its_pictures(tmp_path, monkeypatch, capsys, name):
     train.main(["--resume", "runs/x", "--max-steps", "2"])
     with Image.open(folder / "build.gif") as moving:  # what was drawn before is not lost
         assert moving.n_frames == 3
-    evaluation.main(["--run", "runs/x", "--show", "1", "--greedy", "--method", "trained"])
+    show = ["--show", "1", "--limit", "1", "--greedy", "--method", "trained"]
+    evaluation.main(["--run", "runs/x", *show])
     shown = capsys.readouterr().out
     assert "target" in shown
     assert "x: wrong, -: missing" in shown
