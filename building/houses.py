@@ -50,7 +50,6 @@ PUBLISHED = {  # the authors' numbers, and the roof
     "test": dict.fromkeys(("0108", "0109"), "hip"),
 }
 MAX_COMMANDS = 600  # of a team
-LARGEST = 64  # cells along a side of a world that is read from a file
 
 
 def layers(roof: str, door: str = DOORS[0], blocks: str = BLOCKS) -> list[list[str]]:
@@ -71,9 +70,6 @@ def houses(split: str) -> Iterator[tuple[str, list[list[str]]]]:
         house = layers(*variant)
         if variant[1:] != (DOORS[0], BLOCKS) and split_of(str(house)) == split:
             yield str(number), house
-
-
-# --- items ----------------------------------------------------------------------------------------
 
 
 def target(item: dict) -> dict[Cell, str]:
@@ -99,12 +95,11 @@ def rules(item: dict, agents: int) -> Rules:
     material = {b: -(-counts[b] // agents) + counts[b] // (2 * agents) for b in palette}
     high = (len(item["layers"][0][0]) - 1, len(item["layers"]) - 1, len(item["layers"][0]) - 1)
     return Rules(
-        (0, 0, 0),
         high,
         (palette,) * agents,
         share(MAX_COMMANDS, agents),
         frozenset({"fill", "kill"}),
-        (material,) * agents,
+        material,
     )
 
 
@@ -134,48 +129,3 @@ def described(item: dict) -> str:
     for low, high, block in rectangles(item):
         lines[low[1]].append(f"({str((*low, *high))[1:-1]} {block})")
     return "\n".join(f"y={y}: {{{', '.join(found)}}}" for y, found in lines.items())
-
-
-# --- rows of a file -------------------------------------------------------------------------------
-
-
-def checked(row: dict) -> dict:
-    """The item of a row in the authors' form, without spiders; ValueError names the wrong field."""
-    inventory, spec, bounds = row.get("inventory"), row.get("target_spec"), row.get("bbox")
-    _need(isinstance(inventory, dict) and inventory, "inventory", '{"C": block, ...}', inventory)
-    for one, block in inventory.items():
-        named = len(one) == 1 and isinstance(block, str) and len(block.split()) == 1
-        _need(named, "inventory", "a block for each character", {one: block})
-    spec = spec if isinstance(spec, dict) else {}
-    _need(spec.get("type") == "y_layers", "target_spec.type", "'y_layers'", spec.get("type"))
-    size, form = spec.get("size"), f"[x, y, z], each from 1 to {LARGEST}"
-    is_size = isinstance(size, list) and [type(n) for n in size] == [int] * 3
-    _need(is_size and all(0 < n <= LARGEST for n in size), "target_spec.size", form, size)
-    item = {"task_id": str(row.get("task_id", "house")), "inventory": inventory}
-    item |= {"layers": _layers(spec.get("layers"), size, inventory)}
-    _need(target(item), "target_spec.layers", "a house", "nothing but air")
-    whole = {"from": [0, 0, 0], "to": [n - 1 for n in size]}
-    _need(bounds in (None, whole), "bbox", f"left out, or {whole}", bounds)
-    return item
-
-
-def _layers(given, size: list[int], inventory: dict[str, str]) -> list[list[str]]:
-    wide, high, deep = size
-    named = isinstance(given, list) and all(isinstance(layer, dict) for layer in given)
-    heights = [layer.get("y") for layer in given] if named else given
-    complete = named and sorted(map(str, heights)) == sorted(map(str, range(high)))
-    form = f'[{{"y": y, "rows": rows}}, ...] with each y of 0 to {high - 1} once'
-    _need(complete, "target_spec.layers", form, heights)
-    found = {int(layer["y"]): layer.get("rows") for layer in given}
-    for y, rows in sorted(found.items()):
-        field = f"target_spec.layers, y {y}"
-        _need(isinstance(rows, list) and len(rows) == deep, field, f"{deep} rows", rows)
-        for row in rows:
-            right = isinstance(row, str) and len(row) == wide and set(row) <= inventory.keys()
-            _need(right, field, f"rows of {wide} characters of the inventory", row)
-    return [found[y] for y in range(high)]
-
-
-def _need(right, field: str, form: str, found) -> None:
-    if not right:
-        raise ValueError(f"field {field!r} has to be {form}; it is {found!r:.60}")

@@ -7,10 +7,9 @@ loses without that agent, divided by the share of the target that its partners c
 
     pay = min( V(team), min_i (V(team) - V(team without i)) / least )
 
-"Without i" means that i writes nothing, so the difference is the difference reward of Wolpert and
-Tumer (2002). What two agents would both have built is lost without neither of them: a team with a
-silent agent, or with two that write the same list, is paid 0. A team that divides the work in any
-way, of two agents up to 3 to 1 where material has no limit, is paid V.
+"Without i" means that i writes nothing: the difference reward of Wolpert and Tumer (2002). A team
+with a silent agent, or with two that write the same list, is paid 0. A team that divides the work
+in any way, of two agents up to 3 to 1 where material has no limit, is paid V.
 
 | a cell of the target is correct if it holds |                                        |
 |---------------------------------------------|----------------------------------------|
@@ -21,7 +20,6 @@ housebuild's spiders take a tenth of the pay, or less if they do little damage, 
 writes /kill. A needless /kill takes a tenth, too: without spiders, or if the partner writes it.
 """
 
-import math
 from collections import Counter
 
 from building import blocks, houses, labour, letters
@@ -42,11 +40,8 @@ def least_share(rules: Rules, target: dict) -> float:
         return 1 / (2 * agents)
     done = {cell for cell, (block, _) in rules.standing.items() if target.get(cell) == block}
     counts = Counter(block for cell, block in target.items() if cell not in done)
-    most = 0  # cells that the best supplied agent can build
-    for limits in rules.material:
-        by_block = sum(min(limits.get(block, math.inf), count) for block, count in counts.items())
-        most = max(most, min(by_block, limits.get("", math.inf)))
-    share = (counts.total() - most) / len(target)
+    by_block = sum(min(rules.material.get(block, count), count) for block, count in counts.items())
+    share = (counts.total() - min(by_block, rules.material.get("", by_block))) / len(target)
     return share or (0.0 if rules.standing else 1 / (2 * agents))
 
 

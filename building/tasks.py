@@ -5,15 +5,13 @@ No Minecraft is run: a world is a dictionary of cells (world.py). Every turn sta
 world. The rules, the numbers and what each role is told are the authors', the wording is ours.
 """
 
-import functools
 import itertools
 import random
-from collections import Counter
+from collections.abc import Iterator
 from typing import ClassVar
 
 from building import houses, labour, letters, paper, rewards
-from building.world import Cell, Rules, build, read
-from data.rows import file_rows
+from building.world import Cell, Rules, World, build, read
 
 SPLITS = {"train": 1000, "dev": 100, "test": 100}
 _SYSTEM = """\
@@ -26,7 +24,7 @@ You write after agent 1, and your commands overwrite its: choose a reasonable pa
 """
 _STRBUILD = """\
 {second}{target}
-The world goes from {low} to {high}: x from left to right, y from bottom to top, z always 0.
+The world goes from [0, 0, 0] to {high}: x from left to right, y from bottom to top, z always 0.
 Your blocks: {blocks}, air
 Rules:
 - One command on each line, and only /setblock.
@@ -40,7 +38,7 @@ Your blocks: {blocks}, air
 The target, layer by layer, as rectangles from corner to corner (all else is air):
 {target}
 
-The world goes from {low} to {high}; y is up.
+The world goes from [0, 0, 0] to {high}; y is up.
 {spiders}
 Rules:
 - One command on each line, and only /fill and /kill.
@@ -57,11 +55,15 @@ class Building:
     """What all building tasks share. site: the module with a task's rules, target and correct
     cells; colors: block -> "#rrggbb", for pictures."""
 
+    def built(self, item: dict, responses: list[str]) -> tuple[World, set[Cell]]:
+        """The team's world, and the target's cells that are right in it."""
+        world = build(self.site.rules(item, len(responses)), responses)
+        return world, self.site.correct(self.site.target(item), world)
+
     def scheme(self, item: dict, responses: list[str]) -> str:
         """How the team divided its work, as labour.scheme names it."""
-        built = build(self.site.rules(item, len(responses)), responses)
-        correct = self.site.correct(self.site.target(item), built)
-        owners = {cell: built.cells[cell][1] for cell in correct}
+        world, correct = self.built(item, responses)
+        owners = {cell: world.cells[cell][1] for cell in correct}
         return labour.scheme(owners, len(responses), self.divisions(item))
 
     def divisions(self, item: dict) -> labour.Divisions:
@@ -73,8 +75,8 @@ class Building:
         target, wrong = self.site.target(item), set()
         cells = {cell: (block, None) for cell, block in target.items()}
         if responses:
-            built = build(self.site.rules(item, len(responses)), responses)
-            cells, correct = built.cells, self.site.correct(target, built)
+            world, correct = self.built(item, responses)
+            cells = world.cells
             wrong = (target.keys() | cells.keys()) - correct
         return {
             title: [[(*cells.get(cell, ("", None)), cell in wrong) for cell in row] for row in rows]
@@ -82,11 +84,14 @@ class Building:
         }
 
     def grids(self, item: dict) -> dict[str, list[list[Cell]]]:
-        """The cells of a picture by title, in rows: here of a flat world, its highest row first."""
+        """The cells of a picture by title, in rows: of a flat world, its highest row first; else of
+        each layer, the lowest first."""
         rules = self.site.rules(item, self.num_agents)
-        (x0, y0, *z), (x1, y1, *_) = rules.low, rules.high
-        heights = range(y1, y0 - 1, -1)
-        return {"": [[(x, y, *z) for x in range(x0, x1 + 1)] for y in heights]}
+        across, heights, *depths = (range(n + 1) for n in rules.high)
+        if not any(rules.high[2:]):
+            flat = rules.high[2:]
+            return {"": [[(x, y, *flat) for x in across] for y in reversed(heights)]}
+        return {f"y={y}": [[(x, y, z) for x in across] for z in depths[0]] for y in heights}
 
 
 class StrBuild(Building):
@@ -94,7 +99,7 @@ class StrBuild(Building):
 
     Each agent has two blocks of its own. train and test begin with the rows of the authors' data
     set that they train and evaluate on; all others are random strings of one to four letters. No
-    string is in two splits. --data: rows with `string`.
+    string is in two splits.
 
     The released configuration hides the target in the first turn (provide_graph: false), so that
     nobody can know what to build until position_feedback lists the cells. Here it is shown; the
@@ -115,47 +120,22 @@ class StrBuild(Building):
     }
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback: str | None = None):
+        if data is not None:
+            raise ValueError(f"task {self.name} makes its own problems: it takes no --data")
         if num_agents not in (1, 2):
             raise ValueError(f"task {self.name} is for 1 or 2 agents, not {num_agents}")
-        self.data, self.num_agents, self.mode = data, num_agents, feedback or self.modes[0]
-        if self.mode not in self.modes:
-            known = ", ".join(self.modes)
-            raise ValueError(f"task {self.name} has no feedback {feedback!r}: {known}")
+        self.num_agents, self.mode = num_agents, feedback or self.modes[0]
 
     # -- problems
 
     def items(self, split: str) -> list[dict]:
         if split not in SPLITS:
             raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(SPLITS)}")
-        return self.local[split] if self.data else self.made(split)
+        return list(itertools.islice(self.problems(split), SPLITS[split]))
 
-    def made(self, split: str) -> list[dict]:
-        strings = itertools.islice(letters.strings(split), SPLITS[split])
-        return [self.item({"string": text}) for text in strings]
-
-    @functools.cached_property
-    def local(self) -> dict[str, list[dict]]:
-        """The rows of --data: the last fifth is test, the fifth before it dev, the rest train."""
-        items = []
-        for number, row in file_rows(self.data):
-            try:
-                items.append(self.item(row))
-            except ValueError as error:
-                raise ValueError(f"{self.data}, row {number}: {error}") from error
-        if len(items) < 3:
-            raise ValueError(f"{self.data} holds {len(items)} rows: train, dev, test need 3")
-        fifth = max(len(items) // 5, 1)
-        parts = (items[: -2 * fifth], items[-2 * fifth : -fifth], items[-fifth:])
-        return dict(zip(SPLITS, parts, strict=True))
-
-    def item(self, row: dict) -> dict:
-        """The item of a row; ValueError names the wrong field."""
-        text = row.get("string")
-        if not isinstance(text, str) or not text.strip():
-            raise ValueError(f"field 'string' has to be a text, not {text!r:.40}")
-        if not letters.cells(rows := letters.picture(text.strip())):
-            raise ValueError(f"field 'string' has no letter of A to Z: {text!r:.40}")
-        return {"task_id": f"strbuild/{text.strip()}", "rows": rows}
+    def problems(self, split: str) -> Iterator[dict]:
+        for text in letters.strings(split):
+            yield {"task_id": f"strbuild/{text}", "rows": letters.picture(text)}
 
     # -- what an agent is told
 
@@ -164,7 +144,7 @@ class StrBuild(Building):
         rules = self.site.rules(item, self.num_agents)
         prompt = _SYSTEM + self.role(agent) + self.problem(agent, item, rules)
         for turn, (response, feedback) in enumerate(history, 1):
-            accepted = read(response, rules, agent, Counter())
+            accepted = read(response, rules, agent)
             lines = "\n".join(command.line for command in accepted) or "(none)"
             prompt += f"\nYour commands in turn {turn}:\n{lines}\n\nTurn {turn + 1}. {feedback}\n"
         return prompt + "\nCommands:\n"
@@ -179,10 +159,13 @@ class StrBuild(Building):
         if self.shown:
             target = f"\nThe target, its top row first (# is a target, . is not):\n{rows}\n"
             place = "- Place blocks on # only.\n"
-        world = {"low": list(rules.low), "high": list(rules.high)}
-        blocks = ", ".join(letters.PALETTES[agent])
-        second = _SECOND if agent else ""
-        return _STRBUILD.format(second=second, target=target, place=place, blocks=blocks, **world)
+        return _STRBUILD.format(
+            second=_SECOND if agent else "",
+            target=target,
+            place=place,
+            blocks=", ".join(letters.PALETTES[agent]),
+            high=list(rules.high),
+        )
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         """score_feedback: the turn's reward; position_feedback: all target cells, whatever the team
@@ -211,8 +194,7 @@ class HouseBuild(StrBuild):
     """Houses in layers of blocks, of which each agent has material for about three quarters.
 
     train and test begin with the rows of the authors' data set that they train and evaluate on; all
-    others are variants of these houses (houses.py). No house is in two splits. --data: rows as
-    theirs, with `inventory`, `target_spec` and perhaps `task_id`.
+    others are variants of these houses (houses.py). No house is in two splits.
 
     Spiders: three, whose attacks are drawn from 1 to 3. The authors draw them once a run, here they
     are drawn once an item, and variants have none to three spiders, so that /kill is not always
@@ -235,17 +217,15 @@ class HouseBuild(StrBuild):
         "planks": "#d9a760",
     }
 
-    def made(self, split: str) -> list[dict]:
-        found = []
-        for name, layers in itertools.islice(houses.houses(split), SPLITS[split]):
+    def problems(self, split: str) -> Iterator[dict]:
+        for name, layers in houses.houses(split):
             published = name in houses.PUBLISHED.get(split, {})
             task_id = f"house_builder_{name}" if published else f"housebuild/{split}/{name}"
+            rng = random.Random(name)
+            count = 3 if published else rng.randint(0, 3)
+            rng.seed(task_id)
             item = {"task_id": task_id, "inventory": houses.INVENTORY, "layers": layers}
-            found.append(spiders(item, 3 if published else random.Random(name).randint(0, 3)))
-        return found
-
-    def item(self, row: dict) -> dict:
-        return spiders(houses.checked(row))
+            yield item | {"spiders": [rng.randint(1, 3) for _ in range(count)]}
 
     def problem(self, agent: int, item: dict, rules: Rules) -> str:
         attacks, spiders = item["spiders"], "There are no spiders."
@@ -253,25 +233,11 @@ class HouseBuild(StrBuild):
             spiders = f"There are {len(attacks)} spiders, with attacks of {attacks}, "
             spiders += f"{sum(attacks)} in all; you have {paper.HIT_POINTS} hit points. To kill "
             spiders += "the spiders, write exactly one line: /kill"
-        limits = sorted((block, most) for block, most in rules.material[agent].items() if most)
+        limits = sorted((block, most) for block, most in rules.material.items() if most)
         return _HOUSEBUILD.format(
             blocks=", ".join(sorted(rules.palettes[agent])),
             target=houses.described(item),
-            low=list(rules.low),
             high=list(rules.high),
             spiders=spiders,
             limits="".join(f"{block} {most}\n" for block, most in limits),
         )
-
-    def grids(self, item: dict) -> dict[str, list[list[Cell]]]:
-        """A grid of each layer, the lowest first."""
-        return {
-            f"y={y}": [[(x, y, z) for x in range(len(row))] for z, row in enumerate(rows)]
-            for y, rows in enumerate(item["layers"])
-        }
-
-
-def spiders(item: dict, count: int = 3) -> dict:
-    """The item with the attacks of its spiders, which its task_id decides."""
-    rng = random.Random(item["task_id"])
-    return item | {"spiders": [rng.randint(1, 3) for _ in range(count)]}

@@ -6,14 +6,11 @@ told is the paper's: in tldr neither agent knows of the other, in arxiv each kno
 one covers.
 """
 
-import functools
 from typing import ClassVar
 
 from data.rows import file_rows, hub_rows
 from writing.rewards import ARXIV, TLDR, copied, ends, lengths
 from writing.text import SEPARATOR, split, words
-
-SPLITS = ("train", "dev", "test")
 
 
 class Tldr:
@@ -27,11 +24,7 @@ class Tldr:
 
     reward = name = "tldr"
     hub, field, kind = "trl-lib/tldr", "prompt", TLDR
-    ranges: ClassVar = {
-        "train": "train[:1000]",
-        "dev": "validation[:1000]",
-        "test": "test[:1000]",
-    }
+    ranges: ClassVar = {"train": "train[:1000]", "dev": "validation[:1000]", "test": "test[:1000]"}
     given = "A post from an online forum:"
     # per agent: what it is asked for, and how its text is introduced
     roles = (
@@ -59,32 +52,30 @@ class Tldr:
 
     def items(self, split: str) -> list[dict]:
         """{"task_id", and the source in `field`} of each row; ValueError names a bad one."""
-        if split not in SPLITS:
-            raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(SPLITS)}")
-        source = self.data or self.hub
-        rows = self.local[split] if self.data else hub_rows(self.hub, None, self.ranges[split])
-        return [self._item(source, split, number, row) for number, row in rows]
+        if split not in self.ranges:
+            raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(self.ranges)}")
+        source, found = self.data or self.hub, []
+        rows = self.own(split) if self.data else hub_rows(self.hub, None, self.ranges[split])
+        for number, row in rows:
+            text = row.get(self.field)
+            if not isinstance(text, str) or not text.strip():
+                there = f"it has {', '.join(map(str, row))}"
+                there = f"it is {text!r:.40}" if self.field in row else there
+                raise ValueError(
+                    f"{source}, row {number}: task {self.name} needs a text in the field "
+                    f"{self.field!r} ({there})"
+                )
+            found.append({"task_id": f"{self.name}/{split}/{number}", self.field: text})
+        return found
 
-    @functools.cached_property
-    def local(self) -> dict[str, list[tuple[int, dict]]]:
+    def own(self, split: str) -> list[tuple[int, dict]]:
+        """The rows of a split of --data."""
         rows = file_rows(self.data)
         if len(rows) < 3:
             raise ValueError(f"{self.data} holds {len(rows)} rows: train, dev, test need 3")
         fifth = max(len(rows) // 5, 1)
-        parts = (rows[: -2 * fifth], rows[-2 * fifth : -fifth], rows[-fifth:])
-        return dict(zip(SPLITS, parts, strict=True))
-
-    def _item(self, source: str, split: str, number: int, row: dict) -> dict:
-        text = row.get(self.field)
-        if not isinstance(text, str) or not text.strip():
-            found = f"it has {', '.join(map(str, row))}"
-            if self.field in row:
-                found = "it is null" if text is None else f"not {text!r:.40}"
-            raise ValueError(
-                f"{source}, row {number}: task {self.name} needs a text in the field "
-                f"{self.field!r} ({found})"
-            )
-        return {"task_id": f"{self.name}/{split}/{number}", self.field: text}
+        first, last = len(rows) - 2 * fifth, len(rows) - fifth
+        return {"train": rows[:first], "dev": rows[first:last], "test": rows[last:]}[split]
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The source and the agent's role, then its own responses with what it was told."""
