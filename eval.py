@@ -25,11 +25,11 @@ from pathlib import Path
 
 from evaluation import report
 from policies.finding import find_model, is_adapter
-from rewards import REWARDS
+from rewards import REWARDS, Scorer, asks
 from running.bits import settle
 from running.flags import Parser, at_least, named
-from running.folder import newest_run, run_folder, write_json
-from running.terminal import quiet, quit_on_signals, told
+from running.folder import newest_run, read_args, run_folder, write_json
+from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
 
 HOW_TIMED = """\
@@ -63,7 +63,7 @@ def parser() -> Parser:
     add = top.add_argument_group("what is compared").add_argument
     add("--run", action="append", metavar="DIR", help="a team's, a single agent's (the newest)")
     add("--method", nargs="+", help="see above (every one that applies)")
-    add("--task", help=f"{named(TASKS)}, dotted.path or file.py:Class (the run's; coop)")
+    add("--task", help=f"{named(TASKS)}, dotted.path or file.py:Class (the run's)")
     own = "(the run's; the task's own)"
     add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function {own}")
     add("--data", metavar="FILE", help="local file instead of the task's source (the run's)")
@@ -130,13 +130,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
-    from running.plugins import check_prompts, items_of, make_reward, make_task
+    from running.plugins import check_prompts, find_reward, items_of, make_task
 
     team, solo = find_runs(args.run)
     main = settings(args, team or solo)
     task = make_task(main)
-    reward = make_reward(main, task)
-    items = items_of(task, main.task, "test")[: args.limit or None]
+    reward = find_reward(main, task)
+    items = items_of(task, "test")[: args.limit or None]
     if not items:
         raise ValueError(f"task {main.task!r} has no test items")
     quiet()  # names are checked: what follows imports torch
@@ -155,7 +155,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     for item in items:
         prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
         header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
-        if args.show and hasattr(task, "draw"):
+        if args.show and task.colors:
             header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}
     records = []
     for kind in dict.fromkeys(kind for kind, _, _ in methods.values()):  # one at a time in memory
@@ -171,8 +171,8 @@ def evaluate(args) -> tuple[dict, list[dict]]:
                 spent = time.perf_counter() - start
                 header["timing"][name] = clock(name, play, player, items, args, spent)
             else:
-                reward.judge = judge_of(main) if reward.needs_model else None
-                nodes = reference(task, reward, main, items)
+                scorer = Scorer(reward, judge_of(main) if asks(reward) else None)
+                nodes = reference(task, scorer, main, items)
                 records += lines(name, False, nodes, task, reward.maximum, main.gamma)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
             if args.samples:  # what is played is not lost, whatever comes
@@ -185,7 +185,7 @@ def describe(args, main: argparse.Namespace, task, reward, count: int, runs: lis
     import torch
 
     from evaluation.methods import TIMED
-    from evaluation.players import is_finished, run_args
+    from evaluation.players import is_finished
 
     device = f"CPU, torch threads: {torch.get_num_threads()}"
     if torch.cuda.is_available():
@@ -195,16 +195,17 @@ def describe(args, main: argparse.Namespace, task, reward, count: int, runs: lis
         how = (
             f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
         )
-    name = main.reward or task.reward
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
     for run in filter(None, runs):
-        if not is_finished(run, run_args(run)["num_agents"]):
+        if not is_finished(run, read_args(run)["args"]["num_agents"]):
             title += f"{run} was stopped: its last checkpoint plays\n"
-    title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
+    title += f"return: share of the maximum of reward {task.reward}, {reward.maximum:g}; "
+    title += "± standard error"
     flags = {
         name: getattr(main, name) for name in ("task", "data", "turns", "temperature", "top_p")
     }
-    flags |= {"reward": name, "maximum": reward.maximum, "runs": args.run, "items": count}
+    flags |= {"reward": task.reward, "maximum": reward.maximum, "measures": task.measures}
+    flags |= {"runs": args.run, "items": count}
     flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}
     timed = HOW_TIMED.format(count=min(TIMED, count), device=device)
     return {"title": title, "timed": timed, **flags}
@@ -318,7 +319,7 @@ def main(argv: list[str] | None = None) -> None:
     except Exception as error:
         if args.debug:
             raise
-        parser().error(told(error))
+        parser().error(in_words(error))
 
 
 if __name__ == "__main__":

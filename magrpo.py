@@ -223,7 +223,7 @@ class Node:
     pay: Tensor | None = None  # of each agent, per joint response: (n, J)
     rewards: Tensor | None = None  # what is logged of it: (J,)
     feedback: list[list[str]] = field(default_factory=list)  # [aligned joint response][agent]
-    worlds: list[dict] = field(default_factory=list)  # the next items, where the task moves on
+    worlds: list[dict] = field(default_factory=list)  # [aligned joint response]: its next item
     children: list["Node"] = field(default_factory=list)  # one per aligned joint response
     values: list[float] = field(default_factory=list)  # mean pay + gamma x children's mean, ...
     value: float = 0.0  # ... of each agent, and what is logged of it
@@ -321,8 +321,7 @@ class Rollout:
             joints = [node.texts((s,) * self.team.size) for s in range(node.samples)]
             items = itertools.repeat(node.item)
             node.feedback = list(self.pool.map(self.task.feedback, items, joints))
-            if hasattr(self.task, "advance"):
-                node.worlds = list(self.pool.map(self.task.advance, items, joints))
+            node.worlds = list(self.pool.map(self.task.advance, items, joints))
 
     def open(self, node: Node, samples: int) -> list[Node]:
         """The next turn of each aligned joint response; an agent's history grows by its own."""

@@ -14,6 +14,7 @@ from typing import ClassVar
 from building import houses, labour, letters, paper, rewards
 from building.world import Cell, Rules, build, read
 from data.rows import file_rows
+from tasks import Task
 
 SPLITS = {"train": 1000, "dev": 100, "test": 100}
 _SYSTEM = """\
@@ -53,9 +54,11 @@ Limits of material, for each agent (air is free):
 _AGAIN = "The world is empty again: write everything that should stand, not only what is new."
 
 
-class Building:
+class Building(Task):
     """What all building tasks share. site: the module with a task's rules, target and correct
     cells; colors: block -> "#rrggbb", for pictures."""
+
+    measures: ClassVar = {"pass@k": "metric/pass"}
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         """How the team divided its work, as labour.scheme names it."""

@@ -35,6 +35,7 @@ from coding.extraction import Part, extract
 from coding.schemes import classify
 
 MODES = ("plain", "passed", "levels", "tests", "static", "expert")
+LIMITED = ("passed", "levels", "tests")  # those that may rest on the first tests only
 SHOWN = 5  # failed tests, or findings, of one text: an agent's context is small
 LINE = 200  # characters of a test, or of an error
 EDIT = 2_000  # characters of an expert's edit
@@ -47,8 +48,8 @@ def configured(
 
     url and model are the expert's, and do nothing in other modes: a flag file may hold them.
     """
-    if mode not in MODES:
-        raise ValueError(f"unknown feedback {mode!r}; known: {', '.join(MODES)}")
+    if limit != 1 and mode not in LIMITED:
+        raise ValueError(f"--feedback-tests goes with --feedback {', '.join(LIMITED)}")
     if mode != "expert":
         return functools.partial(tell, mode=mode, limit=limit)
     if not (url and model):
@@ -60,7 +61,7 @@ def disclosed(mode: str | None, limit: int) -> str:
     """For a run's report: how far its feedback let the agents see the tests."""
     if mode not in MODES:
         return f"feedback: the task's own{', ' + mode if mode else ''}"
-    if mode not in ("passed", "levels", "tests"):
+    if mode not in LIMITED:
         return f"feedback {mode}: no test was shown to an agent"
     which = f"the first {limit} of a problem's tests" if limit else "all of a problem's tests"
     what = {

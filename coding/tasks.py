@@ -10,16 +10,18 @@ test: a function check(candidate) with assertions. coding/items.py turns rows in
 import argparse
 import ast
 import functools
+import re
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
-from coding.feedback import configured
+from coding.feedback import MODES, configured, disclosed
 from coding.items import code_item, signature
 from coding.rewards import verdict
 from coding.schemes import classify
 from data.rows import file_rows, hub_rows
+from tasks import Task
 
 # --- what the agents are asked --------------------------------------------------------------------
 # Change the wording here: a text for a helper's author, main's author, and one agent that writes
@@ -90,7 +92,41 @@ Your code:
 """
 
 
-class HumanEval:
+class CodeTask(Task):
+    """What the tasks share whose responses are Python functions that tests call."""
+
+    reward, modes = "code", MODES
+    measures: ClassVar = {
+        "pass@k": "metric/pass",
+        "accuracy@k": "tests",
+        "coop_rate": "cooperation",  # the paper's: how often the bonus is earned at all
+        "strict_coop": "metric/coop",
+    }
+
+    @classmethod
+    def teller(cls, args):
+        """The function of coding/feedback.py with the run's flags."""
+        flags = (args.feedback_tests, args.expert_url, args.expert_model)
+        return configured(args.feedback, *flags)
+
+    def disclosed(self, args) -> str:
+        return disclosed(args.feedback, args.feedback_tests)
+
+    def scheme(self, item: dict, responses: list[str]) -> str:
+        return classify(responses, item["entry_point"])
+
+    def asked(self, text: str) -> dict:
+        """A question, or a signature with its docstring; there are no tests."""
+        if "def " not in text:
+            text = f'def solve(xs):\n    """{text}"""\n'
+        names = re.findall(r"def\s+(\w+)", text)
+        if not names:
+            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
+        changes = {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
+        return self.items("test")[0] | changes
+
+
+class HumanEval(CodeTask):
     """openai/openai_humaneval: 164 problems, with reference solutions.
 
     Agents 0 to n-2 write the helpers (aux, aux2, ...), the last one writes the entry point; one
@@ -102,7 +138,6 @@ class HumanEval:
     own order: the last fifth is test, the fifth before it dev, the rest train.
     """
 
-    reward = "code"
     wording: ClassVar = PAPER
     name, rows = "humaneval", 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
@@ -174,9 +209,6 @@ class HumanEval:
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         return self.tell(item, responses)
-
-    def scheme(self, item: dict, responses: list[str]) -> str:
-        return classify(responses, item["entry_point"])
 
 
 class CoopHumanEval(HumanEval):

@@ -142,7 +142,7 @@ def lines(
     """One record per problem and sample, with all its turns; one without parts was not scored. It
     has the scheme of its last turn, where the task names schemes; and where it is to be shown, what
     the task draws of each."""
-    found, draws = [], show and hasattr(task, "draw")
+    found, draws = [], show and task.colors
     for number, root in enumerate(nodes, first):
         for sample in range(root.samples):
             turns, node, at = [], root, sample
@@ -157,8 +157,8 @@ def lines(
             values = [worth(parts, len(texts)) for parts in scored]
             paid = sum(w * value for w, value in zip(weights, values, strict=True))
             record = {"method": name, "greedy": greedy, "item": number, "sample": sample}
-            if hasattr(task, "scheme"):
-                record["scheme"] = task.scheme(item, texts)
+            if scheme := task.scheme(item, texts):
+                record["scheme"] = scheme
             found.append(record | {"return": paid / (maximum * sum(weights)), "turns": turns})
     return found
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluation.measures import interval, mean_and_error, t95
-from running.folder import run_folder
+from running.folder import read_args, run_folder
 
 # Okabe and Ito's, which color-blind readers tell apart
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -48,11 +48,8 @@ def read_groups(directories: list[str]) -> list[Group]:
     """The runs by group, in the order given; ValueError names what is no run."""
     groups: dict[tuple, Group] = {}
     for directory in map(run_folder, directories):
-        if not (directory / "args.json").is_file():
-            told = f"there is no {directory / 'args.json'}; give a folder, or a name in runs/"
-            raise ValueError(f"{directory} is not a run: {told}")
+        record = read_args(directory)
         try:
-            record = json.loads((directory / "args.json").read_text())
             flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
             seed = flags["seed"]
             rows = [json.loads(x) for x in (directory / "metrics.jsonl").read_text().splitlines()]

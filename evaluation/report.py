@@ -17,9 +17,11 @@ def render(table: dict) -> str:
     """The table as it is shown in a terminal, about 100 columns wide."""
     settings, methods = table["settings"], table["methods"]
     names = dict.fromkeys(key for row in methods.values() for key in row)
+    named = settings.get("measures", {})
     starts = [("return", "greedy/return", "reward/", "agent/")]
-    starts += [("pass@", "coop_rate", "metric/coop")]
-    starts += [("accuracy@", "distinct"), ("length/", "tokens_per_", "latency_s")]
+    starts += [(name[:-1],) for name in named if name.endswith("@k")]
+    starts += [(*(name for name in named if not name.endswith("@k")), "distinct")]
+    starts += [("length/", "tokens_per_", "latency_s")]
     blocks = [settings["title"]]
     for some in starts:
         columns = [n for start in some for n in names if n.startswith(start)]
@@ -31,8 +33,8 @@ def render(table: dict) -> str:
 
 HEADER = ("settings", "items", "timing")  # what a samples file's first line has ...
 RECORD = ("method", "greedy", "item", "sample", "return", "turns")  # ... and every other one
-LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens", "metric/coop": "strict coop"}
-LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s", "coop_rate": "coop rate"}
+LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens"}
+LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s"}
 
 
 def _block(methods: dict[str, dict], columns: list[str]) -> str:

@@ -23,7 +23,7 @@ TINY = train.TINY
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--dry-run"]
 TASK = """
 import itertools
-import tasks
+from coding import coop as tasks
 class Mine(tasks.Coop):  # its first problems
     model = {model!r}
     def items(self, split):

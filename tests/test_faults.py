@@ -48,7 +48,7 @@ reward.maximum = 6.0
 
 SIGNALLED_TASK = """
 import os, signal
-from tasks import Coop
+from coding.coop import Coop
 class Task(Coop):
     def observe(self, agent, item, history):
         folder = os.path.dirname(os.path.abspath(__file__))
@@ -465,8 +465,8 @@ def test_a_reward_that_fails_at_once_leaves_a_run_that_goes_on(tmp_path, capsys)
 
 def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
-        "import tasks\ncalls = []\n"
-        "class Task(tasks.Coop):\n"
+        "from coding import coop\ncalls = []\n"
+        "class Task(coop.Coop):\n"
         "    def feedback(self, item, responses):\n"
         "        calls.append(1)\n"
         "        return ['a', 'b'] if len(calls) < 20 else {}['gone']\n"

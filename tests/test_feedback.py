@@ -21,9 +21,9 @@ import torch
 
 import train
 from coding import expert, feedback
+from coding.coop import Coop
 from coding.expert import Expert, ExpertError
 from coding.feedback import configured, disclosed, tell
-from tasks import Coop
 
 ROOT = Path(train.__file__).parent
 ITEM = {

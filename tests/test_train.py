@@ -319,7 +319,7 @@ def test_plugins_by_file_and_by_dotted_path(tmp_path):
         "    return 1.0 / (1 + sum(map(len, responses)))\n"
         "short.maximum = 1.0\n"
     )
-    path = run(tmp_path / "run", "--task", "tasks.Coop", "--reward", f"{file}:short", steps=1)
+    path = run(tmp_path / "run", "--task", "coding.coop.Coop", "--reward", f"{file}:short", steps=1)
     assert "reward/reward" in lines(path, "metrics.jsonl")[0]
     assert json.loads((path / "args.json").read_text())["args"]["reward"] == f"{file}:short"
 

@@ -10,13 +10,14 @@ import functools
 from typing import ClassVar
 
 from data.rows import file_rows, hub_rows
+from tasks import Task
 from writing.rewards import ARXIV, TLDR, copied, ends, lengths
 from writing.text import SEPARATOR, split, words
 
 SPLITS = ("train", "dev", "test")
 
 
-class Tldr:
+class Tldr(Task):
     """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt".
 
     train, dev and test are the first 1,000 rows of the hub's train, validation and test: the paper
@@ -46,6 +47,7 @@ class Tldr:
             "Detailed summary:",
         ),
     )
+    bonuses: ClassVar = {"reward/coherence": "reward/consistency"}
     both = (
         "Write two summaries of this post. The first is concise: one sentence or a few. The second "
         "is detailed: one paragraph in your own words, two or three times as long, with a varied "
@@ -85,6 +87,9 @@ class Tldr:
                 f"{self.field!r} ({found})"
             )
         return {"task_id": f"{self.name}/{split}/{number}", self.field: text}
+
+    def asked(self, text: str) -> dict:
+        return self.items("test")[0] | {self.field: text}
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The source and the agent's role, then its own responses with what it was told."""
