@@ -16,8 +16,9 @@ TASKS = {
     "build": "building.embedded.Build",
     "strbuild": "building.tasks.StrBuild",
     "housebuild": "building.tasks.HouseBuild",
+    "rendezvous": "examples.rendezvous.Rendezvous",
 }
-DEFAULT = next(iter(TASKS), None)  # --task where none is given
+DEFAULT = next(iter(TASKS))  # --task where none is given
 
 
 class Task:
@@ -35,9 +36,9 @@ class Task:
     # joint responses, a name without @k the share of them in which the part is above 0.
     measures: ClassVar[dict[str, str]] = {}
     # For eval.py --doctor: parts that are a bonus, each beside the part that is the substance; and
-    # signs of failure as in running/doctor.py.
+    # the dotted name of a table of signs as in running/doctor.py.
     bonuses: ClassVar[dict[str, str]] = {}
-    signs: tuple = ()
+    signs: str | None = None
 
     def __init__(self, data: str | None = None, num_agents: int = 2):
         """data: --data. Where --feedback is given, feedback= is what `teller` gives."""

@@ -144,29 +144,26 @@ def run_flags(add) -> None:
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """Flags as resolved. A resumed run has the flags it was started with, but for --max-steps."""
+    """Flags as resolved. A resumed run has the flags it was started with, but for --max-steps.
+    ValueError where they do not go together."""
     top = parser()
     args = top.parse_args(argv)
-    try:
-        if args.resume:
-            args = top.parse_args(argv_of(top, resumed(top, argv, args.resume)))
-        elif args.max_steps and args.epochs:
-            raise ValueError("--max-steps and --epochs: give one of them")
-        settle_flags(args)
-        if wrong := conflict(args):
-            raise ValueError(wrong)
-    except Exception as error:
-        if args.debug:
-            raise
-        top.error(in_words(error))
+    if args.resume:
+        args = top.parse_args(argv_of(top, resumed(argv, args.resume)))
+    elif args.max_steps and args.epochs:
+        raise ValueError("--max-steps and --epochs: give one of them")
+    settle_flags(args)
+    if wrong := conflict(args):
+        raise ValueError(wrong)
     return args
 
 
-def resumed(top: Parser, argv: list[str] | None, directory: str) -> dict:
+def resumed(argv: list[str] | None, directory: str) -> dict:
     """The flags in a run's args.json with those that are given beside --resume."""
-    for action in top._actions:
+    beside = parser()
+    for action in beside._actions:
         action.default = argparse.SUPPRESS
-    given = vars(top.parse_args(argv))
+    given = vars(beside.parse_args(argv))
     if changed := set(given) - {"resume", "max_steps", "debug"}:
         flags = ", ".join("--" + name.replace("_", "-") for name in sorted(changed))
         raise ValueError(
@@ -281,11 +278,12 @@ def fit(module, recorder, loggers, args) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = parse(argv)
+    argv = sys.argv[1:] if argv is None else argv
     try:
+        args = parse(argv)
         train(args)
     except Exception as error:
-        if args.debug:
+        if "--debug" in argv:
             raise
         if getattr(error, "shared", False) and not is_first(args):
             sys.exit(2)  # the first process says it

@@ -102,6 +102,8 @@ class CodeTask(Task):
         "coop_rate": "cooperation",  # the paper's: how often the bonus is earned at all
         "strict_coop": "metric/coop",
     }
+    bonuses: ClassVar = {"cooperation": "tests"}
+    signs = "coding.signs.SIGNS"
 
     @classmethod
     def teller(cls, args):

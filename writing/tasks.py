@@ -47,7 +47,7 @@ class Tldr(Task):
             "Detailed summary:",
         ),
     )
-    bonuses: ClassVar = {"reward/coherence": "reward/consistency"}
+    bonuses: ClassVar = {"coherence": "consistency"}
     both = (
         "Write two summaries of this post. The first is concise: one sentence or a few. The second "
         "is detailed: one paragraph in your own words, two or three times as long, with a varied "
