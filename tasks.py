@@ -10,6 +10,13 @@ feedback= (a function of an item and the responses that gives one text per agent
     scheme(item, responses) -> name        how the work was divided, counted by eval.py (optional)
     draw(item, responses) -> picture       what it looks like (optional, running/pictures.py)
     check(item)                            ValueError for an item of --ask that is none (optional)
+    ask(text) -> item                      the item of a text of --ask (optional), or
+    field                                  the item's field that such a text replaces ("prompt")
+    measures                               more columns of eval.py's table (optional): "name@k" ->
+                                           part of the reward, whose best of k responses counts, or
+                                           name -> part, which counts where it is above 0
+    bonuses                                part of the reward -> the part that it is a bonus on
+    signs                                  name of a table of signs of failure (running/doctor.py)
     modes                                  its own names for --feedback (optional): it is given one
     reward, model                          names of its default reward and (optional) model, which
                                            may be a function of the number of agents
@@ -21,6 +28,7 @@ the table, a dotted path or file.py:Class.
 
 import itertools
 from pathlib import Path
+from typing import ClassVar
 
 from data.coop import problems
 
@@ -52,7 +60,14 @@ class Coop:
     differ. Nothing depends on a seed: a split is always the same problems in the same order.
     """
 
-    reward = "code"
+    reward, signs = "code", "coding.signs.SIGNS"
+    bonuses: ClassVar = {"cooperation": "tests"}
+    measures: ClassVar = {
+        "pass@k": "metric/pass",
+        "coop_rate": "cooperation",
+        "metric/coop": "metric/coop",
+        "accuracy@k": "tests",
+    }
 
     @staticmethod
     def model(agents: int) -> str | None:
@@ -110,6 +125,11 @@ class Coop:
         from coding.schemes import classify
 
         return classify(responses, item["entry_point"])
+
+    def ask(self, text: str) -> dict:
+        from coding.items import asked
+
+        return asked(text)
 
 
 def passed_line(passed: int, total: int, error: str | None) -> str:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from coding.feedback import configured
-from coding.items import code_item, signature
+from coding.items import asked, code_item, signature
 from coding.rewards import verdict
 from coding.schemes import classify
 from data.rows import file_rows, hub_rows
@@ -102,7 +102,14 @@ class HumanEval:
     own order: the last fifth is test, the fifth before it dev, the rest train.
     """
 
-    reward = "code"
+    reward, signs = "code", "coding.signs.SIGNS"
+    bonuses: ClassVar = {"cooperation": "tests"}
+    measures: ClassVar = {
+        "pass@k": "metric/pass",
+        "coop_rate": "cooperation",
+        "metric/coop": "metric/coop",
+        "accuracy@k": "tests",
+    }
     wording: ClassVar = PAPER
     name, rows = "humaneval", 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
@@ -177,6 +184,9 @@ class HumanEval:
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         return classify(responses, item["entry_point"])
+
+    def ask(self, text: str) -> dict:
+        return asked(text)
 
 
 class CoopHumanEval(HumanEval):

@@ -7,9 +7,9 @@ and what they earn are those of training, because the same objects do it here.
 import argparse
 import copy
 import json
-import re
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import train
@@ -17,7 +17,6 @@ from running.folder import CHECKPOINT, read_checkpoint, run_folder
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback", "memory")
-PROBLEM = ("prompt", "abstract_text")  # where an item has its text
 
 
 def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
@@ -116,20 +115,14 @@ def asked(text: str, task) -> dict:
             item = json.loads(text)
         except ValueError as error:
             raise ValueError(f"--ask: not one JSON object ({error})") from error
-        if hasattr(task, "check"):
-            task.check(item)
+        if check := getattr(task, "check", None):
+            check(item)
         return item
-    item = task.items("test")[0]
-    field = next((name for name in PROBLEM if name in item), None)
-    if field is None:
+    if ask := getattr(task, "ask", None):
+        return ask(text)
+    item, field = task.items("test")[0], getattr(task, "field", "prompt")
+    if field not in item:
         raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
-    if "entry_point" in item:
-        if "def " not in text:
-            text = f'def solve(xs):\n    """{text}"""\n'
-        names = re.findall(r"def\s+(\w+)", text)
-        if not names:
-            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
-        item |= {"entry_point": names[-1], "setup": "", "tests": []}
     return item | {field: text}
 
 
@@ -191,27 +184,20 @@ class Player:
     def copies(self) -> list[list]:
         return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]
 
-    def use(self, trained: set[int]) -> None:
+    def use(self, trained: Collection[int]) -> None:
         """These agents play as trained, the others as they were before."""
         for agent, group in enumerate(self.parameters if self.weights else ()):
             for parameter, value in zip(group, self.weights[agent in trained][agent], strict=True):
                 parameter.data.copy_(value)
 
-    def sampling(self, greedy: bool):
-        """How the agents sample: as in training, or the likeliest token always."""
-        from policies.sampling import Sampling
-
-        flags = self.args
-        if greedy:
-            return Sampling(0.0, 0, 1.0, flags.max_new_tokens)
-        return Sampling(flags.temperature, flags.top_k, flags.top_p, flags.max_new_tokens)
-
-    def rollout(self, turns: int | None = None):
-        """Plays the run's task. turns: of a baseline, whose prompts hold partners' texts too."""
+    def rollout(self, kind: type | None = None, trained: Collection[int] = ()):
+        """How these agents, of whom some are trained, play the run's task: as in training, or as a
+        baseline of that kind, which plays one turn and whose prompts may hold partners' texts."""
         from magrpo import Rollout
 
+        self.use(trained)
         args = copy.copy(self.args)
-        if turns:
-            args.turns = turns
+        if kind not in (None, Rollout):
+            args.turns = 1
             args.max_prompt_tokens += 2 * self.clock.size * args.max_new_tokens
-        return Rollout(self.clock, self.task, self.reward, args)
+        return (kind or Rollout)(self.clock, self.task, self.reward, args)

@@ -26,6 +26,7 @@ class Tldr:
     """
 
     reward = name = "tldr"
+    bonuses: ClassVar = {"coherence": "consistency"}  # of tldr_paper and arxiv_paper
     hub, field, kind = "trl-lib/tldr", "prompt", TLDR
     ranges: ClassVar = {
         "train": "train[:1000]",
