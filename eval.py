@@ -25,7 +25,7 @@ from pathlib import Path
 
 from evaluation import report
 from policies.finding import find_model, is_adapter
-from rewards import REWARDS, Scorer, asks
+from rewards import REWARDS
 from running.bits import settle
 from running.flags import Parser, at_least, named
 from running.folder import newest_run, read_args, run_folder, write_json
@@ -46,8 +46,7 @@ MODES = {  # what else may be given with the flag that chooses it
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
     | {"max_new_tokens", "memory"},
 }
-
-
+FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
 CHOSEN = ("run", "method", "task", "reward", "judge", "data", "model", "single_model", "score")
 CHOSEN += ("from_samples",)
 TRAINED = ("trained", "single-trained", "frozen-")  # methods that a run has to be there for
@@ -141,74 +140,59 @@ def evaluate(args) -> tuple[dict, list[dict]]:
         raise ValueError(f"task {main.task!r} has no test items")
     quiet()  # names are checked: what follows imports torch
     settle(main)
-    from evaluation.methods import clock, lines, plan, play_method, reference
-    from evaluation.scoring import judge_of
+    from evaluation.methods import latencies, plan, play_method, reference
 
-    methods = plan(args, main.num_agents, team, solo, items)
     seats = {
         "team": lambda: Player(main, team),
         "solo": lambda: Player(solo_settings(args, main, team, solo), solo),
         "single": lambda: Player(single_settings(main, args.single_model)),
     }
-    settled = describe(args, main, task, reward, len(items), [team, solo])
-    header = {"settings": settled, "timing": {}, "items": []}
-    for item in items:
-        prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
-        header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
-        if args.show and task.colors:
-            header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}
-    records = []
-    for kind in dict.fromkeys(kind for kind, _, _ in methods.values()):  # one at a time in memory
-        player = seats[kind]() if kind in seats else None
+    methods = plan(args, main.num_agents, team, solo, items)
+    header, records = describe(args, main, task, reward, items, [team, solo]), []
+    for seat in dict.fromkeys(seat for seat, _, _ in methods.values()):  # one at a time in memory
+        player = seats[seat]() if seat else None
         if player:
             check_prompts(player.rollout(), items)
-        for name in [name for name in methods if methods[name][0] == kind]:
-            _, play, trained = methods[name]
+        for name in [name for name in methods if methods[name][0] == seat]:
+            _, kind, trained = methods[name]
             start = time.perf_counter()
+            rollout = player.rollout(kind, trained) if player else reference(main, task, reward)
+            records += play_method(name, rollout, items, args)
             if player:
-                player.use(trained)
-                records += play_method(name, play, player, items, args)
                 spent = time.perf_counter() - start
-                header["timing"][name] = clock(name, play, player, items, args, spent)
-            else:
-                scorer = Scorer(reward, judge_of(main) if asks(reward) else None)
-                nodes = reference(task, scorer, main, items)
-                records += lines(name, False, nodes, task, reward.maximum, main.gamma)
+                header["timing"][name] = latencies(name, rollout, items, args, spent)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
             if args.samples:  # what is played is not lost, whatever comes
                 report.write_samples(args.samples, header, records)
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
-def describe(args, main: argparse.Namespace, task, reward, count: int, runs: list) -> dict:
-    """What was evaluated and how, for the head and the foot of the table."""
-    import torch
-
+def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
+    """The header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
     from evaluation.players import is_finished
+    from running.preview import where
 
-    device = f"CPU, torch threads: {torch.get_num_threads()}"
-    if torch.cuda.is_available():
-        device = torch.cuda.get_device_name()
-    how = "greedy"
-    if not args.greedy:
-        how = (
-            f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
-        )
+    how = f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
+    how = "greedy" if args.greedy else how
+    name, count = task.reward, len(items)
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
     for run in filter(None, runs):
         if not is_finished(run, read_args(run)["args"]["num_agents"]):
             title += f"{run} was stopped: its last checkpoint plays\n"
-    title += f"return: share of the maximum of reward {task.reward}, {reward.maximum:g}; "
-    title += "± standard error"
-    flags = {
-        name: getattr(main, name) for name in ("task", "data", "turns", "temperature", "top_p")
-    }
-    flags |= {"reward": task.reward, "maximum": reward.maximum, "measures": task.measures}
-    flags |= {"runs": args.run, "items": count}
+    title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
+    flags = {"title": title, "timed": HOW_TIMED.format(count=min(TIMED, count), device=where())}
+    flags |= {flag: getattr(main, flag) for flag in FLAGS}
+    flags |= {"reward": name, "maximum": reward.maximum, "runs": args.run, "items": count}
     flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}
-    timed = HOW_TIMED.format(count=min(TIMED, count), device=device)
-    return {"title": title, "timed": timed, **flags}
+    header = {"settings": flags, "timing": {}, "items": []}
+    header["measures"] = task.measures
+    for item in items:
+        prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
+        header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
+        if args.show and task.colors:
+            header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}
+    return header
 
 
 # --- what is done with it -------------------------------------------------------------------------
@@ -231,7 +215,7 @@ def table(args) -> None:
         shown = [record for record in records if record["method"] in found["methods"]]
         print(report.show(header, shown, args.show))
     else:
-        print(report.render(found))
+        print(report.render(found, header.get("measures", {})))
     if args.json:
         write_json(Path(args.json), found)
     if args.csv:
@@ -288,13 +272,14 @@ def ask(args) -> None:
     item = asked(args.ask, make_task(flags))
     quiet()
     from magrpo import EVAL, Node
+    from running.heldout import sampling_of
 
     settle(flags)
     player = Player(flags, team or solo)
-    check_prompts(player.rollout(), [item])
-    player.use(set(range(flags.num_agents)) if args.run else set())
+    rollout = player.rollout(trained=set(range(flags.num_agents)) if args.run else set())
+    check_prompts(rollout, [item])
     node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
-    player.rollout().act([node], player.sampling(args.temperature is None))
+    rollout.act([node], sampling_of(flags, greedy=args.temperature is None))
     who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
     print(report.side_by_side(node.observations))
     print(f"\nthe team {who}:\n{report.side_by_side(node.texts((0,) * flags.num_agents))}")

@@ -30,6 +30,7 @@ class Task:
 
     reward: str | None = None  # name of its default reward; of the run's own, once it is made
     model: Any = None  # its default model, or a function of the number of agents that gives it
+    field = "prompt"  # of an item, which has the problem's text
     stop = ""  # text that ends a response, which keeps it; in a chat a response ends by itself
     modes: tuple[str, ...] = ()  # names that --feedback takes
     colors: ClassVar[dict[str, str]] = {}  # block -> "#rrggbb", in the legend's order, if it draws
@@ -77,10 +78,12 @@ class Task:
     def check(self, item: dict) -> None:
         """Raises ValueError for an item of eval.py --ask that is none of this task's."""
 
-    def asked(self, text: str) -> dict:
+    def ask(self, text: str) -> dict:
         """The item of a problem in a user's words, for eval.py --ask."""
-        fields = ", ".join(self.items("test")[0])
-        raise ValueError(f"--ask of this task takes an item as JSON, with {fields}")
+        item = self.items("test")[0]
+        if self.field not in item:
+            raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
+        return item | {self.field: text}
 
     def disclosed(self, args) -> str:
         """For the report of a run of several turns: what its feedback has shown."""

@@ -10,13 +10,12 @@ test: a function check(candidate) with assertions. coding/items.py turns rows in
 import argparse
 import ast
 import functools
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from coding.feedback import MODES, configured, disclosed
-from coding.items import code_item
+from coding.items import asked, code_item
 from coding.rewards import verdict
 from coding.schemes import classify
 from data.rows import file_rows, hub_rows
@@ -69,9 +68,9 @@ class CodeTask(Task):
     reward, modes = "code", MODES
     measures: ClassVar = {
         "pass@k": "metric/pass",
-        "accuracy@k": "tests",
         "coop_rate": "cooperation",  # the paper's: how often the bonus is earned at all
-        "strict_coop": "metric/coop",
+        "metric/coop": "metric/coop",
+        "accuracy@k": "tests",
     }
     bonuses: ClassVar = {"cooperation": "tests"}
     signs = "coding.signs.SIGNS"
@@ -88,15 +87,8 @@ class CodeTask(Task):
     def scheme(self, item: dict, responses: list[str]) -> str:
         return classify(responses, item["entry_point"])
 
-    def asked(self, text: str) -> dict:
-        """A question, or a signature with its docstring; there are no tests."""
-        if "def " not in text:
-            text = f'def solve(xs):\n    """{text}"""\n'
-        names = re.findall(r"def\s+(\w+)", text)
-        if not names:
-            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
-        changes = {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
-        return self.items("test")[0] | changes
+    def ask(self, text: str) -> dict:
+        return asked(text)
 
 
 class HumanEval(CodeTask):
@@ -111,12 +103,7 @@ class HumanEval(CodeTask):
     own order: the last fifth is test, the fifth before it dev, the rest train.
     """
 
-<<<<<<< HEAD
-    wording: ClassVar = PAPER
-=======
-    reward = "code"
     stop = "``"  # of the fence that ends a file; a tokenizer may cut the three apart
->>>>>>> main
     name, rows = "humaneval", 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}

@@ -9,6 +9,7 @@ import copy
 import json
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import train
@@ -107,7 +108,7 @@ def asked(text: str, task) -> dict:
             raise ValueError(f"--ask: not one JSON object ({error})") from error
         task.check(item)
         return item
-    return task.asked(text)
+    return task.ask(text)
 
 
 class Clock:
@@ -168,27 +169,20 @@ class Player:
     def copies(self) -> list[list]:
         return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]
 
-    def use(self, trained: set[int]) -> None:
+    def use(self, trained: Collection[int]) -> None:
         """These agents play as trained, the others as they were before."""
         for agent, group in enumerate(self.parameters if self.weights else ()):
             for parameter, value in zip(group, self.weights[agent in trained][agent], strict=True):
                 parameter.data.copy_(value)
 
-    def sampling(self, greedy: bool):
-        """How the agents sample: as in training, or the likeliest token always."""
-        from policies.sampling import Sampling
-
-        flags = self.args
-        if greedy:
-            return Sampling(0.0, 0, 1.0, flags.max_new_tokens)
-        return Sampling(flags.temperature, flags.top_k, flags.top_p, flags.max_new_tokens)
-
-    def rollout(self, turns: int | None = None):
-        """Plays the run's task. turns: of a baseline, whose prompts hold partners' texts too."""
+    def rollout(self, kind: type | None = None, trained: Collection[int] = ()):
+        """How these agents, of whom some are trained, play the run's task: as in training, or as a
+        baseline of that kind, which plays one turn and whose prompts may hold partners' texts."""
         from magrpo import Rollout
 
+        self.use(trained)
         args = copy.copy(self.args)
-        if turns:
-            args.turns = turns
+        if kind not in (None, Rollout):
+            args.turns = 1
             args.max_prompt_tokens += 2 * self.clock.size * args.max_new_tokens
-        return Rollout(self.clock, self.task, self.reward, args)
+        return (kind or Rollout)(self.clock, self.task, self.reward, args)

@@ -17,7 +17,7 @@ BATCH = 256  # lines that are scored together
 def read(path: str) -> list[dict]:
     """The lines {"item": {...}, "responses": [...]} of a JSONL file; ValueError names a bad one."""
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read {path}: {error}") from error
     found = []

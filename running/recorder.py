@@ -194,7 +194,7 @@ class Recorder(L.Callback):
         if self.passed(args.keep_every, done):
             self.keep(module, f"step-{done}")
         if self.passed(max(args.max_steps // 10, doctor.STEPS), done):
-            for line in doctor.warnings(self.directory, self.warned):
+            for line in doctor.warnings(self.directory, self.warned, module.rollout.task):
                 print(f"\nwarning: {line}", file=sys.stderr)
 
     def on_train_end(self, trainer, module):

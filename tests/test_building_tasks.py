@@ -257,7 +257,7 @@ def test_a_drawing_says_what_stands_whose_it_is_and_what_is_wrong(monkeypatch):
     assert plain == "- . . . x0\n- . . . .\n- . . . .\n- . . . .\no0- - - -"
     assert "\x1b[48;2;217;167;96m" in pictures.as_text(drawn, StrBuild.colors, colored=True)
     assert "\x1b" not in pictures.as_text(drawn, StrBuild.colors)  # this is no terminal
-    assert len(set(pictures.letters(["red", "rust", "r", "x"]))) == 4
+    assert len({*pictures.letters(["red", "rust", "r", "x"]).values()}) == 4
     monkeypatch.setenv("COLUMNS", "40")
     assert max(map(len, pictures.as_text(layers, HouseBuild.colors).splitlines())) <= 40
 

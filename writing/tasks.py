@@ -27,6 +27,7 @@ class Tldr(Task):
     """
 
     reward = name = "tldr"
+    bonuses: ClassVar = {"coherence": "consistency"}  # of tldr_paper and arxiv_paper
     hub, field, kind = "trl-lib/tldr", "prompt", TLDR
     ranges: ClassVar = {
         "train": "train[:1000]",
@@ -47,7 +48,6 @@ class Tldr(Task):
             "Detailed summary:",
         ),
     )
-    bonuses: ClassVar = {"coherence": "consistency"}
     both = (
         "Write two summaries of this post. The first is concise: one sentence or a few. The second "
         "is detailed: one paragraph in your own words, two or three times as long, with a varied "
@@ -87,9 +87,6 @@ class Tldr(Task):
                 f"{self.field!r} ({found})"
             )
         return {"task_id": f"{self.name}/{split}/{number}", self.field: text}
-
-    def asked(self, text: str) -> dict:
-        return self.items("test")[0] | {self.field: text}
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The source and the agent's role, then its own responses with what it was told."""
