@@ -28,8 +28,8 @@ from tasks import Task
 # is the other's; what they share is one example, and the convention of what a helper says.
 
 _TOGETHER = (
-    "{count} programmers write each of these programs. {helpers} The last one writes main.py, which "
-    "calls {names}. Nobody sees the file of another one. "
+    "{count} programmers write each of these programs. {helpers} The last one writes main.py, "
+    "which calls {names}. Nobody sees the file of another one. "
 )
 _ALONE = (
     "Each of these programs has a helper, the function `aux`, and a main function that calls it. "
