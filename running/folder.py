@@ -149,7 +149,7 @@ def code_version(flags: dict) -> str:
             return subprocess.run(["git", "-C", str(ROOT), *what], capture_output=True).stdout
         return b""
 
-    changes = git("diff", "HEAD", "--", "*.py")
+    changes = git("diff", "HEAD", "--", "*.py", ":!tests")
     for name in (flags["task"], flags["reward"]):
         file = Path((name or "").partition(":")[0])
         changes += file.read_bytes() if file.suffix == ".py" and file.is_file() else b""

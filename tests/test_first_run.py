@@ -25,7 +25,7 @@ from rewards import REWARDS
 from running.heldout import as_markdown
 from running.recorder import Recorder
 from running.report import no_gain
-from tasks import TASKS
+from tasks import DEFAULT, TASKS
 
 ROOT = Path(train.__file__).parent
 PLUGIN = """
@@ -61,27 +61,25 @@ def plugin(tmp_path) -> str:
 # --- what is told, and how soon -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("program", "argv"),
-    [
-        ("train", ["--task", "nope"]),
-        ("train", ["--reward", "nope"]),
-        ("train", ["--run", "taken"]),
-        ("train", ["--resume", "nope"]),
-        ("train", ["--model", "adapter"]),
-        ("train", ["--model", "nope.gguf"]),
-        ("train", ["--model", "../mine/nope"]),
-        ("train", ["--chat-template"]),
-        ("train", ["--init", "learnt/agents/0"]),
-        ("train", ["--task", "humaneval", "--data", "nope.jsonl"]),
-        ("eval", ["--task", "nope"]),
-        ("eval", ["--reward", "nope"]),
-        ("eval", ["--run", "nope"]),
+WRONG = {  # what is named wrongly, by program
+    "train": [
+        "--task nope",
+        "--reward nope",
+        "--run ./taken",
+        "--resume nope",
+        "--model adapter",
+        "--model nope.gguf",
+        "--chat-template",
+        "--init learnt/agents/0",
+        "--data nope.jsonl --task humaneval",
     ],
-    ids=lambda value: "_".join(value) if isinstance(value, list) else value,
-)
-def test_a_wrong_name_costs_no_library(program, argv, tmp_path):
-    (tmp_path / "runs" / "taken").mkdir(parents=True)
+    "eval": ["--task nope", "--reward nope", "--run nope"],
+}
+
+
+@pytest.mark.parametrize("program", WRONG)
+def test_a_wrong_name_costs_no_library(program, tmp_path):
+    (tmp_path / "taken").mkdir()
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
     (tmp_path / "learnt" / "agents" / "0").mkdir(parents=True)  # on another base
@@ -91,8 +89,11 @@ def test_a_wrong_name_costs_no_library(program, argv, tmp_path):
     (tmp_path / "learnt" / "agents" / "0" / "adapter_config.json").write_text(adapter)
     slow = ("torch", "lightning", "peft", "transformers")
     code = (
-        f"import sys, {program}\ntry: {program}.main({argv})\n"
-        f"except SystemExit as ended: print(ended.code, [m for m in {slow} if m in sys.modules])"
+        f"import sys, {program}\n"
+        f"for argv in {WRONG[program]}:\n"
+        f"    try: {program}.main(argv.split())\n"
+        "    except SystemExit as ended:\n"
+        f"        print(ended.code, [m for m in {slow} if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -101,7 +102,7 @@ def test_a_wrong_name_costs_no_library(program, argv, tmp_path):
         capture_output=True,
         text=True,
     )
-    assert done.stdout.strip() == "2 []", done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("parser", [train.parser, evaluation.parser])
@@ -115,7 +116,8 @@ def test_the_plan_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_pat
     with pytest.raises(ZeroDivisionError):
         train.main(["--debug", "--run", str(tmp_path / "run"), "--max-steps", "7"])
     said = capsys.readouterr().out
-    assert "task:    coop, reward code, 2000 problems; held out: 100 of dev, 100 of test" in said
+    held = r"held out: \d+ of dev, \d+ of test"
+    assert re.search(rf"task:    {DEFAULT}, reward .*, \d+ problems; {held}", said)
     assert "team:    2 agents on tiny, adapters of rank 16" in said
     assert "7 steps of 12 problems, 8 samples an agent, lr 0.003" in said
 
@@ -177,18 +179,21 @@ def test_a_flag_file_s_switch_can_be_undone(tmp_path):
 @pytest.mark.parametrize(
     ("argv", "rate"),
     [
-        ([], 3e-3),
-        (["--model", "tiny", "--lora-rank", "0"], 5e-4),
-        (["--model", str(ROOT / "tests" / ".." / "tiny")], 3e-3),
-        (["--model", "their/model"], 1e-4),
-        (["--model", "tiny", "their/model"], 1e-4),
-        (["--model", "their/model", "--lora-rank", "0"], 1e-5),
-        (["--model", "their/model", "--lr", "0.5"], 0.5),
+        ("--model tiny", 3e-3),
+        ("--model tiny --lora-rank 0", 5e-4),
+        ("--model their/model", 1e-4),
+        ("--model tiny their/model", 1e-4),
+        ("--model their/model --lora-rank 0", 1e-5),
+        ("--model their/model --lr 0.5", 0.5),
+        ("--model ours", 7e-3),
     ],
-    ids=lambda value: "_".join(value) if isinstance(value, list) else None,
 )
-def test_the_learning_rate_is_the_model_s(argv, rate):
-    assert train.parse(argv).lr == rate
+def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
+    """A folder of a model may say it."""
+    monkeypatch.chdir(tmp_path)
+    Path("ours").mkdir()
+    Path("ours/learning_rate.json").write_text('{"adapters": 7e-3, "full": 1e-3}')
+    assert train.parse(argv.split()).lr == rate
 
 
 def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
@@ -266,23 +271,22 @@ def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
     assert "run" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3])
-def test_batches_of_several_steps_miss_no_turn(stride):
+def test_batches_of_several_steps_miss_no_turn():
     """Steps are numbered from 0; a batch ends at done - 1. Every tenth is reached once."""
-    recorder = Recorder(Path(), {}, None)
-    sampled, saved = [], []
-    for done in range(stride, 61, stride):
-        sampled += [done - 1] * recorder.passed(10, done, start=1)
-        saved += [done] * recorder.passed(10, done)
-        assert not recorder.passed(0, done)
-        recorder.done = done
-    assert [step // 10 for step in sampled] == list(range(6))
-    assert [done // 10 for done in saved] == list(range(1, 7))
-    if stride == 1:
-        assert (sampled, saved) == (list(range(0, 60, 10)), list(range(10, 70, 10)))
+    for stride in (1, 2, 3):
+        recorder = Recorder(Path(), {}, None)
+        sampled, saved = [], []
+        for done in range(stride, 61, stride):
+            sampled += [done - 1] * recorder.passed(10, done, start=1)
+            saved += [done] * recorder.passed(10, done)
+            assert not recorder.passed(0, done)
+            recorder.done = done
+        assert [step // 10 for step in sampled] == list(range(6))
+        assert [done // 10 for done in saved] == list(range(1, 7))
 
 
 def test_shares_of_schemes_are_logged(tmp_path, plugin):
+    pytest.importorskip("coding")
     path = trained(tmp_path / "run", steps=3)
     for row in lines(path, "metrics.jsonl"):
         shares = [value for name, value in row.items() if name.startswith("scheme/")]
@@ -373,14 +377,6 @@ def test_prompts_of_a_plug_in_are_shown_and_its_items_are_asked(plugin, capsys):
         assert re.search(rf"^Line 1 rhymes with {word}: +\| Line 2 rhymes with {word}:", said, re.M)
     evaluation.main(["--task", plugin, "--ask", json.dumps({"word": "moon"})])
     assert "Line 1 rhymes with moon:" in capsys.readouterr().out
-    for text, told in (
-        ('{"words": 1}', "raised KeyError('word')"),
-        ('{"word": ', "not one JSON object"),
-        ("moon", "takes an item as JSON, with word"),
-    ):
-        with pytest.raises(SystemExit):
-            evaluation.main(["--task", plugin, "--ask", text])
-        assert told in capsys.readouterr().err
 
 
 # --- what is drawn --------------------------------------------------------------------------------
