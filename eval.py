@@ -271,14 +271,14 @@ def ask(args) -> None:
     flags = settings(args, team or solo)
     item = asked(args.ask, make_task(flags))
     quiet()
-    from magrpo import EVAL, Node
-    from running.heldout import sampling_of
+    from magrpo import EVAL
+    from policies.sampling import sampling_of
 
     settle(flags)
     player = Player(flags, team or solo)
     rollout = player.rollout(trained=set(range(flags.num_agents)) if args.run else set())
     check_prompts(rollout, [item])
-    node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
+    (node,) = rollout.roots([item], (args.seed, EVAL, 0, 0), 1)
     rollout.act([node], sampling_of(flags, greedy=args.temperature is None))
     who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
     print(report.side_by_side(node.observations))

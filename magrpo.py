@@ -43,7 +43,7 @@ from policies import parallel
 from policies.base import Base
 from policies.decoding import Response, decode
 from policies.loading import load_base
-from policies.sampling import Sampling
+from policies.sampling import Sampling, sampling_of
 from policies.scoring import Row, score
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
@@ -253,11 +253,7 @@ class Rollout:
         key: (seed, stream, step, number of the first item), of which every random number is a
         function. joints: in how many joint responses each response is scored (math.inf: all).
         """
-        team, turns = range(self.team.size), []
-        nodes = [
-            Node(b, item, (*key[:3], key[3] + b), [[] for _ in team], samples)
-            for b, item in enumerate(items)
-        ]
+        team, turns, nodes = range(self.team.size), [], self.roots(items, key, samples)
         while True:
             with self.timed("rollout"):
                 self.act(nodes, sampling)  # steps 1 and 2
@@ -277,6 +273,14 @@ class Rollout:
                 node.value = float(shared(torch.DoubleTensor(node.values)))
                 node.returns = sample_returns(node.pay, node.joints, future, gamma)
         return turns
+
+    def roots(self, items: list, key: tuple, samples: int) -> list[Node]:
+        """The first turn's nodes; key as in __call__."""
+        team = range(self.team.size)
+        return [
+            Node(b, item, (*key[:3], key[3] + b), [[] for _ in team], samples)
+            for b, item in enumerate(items)
+        ]
 
     def encode(self, agent: int, text: str) -> tuple[int, ...]:
         base, args = self.team.base_of[agent], self.args
@@ -372,7 +376,7 @@ class MAGRPO(L.LightningModule):
         self.team, self.problems, self.args = team, problems, args
         self.rollout = Rollout(team, task, reward, args)
         self.maximum = reward.maximum * sum(args.gamma**t for t in range(args.turns))
-        self.sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
+        self.sampling = sampling_of(args)
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step

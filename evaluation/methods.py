@@ -15,9 +15,10 @@ import torch
 from evaluation.scoring import judge_of
 from magrpo import EVAL, Node, Rollout
 from policies.decoding import Response
+from policies.sampling import sampling_of
 from rewards import Scorer, asks
 from running.flags import meant
-from running.heldout import play, played, progress, sampling_of, worth
+from running.heldout import play, played, progress, worth
 
 TIMED = 10  # problems at most whose decoding is timed, one at a time
 
@@ -54,11 +55,7 @@ class Discussion(Rollout):
     answer counts."""
 
     def __call__(self, items, key, samples, sampling, *_):
-        agents = range(self.team.size)
-        nodes = [
-            Node(b, item, (*key[:3], key[3] + b), [[] for _ in agents], samples)
-            for b, item in enumerate(items)
-        ]
+        agents, nodes = range(self.team.size), self.roots(items, key, samples)
         self.act(nodes, sampling)
         for node in nodes:
             for s in range(samples):

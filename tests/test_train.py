@@ -312,6 +312,25 @@ def test_plugins_by_file_and_by_dotted_path(tmp_path):
     assert json.loads((path / "args.json").read_text())["args"]["reward"] == f"{file}:short"
 
 
+def test_two_methods_are_a_task(tmp_path):
+    """A plain class: all else has a default, which tells nothing, moves nothing, draws nothing."""
+    (tmp_path / "mine.py").write_text(
+        "class Mine:\n"
+        "    def items(self, split):\n        return [{'word': 'cat'}, {'word': 'sun'}]\n"
+        "    def observe(self, agent, item, history):\n"
+        "        return item['word'] + ''.join(r + f for r, f in history)\n"
+        "def pay(item, responses):\n    return len(responses[0]) % 2\npay.maximum = 1.0\n"
+    )
+    argv = ["--task", f"{tmp_path}/mine.py:Mine", "--reward", f"{tmp_path}/mine.py:pay"]
+    path = run(tmp_path / "run", *argv, "--turns", "2", steps=1)
+    (row,) = lines(path, "metrics.jsonl")
+    assert "turn_1/reward" in row
+    assert not any(name.startswith("scheme") for name in row)
+    samples = lines(path, "samples.jsonl")
+    first, later = (next(s for s in samples if s["turn"] == turn) for turn in (0, 1))
+    assert later["prompts"][0] == first["prompts"][0] + first["responses"][0]
+
+
 def test_a_run_is_never_overwritten(finished, capsys):
     before = (finished / "metrics.jsonl").read_text()
     assert "already holds a run" in refused(capsys, *SMALL, "--run", finished)
