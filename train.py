@@ -214,9 +214,9 @@ def train(args) -> None:
         return print(said) if first else None
     if first and args.run and not args.resume:
         refuse_name(args.run)
-    task, *rest = prepared = prepare(args)
+    task, _, problems, held_out = prepared = prepare(args)
     if first:
-        print(plan(args, task, *rest[1:]), flush=True)
+        print(plan(args, task, problems, held_out), flush=True)
     quiet()
     from running.preview import describe, dry_run
     from running.recorder import Recorder, loggers

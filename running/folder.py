@@ -13,6 +13,7 @@ lock            held by the process that writes here
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import shlex
@@ -39,10 +40,7 @@ def has_ended(directory: Path, args) -> bool:
     file, agents = directory / "summary.json", range(args.num_agents)
     if not (file.is_file() and all((directory / "agents" / str(a)).is_dir() for a in agents)):
         return False
-    try:
-        return json.loads(file.read_text())["steps"] == args.max_steps
-    except (ValueError, KeyError, TypeError):  # spoilt: its end is made again
-        return False
+    return json.loads(file.read_text())["steps"] == args.max_steps
 
 
 def checkpoint(args) -> Path | None:
@@ -63,21 +61,14 @@ def new_directory(args) -> Path:
     """runs/<--run>, or the first free runs/<task>-<number>; made here, never one that exists."""
     if args.run:
         path = refuse_name(args.run)
-        try:
-            path.mkdir(parents=True)
-        except OSError as error:
-            told = f"cannot make the run's folder {path} ({error.strerror}): choose another --run"
-            raise ValueError(told) from error
+        path.mkdir(parents=True)
         return path
     stem = Path(args.task.replace(":", ".")).name
-    for number in range(1, 10**6):
+    for number in itertools.count(1):
         path = Path("runs") / f"{stem}-{number}"
-        try:
+        with contextlib.suppress(FileExistsError):
             path.mkdir(parents=True)
             return path
-        except FileExistsError:
-            continue
-    raise ValueError("runs/ is full: name the run with --run")
 
 
 @contextlib.contextmanager

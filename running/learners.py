@@ -54,11 +54,10 @@ def _check_kind(folder: Path, args) -> None:
     if not adapter:
         return
     config = adapter_config(folder)
-    found = tuple(config.get(key) or 0 for key in SCALE)
-    if found != (args.lora_rank, args.lora_alpha, 0, 0):
-        told = ", ".join(f"{key} {value}" for key, value in zip(SCALE, found, strict=True) if value)
+    found = {key: config.get(key) or 0 for key in SCALE}
+    if list(found.values()) != [args.lora_rank, args.lora_alpha, 0, 0]:
         raise ValueError(
-            f"--init {folder} is an adapter of {told}, and this team's are of --lora-rank "
+            f"--init {folder} is an adapter of {found}, and this team's are of --lora-rank "
             f"{args.lora_rank} and --lora-alpha {args.lora_alpha}: give those it was trained with"
         )
 

@@ -27,14 +27,7 @@ from running.folder import keep_until, write_json
 from running.heldout import as_markdown, drawn, evaluate, played, sample_record
 from running.metrics import measure, memory_gib
 
-KEPT = (
-    "before",
-    "returns",
-    "example",
-    "schemes",
-    "best",
-    "frames",
-)  # by a checkpoint, of the recorder
+KEPT = ("before", "returns", "example", "schemes", "best", "frames")  # by a checkpoint
 COMPARED = ("return", "test/return", "test/greedy/return")  # of TensorBoard's table of flags
 
 
