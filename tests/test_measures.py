@@ -104,6 +104,7 @@ def test_more_seeds_narrow_the_interval_and_t_is_the_table_s():
 # --- the table ------------------------------------------------------------------------------------
 
 MAIN = {True: "def solve(x):\n    return 1 + aux(x)", False: "def solve(x):\n    return x"}
+OWN = {"pass@k": "metric/pass", "accuracy@k": "tests", "coop_rate": "cooperation"}
 SCHEME = {True: "decorator", False: "unused"}
 
 
@@ -123,6 +124,7 @@ def table(methods=None) -> dict:
     items = [{"entry_point": "solve"}, {"entry_point": "solve"}]
     timing = {"a": {"seconds": [0.5, 1.5], "tokens": [10, 30]}}
     header = {"settings": {"title": "head", "timed": "foot"}, "items": items, "timing": timing}
+    header["measures"] = OWN
     return measures.summarize(header, records, methods)
 
 
@@ -164,7 +166,7 @@ def test_the_first_method_asked_for_is_the_one_compared_with():
 
 
 def test_the_rendered_table_aligns_and_leaves_out_what_nobody_has():
-    text = report.render(table())
+    text = report.render(table(), OWN)
     assert text.startswith("head")
     assert text.endswith("foot")
     assert "0.391 ±0.234" in text
