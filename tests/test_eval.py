@@ -22,9 +22,10 @@ import train
 from evaluation import methods as playing
 from evaluation import players, report
 from magrpo import Rollout
+from running import doctor
 
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "3", "--max-steps", "1"]
-SMALL += ["--max-new-tokens", "40", "--lr", "0.02", "--advantage", "none"]  # every agent moves
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "1"]
+SMALL += ["--max-new-tokens", "32", "--lr", "0.02", "--advantage", "none"]  # every agent moves
 METHODS = ["trained", "naive", "sequential", "discussion", "single", "single-trained"]
 METHODS += ["frozen-0", "frozen-1"]
 
@@ -64,7 +65,7 @@ def whole(team, solo) -> Path:
     outputs = [f"--{name}={path / name}" for name in ("json", "csv", "samples")]
     said, progress = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(progress):
-        run("--run", team, "--run", solo, "--limit", 3, "--num-samples", 4, *outputs)
+        run("--run", team, "--run", solo, "--limit", 2, "--num-samples", 4, *outputs)
     (path / "said").write_text(said.getvalue())
     (path / "progress").write_text(progress.getvalue())
     return path
@@ -143,13 +144,13 @@ def test_every_method_has_every_measure(whole):
         expected |= {"pass@1", "pass@3", "accuracy@3", "coop_rate", "distinct", "schemes"}
         expected |= {"length/0", "tokens_per_problem", "latency_s", "latency_s_se", "tokens_per_s"}
         assert row.keys() >= expected
-        assert sum(scheme["count"] for scheme in row["schemes"].values()) == 12
+        assert sum(scheme["count"] for scheme in row["schemes"].values()) == 8
         assert 0 <= row["return"] <= 1
         assert row["latency_s"] > 0
-        assert 1 <= row["latency_problems"] <= 3
+        assert 1 <= row["latency_problems"] <= 2
         assert ("vs" in row) == (name != "trained")
         if "vs" in row:
-            assert sum(row["vs"][key] for key in ("win", "tie", "loss")) == 3
+            assert sum(row["vs"][key] for key in ("win", "tie", "loss")) == 2
         at = [told.index(f"{name}, {what}: ") for what in ("sampled", "greedy", "latency")]
         assert at == sorted(at)
     said = (whole / "said").read_text()
@@ -204,7 +205,7 @@ def test_sequential_and_discussion_start_like_naive(whole):
 def test_full_copies_and_other_prompts_are_those_of_the_run_too(tmp_path):
     path = tmp_path / "copies"
     train.main([*SMALL, "--lora-rank", "0", "--turns", "2", "--run", str(path)])
-    some = ["--method", "trained", "naive", "--limit", 3, "--num-samples", 4]
+    some = ["--method", "trained", "naive", "--limit", 2, "--num-samples", 4]
     run("--run", path, *some, "--json", tmp_path / "json")
     summary, found = json.loads((path / "summary.json").read_text()), methods(tmp_path)
     for name, when in (("trained", "after"), ("naive", "before")):
@@ -212,11 +213,12 @@ def test_full_copies_and_other_prompts_are_those_of_the_run_too(tmp_path):
         assert found[name]["greedy/return"] == pytest.approx(summary[when]["greedy/return"])
 
 
-def test_a_quantized_run_is_evaluated_with_every_method(tmp_path):
-    train.main([*SMALL, "--bits", "4", "--run", str(tmp_path / "run")])
-    small = ["--limit", 1, "--num-samples", 1, "--greedy", "--json", tmp_path / "json"]
-    run("--run", tmp_path / "run", *small)
-    assert set(METHODS) - {"single-trained"} <= set(methods(tmp_path))
+def test_a_quantized_run_is_evaluated(tmp_path):
+    """With adapters on the base, and with the base alone."""
+    train.main([*SMALL, "--bits", "4", "--eval-limit", "none", "--run", str(tmp_path / "run")])
+    small = ["--limit", 1, "--greedy", "--max-new-tokens", 8, "--json", tmp_path / "json"]
+    run("--run", tmp_path / "run", "--method", "trained", "sequential", "single", *small)
+    assert list(methods(tmp_path)) == ["trained", "sequential", "single"]
 
 
 def test_from_samples_gives_the_identical_table_without_a_model(
@@ -235,7 +237,7 @@ def test_from_samples_gives_the_identical_table_without_a_model(
 def test_two_evaluations_with_one_seed_are_identical_and_another_seed_differs(team, tmp_path):
     for name, seed in (("one", 7), ("two", 7), ("other", 8)):
         (tmp_path / name).mkdir()
-        some = ["--method", "sequential", "discussion", "trained", "--limit", 2, "--num-samples", 2]
+        some = ["--method", "sequential", "discussion", "trained", "--limit", 1, "--num-samples", 2]
         run("--run", team, *some, "--seed", seed, "--json", tmp_path / name / "json")
     assert timeless(tmp_path / "one") == timeless(tmp_path / "two")
     assert timeless(tmp_path / "one") != timeless(tmp_path / "other")
@@ -289,24 +291,15 @@ def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
     assert "Agent 0 wrote:" in talk[3][1]
 
 
-def test_untrained_is_the_base_itself_and_trained_comes_back(player):
-    player.use(set())
-    loras = [p for group in player.parameters for p in group if p.shape[-1] == 16]  # the B of B A
-    assert loras
-    assert all(not p.any() for p in loras)
-    player.use({0, 1})
-    assert all(p.any() for p in loras)
-
-
 def test_a_single_model_gets_the_team_s_budget(team, solo):
     args = evaluation.parse(["--run", str(team)])
     main = players.settings(args, team)
     flags = players.single_settings(main, "tiny")
-    assert (flags.num_agents, flags.max_new_tokens, flags.model) == (1, 80, [train.TINY])
+    assert (flags.num_agents, flags.max_new_tokens, flags.model) == (1, 64, [train.TINY])
     assert main.num_agents == 2
     args.max_new_tokens = 7  # of the team's agents
     assert players.settings(args, team).max_new_tokens == 7
-    assert players.solo_settings(args, main, team, solo).max_new_tokens == 40
+    assert players.solo_settings(args, main, team, solo).max_new_tokens == 32
 
 
 # --- reference, showing, asking -------------------------------------------------------------------
@@ -453,7 +446,7 @@ def test_compare_and_doctor_read_real_runs(team, solo, tmp_path, capsys):
     summary = json.loads((team / "summary.json").read_text())
     mean = summary["after"]["return"]
     assert f"{mean:.3f} [" in capsys.readouterr().out
-    assert len(summary["returns"]["before"]["greedy/return"]) == 3
+    assert len(summary["returns"]["before"]["greedy/return"]) == 2
     run("--doctor", team)
     assert "too short" in capsys.readouterr().out
     write(team, rows(), samples(0.4))
@@ -461,7 +454,8 @@ def test_compare_and_doctor_read_real_runs(team, solo, tmp_path, capsys):
     assert "cascading errors         SEEN" in capsys.readouterr().out
 
 
-def test_training_warns_when_a_sign_shows(tmp_path, capsys):
+def test_training_warns_when_a_sign_shows(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "STEPS", 10)
     reward = tmp_path / "mine.py"
     reward.write_text(
         "calls = []\n"
@@ -470,36 +464,17 @@ def test_training_warns_when_a_sign_shows(tmp_path, capsys):
         "    return {'tests': 0.2, 'cooperation': len(calls) / 100}\n"
         "rising.maximum = 10.0\n"
     )
-    some = ["--max-steps", "20", "--max-new-tokens", "4", "--reward", f"{reward}:rising"]
+    some = ["--max-steps", "10", "--max-new-tokens", "4", "--reward", f"{reward}:rising"]
     train.main([*SMALL, *some, "--run", str(tmp_path / "run")])
     assert "warning: sign of reward hacking: reward/cooperation " in capsys.readouterr().err
 
 
-# --- mistakes; tests/test_bad_input.py has more ---------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["--data", "x.jsonl"], "--data"),
-        (["--model", "a", "b", "c", "--run", "RUN"], "names 3"),
-        (["--from-samples", "x", "--run", "y"], "--from-samples does not go with --run"),
-        (["--compare", "a", "--doctor", "b"], "does not go with"),
-    ],
-    ids=lambda value: "_".join(value) if isinstance(value, list) else None,
-)
-def test_mistakes_get_one_line(argv, said, capsys, tmp_path, monkeypatch, team):
-    monkeypatch.chdir(tmp_path)
-    assert said in refused(capsys, *(str(team) if word == "RUN" else word for word in argv))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_bad_samples_file_names_its_line(whole, tmp_path, capsys):
-    lines = (whole / "samples").read_text().splitlines()
-    file = tmp_path / "samples"
-    file.write_text("\n".join([*lines[:3], lines[3][:50], *lines[4:]]))
-    assert "line 4: not a line of eval.py --samples" in refused(capsys, "--from-samples", file)
-    file.write_text(lines[0])
-    assert "holds no samples" in refused(capsys, "--from-samples", file)
+def test_samples_that_cannot_be_a_table_are_refused(whole, tmp_path, capsys):
+    header, *lines = (whole / "samples").read_text().splitlines()
+    (tmp_path / "samples").write_text(header)
+    assert "holds no samples" in refused(capsys, "--from-samples", tmp_path / "samples")
+    (tmp_path / "samples").write_text("\n".join([header, *lines[:2], lines[2][:50]]))
+    told = refused(capsys, "--from-samples", tmp_path / "samples")
+    assert "line 4: not a line of eval.py --samples" in told
     told = refused(capsys, "--from-samples", whole / "samples", "--method", "nobody")
     assert "--method nobody: what" in told
