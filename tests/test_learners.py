@@ -133,22 +133,19 @@ def test_a_partner_s_text_reaches_nobody_unless_the_task_puts_it_there():
 
 
 def test_an_evaluation_plays_in_the_world_that_moves_on():
-    from evaluation.methods import lines as records
-    from evaluation.methods import parallel
-
-    class Player:
-        reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4))
-
-        def rollout(self):
-            return Rollout(small_team(), Diary(), self.reward, flags("--turns", "3"))
+    from evaluation.methods import record
 
     task = Diary()
     task.scheme = lambda item, responses: f"day {item['day']}"
-    nodes = parallel(Player(), task.items("test")[:1], (0, 1, 0, 0), 2, Sampling(1.0, 0, 1.0, 4))
-    for record in records("trained", False, nodes, task, 1.0, 0.5):
-        assert record["scheme"] == "day 2"  # that of the last turn
-        assert [turn["parts"]["reward"] for turn in record["turns"]] == [0, 0.25, 0.5]
-        assert record["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
+    reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4))
+    rollout = Rollout(small_team(), task, reward, flags("--turns", "3", "--gamma", "0.5"))
+    how = ((0, 1, 0, 0), 2, Sampling(1.0, 0, 1.0, 4), 1, True)
+    (root,), *_ = rollout(task.items("test")[:1], *how)
+    for sample in range(2):
+        found = record(rollout, root, sample)
+        assert found["scheme"] == "day 2"  # that of the last turn
+        assert [turn["parts"]["reward"] for turn in found["turns"]] == [0, 0.25, 0.5]
+        assert found["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
 
 
 @pytest.mark.parametrize(
