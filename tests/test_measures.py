@@ -4,7 +4,6 @@ pass@k and accuracy@k against all subsets, standard errors and intervals against
 """
 
 import itertools
-import math
 import random
 import statistics
 
