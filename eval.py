@@ -28,8 +28,8 @@ from policies.finding import find_model, is_adapter
 from rewards import REWARDS
 from running.bits import settle
 from running.flags import Parser, at_least, named
-from running.folder import newest_run, run_folder, write_json
-from running.terminal import quiet, quit_on_signals, told
+from running.folder import newest_run, read_args, run_folder, write_json
+from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
 
 HOW_TIMED = """\
@@ -62,7 +62,7 @@ def parser() -> Parser:
     add = top.add_argument_group("what is compared").add_argument
     add("--run", action="append", metavar="DIR", help="a team's, a single agent's (the newest)")
     add("--method", nargs="+", help="see above (every one that applies)")
-    add("--task", help=f"{named(TASKS)}, dotted.path or file.py:Class (the run's; coop)")
+    add("--task", help=f"{named(TASKS)}, dotted.path or file.py:Class (the run's)")
     own = "(the run's; the task's own)"
     add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function {own}")
     add("--data", metavar="FILE", help="local file instead of the task's source (the run's)")
@@ -129,13 +129,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
-    from running.plugins import check_prompts, items_of, make_reward, make_task
+    from running.plugins import check_prompts, find_reward, items_of, make_task
 
     team, solo = find_runs(args.run)
     main = settings(args, team or solo)
     task = make_task(main)
-    reward = make_reward(main, task)
-    items = items_of(task, main.task, "test")[: args.limit or None]
+    reward = find_reward(main, task)
+    items = items_of(task, "test")[: args.limit or None]
     if not items:
         raise ValueError(f"task {main.task!r} has no test items")
     quiet()  # names are checked: what follows imports torch
@@ -170,15 +170,15 @@ def evaluate(args) -> tuple[dict, list[dict]]:
 def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
     """The header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
-    from evaluation.players import is_finished, run_args
+    from evaluation.players import is_finished
     from running.preview import where
 
     how = f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
     how = "greedy" if args.greedy else how
-    name, count = main.reward or task.reward, len(items)
+    name, count = task.reward, len(items)
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
     for run in filter(None, runs):
-        if not is_finished(run, run_args(run)["num_agents"]):
+        if not is_finished(run, read_args(run)["args"]["num_agents"]):
             title += f"{run} was stopped: its last checkpoint plays\n"
     title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
     flags = {"title": title, "timed": HOW_TIMED.format(count=min(TIMED, count), device=where())}
@@ -186,11 +186,11 @@ def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
     flags |= {"reward": name, "maximum": reward.maximum, "runs": args.run, "items": count}
     flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}
     header = {"settings": flags, "timing": {}, "items": []}
-    header["measures"] = getattr(task, "measures", {})
+    header["measures"] = task.measures
     for item in items:
         prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
         header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
-        if args.show and getattr(task, "colors", None):
+        if args.show and task.colors:
             header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}
     return header
 
@@ -271,14 +271,14 @@ def ask(args) -> None:
     flags = settings(args, team or solo)
     item = asked(args.ask, make_task(flags))
     quiet()
-    from magrpo import EVAL, Node
-    from running.heldout import sampling_of
+    from magrpo import EVAL
+    from policies.sampling import sampling_of
 
     settle(flags)
     player = Player(flags, team or solo)
     rollout = player.rollout(trained=set(range(flags.num_agents)) if args.run else set())
     check_prompts(rollout, [item])
-    node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
+    (node,) = rollout.roots([item], (args.seed, EVAL, 0, 0), 1)
     rollout.act([node], sampling_of(flags, greedy=args.temperature is None))
     who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
     print(report.side_by_side(node.observations))
@@ -304,7 +304,7 @@ def main(argv: list[str] | None = None) -> None:
     except Exception as error:
         if args.debug:
             raise
-        parser().error(told(error))
+        parser().error(in_words(error))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ order. A cell that several agents build gains nothing.
 """
 
 import functools
-import itertools
-import json
 import math
 import random
 from collections.abc import Iterator
@@ -53,13 +51,9 @@ def left(item: dict) -> list[Rectangle]:
 
 
 def material(rectangles: list[Rectangle], agents: int) -> int:
-    """Blocks of each agent for these rectangles."""
-    return share([len(cells(one)) for one in rectangles if one[4] != AIR], agents)
-
-
-def share(areas: list[int], agents: int) -> int:
-    """Blocks of each agent for rectangles of these areas: a fair part of the cells, and room for
-    the rectangle in which that part ends, however large it is."""
+    """Blocks of each agent: a fair part of the cells, and room for the rectangle in which that part
+    ends, however large it is."""
+    areas = [(x2 - x1 + 1) * (y2 - y1 + 1) for x1, y1, x2, y2, kind in rectangles if kind != AIR]
     return math.ceil((sum(areas) + (agents - 1) * max(areas, default=0)) / agents)
 
 
@@ -70,7 +64,7 @@ def rules(item: dict, agents: int) -> Rules:
         (frozenset(COLORS),) * agents,
         (MOST,) * agents,
         frozenset({"fill", "setblock"}),
-        ({"": material(left(item), agents)},) * agents,
+        {"": material(left(item), agents)},
         standing(item),
     )
 
@@ -93,7 +87,9 @@ def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:
 def _layout(rng: random.Random, count: int) -> list[tuple[int, int, int, int]]:
     """Corners of rectangles that do not overlap; [] where a draw does not fit."""
     sizes = [(rng.randint(1, LONGEST), rng.randint(1, LONGEST)) for _ in range(count)]
-    if not _suits([width * height for width, height in sizes]):
+    total = sum(width * height for width, height in sizes)
+    enough = material([(1, 1, width, height, "") for width, height in sizes], 2)
+    if not (LEAST_CELLS <= total <= MOST_CELLS and 0.6 * total <= enough <= 0.7 * total):
         return []
     found, taken = [], 0
     for width, height in sizes:
@@ -104,12 +100,6 @@ def _layout(rng: random.Random, count: int) -> list[tuple[int, int, int, int]]:
         found.append(corners)
         taken |= mask
     return found
-
-
-def _suits(areas: list[int]) -> bool:
-    """Whether rectangles of these areas make a target."""
-    total = sum(areas)
-    return LEAST_CELLS <= total <= MOST_CELLS and 0.6 * total <= share(areas, 2) <= 0.7 * total
 
 
 @functools.cache
@@ -123,24 +113,21 @@ def _places(width: int, height: int) -> list[tuple[tuple[int, int, int, int], in
 
 
 def check(rectangles) -> None:
-    """Raises ValueError where `problems` could never draw these rectangles."""
+    """Raises ValueError where these are no rectangles on the grid, or where two of them overlap."""
     given = rectangles if isinstance(rectangles, list) else [rectangles]
-    strange = [one for one in given if json.dumps(one) not in _drawable()]
-    areas = [] if strange else [len(cells(one)) for one in given]
-    apart = not strange and len(target({"rectangles": given})) == sum(areas)
-    if not (apart and len(given) in COUNTS and _suits(areas)):
+    wrong = [one for one in given if not _on_the_grid(one)]
+    covered = [] if wrong else [cell for one in given for cell in cells(one)]
+    if not covered or len(covered) > len({*covered}):
         raise ValueError(
-            f"task build has no target with {strange or given!s:.200}: it has {COUNTS[0]} or "
-            f"{COUNTS[1]} rectangles [x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and "
-            f"y1 <= y2 of 0 to {SIDE - 1}, sides of 1 to {LONGEST}, colours {', '.join(COLORS)}; "
-            f"they have {LEAST_CELLS} to {MOST_CELLS} cells, and half of these with half of the "
-            "largest rectangle's, rounded up, is 60 to 70 % of them"
+            f"task build has no target with {wrong or given!s:.200}: it has rectangles "
+            f"[x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and y1 <= y2 of 0 to "
+            f"{SIDE - 1}, colours {', '.join(COLORS)}"
         )
 
 
-@functools.cache
-def _drawable() -> set[str]:
-    """All rectangles that a target may have, as JSON."""
-    sides = range(1, LONGEST + 1)
-    corners = [place for size in itertools.product(sides, sides) for place, _ in _places(*size)]
-    return {json.dumps([*place, color]) for place in corners for color in COLORS}
+def _on_the_grid(one) -> bool:
+    match one:
+        case [*corners, color] if [type(number) for number in corners] == [int] * 4:
+            x1, y1, x2, y2 = corners
+            return 0 <= x1 <= x2 < SIDE and 0 <= y1 <= y2 < SIDE and color in COLORS
+    return False

@@ -52,7 +52,7 @@ class Build(Building):
                 found.append({"task_id": task_id, "rectangles": rectangles, "solution": solution})
 
     def check(self, item: dict) -> None:
-        """Raises ValueError where the splits could have no target like the item's."""
+        """Raises ValueError where the item holds no picture of rectangles."""
         blocks.check(item.get("rectangles"))
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:

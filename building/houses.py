@@ -104,7 +104,7 @@ def rules(item: dict, agents: int) -> Rules:
         (palette,) * agents,
         share(MAX_COMMANDS, agents),
         frozenset({"fill", "kill"}),
-        (material,) * agents,
+        material,
     )
 
 
@@ -141,39 +141,33 @@ def described(item: dict) -> str:
 
 def checked(row: dict) -> dict:
     """The item of a row in the authors' form, without spiders; ValueError names the wrong field."""
-    inventory, spec, bounds = row.get("inventory"), row.get("target_spec"), row.get("bbox")
-    _need(isinstance(inventory, dict) and inventory, "inventory", '{"C": block, ...}', inventory)
-    for one, block in inventory.items():
-        named = len(one) == 1 and isinstance(block, str) and len(block.split()) == 1
-        _need(named, "inventory", "a block for each character", {one: block})
-    spec = spec if isinstance(spec, dict) else {}
-    _need(spec.get("type") == "y_layers", "target_spec.type", "'y_layers'", spec.get("type"))
-    size, form = spec.get("size"), f"[x, y, z], each from 1 to {LARGEST}"
-    is_size = isinstance(size, list) and [type(n) for n in size] == [int] * 3
-    _need(is_size and all(0 < n <= LARGEST for n in size), "target_spec.size", form, size)
-    item = {"task_id": str(row.get("task_id", "house")), "inventory": inventory}
-    item |= {"layers": _layers(spec.get("layers"), size, inventory)}
+    inventory, spec = row.get("inventory"), row.get("target_spec")
+    pairs = inventory.items() if isinstance(inventory, dict) else [("", None)]
+    named = all(isinstance(b, str) and len(one) == len(b.split()) == 1 for one, b in pairs)
+    _need(named, "inventory", 'a block for each character, {"C": block, ...}', inventory)
+    match spec:
+        case {"type": "y_layers", "size": [int(x), int(y), int(z)], "layers": [*given]}:
+            rows = [(one.get("y"), one.get("rows")) for one in given if isinstance(one, dict)]
+        case _:
+            x = y = z = 0
+    form = '{"type": "y_layers", "size": [x, y, z], "layers": [...]}'
+    _need(
+        min(x, y, z) > 0 and max(x, y, z) <= LARGEST,
+        "target_spec",
+        f"{form} of 1 to {LARGEST}",
+        spec,
+    )
+    layers = [dict(rows).get(height) for height in range(y)]
+    form = f"{z} rows of {x} characters of the inventory, for each y of 0 to {y - 1} once"
+    for height, lines in enumerate(layers):
+        texts = lines if isinstance(lines, list) and len(lines) == z else [None]
+        right = all(isinstance(t, str) and len(t) == x and {*t} <= {*inventory} for t in texts)
+        _need(right and len(given) == y, f"target_spec.layers, y {height},", form, lines)
+    item = {"task_id": str(row.get("task_id", "house")), "inventory": inventory, "layers": layers}
     _need(target(item), "target_spec.layers", "a house", "nothing but air")
-    whole = {"from": [0, 0, 0], "to": [n - 1 for n in size]}
-    _need(bounds in (None, whole), "bbox", f"left out, or {whole}", bounds)
+    whole = {"from": [0, 0, 0], "to": [x - 1, y - 1, z - 1]}
+    _need(row.get("bbox") in (None, whole), "bbox", f"left out, or {whole}", row.get("bbox"))
     return item
-
-
-def _layers(given, size: list[int], inventory: dict[str, str]) -> list[list[str]]:
-    wide, high, deep = size
-    named = isinstance(given, list) and all(isinstance(layer, dict) for layer in given)
-    heights = [layer.get("y") for layer in given] if named else given
-    complete = named and sorted(map(str, heights)) == sorted(map(str, range(high)))
-    form = f'[{{"y": y, "rows": rows}}, ...] with each y of 0 to {high - 1} once'
-    _need(complete, "target_spec.layers", form, heights)
-    found = {int(layer["y"]): layer.get("rows") for layer in given}
-    for y, rows in sorted(found.items()):
-        field = f"target_spec.layers, y {y}"
-        _need(isinstance(rows, list) and len(rows) == deep, field, f"{deep} rows", rows)
-        for row in rows:
-            right = isinstance(row, str) and len(row) == wide and set(row) <= inventory.keys()
-            _need(right, field, f"rows of {wide} characters of the inventory", row)
-    return [found[y] for y in range(high)]
 
 
 def _need(right, field: str, form: str, found) -> None:

@@ -1,10 +1,11 @@
 """Who built what: measures of a team's work, and a name for how it divided that work."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from operator import itemgetter
 
-from building.world import Cell, Rules, World
+from building.world import AIR, Cell, Rules, World
 
 MOSTLY = 0.9  # share of the cells that a rule has to fit
 Divisions = dict[tuple[str, str], Callable[[Cell], int]]  # (low, high): a number of each cell
@@ -32,13 +33,14 @@ def measures(
     """
     value = iou(target, correct, built)
     owners = Counter(built.cells[cell][1] for cell in correct)
-    writers = Counter(cell for cells in built.wrote for cell in cells)
     found = {"metric/pass": float(value == 1), "metric/iou": value}
-    found |= {f"metric/built/{i}": owners[i] / len(target) for i in range(len(built.wrote))}
+    found |= {f"metric/built/{i}": owners[i] / len(target) for i in range(len(built.commands))}
+    wrote = [[cell for c in mine if c.block != AIR for cell in c.cells] for mine in built.commands]
+    writers = Counter(itertools.chain(*map(set, wrote)))
     found["metric/twice"] = sum(n > 1 for n in writers.values()) / max(len(writers), 1)
     if rules.material:
-        had = sum(sum(limits.values()) for limits in rules.material)
-        found["metric/unused"] = 1 - sum(spent.total() for spent in built.spent) / max(had, 1)
+        had = sum(rules.material.values()) * len(wrote)
+        found["metric/unused"] = 1 - sum(map(len, wrote)) / max(had, 1)
     return found
 
 

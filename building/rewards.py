@@ -21,7 +21,6 @@ housebuild's spiders take a tenth of the pay, or less if they do little damage, 
 writes /kill. A needless /kill takes a tenth, too: without spiders, or if the partner writes it.
 """
 
-import math
 from collections import Counter
 
 from building import blocks, houses, labour, letters
@@ -42,11 +41,8 @@ def least_share(rules: Rules, target: dict) -> float:
         return 1 / (2 * agents)
     done = {cell for cell, (block, _) in rules.standing.items() if target.get(cell) == block}
     counts = Counter(block for cell, block in target.items() if cell not in done)
-    most = 0  # cells that the best supplied agent can build
-    for limits in rules.material:
-        by_block = sum(min(limits.get(block, math.inf), count) for block, count in counts.items())
-        most = max(most, min(by_block, limits.get("", math.inf)))
-    share = (counts.total() - most) / len(target)
+    by_block = sum(min(rules.material.get(block, count), count) for block, count in counts.items())
+    share = (counts.total() - min(by_block, rules.material.get("", by_block))) / len(target)
     return share or (0.0 if rules.standing else 1 / (2 * agents))
 
 

@@ -8,12 +8,12 @@ world. The rules, the numbers and what each role is told are the authors', the w
 import functools
 import itertools
 import random
-from collections import Counter
 from typing import ClassVar
 
 from building import houses, labour, letters, paper, rewards
 from building.world import Cell, Rules, build, read
-from data.rows import file_rows
+from data.rows import fifths, file_rows, made
+from tasks import Task
 
 SPLITS = {"train": 1000, "dev": 100, "test": 100}
 _SYSTEM = """\
@@ -53,9 +53,11 @@ Limits of material, for each agent (air is free):
 _AGAIN = "The world is empty again: write everything that should stand, not only what is new."
 
 
-class Building:
+class Building(Task):
     """What all building tasks share. site: the module with a task's rules, target and correct
     cells; colors: block -> "#rrggbb", for pictures."""
+
+    measures: ClassVar = {"pass@k": "metric/pass"}
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         """How the team divided its work, as labour.scheme names it."""
@@ -127,26 +129,15 @@ class StrBuild(Building):
     def items(self, split: str) -> list[dict]:
         if split not in SPLITS:
             raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(SPLITS)}")
-        return self.local[split] if self.data else self.made(split)
+        return self.local[split] if self.data else self.own(split)
 
-    def made(self, split: str) -> list[dict]:
+    def own(self, split: str) -> list[dict]:
         strings = itertools.islice(letters.strings(split), SPLITS[split])
         return [self.item({"string": text}) for text in strings]
 
     @functools.cached_property
     def local(self) -> dict[str, list[dict]]:
-        """The rows of --data: the last fifth is test, the fifth before it dev, the rest train."""
-        items = []
-        for number, row in file_rows(self.data):
-            try:
-                items.append(self.item(row))
-            except ValueError as error:
-                raise ValueError(f"{self.data}, row {number}: {error}") from error
-        if len(items) < 3:
-            raise ValueError(f"{self.data} holds {len(items)} rows: train, dev, test need 3")
-        fifth = max(len(items) // 5, 1)
-        parts = (items[: -2 * fifth], items[-2 * fifth : -fifth], items[-fifth:])
-        return dict(zip(SPLITS, parts, strict=True))
+        return fifths(self.data, made(self.data, file_rows(self.data), self.item))
 
     def item(self, row: dict) -> dict:
         """The item of a row; ValueError names the wrong field."""
@@ -164,7 +155,7 @@ class StrBuild(Building):
         rules = self.site.rules(item, self.num_agents)
         prompt = _SYSTEM + self.role(agent) + self.problem(agent, item, rules)
         for turn, (response, feedback) in enumerate(history, 1):
-            accepted = read(response, rules, agent, Counter())
+            accepted = read(response, rules, agent)
             lines = "\n".join(command.line for command in accepted) or "(none)"
             prompt += f"\nYour commands in turn {turn}:\n{lines}\n\nTurn {turn + 1}. {feedback}\n"
         return prompt + "\nCommands:\n"
@@ -235,7 +226,7 @@ class HouseBuild(StrBuild):
         "planks": "#d9a760",
     }
 
-    def made(self, split: str) -> list[dict]:
+    def own(self, split: str) -> list[dict]:
         found = []
         for name, layers in itertools.islice(houses.houses(split), SPLITS[split]):
             published = name in houses.PUBLISHED.get(split, {})
@@ -253,7 +244,7 @@ class HouseBuild(StrBuild):
             spiders = f"There are {len(attacks)} spiders, with attacks of {attacks}, "
             spiders += f"{sum(attacks)} in all; you have {paper.HIT_POINTS} hit points. To kill "
             spiders += "the spiders, write exactly one line: /kill"
-        limits = sorted((block, most) for block, most in rules.material[agent].items() if most)
+        limits = sorted((block, most) for block, most in rules.material.items() if most)
         return _HOUSEBUILD.format(
             blocks=", ".join(sorted(rules.palettes[agent])),
             target=houses.described(item),

@@ -18,9 +18,7 @@ A response is read in time linear in its length, and no fill is larger than the 
 """
 
 import itertools
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -40,8 +38,8 @@ class Rules:
     palettes: tuple[frozenset[str], ...]  # per agent: its blocks; air is always allowed
     max_commands: tuple[int, ...]  # per agent: how many are accepted
     commands: frozenset[str] = frozenset({"setblock", "fill", "kill"})
-    # per agent: cells of each block, and of all blocks together under ""; (): no limit
-    material: tuple[dict[str, int], ...] = ()
+    # each agent's: cells of each block, and of all blocks together under ""; {}: no limit
+    material: dict[str, int] = field(default_factory=dict)
     standing: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # before the first command
 
     def cells(self) -> Iterator[Cell]:
@@ -50,25 +48,19 @@ class Rules:
 
 @dataclass(frozen=True)
 class Command:
-    """An accepted line: puts `block` into all cells from low to high; "" is /kill."""
+    """An accepted line: puts `block` into the cells; /kill puts "" into none."""
 
     line: str
     block: str
-    low: Cell = ()
-    high: Cell = ()
-
-    def volume(self) -> int:
-        return math.prod(last - first + 1 for first, last in zip(self.low, self.high, strict=True))
+    cells: tuple[Cell, ...] = ()
 
 
 @dataclass
 class World:
-    """What stands where, and how it came about; lists are by agent."""
+    """What stands where, and how it came about."""
 
-    cells: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # (block, agent that put it)
-    commands: list[list[Command]] = field(default_factory=list)  # accepted ones
-    wrote: list[set[Cell]] = field(default_factory=list)  # where the agent put any block
-    spent: list[Counter] = field(default_factory=list)  # cells of each block
+    cells: dict[Cell, tuple[str, int]]  # (block, agent that put it)
+    commands: list[list[Command]]  # by agent: those accepted
 
     def block(self, cell: Cell) -> str:
         return self.cells[cell][0] if cell in self.cells else AIR
@@ -85,41 +77,29 @@ def box(low: Cell, high: Cell) -> Iterator[Cell]:
 
 def build(rules: Rules, responses: list[str]) -> World:
     """The world after the agents' commands."""
-    agents = range(len(responses))
-    world = World(dict(rules.standing), wrote=[set() for _ in agents])
-    world.spent = [Counter() for _ in agents]
+    world = World(dict(rules.standing), [])
     for agent, text in enumerate(responses):
-        accepted = read(text, rules, agent, world.spent[agent])
-        world.commands.append(accepted)
-        for command in accepted:
+        world.commands.append(read(text, rules, agent))
+        for command in world.commands[agent]:
             if command.block == AIR:
-                for cell in box(command.low, command.high):
+                for cell in command.cells:
                     world.cells.pop(cell, None)
-            elif command.block:
-                cells = list(box(command.low, command.high))
-                world.cells.update(dict.fromkeys(cells, (command.block, agent)))
-                world.wrote[agent].update(cells)
+            else:
+                world.cells.update(dict.fromkeys(command.cells, (command.block, agent)))
     return world
 
 
-def read(text: str, rules: Rules, agent: int, spent: Counter) -> list[Command]:
-    """The accepted commands of an agent's response; the material they take is added to `spent`."""
+def read(text: str, rules: Rules, agent: int) -> list[Command]:
+    """The accepted commands of an agent's response."""
     found: list[Command] = []
-    for line in lines(text):
+    left = dict(rules.material)
+    for command in filter(None, (parse(line, rules, agent) for line in lines(text))):
         if len(found) == rules.max_commands[agent]:
             break
-        command = parse(line, rules, agent)
-        if command is None:
-            continue
-        if command.block not in ("", AIR):
-            cost = command.volume()
-            limits = rules.material[agent] if rules.material else {}
-            if spent[command.block] + cost > limits.get(command.block, math.inf):
-                continue
-            if spent.total() + cost > limits.get("", math.inf):
-                continue
-            spent[command.block] += cost
-        found.append(command)
+        cost = 0 if command.block == AIR else len(command.cells)
+        if all(left.get(kind, cost) >= cost for kind in (command.block, "")):
+            left |= {kind: left[kind] - cost for kind in (command.block, "") if kind in left}
+            found.append(command)
     return found
 
 
@@ -154,4 +134,4 @@ def parse(line: str, rules: Rules, agent: int) -> Command | None:
         for first, a, b, last in zip(rules.low, low, high, rules.high, strict=True)
     )
     own = block == AIR or block in rules.palettes[agent]
-    return Command(line, block, low, high) if inside and own else None
+    return Command(line, block, tuple(box(low, high))) if inside and own else None

@@ -7,7 +7,6 @@
 | levels     | what is defined and parses, how main uses the helpers, how  | the first k, a count |
 |            | many tests pass                                             |                      |
 | tests      | levels, and each failed test with its error                 | the first k          |
-| static     | what its syntax tree and pyflakes say of its own function   | none, nothing is run |
 | expert     | an edit of its own function by a larger model (expert.py)   | none                 |
 
 k is --feedback-tests (0: all); the reward always uses every test. An agent is told whether a
@@ -23,19 +22,17 @@ import builtins
 import functools
 import keyword
 import re
-import symtable
 import textwrap
 from collections.abc import Callable
 
-from pyflakes import checker
-
 from coding import rewards
 from coding.expert import Expert
-from coding.extraction import Part, extract
+from coding.extraction import Part
 from coding.schemes import classify
 
-MODES = ("plain", "passed", "levels", "tests", "static", "expert")
-SHOWN = 5  # failed tests, or findings, of one text: an agent's context is small
+MODES = ("plain", "passed", "levels", "tests", "expert")
+LIMITED = ("passed", "levels", "tests")  # those that may rest on the first tests only
+SHOWN = 5  # failed tests of one text: an agent's context is small
 LINE = 200  # characters of a test, or of an error
 EDIT = 2_000  # characters of an expert's edit
 
@@ -47,8 +44,8 @@ def configured(
 
     url and model are the expert's, and do nothing in other modes: a flag file may hold them.
     """
-    if mode not in MODES:
-        raise ValueError(f"unknown feedback {mode!r}; known: {', '.join(MODES)}")
+    if limit != 1 and mode not in LIMITED:
+        raise ValueError(f"--feedback-tests goes with --feedback {', '.join(LIMITED)}")
     if mode != "expert":
         return functools.partial(tell, mode=mode, limit=limit)
     if not (url and model):
@@ -60,7 +57,7 @@ def disclosed(mode: str | None, limit: int) -> str:
     """For a run's report: how far its feedback let the agents see the tests."""
     if mode not in MODES:
         return f"feedback: the task's own{', ' + mode if mode else ''}"
-    if mode not in ("passed", "levels", "tests"):
+    if mode not in LIMITED:
         return f"feedback {mode}: no test was shown to an agent"
     which = f"the first {limit} of a problem's tests" if limit else "all of a problem's tests"
     what = {
@@ -88,9 +85,6 @@ def tell(
         written = {name: team[name].source or texts[name] for name in team}
         edits = expert.edits(item["prompt"], written)
         return [_edits(edits, names) for names in own]
-    if mode == "static":
-        found = {name: _findings(item, team, name, texts[name]) for name in team}
-        return [_list("Checks of your code:", *(found[name] for name in names)) for names in own]
     verdict = rewards.verdict(item, responses)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))[: limit or None]
     if mode == "passed":
@@ -100,14 +94,11 @@ def tell(
     failed = [(test, error) for test, passed, error in results if not passed]
     told = []
     for names in own:
-        state = _levels(team, names, texts)
-        errors = _failures(failed, _foreign(item, team, names, texts)) if mode == "tests" else []
-        told.append(_list("Feedback on the team's program:", state, counted, errors))
+        lines = _levels(team, names, texts) + counted
+        if mode == "tests":
+            lines += _failures(failed, _foreign(item, team, names, texts))
+        told.append("\n- ".join(["Feedback on the team's program:", *lines]))
     return told
-
-
-def _list(title: str, *parts: list[str]) -> str:
-    return "\n".join([title, *(f"- {line}" for part in parts for line in part)])
 
 
 def _edits(edits: dict[str, str], names: list[str]) -> str:
@@ -145,12 +136,10 @@ def _state(name: str, part: Part, text: str | None = None) -> str:
 
 def _syntax_error(name: str, text: str) -> str:
     """Python's words on the last definition of a function in a response."""
-    lines = text.expandtabs().splitlines()
-    starts = [i for i, line in enumerate(lines) if re.match(rf"\s*(async\s+)?def\s+{name}\b", line)]
-    start = starts[-1] if starts else 0
-    end = next((i for i in range(start, len(lines)) if "```" in lines[i]), len(lines))
+    head = rf"^(?=[^\S\n]*(?:async\s+)?def\s+{name}\b)"
+    *_, code = re.split(head, text.expandtabs(), flags=re.MULTILINE)
     try:
-        compile(textwrap.dedent("\n".join(lines[start:end])), "<response>", "exec")
+        compile(textwrap.dedent(code.partition("```")[0]), "<response>", "exec")
     except SyntaxError as error:
         line = (error.text or "").strip()[:LINE]
         return f"{error.msg}" + (f" at: {line}" if line else "")
@@ -211,47 +200,3 @@ def _foreign(item: dict, team: dict, names: list[str], texts: dict) -> re.Patter
     hidden = [p for p in pieces if p not in words and (p.isidentifier() or p not in known)]
     hidden.sort(key=len, reverse=True)
     return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, hidden))})(?!\w)" if hidden else "(?!)")
-
-
-# --- static ---------------------------------------------------------------------------------------
-
-
-def _findings(item: dict, team: dict[str, Part], name: str, text: str) -> list[str]:
-    """What can be said of one function without running it."""
-    part, (*helpers, main) = team[name], team
-    if part.node is None or part.broken:
-        return [f"{name}: {_state(name, part, text)}"]
-    lines = [] if part.returns else [f"{name}: {_state(name, part)}"]
-    if name == main:
-        wanted = extract(item["prompt"], main).node
-        if wanted and _parameters(wanted) != _parameters(part.node):
-            lines.append(f"{main} has to take ({_parameters(wanted)})")
-        lines += [_usage(part, main, helper) for helper in helpers]
-    elif main in part.reads:
-        lines.append(f"{name} uses {main}, which is the function that calls it")
-    try:
-        lines += _pyflakes(part.source, {*team, *_names(item.get("setup", ""))})
-    except RecursionError:
-        lines.append(f"{name} is nested too deeply to be checked")
-    more = len(lines) - SHOWN
-    return [*lines[:SHOWN], f"and {more} more"] if more > 0 else lines or [f"{name}: no findings"]
-
-
-def _parameters(function: ast.FunctionDef | ast.Lambda) -> str:
-    """The parameters' names, without annotations and defaults."""
-    given = function.args
-    names = [*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg]
-    return ", ".join(name.arg for name in names if name)
-
-
-def _pyflakes(source: str, known: set[str]) -> list[str]:
-    messages = checker.Checker(ast.parse(source), builtins=known).messages
-    lines = source.split("\n")
-    return [
-        f"{message.message % message.message_args} at: {lines[message.lineno - 1].strip()[:LINE]}"
-        for message in sorted(messages, key=lambda message: (message.lineno, message.col))
-    ]
-
-
-def _names(source: str) -> set[str]:
-    return set(symtable.symtable(source, "setup", "exec").get_identifiers())

@@ -285,7 +285,21 @@ def _answer(function, xs):
 
 
 def problems(split: str, seed: str = "", distinct: bool = False, agents: int = 2) -> Iterator[dict]:
-    """Coop's problems of a split, without end; docstrings come again unless they are distinct."""
+    """Coop's problems of a split, without end; docstrings come again unless they are distinct. A
+    process makes each but once: two seconds for a run's."""
+    known, more = _stream(split, seed, distinct, agents)
+    for number in itertools.count():
+        if number == len(known):
+            known.append(next(more))
+        yield known[number]
+
+
+@functools.cache
+def _stream(*which) -> tuple[list[dict], Iterator[dict]]:
+    return [], _drawn(*which)
+
+
+def _drawn(split: str, seed: str, distinct: bool, agents: int) -> Iterator[dict]:
     rng, seen = random.Random(f"coop/{split}{seed}"), set()
     while True:
         item = _compose(rng, rng.choice(_compositions(agents)[split]))

@@ -102,7 +102,7 @@ def summarize(header: dict, records: list[dict], methods: list[str] | None = Non
         if sampled and greedy:
             found = _measures(greedy, own)
             table[name] |= {f"greedy/{key}": value for key, value in found.items()}
-        if found := _schemes(main):
+        if found := _schemes(main, own.get("pass@k")):
             table[name]["schemes"] = found
         returns = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
         first = first or (name, returns)
@@ -164,14 +164,14 @@ def _speed(timing: dict | None) -> dict[str, float | None]:
     return found | {"latency_problems": len(timing["seconds"])}
 
 
-def _schemes(records: list[dict]) -> dict[str, dict]:
+def _schemes(records: list[dict], part: str | None) -> dict[str, dict]:
     """How often each scheme of dividing the work was seen, the most frequent first, and how often
     it passed; {} where the task names none."""
     passed = defaultdict(list)
     for record in records:
         parts = record["turns"][-1]["parts"]
-        if "scheme" in record and "metric/pass" in parts:
-            passed[record["scheme"]].append(parts["metric/pass"])
+        if "scheme" in record and part in parts:
+            passed[record["scheme"]].append(parts[part])
     ranked = sorted(passed.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     return {
         name: {"count": len(values), "pass_rate": statistics.fmean(values)}

@@ -15,8 +15,10 @@ import torch
 from evaluation.scoring import judge_of
 from magrpo import EVAL, Node, Rollout
 from policies.decoding import Response
+from policies.sampling import sampling_of
+from rewards import Scorer, asks
 from running.flags import meant
-from running.heldout import play, played, progress, sampling_of, worth
+from running.heldout import play, played, progress, worth
 
 TIMED = 10  # problems at most whose decoding is timed, one at a time
 
@@ -53,11 +55,7 @@ class Discussion(Rollout):
     answer counts."""
 
     def __call__(self, items, key, samples, sampling, *_):
-        agents = range(self.team.size)
-        nodes = [
-            Node(b, item, (*key[:3], key[3] + b), [[] for _ in agents], samples)
-            for b, item in enumerate(items)
-        ]
+        agents, nodes = range(self.team.size), self.roots(items, key, samples)
         self.act(nodes, sampling)
         for node in nodes:
             for s in range(samples):
@@ -80,9 +78,9 @@ class Reference(Rollout):
 
 def reference(args, task, reward) -> Reference:
     """The rollout of method reference, without a team."""
-    reward.judge = judge_of(args) if reward.needs_model else None
+    scorer = Scorer(reward, judge_of(args) if asks(reward) else None)
     one_turn = argparse.Namespace(**vars(args) | {"turns": 1})
-    return Reference(argparse.Namespace(size=1), task, reward, one_turn)
+    return Reference(argparse.Namespace(size=1, base_of={}), task, scorer, one_turn)
 
 
 def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[dict]) -> dict:
@@ -131,7 +129,7 @@ def record(rollout: Rollout, root: Node, sample: int, show: bool = False) -> dic
     its return; the scheme of its last turn, where the task names schemes; and where it is to be
     shown, what the task draws of each turn."""
     task, gamma = rollout.task, rollout.args.gamma
-    show = show and getattr(task, "colors", None)
+    show = show and task.colors
     turns, node, at = [], root, sample
     while node:
         (texts, parts), item = played(node, at), node.item
@@ -142,7 +140,8 @@ def record(rollout: Rollout, root: Node, sample: int, show: bool = False) -> dic
     values = [worth(turn["parts"], len(texts)) for turn in turns if turn["parts"]]
     weights = [gamma**turn for turn in range(len(values))]
     paid = sum(w * value for w, value in zip(weights, values, strict=True))
-    named = {"scheme": task.scheme(item, texts)} if getattr(task, "scheme", None) else {}
+    scheme = task.scheme(item, texts)
+    named = {"scheme": scheme} if scheme else {}
     return named | {"return": paid / (rollout.reward.maximum * sum(weights)), "turns": turns}
 
 

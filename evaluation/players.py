@@ -13,7 +13,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 import train
-from running.folder import CHECKPOINT, read_checkpoint, run_folder
+from rewards import Scorer, asks
+from running.folder import CHECKPOINT, read_args, read_checkpoint, run_folder
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback", "memory")
@@ -24,9 +25,7 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
     found: dict[bool, Path] = {}
     for name in names or []:
         directory = run_folder(name)
-        if not (directory / "args.json").is_file():
-            raise ValueError(f"--run {name}: there is no run (no {directory / 'args.json'})")
-        agents = run_args(directory)["num_agents"]
+        agents = read_args(directory)["args"]["num_agents"]
         if not (is_finished(directory, agents) or (directory / CHECKPOINT).is_file()):
             raise ValueError(
                 f"{directory} is not finished, and has no checkpoint: python train.py --resume "
@@ -57,19 +56,11 @@ def load_agents(team, directory: Path) -> None:
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
 
 
-def run_args(directory: Path) -> dict:
-    """The flags that a run was made with."""
-    try:
-        return json.loads((directory / "args.json").read_text())["args"]
-    except (ValueError, KeyError) as error:
-        raise ValueError(f"{directory / 'args.json'} is not a run's: {error}") from error
-
-
 def settings(args, directory: Path | None) -> argparse.Namespace:
     """The run's flags with those given here; without a run, train.py's defaults."""
-    own = run_args(directory) if directory else {}
-    task = args.task or own.get("task", "coop")
-    values = vars(train.parse(["--task", task])) | own
+    own = read_args(directory)["args"] if directory else {}
+    task = args.task or own.get("task")
+    values = vars(train.parse(["--task", task] if task else [])) | own
     values |= {name: getattr(args, name) for name in OWN if getattr(args, name) is not None}
     if args.model:
         models = [train.TINY if name == "tiny" else name for name in args.model]
@@ -89,7 +80,7 @@ def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path)
     if (flags.task, flags.data) != (main.task, main.data):
         raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
-        flags.max_new_tokens = run_args(solo)["max_new_tokens"]
+        flags.max_new_tokens = read_args(solo)["args"]["max_new_tokens"]
     if flags.model[0] != main.model[0]:
         flags.judge = main.judge or main.model[0]
     return flags
@@ -115,15 +106,9 @@ def asked(text: str, task) -> dict:
             item = json.loads(text)
         except ValueError as error:
             raise ValueError(f"--ask: not one JSON object ({error})") from error
-        if check := getattr(task, "check", None):
-            check(item)
+        task.check(item)
         return item
-    if ask := getattr(task, "ask", None):
-        return ask(text)
-    item, field = task.items("test")[0], getattr(task, "field", "prompt")
-    if field not in item:
-        raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
-    return item | {field: text}
+    return task.ask(text)
 
 
 class Clock:
@@ -158,10 +143,10 @@ class Player:
         from policies.judging import Judge, make_judge
         from policies.loading import device
         from running.folder import check_bases, warn_of_other_code
-        from running.plugins import make_reward, make_task
+        from running.plugins import find_reward, make_task
 
         self.args, self.task = args, make_task(args)
-        self.reward = make_reward(args, self.task)
+        reward, judge = find_reward(args, self.task), None
         load = {"bits": args.bits, "memory": args.memory}
         load["trust_remote_code"] = args.trust_remote_code
         team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
@@ -173,12 +158,12 @@ class Player:
             warn_of_other_code(directory)
             load_agents(team, directory)
             self.weights[True] = self.copies()
-        if self.reward.needs_model:
+        if asks(reward):
             # Without a run no agent is trained: the model to ask may be the one that plays.
             own = not directory and args.judge == args.model[0]
             judge = Judge(team.bases[0], args.chat_template) if own else make_judge(args, team)
             judge.base.to(device())
-            self.reward.judge = judge
+        self.reward = Scorer(reward, judge)
         self.clock = Clock(team.to(device()))
 
     def copies(self) -> list[list]:

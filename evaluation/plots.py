@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
-from running.folder import run_folder
+from running.folder import read_args, run_folder
 
 # Okabe and Ito's, which color-blind readers tell apart
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -69,11 +69,8 @@ class Group(NamedTuple):
 def read_run(name: str) -> Run:
     """ValueError where it is none."""
     directory = run_folder(name)
-    if not (directory / "args.json").is_file():
-        told = f"there is no {directory / 'args.json'}; give a folder, or a name in runs/"
-        raise ValueError(f"{directory} is not a run: {told}")
+    record = read_args(directory)
     try:
-        record = json.loads((directory / "args.json").read_text())
         flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
         with (directory / "metrics.jsonl").open() as lines:
             rows = [row for row in map(json.loads, lines) if "return" in row]  # no evaluations

@@ -5,10 +5,10 @@ import statistics
 import sys
 from pathlib import Path
 
-from rewards import RewardError
+from rewards import RewardError, Scorer, asks
 from running.bits import settle
 from running.folder import write_whole
-from running.plugins import make_reward, make_task
+from running.plugins import find_reward, make_task
 
 KEYS = ("item", "responses")
 BATCH = 256  # lines that are scored together
@@ -44,9 +44,8 @@ def score(args, main) -> str:
     from running.heldout import worth
 
     rows = read(args.score)
-    reward = make_reward(main, make_task(main))
-    if reward.needs_model:
-        reward.judge = judge_of(main)
+    reward = find_reward(main, make_task(main))
+    reward = Scorer(reward, judge_of(main) if asks(reward) else None)
     done: list[dict] = []
     while len(done) < len(rows):
         some = rows[len(done) : len(done) + BATCH]

@@ -13,8 +13,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-from running.plugins import resolve
-from tasks import TASKS
+from running.folder import read_args
+from running.plugins import resolve, task_class
+from tasks import Task
 
 STEPS = 20  # below, nothing is said
 SILENT = 2.0  # tokens of a response that says nothing, its end included
@@ -148,15 +149,15 @@ class Finding(NamedTuple):
     advice: str
 
 
-def examine(rows: list[dict], samples: list[dict], task=None) -> list[Finding]:
+def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
     """What every check says of these lines of metrics.jsonl and samples.jsonl, of a run of `task`
     (the object or its class)."""
     run, signs = Run(rows, samples), list(SIGNS)
-    for parts in getattr(task, "bonuses", {}).items():
+    for parts in task.bonuses.items():
         names = [f"reward/{part}" for part in parts]
         signs.append((hacked(*names), names, HACKING))
-    if own := getattr(task, "signs", None):
-        signs += resolve(own, {}, "table of signs")
+    if task.signs:
+        signs += resolve(task.signs, {}, "table of signs")
     findings = []
     for check, metrics, advice in signs if len(run.rows) >= STEPS else ():
         missing = [name for name in metrics if not run.names(name)]
@@ -166,7 +167,7 @@ def examine(rows: list[dict], samples: list[dict], task=None) -> list[Finding]:
     return findings
 
 
-def examine_run(directory: Path, task=None) -> list[Finding]:
+def examine_run(directory: Path, task=Task) -> list[Finding]:
     """The same of a run's folder; ValueError where there is none."""
     if not (directory / "metrics.jsonl").is_file():
         raise ValueError(f"{directory} is not a run: it has no metrics.jsonl")
@@ -189,9 +190,8 @@ def warnings(directory: Path, known: set[str], task) -> list[str]:
 
 def report(directory: Path) -> str:
     """All checks of a run, for the terminal."""
-    file, task = directory / "args.json", None
-    if file.is_file():
-        task = resolve(json.loads(file.read_text())["args"]["task"], TASKS, "task")
+    known = (directory / "args.json").is_file()
+    task = task_class(read_args(directory)["args"]["task"]) if known else Task
     findings = examine_run(directory, task)
     if not findings:
         return f"{directory}: too short to tell anything (fewer than {STEPS} steps)"

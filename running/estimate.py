@@ -3,8 +3,9 @@
 import itertools
 
 from policies import memory
+from policies.sampling import sampling_of
 from policies.scoring import pack
-from running.heldout import EVAL_SAMPLES, sampling_of, some
+from running.heldout import EVAL_SAMPLES, some
 
 TOLD = 32  # tokens of feedback between two turns, about
 

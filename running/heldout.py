@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from magrpo import EVAL, MAGRPO, Node, Rollout, earned, shared
 from policies import parallel
-from policies.sampling import Sampling
+from policies.sampling import Sampling, sampling_of
 from running.metrics import mean_parts
 
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
@@ -36,13 +36,6 @@ def progress(title: str, count: int, **how) -> tqdm:
     """A bar over so many problems."""
     shown = {"desc": title, "total": count, "unit": "problem", "leave": False}
     return tqdm(**shown, mininterval=0, miniters=1, **how)  # each update is of some problems
-
-
-def sampling_of(args, greedy: bool = False) -> Sampling:
-    """How agents sample: as --temperature, --top-k and --top-p say, or the likeliest token."""
-    if greedy:
-        return Sampling(0.0, 0, 1.0, args.max_new_tokens)
-    return Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
 
 
 def evaluate(

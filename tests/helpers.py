@@ -3,6 +3,7 @@
 import os
 import types
 
+import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -53,6 +54,9 @@ class Tokenizer:
     def __call__(self, text):
         return {"input_ids": [max(2, ord(c) - 40) % VOCAB for c in text]}
 
+    def get_vocab(self):
+        return {chr(40 + i): i for i in range(VOCAB)}
+
     def decode(self, ids, skip_special_tokens=True):
         return "".join(chr(40 + i) for i in ids if i > EOS)
 
@@ -89,6 +93,18 @@ def small_base(agents=(0, 1), rank: int = 4, seed: int = 0) -> Base:
                 if "lora_B" in name:
                     parameter.normal_(std=0.2)
     return base
+
+
+def refused(capsys, *argv, program=train) -> str:
+    """The one line that a command in this process is refused with, with exit status 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stopped:
+        program.main(list(map(str, argv)))
+    said = capsys.readouterr().err.strip().splitlines()
+    assert stopped.value.code == 2
+    assert len(said) == 1, said
+    assert said[0].startswith(f"{program.__name__}.py: error: "), said
+    return said[0]
 
 
 def seconds_of_children() -> float:

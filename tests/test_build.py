@@ -1,9 +1,7 @@
 """Task build, the embedded team's second problem: python -m pytest tests/test_build.py"""
 
-import contextlib
 import itertools
 import json
-import math
 import random
 from collections import Counter
 
@@ -46,10 +44,11 @@ def test_no_agent_has_the_material_for_three_quarters():
         for item in TASK.items(split):
             total = sum(cell != "air" for row in grid(item) for cell in row)
             largest = max((x2 - x1 + 1) * (y2 - y1 + 1) for x1, y1, x2, y2, _ in item["rectangles"])
-            (material,) = {limits[""] for limits in blocks.rules(item, 2).material}
+            material = blocks.rules(item, 2).material[""]
             assert 0.6 * total <= material <= 0.7 * total
             assert 2 * material >= total + largest  # enough to begin at the two ends
-            assert blocks.rules(item, 1).material == ({"": total},)
+            assert blocks.rules(item, 1).material == {"": total}
+            blocks.check(json.loads(json.dumps(item["rectangles"])))  # as --ask has it
 
 
 def test_the_splits_share_no_target():
@@ -72,50 +71,6 @@ def test_items_are_always_the_same():
         TASK.items("held")
 
 
-def item_of(rectangles) -> dict:
-    return json.loads(json.dumps({"rectangles": rectangles}))  # as --ask has it
-
-
-def test_it_takes_every_target_of_its_own():
-    for item in itertools.chain(*map(TASK.items, ("train", "dev", "test"))):
-        TASK.check(item_of(item["rectangles"]))
-
-
-def is_target(rectangles) -> bool:
-    """By a computation of this file: what the docstring and docs/building.md say."""
-    try:
-        cells = sum(cell != "air" for row in grid({"rectangles": rectangles}) for cell in row)
-    except (AssertionError, IndexError):  # two overlap, or one lies outside
-        return False
-    sides = [(x2 - x1 + 1, y2 - y1 + 1) for x1, y1, x2, y2, _ in rectangles]
-    material = math.ceil((cells + max(w * h for w, h in sides)) / 2)
-    whole = all(1 <= side <= 4 for pair in sides for side in pair)
-    whole &= all(number >= 0 for one in rectangles for number in one[:4])
-    whole &= {one[4] for one in rectangles} <= {"red", "green", "pink", "tan"}
-    share = 0.6 * cells <= material <= 0.7 * cells
-    return whole and len(rectangles) in (4, 5) and 14 <= cells <= 24 and share
-
-
-def test_it_takes_no_other_targets():
-    """Targets of which something is changed: a number, a colour, or how many there are."""
-    rng, taken = random.Random(0), Counter()
-    for item in TASK.items("train")[:1000]:
-        rectangles = [list(one) for one in item["rectangles"]]
-        one = rng.choice(rectangles)
-        change = rng.randrange(5)
-        if change < 3:
-            one[rng.randrange(4)] += rng.choice((-2, -1, 1, 2))
-        elif change == 3:
-            one[4] = rng.choice(("red", "tan", "blue", "air", ""))
-        else:
-            rectangles.remove(one)
-        wanted = is_target(rectangles)
-        taken[wanted] += 1
-        with contextlib.nullcontext() if wanted else pytest.raises(ValueError, match="4 or 5 rec"):
-            TASK.check(item_of(rectangles))
-    assert min(taken[True], taken[False]) > 100
-
-
 GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5, 3, 5, "pink"]]
 
 
@@ -123,31 +78,27 @@ GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5
     ("rectangles", "named"),
     [
         (None, "[None]"),
-        ("red", "['red']"),
         ([], "[]"),
         ([*GOOD[:3], [1, 5, 3, 5]], "[[1, 5, 3, 5]]"),
         ([*GOOD[:3], ["1", "5", "3", "5", "pink"]], "[['1', '5', '3', '5', 'pink']]"),
-        ([*GOOD[:3], [1.0, 5, 3, 5, "pink"]], "[[1.0, 5, 3, 5, 'pink']]"),
         ([*GOOD[:3], [True, 5, 3, 5, "pink"]], "[[True, 5, 3, 5, 'pink']]"),
-        ([*GOOD[:3], {"x1": 1}], "[{'x1': 1}]"),
         ([*GOOD[:3], [3, 5, 1, 5, "pink"]], "[[3, 5, 1, 5, 'pink']]"),
-        ([*GOOD, [0, 0, 5, 5, "red"]], "[[0, 0, 5, 5, 'red']]"),
-        (GOOD[:3], str(GOOD[:3])),
+        ([*GOOD, [0, 0, 6, 0, "red"]], "[[0, 0, 6, 0, 'red']]"),
+        ([*GOOD, [0, 0, 0, 0, "blue"]], "[[0, 0, 0, 0, 'blue']]"),
         ([*GOOD, GOOD[0]], str([*GOOD, GOOD[0]])),
     ],
 )
 def test_ask_refuses_what_is_no_target(rectangles, named, capsys):
-    TASK.check(item_of(GOOD))
     with pytest.raises(SystemExit) as stopped:
-        evaluation.main(["--task", "build", "--ask", json.dumps(item_of(rectangles))])
+        evaluation.main(["--task", "build", "--ask", json.dumps({"rectangles": rectangles})])
     assert stopped.value.code == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert f"eval.py: error: task build has no target with {named}: it has 4 or 5 rect" in said
+    assert f"eval.py: error: task build has no target with {named}: it has rectangles [x1" in said
 
 
 def test_ask_lets_the_team_build_a_target_of_the_user_s(capsys):
-    evaluation.main(["--task", "build", "--ask", json.dumps(item_of(GOOD))])
+    evaluation.main(["--task", "build", "--ask", json.dumps({"rectangles": GOOD})])
     assert "/fill 3 0 3 3 tan" in capsys.readouterr().out
 
 
@@ -166,7 +117,7 @@ def test_the_prompt_lists_what_builds_the_target():
     built = build(blocks.rules(item, 1), ["\n".join(lines)])
     rows = grid(item)
     assert all(built.block((x, y)) == rows[y][x] for x, y in itertools.product(range(6), range(6)))
-    assert team == f"# 2 agents, {blocks.rules(item, 2).material[0]['']} blocks each"
+    assert team == f"# 2 agents, {blocks.rules(item, 2).material['']} blocks each"
 
 
 # --- the reward -----------------------------------------------------------------------------------
@@ -202,7 +153,7 @@ def test_wrong_cells_are_counted_against_it():
             return right / len(wanted.keys() | cells.keys())
 
         both = value(responses)
-        spare = 1 - blocks.rules(item, 2).material[0][""] / len(wanted)
+        spare = 1 - blocks.rules(item, 2).material[""] / len(wanted)
         lost = min(both - value(["", responses[1]]), both - value([responses[0], ""]))
         assert pay(item, *responses) == pytest.approx(max(0.0, min(both, lost / spare)))
 
@@ -274,12 +225,13 @@ def test_it_copies_rectangles_and_has_no_order_of_its_own():
     with any of them."""
     model = AutoModelForCausalLM.from_pretrained(BUILD).eval()
     tokenizer, first = AutoTokenizer.from_pretrained(BUILD), Counter()
-    for item in DEV[:10]:
+    for item in DEV[:5]:
         known, prompt = item["solution"].split("\n"), TASK.observe(0, item, [])
         ids = tokenizer([prompt] * 16, return_tensors="pt").input_ids
         torch.manual_seed(0)
         for options in ({"do_sample": False}, {"do_sample": True, "top_k": 0}):
-            new = model.generate(ids, max_new_tokens=60, **options)[:, ids.shape[1] :]
+            size = 60 if "top_k" not in options else 10  # of the sampled ones, the first command
+            new = model.generate(ids, max_new_tokens=size, **options)[:, ids.shape[1] :]
             texts = tokenizer.batch_decode(new, skip_special_tokens=True)
             if options["do_sample"]:
                 heads = [text.split("\n")[0] for text in texts]

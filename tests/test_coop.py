@@ -15,40 +15,34 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from coding import rewards
+from coding.coop import Coop
+from data import coop
 from data.coop import comprehension
-from tasks import Coop
 from tiny import corpus, make
 
 TINY = Path(make.__file__).parent
 SPLITS = {split: Coop().items(split) for split in ("train", "dev", "test")}
-PAIRS = ("predicate", "transform", "filter", "map", "whole")
-TRIPLES = {
-    "split": ("predicate", "transform"),
-    "swapped": ("transform", "predicate"),
-    "chain": ("map", "reduce"),
-}
+SOME = [item for items in SPLITS.values() for item in items][::20]
+CONVENTIONS = {name: (name,) for name in ("predicate", "transform", "filter", "map", "whole")}
+CONVENTIONS |= {"split": ("predicate", "transform"), "swapped": ("transform", "predicate")}
+CONVENTIONS |= {"chain": ("map", "reduce")}
 
 
-def gold_pairs(item: dict) -> dict[str, list[str]]:
-    """One team of two for each convention that the problem allows."""
+def gold(item: dict) -> dict[str, list[str]]:
+    """A team for each convention that the problem allows, of two or of three agents."""
     predicate, transform, _ = parts = item["parts"]
-    missing = ["predicate"] * (not predicate) + ["transform"] * (not transform)
-    return {
-        name: [corpus.helper(name, parts), corpus.main_function(name, parts)]
-        for name in PAIRS
-        if name not in missing
-    }
-
-
-def gold_triples(item: dict) -> dict[str, list[str]]:
+    missing = {"predicate"} if not predicate else set()
+    missing |= {"transform"} if not transform else set()
     return {
         name: [
-            corpus.helper(first, item["parts"]),
-            corpus.helper(second, item["parts"], "aux2"),
-            corpus.main_function(name, item["parts"]),
+            *(
+                corpus.helper(one, parts, aux)
+                for one, aux in zip(helpers, ("aux", "aux2"), strict=False)
+            ),
+            corpus.main_function(name, parts),
         ]
-        for name, (first, second) in TRIPLES.items()
-        if all(item["parts"]) or name == "chain"
+        for name, helpers in CONVENTIONS.items()
+        if not missing & {*helpers}
     }
 
 
@@ -64,7 +58,8 @@ def test_splits_have_disjoint_compositions_of_known_parts():
 
 
 def test_items_are_deterministic_and_distinct():
-    assert Coop().items("train") == SPLITS["train"]
+    fresh = coop._drawn("dev", "", True, 2)  # problems() would give those that it has made
+    assert [next(fresh) | {"task_id": i["task_id"]} for i in SPLITS["dev"]] == SPLITS["dev"]
     for items in SPLITS.values():
         for key in ("prompt", "task_id"):
             assert len({item[key] for item in items}) == len(items)
@@ -75,10 +70,9 @@ def test_items_are_deterministic_and_distinct():
 
 
 def test_every_convention_passes_all_tests_where_both_agents_follow_it():
-    for item in [*SPLITS["train"][::5], *SPLITS["dev"], *SPLITS["test"]]:
-        teams = gold_pairs(item) | gold_triples(item)
-        assert {"map", "whole", "chain"} <= teams.keys()
-        for name, team in teams.items():
+    for item in SOME:
+        assert {"map", "whole", "chain"} <= gold(item).keys()
+        for name, team in gold(item).items():
             assert corpus.check(item, team) == (5, 5, None), (name, item["prompt"])
 
 
@@ -86,7 +80,7 @@ def test_rewards_of_the_conventions():
     """Each division of labour earns it all; to do it alone or to hand it on does not. Nor does it
     to hand it on backwards, which takes no knowledge of the problem."""
     for item in SPLITS["dev"][:2]:
-        for name, team in gold_pairs(item).items():
+        for name, team in ((name, team) for name, team in gold(item).items() if len(team) == 2):
             scores = rewards.code(item, team)
             worth = sum(value for key, value in scores.items() if "/" not in key)
             handed_on = name == "whole" or (name, item["parts"][2]) == ("map", "{}[::-1]")
@@ -101,7 +95,7 @@ def test_no_test_is_passed_by_accident():
     """Neither by a constant or the input, nor by a solution that leaves a part out."""
     answers = ["0", "1", "True", "False", "None", "''", "[]", "xs"]
     functions = "\n".join(f"def f{i}(xs): return {answer}" for i, answer in enumerate(answers))
-    for item in [*SPLITS["train"][::5], *SPLITS["dev"], *SPLITS["test"]]:
+    for item in SOME:
         predicate, transform, reducer = item["parts"]
         partial = {("", transform, reducer), (predicate, "", reducer), ("", "", reducer)}
         teams = [[corpus.main_function("ignore", parts)] for parts in partial - {item["parts"]}]
@@ -122,16 +116,11 @@ MUTANTS = {  # of a predicate: a pattern of its Python, and what is nearly the s
     "lengths": (r"len\(x\) ([<>]) (\d+)", r"len(x) \1= \2"),
     "k letters or more": (r"len\(x\) == ", "len(x) >= "),
     "digits": (r"^abs\(x\) < 10$|< 100$", lambda found: found[0].replace("<", "<=")),
-    "10, two digits": (r"^9 <", "10 <"),
-    "0, one digit": (r"^abs\(x\) < 10$", "0 < abs(x) < 10"),
     "0, a multiple": (r"^(x % \d == 0)$", r"\1 and x != 0"),
     "negative multiples": (r"^(x % \d == \d)$", r"\1 and x > 0"),
     "last digit": (r"^abs\(x\) % 10 == (\d)", r'"\1" in str(x)'),
     "palindrome": (r"x == x\[::-1\]", r"x[0] == x[-1]"),
-    "odd palindrome": (r"(x == x\[::-1\])", r"\1 and len(x) % 2 == 1"),
     "begins with": (r'x\[0\] == (".")', r"\1 in x"),
-    "begins nearly with": (r'x\[0\] == (".")', r"\1 in x[:2]"),
-    "ends with": (r'x\[-1\] == (".")', r"\1 in x"),
     "contains": (r'^(".") in x$', r"\1 in x[1:]"),
     "y, a vowel": (r'"aeiou"', '"aeiouy"'),
 }
@@ -213,7 +202,7 @@ def test_an_agent_sees_the_problem_its_own_history_and_its_role(num_agents):
 
 def test_feedback_says_what_passed_and_what_was_raised():
     item = SPLITS["dev"][0]
-    helper, main = gold_pairs(item)["map"]
+    helper, main = gold(item)["map"]
     task = Coop()
     assert task.feedback(item, [helper, main]) == ["# passed 5 of 5"] * 2
     wrong = corpus.helper("whole", item["parts"])
@@ -243,16 +232,8 @@ def model():
 
 
 def test_tokenizer_round_trips_any_text(tokenizer):
-    texts = [
-        "",
-        " ",
-        "\n\n  \t x",
-        "naïve café 日本語 🙂 \u200b",
-        "\r\n\x00",
-        "def f(x):\n\treturn x",
-    ]
-    texts += [Path(make.__file__).read_text()[:3000], "".join(chr(c) for c in range(1, 0x800))]
-    for text in texts:
+    every = "".join(chr(c) for c in range(1, 0x800))
+    for text in ("", " ", "\n\n  \t x", "日本語 🙂 \u200b", Path(make.__file__).read_text(), every):
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
     assert len(tokenizer) == 512
 

@@ -29,6 +29,7 @@ from magrpo import (
 )
 from policies.decoding import Response
 from rewards import Scorer
+from tasks import Task
 
 torch.set_default_dtype(torch.float32)
 F64 = torch.float64
@@ -192,7 +193,7 @@ def test_dividing_by_the_deviation_is_biased(joint):
     assert float(ratio.max() - ratio.min()) > 0.2  # no learning rate could mend that
 
 
-class Game:
+class Game(Task):
     """Two agents, two actions, two turns. Agent 0 acts at both turns, knowing its first action;
     agent 1 chooses at turn 0 only. Samples come from a script, so that all can be listed."""
 
@@ -205,6 +206,9 @@ class Game:
     def __init__(self):
         self.script = iter(())
         self.base_of = {0: self, 1: self}
+
+    def end_at(self, text):
+        assert text == ""
 
     def encode(self, text, chat, limit):
         return tuple(text.encode())

@@ -7,10 +7,7 @@ import contextlib
 import http.server
 import json
 import logging
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +18,10 @@ import torch
 
 import train
 from coding import expert, feedback
+from coding.coop import Coop
 from coding.expert import Expert, ExpertError
 from coding.feedback import configured, disclosed, tell
-from tasks import Coop
 
-ROOT = Path(train.__file__).parent
 ITEM = {
     "task_id": "largest",
     "prompt": 'def solve(xs, k):\n    """The sum of the k largest."""\n',
@@ -39,6 +35,7 @@ ITEM = {
 }
 AUX = "def aux(xs, k):\n    return sorted(xs)[-k:]"
 MAIN = "def solve(xs, k):\n    return sum(aux(xs, k))"
+FIVE = "def solve(xs, k):\n    return 5"
 
 
 def both(mode: str, aux: str, main: str, limit: int = 0) -> tuple[str, str]:
@@ -48,15 +45,11 @@ def both(mode: str, aux: str, main: str, limit: int = 0) -> tuple[str, str]:
 # --- modes ----------------------------------------------------------------------------------------
 
 
-def test_plain_says_nothing():
+def test_plain_says_nothing_and_passed_one_bit_about_the_first_tests():
     assert tell(ITEM, ["", "", ""], "plain") == ["", "", ""]
-
-
-def test_passed_is_one_bit_about_the_first_tests():
     assert both("passed", AUX, MAIN) == ("The tests pass.",) * 2
-    first_only = "def solve(xs, k):\n    return 5"
-    assert both("passed", AUX, first_only) == ("The tests do not all pass.",) * 2
-    assert both("passed", AUX, first_only, limit=1) == ("The tests pass.",) * 2
+    assert both("passed", AUX, FIVE) == ("The tests do not all pass.",) * 2
+    assert both("passed", AUX, FIVE, limit=1) == ("The tests pass.",) * 2
 
 
 def test_levels_tell_state_use_and_count_but_no_test():
@@ -72,67 +65,51 @@ def test_levels_tell_state_use_and_count_but_no_test():
         "- solve uses what aux returns",
         "- tests passed: 3 of 3",
     ]
-    wrong = "def solve(xs, k):\n    return 5"
-    assert "tests passed: 1 of 3" in both("levels", AUX, wrong)[0]
-    assert "tests passed: 1 of 1" in both("levels", AUX, wrong, limit=1)[0]
-    assert "assert" not in "".join(both("levels", AUX, wrong))
+    assert "tests passed: 1 of 3" in both("levels", AUX, FIVE)[0]
+    assert "tests passed: 1 of 1" in both("levels", AUX, FIVE, limit=1)[0]
+    assert "assert" not in "".join(both("levels", AUX, FIVE))
 
 
 @pytest.mark.parametrize(
-    ("text", "own", "partners"),
+    ("text", "own"),
     [
-        ("", "missing", "missing"),
-        ("I will not write it.", "missing", "missing"),
-        ("aux = 3", "missing", "missing"),
-        ("def aux(xs):\n    xs.sort()", "defined, but returns no value", None),
-        (
-            "```python\ndef aux(xs:\n    return xs\n```",
-            "does not parse, '(' was never closed",
-            None,
-        ),
-        ("def aux(xs):\nreturn xs", "does not parse, expected an indented block", None),
-        ("def aux(xs):\n    return (xs", "does not parse, '(' was never closed", None),
+        ("I will not write it.", "missing"),
+        ("aux = 3", "missing"),
+        ("def aux(xs):\n    xs.sort()", "defined, but returns no value"),
+        ("```python\ndef aux(xs:\n    return xs\n```", "does not parse, '(' was never closed"),
+        ("def aux(xs):\nreturn xs", "does not parse, expected an indented block"),
     ],
 )
-def test_state_of_a_helper(text, own, partners):
+def test_state_of_a_helper(text, own):
     aux, main = both("levels", text, MAIN)
     assert f"- aux: {own}" in aux
-    state = re.search("- aux, a partner's: (.*)", main)[1]
-    assert own.startswith(state)
-    assert (partners or state) == state
+    assert own.startswith(re.search("- aux, a partner's: (.*)", main)[1])
     assert "tests passed: 0 of 3" in main
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("return sum(xs)", "solve never calls aux"),
-        ("# aux(xs, k)\n    return 'aux(xs)'", "solve never calls aux"),
-        ("aux(xs, k)\n    return 1", "solve calls aux, but does not use what it returns"),
-        ("y = aux(xs, k)\n    return 1", "solve calls aux, but does not use what it returns"),
-        ("aux(xs, k)\n    return aux(xs, k)[0]", "solve uses what aux returns"),
-        ("x = aux(xs, k)\n    return x + 1", "solve uses what aux returns"),
-        ("x = aux(xs, k)\n    return x", "solve only passes on what aux returns"),
-        ("return aux(xs, k)", "solve only passes on what aux returns"),
-        ("return sum(map(aux, xs))", "solve uses what aux returns"),
-        ("return [y for y in xs if aux(y)]", "solve uses what aux returns"),
+        ("# aux(xs, k)\n    return 'aux(xs)'", "never calls aux"),
+        ("y = aux(xs, k)\n    return 1", "calls aux, but does not use what it returns"),
+        ("aux(xs, k)\n    return aux(xs, k)[0]", "uses what aux returns"),
+        ("x = aux(xs, k)\n    return x", "only passes on what aux returns"),
+        ("return sum(map(aux, xs))", "uses what aux returns"),
+        ("return [y for y in xs if aux(y)]", "uses what aux returns"),
     ],
 )
 def test_use_of_the_helper(body, says):
-    for mode in ("levels", "static"):
-        assert f"- {says}" in both(mode, AUX, f"def solve(xs, k):\n    {body}")[1]
+    assert f"- solve {says}" in both("levels", AUX, f"def solve(xs, k):\n    {body}")[1]
 
 
 def test_tests_show_failed_assertions_with_their_error_up_to_the_limit():
     wrong = "def solve(xs, k):\n    return 1 if k > 1 else xs[0]"
-    aux, main = both("tests", AUX, wrong)
-    for text in (aux, main):
+    for text in both("tests", AUX, wrong):
         assert "- tests passed: 1 of 3" in text
         assert "- failed: assert solve([1, 2, 3], 2) == 5\n" in text  # a wrong value: no error
         assert "solve([], 1) == 0 raised IndexError: list index out of range" in text
         assert "solve([4], 1)" not in text  # it passed
-    aux, main = both("tests", AUX, wrong, limit=1)
-    for text in (aux, main):
+    for text in both("tests", AUX, wrong, limit=1):
         assert "tests passed: 0 of 1" in text
         assert "solve([], 1)" not in text
 
@@ -146,30 +123,11 @@ def test_long_texts_are_cut_where_one_can_see_it():
     assert "(cut)" in text
 
 
-def test_static_findings_are_about_the_own_function_and_run_nothing(monkeypatch):
-    monkeypatch.setattr(feedback.rewards, "verdict", None)
-    monkeypatch.setattr(feedback.rewards, "sandbox", None)
-    main = "def solve(items):\n    import os\n    best = helper(items)\n    return 3\n"
-    aux, main = both("static", "def aux(xs):\n    return solve(xs, math.pi)", main)
-    assert aux.splitlines()[1:] == ["- aux uses solve, which is the function that calls it"]
-    assert main.splitlines()[1:] == [
-        "- solve has to take (xs, k)",
-        "- solve never calls aux",
-        "- 'os' imported but unused at: import os",
-        "- local variable 'best' is assigned to but never used at: best = helper(items)",
-        "- undefined name 'helper' at: best = helper(items)",
-    ]
-    assert both("static", AUX, MAIN)[0].endswith("- aux: no findings")
-    assert "assert" not in aux + main
-
-
 def test_one_agent_and_three():
-    single = tell(ITEM, [f"{AUX}\n{MAIN}"], "levels", 0)
-    assert len(single) == 1
-    assert "- aux: defined\n- solve: defined\n- solve uses what aux returns" in single[0]
-    assert "partner" not in single[0]
-    main = "def solve(xs, k):\n    return sum(aux(xs, k))"
-    told = tell(ITEM, [AUX, "def aux2(x):\n    return x", main], "levels", 0)
+    [single] = tell(ITEM, [f"{AUX}\n{MAIN}"], "levels", 0)
+    assert "- aux: defined\n- solve: defined\n- solve uses what aux returns" in single
+    assert "partner" not in single
+    told = tell(ITEM, [AUX, "def aux2(x):\n    return x", MAIN], "levels", 0)
     assert "- aux2: defined\n- aux, a partner's: defined\n- solve, a partner's" in told[1]
     assert "- solve uses what aux returns\n- solve never calls aux2" in told[2]
 
@@ -180,18 +138,12 @@ def test_a_partners_words_never_come_through():
         "    ferret = {'stoat': walrus}\n    raise KeyError('weasel said ' + str(ferret['lynx']))"
     )
     main = "def solve(xs, k):\n    return aux(xs).gibbon + heron(k)\n# ibis"
-    words = {"aux": re.findall(r"[a-z]{4,}", aux), "main": ["gibbon", "heron", "ibis"]}
-    common = {"comment", "raise", "return", "str", "said"}
-    for other in (
-        main,
-        "def solve(xs, k):\n    return aux()",
-        "def solve(xs, k):\n    return aux(1, b=2)",
-    ):
-        for mode in ("levels", "tests", "static"):
-            told_aux, told_main = both(mode, aux, other)
-            assert not (set(words["aux"]) - common) & set(re.findall(r"\w+", told_main)), told_main
-            assert not set(words["main"]) & set(re.findall(r"\w+", told_aux)), told_aux
-    told_aux, told_main = both("tests", aux, "def solve(xs, k):\n    return aux()")
+    words = {*re.findall(r"[a-z]{4,}", aux)} - {"comment", "raise", "return", "str", "said"}
+    short = "def solve(xs, k):\n    return aux()"
+    for mode, other in (("levels", main), ("tests", main), ("tests", short)):
+        told_aux, told_main = both(mode, aux, other)
+        assert not words & {*re.findall(r"\w+", told_main)}, told_main
+        assert not {"gibbon", "heron", "ibis"} & {*re.findall(r"\w+", told_aux)}, told_aux
     assert "aux() missing 1 required positional argument: 'walrus'" in told_aux
     assert "aux() missing 1 required positional argument: '...'" in told_main
     raised = "def aux(xs, k):\n    raise ValueError('weasels here')"
@@ -199,31 +151,21 @@ def test_a_partners_words_never_come_through():
     assert "raised ValueError: ..." in both("tests", raised, MAIN)[1]
 
 
-def test_any_text_at_all_is_answered():
-    texts = [
-        "\x00",
-        "\ud800",
-        "def",
-        "def aux(",
-        "(" * 5000,
-        "é" * 10,
-        "def aux():\n\treturn 1\n  x",
-    ]
-    texts += [
-        "def solve(xs, k):\n    return " + "-" * 400 + "1",
-        "aux = lambda: 1",
-        "async def aux(): 1",
-    ]
-    texts += [
-        "@property\ndef solve(xs):\n    yield aux",
-        "def solve(xs, k): return " + "k+" * 290 + "1",
-    ]
-    for text in texts:
-        for mode in ("levels", "tests", "static"):
-            for responses in ([text, MAIN], [AUX, text], [text], [text] * 3):
-                told = tell(ITEM, responses, mode, 0)
-                assert len(told) == len(responses)
-                assert all(isinstance(t, str) for t in told)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("\x00", "\ud800", "def aux(", "(" * 5000, "def aux():\n\treturn 1\n  x"),
+        *("async def aux(): 1", "def solve(xs, k):\n    return " + "-" * 400 + "1"),
+        *(
+            "@property\ndef solve(xs):\n    yield aux",
+            "def solve(xs, k): return " + "k+" * 290 + "1",
+        ),
+    ],
+)
+def test_any_text_at_all_is_answered(text):
+    for responses in ([text, MAIN], [AUX, text], [text], [text] * 3):
+        told = tell(ITEM, responses, "tests", 0)
+        assert [type(one) for one in told] == [str] * len(responses)
 
 
 def test_threads_get_the_same_answers():
@@ -234,26 +176,19 @@ def test_threads_get_the_same_answers():
 
 
 def test_flags_and_report():
-    assert (
-        configured("tests", 2)(ITEM, [AUX, "def solve(xs, k):\n    return 5"])[0].count("failed")
-        == 1
-    )
+    assert configured("tests", 2)(ITEM, [AUX, FIVE])[0].count("failed") == 1
     with pytest.raises(ValueError, match="needs --expert-url and --expert-model"):
         configured("expert", url="http://localhost/v1")
     configured("plain", url="http://localhost/v1", model="m")  # a recipe's, with another mode
     assert "which of the first 2 of a problem's tests fail" in disclosed("tests", 2)
     assert "how many of all of a problem's tests pass" in disclosed("levels", 0)
-    assert "no test was shown" in disclosed("static", 0)
+    assert "no test was shown" in disclosed("expert", 0)
     assert disclosed(None, 1)
     told = next(a.help for a in train.parser()._actions if a.dest == "feedback")
     assert all(mode in told for mode in feedback.MODES)
-
-
-def test_coop_takes_every_mode():
     item = Coop().items("dev")[0]
-    told = Coop(feedback=configured("levels")).feedback(item, ["", ""])
-    assert len(told) == 2
-    assert all(line.startswith("# ") for line in told[0].splitlines())
+    said = Coop(feedback=configured("levels")).feedback(item, ["", ""])[0]
+    assert all(line.startswith("# ") for line in said.splitlines())
 
 
 # --- the expert -----------------------------------------------------------------------------------
@@ -319,11 +254,6 @@ def status(code: int, body: bytes = b"{}", **headers):
     return lambda handler: handler.answer(code, body, **headers)
 
 
-def half(handler):
-    body = completion(EDITS)
-    handler.answer(200, body[: len(body) // 2])
-
-
 def hang_up(handler):
     handler.connection.close()
 
@@ -357,14 +287,13 @@ def cached(tmp_path) -> list[Path]:
 
 def test_each_agent_gets_its_own_edit():
     with Endpoint(EDITS) as endpoint:
-        assert ask(endpoint) == [
-            "An expert's edit of aux:\nsort it first",
-            "An expert's edit of solve:\nreturn 7",
-        ]
-        single = ask(endpoint, [f"{AUX}\n{MAIN}"])
-    assert len(single) == 1
-    assert "sort it first" in single[0]
-    assert "return 7" in single[0]
+        told = ask(endpoint)
+        [single] = ask(endpoint, [f"{AUX}\n{MAIN}"])
+    assert told == [
+        "An expert's edit of aux:\nsort it first",
+        "An expert's edit of solve:\nreturn 7",
+    ]
+    assert single == "\n\n".join(told)
 
 
 def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_path):
@@ -378,27 +307,19 @@ def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_
     assert set(sent) == {"model", "messages"}
     text = "\n".join(message["content"] for message in sent["messages"])
     assert ITEM["prompt"] in text
-    assert AUX in text.replace("'", '"')
+    assert AUX in text
     assert "sum(aux(xs, k))" in text
     for hidden in (*ITEM["tests"], "solve([", "assert", "reward", "passed"):
         assert hidden not in text
-    kept = cached(tmp_path)
-    assert len(kept) == 1
-    assert KEY not in kept[0].read_text() + kept[0].name
+    [kept] = cached(tmp_path)
+    assert KEY not in kept.read_text() + kept.name
 
 
 @pytest.mark.parametrize(
     "bad",
     [
-        status(429, Retry_After=0.02),
-        status(500, b"oops", Retry_After=0.02),
-        hang_up,
-        slow,
-        status(200, completion(None)),
-        "no JSON at all",
-        '{"aux": "cut in the mid',
-        '{"other": "x"}',
-        '{"aux": 3}',
+        *(status(429, Retry_After=0.02), status(500, b"oops", Retry_After=0.02), hang_up, slow),
+        *(status(200, completion(None)), "no JSON at all", '{"aux": "cut in the mid', '{"aux": 3}'),
     ],
 )
 def test_one_bad_answer_is_tried_again(bad):
@@ -414,9 +335,7 @@ def test_one_bad_answer_is_tried_again(bad):
         ('{"aux": "first"} then {"aux": "last {x}"}', {"aux": "last {x}"}),
         ('{"aux": "a", "solve": 3, "other": "x"}', {"aux": "a"}),
         ('{"edits": {"aux": "nested"}}', None),
-        ("{" * 3000, None),
         ('{"a":' * 3000, None),
-        ("", None),
     ],
 )
 def test_edits_are_found_in_what_a_model_says(text, found):
@@ -435,33 +354,19 @@ def test_a_model_without_json_gives_no_edit_and_a_warning(caplog):
     assert main.endswith("(cut)")
 
 
-@pytest.mark.parametrize("bad", [status(500, Retry_After=0.02), hang_up, slow])
-def test_an_endpoint_that_stays_down_raises_one_clear_error(bad):
-    with Endpoint(bad) as endpoint:
+def test_an_endpoint_that_stays_down_raises_one_clear_error():
+    with Endpoint(hang_up) as endpoint:
         with pytest.raises(ExpertError, match=r"^the expert at http://.*/v1 fails: ") as raised:
-            ask(endpoint, tries=2, timeout=0.2)
+            ask(endpoint, tries=2)
         assert len(endpoint.seen) == 2
     assert "\n" not in str(raised.value)
-    assert issubclass(ExpertError, RuntimeError)  # train.py ends with status 2 and one line
-
-
-def test_no_endpoint_at_all():
-    with Endpoint(EDITS) as endpoint:
-        pass  # closed: nobody listens on its port
-    with pytest.raises(ExpertError, match=r"Connection error.*refused"):
+    with pytest.raises(ExpertError, match=r"Connection error.*refused"):  # nobody listens now
         ask(endpoint, tries=1)
 
 
 @pytest.mark.parametrize(
     "body",
-    [
-        b"<html>a page</html>",
-        b'{"choices": []}',
-        b'{"error": {"message": "no"}}',
-        b"[" * 100_000,
-        b"\xff\xfe",
-        completion(EDITS)[:40],
-    ],
+    [b"<html>a page</html>", b'{"choices": []}', b"[" * 100_000, b"\xff\xfe", completion("")[:40]],
 )
 @pytest.mark.parametrize("kind", ["text/html", "application/json"])
 def test_an_answer_that_is_no_chat_completion_is_an_error(body, kind):
@@ -471,11 +376,10 @@ def test_an_answer_that_is_no_chat_completion_is_an_error(body, kind):
         assert len(endpoint.seen) == 1
 
 
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 422])
-def test_a_refusal_is_not_tried_again_and_shows_no_secret(code):
+def test_a_refusal_is_not_tried_again_and_shows_no_secret():
     body = json.dumps({"error": f"wrong key {KEY}\nfor big"}).encode()
-    with Endpoint(status(code, body)) as endpoint:
-        with pytest.raises(ExpertError, match=f"fails: HTTP {code}: ") as raised:
+    with Endpoint(status(401, body)) as endpoint:
+        with pytest.raises(ExpertError, match="fails: HTTP 401: ") as raised:
             ask(endpoint)
         assert len(endpoint.seen) == 1
     assert KEY not in str(raised.value)
@@ -491,7 +395,7 @@ def test_a_redirect_to_another_host_does_not_get_the_key():
         assert KEY not in str(other.seen)
 
 
-def test_answers_are_kept_whole_or_not_at_all(tmp_path):
+def test_answers_are_kept_whole_or_not_at_all(tmp_path, monkeypatch, caplog):
     with Endpoint(EDITS) as endpoint:
         first = ask(endpoint)
         assert ask(endpoint) == first
@@ -501,16 +405,13 @@ def test_answers_are_kept_whole_or_not_at_all(tmp_path):
             kept.write_bytes(damaged)
             assert ask(endpoint) == first
         assert len(endpoint.seen) == 4
-        assert ask(endpoint, [AUX, "def solve(xs, k):\n    return 1"])
+        assert ask(endpoint, [AUX, FIVE])
         assert len(endpoint.seen) == 5  # another program, another question
         assert len(cached(tmp_path)) == 2  # and no draft is left
-
-
-def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with Endpoint(EDITS) as endpoint, caplog.at_level(logging.WARNING):
-        assert "sort it first" in ask(endpoint)[0]
+        (tmp_path / "file").write_text("")  # a cache that cannot be written is no reason to stop
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        with caplog.at_level(logging.WARNING):
+            assert ask(endpoint) == first
     assert "cannot keep the expert's answer" in caplog.text
 
 
@@ -533,14 +434,12 @@ def test_requests_run_at_the_same_time_and_the_same_one_once():
 def test_all_threads_stop_when_one_finds_the_endpoint_down():
     with Endpoint(status(500, Retry_After=0.05)) as endpoint:
         asked = Expert(endpoint.url, "big", tries=4)
-        start = time.monotonic()
         with ThreadPoolExecutor(4) as pool:
             teams = [[AUX, f"def solve(xs, k):\n    return {i}"] for i in range(40)]
             futures = [pool.submit(tell, ITEM, team, "expert", expert=asked) for team in teams]
             errors = [future.exception() for future in futures]
         assert all(isinstance(error, ExpertError) for error in errors)
         assert len(endpoint.seen) <= 16  # not 160
-        assert time.monotonic() - start < 3
 
 
 @pytest.mark.parametrize(
@@ -548,7 +447,6 @@ def test_all_threads_stop_when_one_finds_the_endpoint_down():
     [
         ("localhost:8000/v1", "has to look like https://host/v1"),
         ("file:///etc/passwd", "has to look like"),
-        ("https://", "has to look like"),
         ("https://me:secret@host/v1", "a key belongs into the environment"),
         ("https://host/v1?key=secret", "a key belongs into the environment"),
     ],
@@ -575,26 +473,23 @@ def test_urls_and_keys(monkeypatch):
         assert ask(endpoint)
 
 
-def test_a_run_whose_expert_goes_away_ends_with_a_checkpoint_and_one_line(tmp_path):
+def test_a_run_whose_expert_goes_away_ends_with_a_checkpoint_and_one_line(tmp_path, capfd):
     """The expert answers for some steps; the checkpoint has to hold every one of them."""
-    flags = (
-        "--task coop --turns 2 --feedback expert --expert-model big --eval-limit 1 --max-steps 9"
-    )
+    flags = "--turns 2 --feedback expert --expert-model big --eval-limit 1 --max-steps 9"
     small = "--batch-size 1 --num-generations 2 --joint aligned --max-new-tokens 4 --save-every 99"
     refusal = status(401, f"bad key {KEY}".encode())
     run = tmp_path / "run"
+    (tmp_path / "mine.py").write_text("def same(item, texts):\n    return 1\nsame.maximum = 1")
     # Before the run, the expert is asked up to 4 + 1 times; then up to twice a step.
     with Endpoint(*[EDITS] * 7, refusal) as endpoint:
-        command = [sys.executable, "train.py", *flags.split(), *small.split()]
-        command += ["--expert-url", endpoint.url, "--run", str(run)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=900, env=environment
-        )
-    assert done.returncode == 2, done.stderr
-    assert "error: the expert at" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+        argv = [*flags.split(), *small.split(), "--expert-url", endpoint.url, "--run", str(run)]
+        with pytest.raises(SystemExit) as stopped:
+            train.main([*argv, "--reward", f"{tmp_path}/mine.py:same"])
+    out, error = capfd.readouterr()
+    assert stopped.value.code == 2, error
+    assert "error: the expert at" in error.splitlines()[-1]
+    assert "Traceback" not in error
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     assert saved["global_step"] == len((run / "metrics.jsonl").read_text().splitlines()) > 0
     everything = b"".join(p.read_bytes() for p in run.rglob("*") if p.is_file())
-    assert KEY.encode() not in everything + done.stdout.encode() + done.stderr.encode()
+    assert KEY.encode() not in everything + out.encode() + error.encode()

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import gguf
 import psutil
 import pytest
 import torch
@@ -18,7 +19,6 @@ import train
 from policies import loading
 from policies.finding import fingerprint
 
-gguf = pytest.importorskip("gguf", reason="pip install --no-deps -r requirements-real.txt")
 TOKENS = [*sorted(ByteLevel.alphabet()), "Ġa", "<|im_start|>", "<|im_end|>"]
 END = len(TOKENS) - 1
 CHAT = (
@@ -87,7 +87,7 @@ def packed(tmp_path_factory):
     return path, model
 
 
-TASK = "--task coop --max-prompt-tokens 900 --batch-size 1 --num-generations 2 --max-new-tokens 4"
+TASK = "--max-prompt-tokens 900 --batch-size 1 --num-generations 2 --max-new-tokens 4"
 SMALL = f"{TASK} --max-steps 1 --eval-limit 1 --lora-rank 2"
 
 

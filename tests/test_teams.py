@@ -9,10 +9,10 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import train
+from coding.coop import Coop
 from coding.rewards import code
 from data import coop
 from policies.finding import base_of
-from tasks import Coop
 from tiny import corpus, divisions, make
 
 MANY, HALF = (Path(make.__file__).parent / name for name in ("many", "half"))

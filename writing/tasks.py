@@ -6,17 +6,15 @@ told is the paper's: in tldr neither agent knows of the other, in arxiv each kno
 one covers.
 """
 
-import functools
 from typing import ClassVar
 
-from data.rows import file_rows, hub_rows
+from data.rows import fifths, file_rows, hub_rows, made
+from tasks import Task
 from writing.rewards import ARXIV, TLDR, copied, ends, lengths
 from writing.text import SEPARATOR, split, words
 
-SPLITS = ("train", "dev", "test")
 
-
-class Tldr:
+class Tldr(Task):
     """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt".
 
     train, dev and test are the first 1,000 rows of the hub's train, validation and test: the paper
@@ -60,32 +58,23 @@ class Tldr:
 
     def items(self, split: str) -> list[dict]:
         """{"task_id", and the source in `field`} of each row; ValueError names a bad one."""
-        if split not in SPLITS:
-            raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(SPLITS)}")
-        source = self.data or self.hub
-        rows = self.local[split] if self.data else hub_rows(self.hub, None, self.ranges[split])
-        return [self._item(source, split, number, row) for number, row in rows]
+        if split not in self.ranges:
+            raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(self.ranges)}")
+        if self.data:
+            rows = fifths(self.data, file_rows(self.data))[split]
+        else:
+            rows = hub_rows(self.hub, None, self.ranges[split])
+        texts = made(self.data or self.hub, rows, self.text)
+        named = [f"{self.name}/{split}/{number}" for number, _ in rows]
+        return [{"task_id": i, self.field: text} for i, text in zip(named, texts, strict=True)]
 
-    @functools.cached_property
-    def local(self) -> dict[str, list[tuple[int, dict]]]:
-        rows = file_rows(self.data)
-        if len(rows) < 3:
-            raise ValueError(f"{self.data} holds {len(rows)} rows: train, dev, test need 3")
-        fifth = max(len(rows) // 5, 1)
-        parts = (rows[: -2 * fifth], rows[-2 * fifth : -fifth], rows[-fifth:])
-        return dict(zip(SPLITS, parts, strict=True))
-
-    def _item(self, source: str, split: str, number: int, row: dict) -> dict:
+    def text(self, row: dict) -> str:
+        """A row's source; ValueError says what is there instead."""
         text = row.get(self.field)
-        if not isinstance(text, str) or not text.strip():
-            found = f"it has {', '.join(map(str, row))}"
-            if self.field in row:
-                found = "it is null" if text is None else f"not {text!r:.40}"
-            raise ValueError(
-                f"{source}, row {number}: task {self.name} needs a text in the field "
-                f"{self.field!r} ({found})"
-            )
-        return {"task_id": f"{self.name}/{split}/{number}", self.field: text}
+        if isinstance(text, str) and text.strip():
+            return text
+        found = f"it is {text!r:.40}" if self.field in row else f"it has {', '.join(map(str, row))}"
+        raise ValueError(f"task {self.name} needs a text in the field {self.field!r} ({found})")
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The source and the agent's role, then its own responses with what it was told."""
