@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
-from running.folder import read_args, run_folder
+from running.folder import json_lines, read_args, run_folder
 
 # Okabe and Ito's, which color-blind readers tell apart
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -72,8 +72,8 @@ def read_run(name: str) -> Run:
     record = read_args(directory)
     try:
         flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
-        with (directory / "metrics.jsonl").open() as lines:
-            rows = [row for row in map(json.loads, lines) if "return" in row]  # no evaluations
+        lines = json_lines(directory / "metrics.jsonl")
+        rows = [row for _, row in lines if "return" in row]  # the others are evaluations
         file = directory / "summary.json"
         returns = json.loads(file.read_text())["returns"] if file.is_file() else {}
         if not rows:

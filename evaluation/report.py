@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 from running import pictures
-from running.folder import write_whole
+from running.folder import json_lines, write_whole
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -32,8 +32,8 @@ def render(table: dict, measures: dict[str, str]) -> str:
 
 
 ACROSS = 6  # columns beside each other
-HEADER = ("settings", "items", "timing")  # what a samples file's first line has ...
-RECORD = ("method", "greedy", "item", "sample", "return", "turns")  # ... and every other one
+HEADER = {"settings", "items", "timing"}  # what a samples file's first line has ...
+RECORD = {"method", "greedy", "item", "sample", "return", "turns"}  # ... and every other one
 LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens"}
 LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s"}
 
@@ -144,15 +144,11 @@ def write_samples(file: str, header: dict, records: list[dict]) -> None:
 def read_samples(file: str) -> tuple[dict, list[dict]]:
     """What write_samples wrote; ValueError names the line that it cannot have written."""
     rows = []
-    with Path(file).open(errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                rows.append(json.loads(line))
-                for key in HEADER if number == 1 else RECORD:
-                    rows[-1][key]
-            except (ValueError, KeyError, TypeError) as error:
-                told = f"{file}, line {number}: not a line of eval.py --samples"
-                raise ValueError(told) from error
+    for number, row in json_lines(Path(file)):
+        wanted = RECORD if rows else HEADER
+        if not isinstance(row, dict) or not wanted <= row.keys():
+            raise ValueError(f"{file}, line {number}: not a line of eval.py --samples")
+        rows.append(row)
     if len(rows) < 2:
         raise ValueError(f"{file} holds no samples")
     return rows[0], rows[1:]

@@ -6,14 +6,13 @@ judged, or compared with the first fifth. Nothing is said of a run with fewer th
 thresholds are rules of thumb: a sign is a reason to look, not a proof.
 """
 
-import json
 import math
 import statistics
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-from running.folder import read_args
+from running.folder import json_lines, read_args
 from running.plugins import resolve, task_class
 from tasks import Task
 
@@ -171,14 +170,9 @@ def examine_run(directory: Path, task=Task) -> list[Finding]:
     """The same of a run's folder; ValueError where there is none."""
     if not (directory / "metrics.jsonl").is_file():
         raise ValueError(f"{directory} is not a run: it has no metrics.jsonl")
-    lines = {"metrics.jsonl": [], "samples.jsonl": []}
-    for file in filter(Path.is_file, map(directory.joinpath, lines)):
-        try:
-            with file.open() as rows:
-                lines[file.name] = [json.loads(line) for line in rows]
-        except ValueError as error:
-            raise ValueError(f"{file} is not what train.py writes: {error}") from error
-    return examine(*lines.values(), task)
+    files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
+    lines = ([row for _, row in json_lines(file)] if file.is_file() else [] for file in files)
+    return examine(*lines, task)
 
 
 def warnings(directory: Path, known: set[str], task) -> list[str]:

@@ -13,12 +13,14 @@ lock            held by the process that writes here
 import contextlib
 import fcntl
 import hashlib
+import io
 import itertools
 import json
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -102,6 +104,22 @@ def write_whole(path: Path, text: str) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
+    """(number, object) of each line of a JSONL file; ValueError names one that is none. Only
+    newlines end a line: str.splitlines would split a text at U+2028, too."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8 ({error})") from error
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                told = f"{path}, line {number}: not one JSON object ({error})"
+                raise ValueError(told) from error
 
 
 def read_args(directory: Path) -> dict:
@@ -226,7 +244,7 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
     """(step, line) of a run's file, without a last line that was cut by a kill."""
     found = []
     text = path.read_text(errors="replace") if path.exists() else ""
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
+    for number, line in enumerate(io.StringIO(text), 1):
         if line.endswith("\n"):
             try:
                 found.append((int(json.loads(line)["step"]), line))

@@ -6,8 +6,9 @@ import random
 import pytest
 
 from coding import signs
+from coding.coop import Coop
 from running import doctor
-from tasks import Coop
+from tasks import Task
 from writing.tasks import Tldr
 
 HEALTHY = {
@@ -50,7 +51,7 @@ def test_a_healthy_run_shows_no_sign():
     unknown = {name for name, fired in found.items() if fired is None}
     assert unknown == {"feedback shock", "cascading errors"}  # one turn, no samples
     assert True not in found.values()
-    assert verdicts(rows(), task=None).keys() == found.keys() - {"reward hacking"} - OF_CODE
+    assert verdicts(rows(), task=Task).keys() == found.keys() - {"reward hacking"} - OF_CODE
     assert verdicts(rows(steps=19)) == {}  # too short
 
 
@@ -166,7 +167,7 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     lines = [*rows(), {"step": 59, "dev/return": 0.5}]  # an evaluation's line
     odd = sample(50, "t", ["a\u2028b", "c\x85d"])  # what splits a text's lines, and no file's
     write(tmp_path, lines, [odd, *samples(0.4)])
-    (tmp_path / "args.json").write_text('{"args": {"task": "coop"}}')
+    (tmp_path / "args.json").write_text('{"args": {"task": "coop", "model": [], "num_agents": 2}}')
     text = doctor.report(tmp_path)
     assert "cascading errors         SEEN        metric/pass 0." in text
     assert "trivial cooperation      not seen" in text
@@ -184,5 +185,5 @@ def test_what_is_no_run_is_said(tmp_path):
     with pytest.raises(ValueError, match="is not a run"):
         doctor.report(tmp_path)
     (tmp_path / "metrics.jsonl").write_text("{half a li")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl is not what"):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: not one JSON object"):
         doctor.report(tmp_path)

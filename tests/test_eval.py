@@ -364,6 +364,7 @@ def write_run(
     """What --compare reads of a run; shares: of schemes, (first, last)."""
     directory.mkdir()
     flags = {"seed": seed, "run": str(directory), "lora_rank": rank, "task": task}
+    flags |= {"model": ["tiny"], "num_agents": 2}
     (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
     write(directory, rows(**{"return": (0.35, end)}, **shares))
     returns = {
@@ -475,6 +476,6 @@ def test_samples_that_cannot_be_a_table_are_refused(whole, tmp_path, capsys):
     assert "holds no samples" in refused(capsys, "--from-samples", tmp_path / "samples")
     (tmp_path / "samples").write_text("\n".join([header, *lines[:2], lines[2][:50]]))
     told = refused(capsys, "--from-samples", tmp_path / "samples")
-    assert "line 4: not a line of eval.py --samples" in told
+    assert "line 4: not one JSON object" in told
     told = refused(capsys, "--from-samples", whole / "samples", "--method", "nobody")
     assert "--method nobody: what" in told

@@ -60,6 +60,12 @@ def no_drafts(path: Path) -> bool:
     return not list(path.rglob("*.tmp"))
 
 
+def test_a_text_s_own_line_ends_split_no_line(tmp_path):
+    row = json.dumps({"step": 0, "responses": ["a\u2028b\x85"]}, ensure_ascii=False) + "\n"
+    (tmp_path / "samples.jsonl").write_text(row + row[:9])
+    assert folder.read_lines(tmp_path / "samples.jsonl") == [(0, row)]
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory) -> Path:
     """A run of two steps."""

@@ -233,7 +233,7 @@ def test_a_bad_line_is_told_with_its_number(lines, said, plugin, tmp_path, capsy
 
 def test_score_tells_what_it_does_not_go_with(tmp_path, capsys):
     for argv, said in (
-        (["nowhere.jsonl"], "cannot read nowhere.jsonl"),
+        (["nowhere.jsonl"], "No such file or directory: 'nowhere.jsonl'"),
         (["x", "--run", "y"], "--score does not go with --run"),
     ):
         with pytest.raises(SystemExit):
