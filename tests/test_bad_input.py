@@ -51,7 +51,7 @@ FLAGS = {
     "--max-step 3": "--max-step 3 (did you mean --max-steps?)",
     "coop": "unrecognized arguments: coop",
     "--task rendezvos": "unknown task 'rendezvos' (did you mean rendezvous?); known: ",
-    "--reward nope": "unknown reward 'nope'; known: ",
+    "--reward nope": "unknown reward 'nope'; known:",
     "--joint crossed": "--joint: 'crossed' is not a whole number of at least 1, nor aligned or",
     "--advantage media": "--advantage: 'media' is not known (did you mean mean?)",
     "--num-agents 0": "--num-agents: '0' is not a whole number of at least 1",

@@ -231,7 +231,7 @@ def test_agents_are_kept_along_the_way_and_the_best_on_dev(tmp_path, capsys):
     weights = {name: load_file(f"{folder}/agents/1/adapter_model.safetensors")
                for name, folder in kept.items()}  # fmt: skip
     same = [name for name, found in weights.items() if equal(found, weights["best"])]
-    assert set(same) == {"best", f"step-{best}"}
+    assert {"best", f"step-{best}"} <= set(same) != set(weights)
     last = load_file(path / "agents" / "1" / "adapter_model.safetensors")
     assert equal(last, weights["step-3"])
     evaluation.main(["--run", str(kept["step-1"]), "--show", "1", "--method", "trained"])
@@ -329,6 +329,7 @@ def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
 
 
 def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("coding")  # method single: a rendezvous needs two
     monkeypatch.chdir(tmp_path)
     Path("runs/empty").mkdir(parents=True)
     for number, name in enumerate(("b", "c", "a")):

@@ -1,4 +1,5 @@
-"""The house: what stands where, and which way imports run. python -m pytest tests/test_house.py
+"""The house: what stands where, which way imports run, what can be deleted. python -m pytest
+tests/test_house.py
 
 Reads the imports of every module, those inside functions too, and draws an arrow from room to room.
 """
@@ -201,7 +202,7 @@ def test_what_is_left_without_the_subjects_trains_and_evaluates(core):
 
 @pytest.mark.slow
 def test_what_is_left_without_the_subjects_passes_its_tests(core):
-    """But for those of README.md and the notebook, which show the subjects."""
+    """But for those of what shows the subjects: README.md, the notebook, the ablations."""
     assert len(list((core / "tests").glob("test_*.py"))) > 15
-    about = ["--ignore=tests/test_readme.py", "--ignore=tests/test_notebook.py"]
+    about = [f"--ignore=tests/test_{name}.py" for name in ("readme", "notebook", "ablations")]
     in_copy(core, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *about)
