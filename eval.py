@@ -28,8 +28,8 @@ from policies.finding import find_model, is_adapter
 from rewards import REWARDS
 from running.bits import settle
 from running.flags import Parser, at_least, named
-from running.folder import newest_run, run_folder, write_json
-from running.terminal import quiet, quit_on_signals, told
+from running.folder import newest_run, read_args, run_folder, write_json
+from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
 
 HOW_TIMED = """\
@@ -46,8 +46,7 @@ MODES = {  # what else may be given with the flag that chooses it
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
     | {"max_new_tokens", "memory"},
 }
-
-
+FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
 CHOSEN = ("run", "method", "task", "reward", "judge", "data", "model", "single_model", "score")
 CHOSEN += ("from_samples",)
 TRAINED = ("trained", "single-trained", "frozen-")  # methods that a run has to be there for
@@ -63,7 +62,7 @@ def parser() -> Parser:
     add = top.add_argument_group("what is compared").add_argument
     add("--run", action="append", metavar="DIR", help="a team's, a single agent's (the newest)")
     add("--method", nargs="+", help="see above (every one that applies)")
-    add("--task", help=f"{named(TASKS)}, dotted.path or file.py:Class (the run's; coop)")
+    add("--task", help=f"{named(TASKS)}, dotted.path or file.py:Class (the run's)")
     own = "(the run's; the task's own)"
     add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function {own}")
     add("--data", metavar="FILE", help="local file instead of the task's source (the run's)")
@@ -130,84 +129,70 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
-    from running.plugins import check_prompts, items_of, make_reward, make_task
+    from running.plugins import check_prompts, find_reward, items_of, make_task
 
     team, solo = find_runs(args.run)
     main = settings(args, team or solo)
     task = make_task(main)
-    reward = make_reward(main, task)
-    items = items_of(task, main.task, "test")[: args.limit or None]
+    reward = find_reward(main, task)
+    items = items_of(task, "test")[: args.limit or None]
     if not items:
         raise ValueError(f"task {main.task!r} has no test items")
     quiet()  # names are checked: what follows imports torch
     settle(main)
-    from evaluation.methods import clock, lines, plan, play_method, reference
-    from evaluation.scoring import judge_of
+    from evaluation.methods import latencies, plan, play_method, reference
 
-    methods = plan(args, main.num_agents, team, solo, items)
     seats = {
         "team": lambda: Player(main, team),
         "solo": lambda: Player(solo_settings(args, main, team, solo), solo),
         "single": lambda: Player(single_settings(main, args.single_model)),
     }
-    settled = describe(args, main, task, reward, len(items), [team, solo])
-    header = {"settings": settled, "timing": {}, "items": []}
-    for item in items:
-        prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
-        header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
-        if args.show and hasattr(task, "draw"):
-            header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}
-    records = []
-    for kind in dict.fromkeys(kind for kind, _, _ in methods.values()):  # one at a time in memory
-        player = seats[kind]() if kind in seats else None
+    methods = plan(args, main.num_agents, team, solo, items)
+    header, records = describe(args, main, task, reward, items, [team, solo]), []
+    for seat in dict.fromkeys(seat for seat, _, _ in methods.values()):  # one at a time in memory
+        player = seats[seat]() if seat else None
         if player:
             check_prompts(player.rollout(), items)
-        for name in [name for name in methods if methods[name][0] == kind]:
-            _, play, trained = methods[name]
+        for name in [name for name in methods if methods[name][0] == seat]:
+            _, kind, trained = methods[name]
             start = time.perf_counter()
+            rollout = player.rollout(kind, trained) if player else reference(main, task, reward)
+            records += play_method(name, rollout, items, args)
             if player:
-                player.use(trained)
-                records += play_method(name, play, player, items, args)
                 spent = time.perf_counter() - start
-                header["timing"][name] = clock(name, play, player, items, args, spent)
-            else:
-                reward.judge = judge_of(main) if reward.needs_model else None
-                nodes = reference(task, reward, main, items)
-                records += lines(name, False, nodes, task, reward.maximum, main.gamma)
+                header["timing"][name] = latencies(name, rollout, items, args, spent)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
             if args.samples:  # what is played is not lost, whatever comes
                 report.write_samples(args.samples, header, records)
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
-def describe(args, main: argparse.Namespace, task, reward, count: int, runs: list) -> dict:
-    """What was evaluated and how, for the head and the foot of the table."""
-    import torch
-
+def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
+    """The header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
-    from evaluation.players import is_finished, run_args
+    from evaluation.players import is_finished
+    from running.preview import where
 
-    device = f"CPU, torch threads: {torch.get_num_threads()}"
-    if torch.cuda.is_available():
-        device = torch.cuda.get_device_name()
-    how = "greedy"
-    if not args.greedy:
-        how = (
-            f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
-        )
-    name = main.reward or task.reward
+    how = f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
+    how = "greedy" if args.greedy else how
+    name, count = task.reward, len(items)
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
     for run in filter(None, runs):
-        if not is_finished(run, run_args(run)["num_agents"]):
+        if not is_finished(run, read_args(run)["args"]["num_agents"]):
             title += f"{run} was stopped: its last checkpoint plays\n"
     title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
-    flags = {
-        name: getattr(main, name) for name in ("task", "data", "turns", "temperature", "top_p")
-    }
+    flags = {"title": title, "timed": HOW_TIMED.format(count=min(TIMED, count), device=where())}
+    flags |= {flag: getattr(main, flag) for flag in FLAGS}
     flags |= {"reward": name, "maximum": reward.maximum, "runs": args.run, "items": count}
     flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}
-    timed = HOW_TIMED.format(count=min(TIMED, count), device=device)
-    return {"title": title, "timed": timed, **flags}
+    header = {"settings": flags, "timing": {}, "items": []}
+    header["measures"] = task.measures
+    for item in items:
+        prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
+        header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
+        if args.show and task.colors:
+            header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}
+    return header
 
 
 # --- what is done with it -------------------------------------------------------------------------
@@ -230,7 +215,7 @@ def table(args) -> None:
         shown = [record for record in records if record["method"] in found["methods"]]
         print(report.show(header, shown, args.show))
     else:
-        print(report.render(found))
+        print(report.render(found, header.get("measures", {})))
     if args.json:
         write_json(Path(args.json), found)
     if args.csv:
@@ -286,14 +271,15 @@ def ask(args) -> None:
     flags = settings(args, team or solo)
     item = asked(args.ask, make_task(flags))
     quiet()
-    from magrpo import EVAL, Node
+    from magrpo import EVAL
+    from policies.sampling import sampling_of
 
     settle(flags)
     player = Player(flags, team or solo)
-    check_prompts(player.rollout(), [item])
-    player.use(set(range(flags.num_agents)) if args.run else set())
-    node = Node(0, item, (args.seed, EVAL, 0, 0), [[] for _ in range(flags.num_agents)], 1)
-    player.rollout().act([node], player.sampling(args.temperature is None))
+    rollout = player.rollout(trained=set(range(flags.num_agents)) if args.run else set())
+    check_prompts(rollout, [item])
+    (node,) = rollout.roots([item], (args.seed, EVAL, 0, 0), 1)
+    rollout.act([node], sampling_of(flags, greedy=args.temperature is None))
     who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
     print(report.side_by_side(node.observations))
     print(f"\nthe team {who}:\n{report.side_by_side(node.texts((0,) * flags.num_agents))}")
@@ -318,7 +304,7 @@ def main(argv: list[str] | None = None) -> None:
     except Exception as error:
         if args.debug:
             raise
-        parser().error(told(error))
+        parser().error(in_words(error))
 
 
 if __name__ == "__main__":

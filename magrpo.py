@@ -43,7 +43,7 @@ from policies import parallel
 from policies.base import Base
 from policies.decoding import Response, decode
 from policies.loading import load_base
-from policies.sampling import Sampling
+from policies.sampling import Sampling, sampling_of
 from policies.scoring import Row, score
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
@@ -223,7 +223,7 @@ class Node:
     pay: Tensor | None = None  # of each agent, per joint response: (n, J)
     rewards: Tensor | None = None  # what is logged of it: (J,)
     feedback: list[list[str]] = field(default_factory=list)  # [aligned joint response][agent]
-    worlds: list[dict] = field(default_factory=list)  # the next items, where the task moves on
+    worlds: list[dict] = field(default_factory=list)  # [aligned joint response]: its next item
     children: list["Node"] = field(default_factory=list)  # one per aligned joint response
     values: list[float] = field(default_factory=list)  # mean pay + gamma x children's mean, ...
     value: float = 0.0  # ... of each agent, and what is logged of it
@@ -243,7 +243,7 @@ class Rollout:
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="feedback")
         self.seconds: dict[str, float] = defaultdict(float)
         for base in team.base_of.values():  # in a chat, a response ends by itself
-            base.end_at("" if args.chat_template else getattr(task, "stop", ""))
+            base.end_at("" if args.chat_template else task.stop)
 
     def __call__(
         self, items: list, key: tuple, samples: int, sampling: Sampling, joints: float, chain: bool
@@ -253,11 +253,7 @@ class Rollout:
         key: (seed, stream, step, number of the first item), of which every random number is a
         function. joints: in how many joint responses each response is scored (math.inf: all).
         """
-        team, turns = range(self.team.size), []
-        nodes = [
-            Node(b, item, (*key[:3], key[3] + b), [[] for _ in team], samples)
-            for b, item in enumerate(items)
-        ]
+        team, turns, nodes = range(self.team.size), [], self.roots(items, key, samples)
         while True:
             with self.timed("rollout"):
                 self.act(nodes, sampling)  # steps 1 and 2
@@ -277,6 +273,14 @@ class Rollout:
                 node.value = float(shared(torch.DoubleTensor(node.values)))
                 node.returns = sample_returns(node.pay, node.joints, future, gamma)
         return turns
+
+    def roots(self, items: list, key: tuple, samples: int) -> list[Node]:
+        """The first turn's nodes; key as in __call__."""
+        team = range(self.team.size)
+        return [
+            Node(b, item, (*key[:3], key[3] + b), [[] for _ in team], samples)
+            for b, item in enumerate(items)
+        ]
 
     def encode(self, agent: int, text: str) -> tuple[int, ...]:
         base, args = self.team.base_of[agent], self.args
@@ -323,8 +327,7 @@ class Rollout:
             joints = [node.texts((s,) * self.team.size) for s in range(node.samples)]
             items = itertools.repeat(node.item)
             node.feedback = list(self.pool.map(self.task.feedback, items, joints))
-            if hasattr(self.task, "advance"):
-                node.worlds = list(self.pool.map(self.task.advance, items, joints))
+            node.worlds = list(self.pool.map(self.task.advance, items, joints))
 
     def open(self, node: Node, samples: int) -> list[Node]:
         """The next turn of each aligned joint response; an agent's history grows by its own."""
@@ -373,7 +376,7 @@ class MAGRPO(L.LightningModule):
         self.team, self.problems, self.args = team, problems, args
         self.rollout = Rollout(team, task, reward, args)
         self.maximum = reward.maximum * sum(args.gamma**t for t in range(args.turns))
-        self.sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
+        self.sampling = sampling_of(args)
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step

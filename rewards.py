@@ -44,6 +44,11 @@ REWARDS = {
 TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 
 
+def asks(reward) -> bool:
+    """Whether a reward asks a language model."""
+    return getattr(reward, "needs_model", False)
+
+
 def logged(part: str) -> str:
     """The name of a reward's part in metrics and tables."""
     if part.startswith("agent/"):
@@ -65,7 +70,7 @@ class Scorer:
 
     def __init__(self, reward, judge=None):
         self.reward, self.maximum, self.judge = reward, reward.maximum, judge
-        self.needs_model = getattr(reward, "needs_model", False)
+        self.needs_model = asks(reward)
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="reward")
         self.seconds = 0.0  # that the judge took in the latest call
 
@@ -106,6 +111,7 @@ class Questions:
 
 
 def _parts(future: Future, number: int, item: dict, texts: list[str]) -> dict[str, float]:
+    cause = None
     try:
         value = future.result(timeout=0)
         parts = value if isinstance(value, dict) else {"reward": value}
@@ -117,8 +123,8 @@ def _parts(future: Future, number: int, item: dict, texts: list[str]) -> dict[st
         problem = f"returned {parts}"
         problem += f", which pays {strangers[0]} in a team of {len(texts)}" if strangers else ""
     except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
-        problem = f"raised {type(error).__name__}: {error}"
+        cause, problem = error, f"raised {type(error).__name__}: {error}"
         if not future.done():  # it is our own TimeoutError
             problem = f"did not answer within {TIMEOUT:.0f} s"
     told = f"the reward {problem}, for item {item!r} and responses {texts!r}"
-    raise RewardError(told, future.done(), number)
+    raise RewardError(told, future.done(), number) from cause

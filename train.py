@@ -3,35 +3,32 @@
 import argparse
 import contextlib
 import itertools
-import json
 import os
 import sys
-from pathlib import Path
 
-from rewards import REWARDS
+from rewards import REWARDS, Scorer, asks
 from running import learners
 from running.bits import settle
-from running.flags import Parser, at_least, conflict, joint, named, or_none
+from running.flags import Parser, argv_of, at_least, conflict, each, joint, named, or_none
 from running.folder import (
-    alone,
     checkpoint,
     has_ended,
+    lock_run_folder,
     new_directory,
+    read_args,
     refuse_name,
     run_folder,
     steps,
     write_args,
 )
-from running.plugins import TINY, check_prompts, is_embedded, own_model, prepare
-from running.terminal import is_first, opening, quiet, quit_on_signals, told
-from tasks import TASKS
+from running.plugins import TINY, check_prompts, learning_rate, own_model, prepare
+from running.terminal import in_words, is_first, plan, quiet, quit_on_signals
+from tasks import DEFAULT, TASKS
 
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
 SHARE, POSITIVE = at_least(float, 0, 1), at_least(float, 0)
 ON_OFF = {"action": argparse.BooleanOptionalAction, "default": False}  # --no-... undoes a file's
-# --lr where it is not given, by (embedded model, adapters): a pretrained one bears far less
-LR = {(True, True): 3e-3, (True, False): 5e-4, (False, True): 1e-4, (False, False): 1e-5}
-LR_BUILD = 1.5e-3  # adapters on tiny/build: at twice that, lines that nobody is paid for drift
+JOINTS = 4  # --joint from three agents on: docs/teams.md has what it costs and gives
 
 
 def parser() -> Parser:
@@ -44,7 +41,7 @@ def parser() -> Parser:
 
 
 def problem_flags(add) -> None:
-    add("--task", default="coop", help=f"{named(TASKS)}, dotted.path or file.py:Class")
+    add("--task", default=DEFAULT, help=f"{named(TASKS)}, dotted.path or file.py:Class")
     add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function (the task's own)")
     add(
         "--data",
@@ -52,8 +49,8 @@ def problem_flags(add) -> None:
         help="local JSON, JSONL(.gz), CSV or Parquet file instead of the task's source",
     )
     add("--turns", type=COUNT, default=1, help="turns per problem, with feedback between them")
-    add("--feedback", help="told between turns: plain, passed, levels, tests, static, expert ...")
-    add("--feedback-tests", type=SIZE, help="how many tests it may show, 0: all (1)")
+    add("--feedback", help="what the task tells between turns: a name of its own modes")
+    add("--feedback-tests", type=SIZE, default=1, help="how many tests it may show, 0: all")
     add(
         "--expert-url",
         metavar="URL",
@@ -106,7 +103,7 @@ def algorithm_flags(add) -> None:
     add(
         "--lr",
         type=POSITIVE,
-        help="learning rate of Adam (1e-4, full copies 1e-5; embedded 3e-3 and 5e-4; build 1.5e-3)",
+        help="learning rate of Adam (1e-4, full copies 1e-5, or what the model's folder says)",
     )
     schedules = ("constant", "linear", "cosine")
     add("--lr-schedule", choices=schedules, default="linear", help="down to a tenth of --lr")
@@ -147,65 +144,39 @@ def run_flags(add) -> None:
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """Flags as resolved. A resumed run has the flags it was started with, but for --max-steps."""
+    """Flags as resolved. A resumed run has the flags it was started with, but for --max-steps.
+    ValueError where they do not go together."""
     top = parser()
     args = top.parse_args(argv)
     if args.resume:
-        for action in top._actions:
-            action.default = argparse.SUPPRESS
-        given = vars(top.parse_args(argv))
-        changed = set(given) - {"resume", "max_steps", "debug"}
-        if changed:
-            flags = ", ".join("--" + name.replace("_", "-") for name in sorted(changed))
-            top.error(
-                f"--resume takes the run's own flags; only --max-steps may change, not {flags}"
-            )
-        args = argparse.Namespace(**recorded(top, run_folder(args.resume)) | given)
-        if wrong := conflict(args):  # of a run that an earlier version began
-            top.error(f"--resume {args.resume}: {wrong}")
-        return args
-    if args.max_steps and args.epochs:
-        top.error("--max-steps and --epochs: give one of them")
-    try:
-        models = args.model or [own_model(args.task, args.num_agents) or TINY]
-    except ValueError as error:
-        top.error(str(error))
-    models = [TINY if name == "tiny" else name for name in models]
-    if len(models) > 1 and len(models) != args.num_agents:
-        top.error(f"--model names {len(models)} for {args.num_agents} agents: give one, or each")
-    args.model = models * (args.num_agents if len(models) == 1 else 1)
+        args = top.parse_args(argv_of(top, resumed(argv, args.resume)))
+    elif args.max_steps and args.epochs:
+        raise ValueError("--max-steps and --epochs: give one of them")
+    # what was left open
+    models = args.model or [own_model(args.task, args.num_agents) or TINY]
+    args.model = each([TINY if name == "tiny" else name for name in models], args.num_agents)
     if args.lr is None:
-        adapters = args.lora_rank > 0
-        build = adapters and {Path(name).resolve() for name in models} == {Path(TINY, "build")}
-        args.lr = LR_BUILD if build else LR[all(map(is_embedded, models)), adapters]
+        args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
     args.freeze = sorted(set(args.freeze or ()))
-    if wrong := learners.mistake(args):
-        top.error(wrong)
-    if args.feedback_tests is not None and args.feedback not in ("passed", "levels", "tests"):
-        top.error("--feedback-tests goes with --feedback passed, levels or tests")
-    args.feedback_tests = 1 if args.feedback_tests is None else args.feedback_tests
+    most = args.num_generations ** (args.num_agents - 1)
+    args.joint = args.joint or (min(JOINTS, most) if args.num_agents > 2 else "cross")
     if wrong := conflict(args):
-        top.error(wrong)
+        raise ValueError(wrong)
     return args
 
 
-def recorded(top: Parser, directory: Path) -> dict:
-    """The flags in a run's args.json, each of them checked as if it had been given."""
-    path = directory / "args.json"
-    if not path.is_file():
-        top.error(f"--resume {directory}: there is no run (no {path}); give a folder in runs/")
-    try:
-        values = json.loads(path.read_text())["args"]
-        defaults = vars(parser().parse_args([]))
-        for action in [action for action in top._actions if action.dest != "help"]:
-            flag = action.dest  # one that is newer than the run has its default
-            value = values.setdefault(flag, defaults[flag])
-            if value is not None and action.nargs != 0:  # 0: a switch
-                for one in value if isinstance(value, list) else [value]:
-                    top._check_value(action, top._get_value(action, str(one)))
-        return values
-    except (ValueError, TypeError, KeyError, argparse.ArgumentError, OSError) as error:
-        top.error(f"{path} is not what a run writes ({error}): restore it, or start a new run")
+def resumed(argv: list[str] | None, directory: str) -> dict:
+    """The flags in a run's args.json with those that are given beside --resume."""
+    beside = parser()
+    for action in beside._actions:
+        action.default = argparse.SUPPRESS
+    given = vars(beside.parse_args(argv))
+    if changed := set(given) - {"resume", "max_steps", "debug"}:
+        flags = ", ".join("--" + name.replace("_", "-") for name in sorted(changed))
+        raise ValueError(
+            f"--resume takes the run's own flags; only --max-steps may change, not {flags}"
+        )
+    return read_args(run_folder(directory))["args"] | given
 
 
 def build(args, prepared: tuple | None = None):
@@ -217,17 +188,16 @@ def build(args, prepared: tuple | None = None):
     from policies.loading import device
 
     task, reward, problems, held_out = prepared or prepare(args)
-
     settle(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     load = {"bits": args.bits, "memory": args.memory, "trust_remote_code": args.trust_remote_code}
     team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
-    if args.init and not checkpoint(args):
+    if args.init and not checkpoint(args.resume):
         learners.load(team, args)
-    module = MAGRPO(team, task, reward, problems, args)
-    if reward.needs_model:
-        reward.judge = make_judge(args, team)
-        module.judge = reward.judge.base  # so that it moves with the module; it is not trained
+    judge = make_judge(args, team) if asks(reward) else None
+    module = MAGRPO(team, task, Scorer(reward, judge), problems, args)
+    if judge:
+        module.judge = judge.base  # so that it moves with the module; it is not trained
     module.to(device())
     check_prompts(module.rollout, itertools.chain(problems, *held_out.values()))
     return module, held_out
@@ -236,17 +206,13 @@ def build(args, prepared: tuple | None = None):
 def train(args) -> None:
     first, directory = is_first(args), args.resume and run_folder(args.resume)
     if directory and has_ended(directory, args):
-        told = f"{directory} has all its {args.max_steps} steps: give a larger --max-steps to go on"
-        return print(told) if first else None
+        said = f"{directory} has all its {args.max_steps} steps: give a larger --max-steps to go on"
+        return print(said) if first else None
     if first and args.run and not args.resume:
         refuse_name(args.run)
-    if args.init and not args.resume:
-        args.init = learners.agent_folders(args)
-    prepared = prepare(args)
-    if args.init and not args.resume:
-        learners.check_bases(args)
+    task, _, problems, held_out = prepared = prepare(args)
     if first:
-        print(opening(args, *prepared), flush=True)
+        print(plan(args, task, problems, held_out), flush=True)
     quiet()
     from running.preview import describe, dry_run
     from running.recorder import Recorder, loggers
@@ -260,18 +226,14 @@ def train(args) -> None:
     with contextlib.ExitStack() as held:
         if first:
             directory = directory or new_directory(args)
-            held.enter_context(alone(directory))
+            held.enter_context(lock_run_folder(directory))
             done = steps(directory, module) if args.resume else 0
-            if args.max_steps < done:
-                raise ValueError(
-                    f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it"
-                )
             write_args(directory, args)
             print(f"writes:  {directory}", flush=True)
         writers = loggers(directory, args, done) if first else False
         fit(module, Recorder(directory, held_out, args), writers, args)
     if first:
-        print(report(directory))
+        print(report(directory, task, args))
 
 
 def fit(module, recorder, loggers, args) -> None:
@@ -298,7 +260,7 @@ def fit(module, recorder, loggers, args) -> None:
         enable_model_summary=False,
     )
     try:
-        trainer.fit(module, ckpt_path=checkpoint(args), weights_only=True)
+        trainer.fit(module, ckpt_path=checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
         if is_first(args):
             print(
@@ -312,18 +274,20 @@ def fit(module, recorder, loggers, args) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = parse(argv)
+    argv = sys.argv[1:] if argv is None else argv
     try:
+        args = parse(argv)
         train(args)
     except Exception as error:
-        if args.debug:
+        if "--debug" in argv:
             raise
         if getattr(error, "shared", False) and not is_first(args):
             sys.exit(2)  # the first process says it
-        if error.args[1:2] == (False,):  # a reward hangs: its thread would keep this process alive
-            print(f"train.py: error: {' '.join(told(error).split())}", file=sys.stderr, flush=True)
-            os._exit(2)
-        parser().error(told(error))
+        try:
+            parser().error(in_words(error))
+        finally:
+            if error.args[1:2] == (False,):  # a reward hangs, and would keep this process alive
+                os._exit(2)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 import train
 from rewards import Scorer
+from tasks import Task
 
 torch.set_num_threads(1)
 RESPONSE = 64  # tokens of every response
@@ -86,7 +87,7 @@ def score(*responses: str) -> float:
     return zlib.crc32("|".join(responses).encode()) % 1000 / 1000
 
 
-class Words:
+class Words(Task):
     """The bench's task. On a second turn an agent sees its prompt and its own response."""
 
     def __init__(self, texts: list[str], num_agents: int):

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from building import houses, labour, letters, paper, rewards
 from building.world import Cell, Rules, World, build, read
+from tasks import Task
 
 SPLITS = {"train": 1000, "dev": 100, "test": 100}
 _SYSTEM = """\
@@ -51,9 +52,11 @@ Limits of material, for each agent (air is free):
 _AGAIN = "The world is empty again: write everything that should stand, not only what is new."
 
 
-class Building:
+class Building(Task):
     """What all building tasks share. site: the module with a task's rules, target and correct
     cells; colors: block -> "#rrggbb", for pictures."""
+
+    measures: ClassVar = {"pass@k": "metric/pass"}
 
     def built(self, item: dict, responses: list[str]) -> tuple[World, set[Cell]]:
         """The team's world, and the target's cells that are right in it."""

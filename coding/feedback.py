@@ -31,6 +31,7 @@ from coding.extraction import Part
 from coding.schemes import classify
 
 MODES = ("plain", "passed", "levels", "tests", "expert")
+LIMITED = ("passed", "levels", "tests")  # those that may rest on the first tests only
 SHOWN = 5  # failed tests of one text: an agent's context is small
 LINE = 200  # characters of a test, or of an error
 EDIT = 2_000  # characters of an expert's edit
@@ -43,6 +44,8 @@ def configured(
 
     url and model are the expert's, and do nothing in other modes: a flag file may hold them.
     """
+    if limit != 1 and mode not in LIMITED:
+        raise ValueError(f"--feedback-tests goes with --feedback {', '.join(LIMITED)}")
     if mode != "expert":
         return functools.partial(tell, mode=mode, limit=limit)
     if not (url and model):
@@ -54,7 +57,7 @@ def disclosed(mode: str | None, limit: int) -> str:
     """For a run's report: how far its feedback let the agents see the tests."""
     if mode not in MODES:
         return f"feedback: the task's own{', ' + mode if mode else ''}"
-    if mode not in ("passed", "levels", "tests"):
+    if mode not in LIMITED:
         return f"feedback {mode}: no test was shown to an agent"
     which = f"the first {limit} of a problem's tests" if limit else "all of a problem's tests"
     what = {

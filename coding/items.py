@@ -47,6 +47,17 @@ def code_item(row: dict) -> dict:
     return item
 
 
+def asked(text: str) -> dict:
+    """The item of a problem that a user asks: a question, or a signature with its docstring. It has
+    no tests."""
+    if "def " not in text:
+        text = f'def solve(xs):\n    """{text}"""\n'
+    names = re.findall(r"def\s+(\w+)", text)
+    if not names:
+        raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
+    return {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
+
+
 def _is_stub(node: ast.stmt, entry: str) -> bool:
     """The entry point itself, a docstring, or an example, which would call what is not there."""
     return isinstance(node, ast.Expr | ast.Assert) or getattr(node, "name", None) == entry

@@ -14,11 +14,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
-from coding.feedback import configured
-from coding.items import code_item
+from coding.feedback import MODES, configured, disclosed
+from coding.items import asked, code_item
 from coding.rewards import verdict
 from coding.schemes import classify
 from data.rows import file_rows, hub_rows
+from tasks import Task
 
 # --- what the agents are asked --------------------------------------------------------------------
 # Change the wording here; coding/paper.py has the paper's roles, bench/prompts.py measures what a
@@ -61,7 +62,36 @@ def _programs(intro: str, files: list[str], problem: str) -> str:
     return f"{intro}\n\n### Program 1\n\n{_EXAMPLE}\n{shown}### Program 2\n\n{problem}\n\n"
 
 
-class HumanEval:
+class CodeTask(Task):
+    """What the tasks share whose responses are Python functions that tests call."""
+
+    reward, modes = "code", MODES
+    measures: ClassVar = {
+        "pass@k": "metric/pass",
+        "coop_rate": "cooperation",  # the paper's: how often the bonus is earned at all
+        "metric/coop": "metric/coop",
+        "accuracy@k": "tests",
+    }
+    bonuses: ClassVar = {"cooperation": "tests"}
+    signs = "coding.signs.SIGNS"
+
+    @classmethod
+    def teller(cls, args):
+        """The function of coding/feedback.py with the run's flags."""
+        flags = (args.feedback_tests, args.expert_url, args.expert_model)
+        return configured(args.feedback, *flags)
+
+    def disclosed(self, args) -> str:
+        return disclosed(args.feedback, args.feedback_tests)
+
+    def scheme(self, item: dict, responses: list[str]) -> str:
+        return classify(responses, item["entry_point"])
+
+    def ask(self, text: str) -> dict:
+        return asked(text)
+
+
+class HumanEval(CodeTask):
     """openai/openai_humaneval: 164 problems, with reference solutions.
 
     Agents 0 to n-2 write the helpers (aux, aux2, ...), the last one writes the entry point; one
@@ -73,7 +103,6 @@ class HumanEval:
     own order: the last fifth is test, the fifth before it dev, the rest train.
     """
 
-    reward = "code"
     stop = "``"  # of the fence that ends a file; a tokenizer may cut the three apart
     name, rows = "humaneval", 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
@@ -152,9 +181,6 @@ class HumanEval:
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         return self.tell(item, responses)
-
-    def scheme(self, item: dict, responses: list[str]) -> str:
-        return classify(responses, item["entry_point"])
 
 
 class CoopHumanEval(HumanEval):

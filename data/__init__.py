@@ -1,2 +1,2 @@
-"""What the subjects and tasks.py stand on: rows of data sets, from the hub or a file of one's own
+"""What the subjects stand on: rows of data sets, from the hub or a file of one's own
 (rows.py), and the problems of task coop (coop.py)."""

@@ -84,10 +84,11 @@ def interval(runs: list[list[float]], draws: int = 2000, seed: int = 0) -> tuple
 def summarize(header: dict, records: list[dict], methods: list[str] | None = None) -> dict:
     """The table: {"settings", "methods": {name: {measure: value}}}, in the order of the records.
 
-    header: {"settings", "items", "timing"}, the first line of a --samples file. Greedy decoding's
-    measures have the prefix greedy/. Every method after the first has "vs", a paired comparison of
-    its return with the first one's.
+    header: {"settings", "items", "timing", "measures"}, the first line of a --samples file. Greedy
+    decoding's measures have the prefix greedy/. Every method after the first has "vs", a paired
+    comparison of its return with the first one's.
     """
+    own = header.get("measures", {})
     by_method = defaultdict(list)
     for record in records:
         if methods is None or record["method"] in methods:
@@ -97,10 +98,11 @@ def summarize(header: dict, records: list[dict], methods: list[str] | None = Non
         greedy = [record for record in by_method[name] if record["greedy"]]
         sampled = [record for record in by_method[name] if not record["greedy"]]
         main = sampled or greedy
-        table[name] = _measures(main) | _speed(header["timing"].get(name))
+        table[name] = _measures(main, own) | _speed(header["timing"].get(name))
         if sampled and greedy:
-            table[name] |= {f"greedy/{key}": value for key, value in _measures(greedy).items()}
-        if found := _schemes(main):
+            found = _measures(greedy, own)
+            table[name] |= {f"greedy/{key}": value for key, value in found.items()}
+        if found := _schemes(main, own.get("pass@k")):
             table[name]["schemes"] = found
         returns = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
         first = first or (name, returns)
@@ -116,11 +118,11 @@ def _by_item(records: list[dict]) -> list[list[dict]]:
     return [groups[item] for item in sorted(groups)]
 
 
-def _measures(records: list[dict]) -> dict[str, float | None]:
-    """Every measure of one method, each with its error over problems."""
+def _measures(records: list[dict], own: dict[str, str]) -> dict[str, float | None]:
+    """Every measure of one method, each with its error over problems; own: the task's."""
     per_item = defaultdict(list)
     for group in _by_item(records):
-        for name, value in _of_problem(group).items():
+        for name, value in _of_problem(group, own).items():
             per_item[name].append(value)
     found = {}
     for name, values in per_item.items():
@@ -128,19 +130,21 @@ def _measures(records: list[dict]) -> dict[str, float | None]:
     return found
 
 
-def _of_problem(records: list[dict]) -> dict[str, float]:
+def _of_problem(records: list[dict], own: dict[str, str]) -> dict[str, float]:
     """The measures of one problem, from all its samples; of several turns, the last one's."""
     last = [record["turns"][-1] for record in records]
     found = {"return": statistics.fmean(record["return"] for record in records)}
     for part in last[0]["parts"]:
         found[logged(part)] = statistics.fmean(turn["parts"][part] for turn in last)
-    ks = [k for k in KS if k <= len(records)]
-    for measure, part in (("pass", "metric/pass"), ("accuracy", "tests")):
-        if part in last[0]["parts"]:
-            values = [turn["parts"][part] for turn in last]
-            found |= {f"{measure}@{k}": best_of_k(values, k) for k in ks}
-    if "cooperation" in last[0]["parts"]:  # the paper's rate: how often the bonus is earned at all
-        found["coop_rate"] = statistics.fmean(turn["parts"]["cooperation"] > 0 for turn in last)
+    for name, part in own.items():
+        if part not in last[0]["parts"]:
+            continue
+        values = [turn["parts"][part] for turn in last]
+        if name.endswith("@k"):
+            ks = [k for k in KS if k <= len(values)]
+            found |= {f"{name[:-1]}{k}": best_of_k(values, k) for k in ks}
+        else:  # how often it is earned at all
+            found[name] = statistics.fmean(value > 0 for value in values)
     found["distinct"] = len({tuple(turn["responses"]) for turn in last}) / len(last)
     if sum(last[0]["tokens"]):  # solutions of the data set were not decoded
         for agent, lengths in enumerate(zip(*(turn["tokens"] for turn in last), strict=True)):
@@ -151,7 +155,7 @@ def _of_problem(records: list[dict]) -> dict[str, float]:
 
 
 def _speed(timing: dict | None) -> dict[str, float | None]:
-    """Latency and speed as a user of one problem at a time feels them; see methods.clock."""
+    """Latency and speed as a user of one problem at a time feels them; see methods.latencies."""
     if not timing:
         return {}
     latency, error = mean_and_error(timing["seconds"])
@@ -160,14 +164,14 @@ def _speed(timing: dict | None) -> dict[str, float | None]:
     return found | {"latency_problems": len(timing["seconds"])}
 
 
-def _schemes(records: list[dict]) -> dict[str, dict]:
+def _schemes(records: list[dict], part: str | None) -> dict[str, dict]:
     """How often each scheme of dividing the work was seen, the most frequent first, and how often
     it passed; {} where the task names none."""
     passed = defaultdict(list)
     for record in records:
         parts = record["turns"][-1]["parts"]
-        if "scheme" in record and "metric/pass" in parts:
-            passed[record["scheme"]].append(parts["metric/pass"])
+        if "scheme" in record and part in parts:
+            passed[record["scheme"]].append(parts[part])
     ranked = sorted(passed.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     return {
         name: {"count": len(values), "pass_rate": statistics.fmean(values)}

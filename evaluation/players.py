@@ -7,17 +7,17 @@ and what they earn are those of training, because the same objects do it here.
 import argparse
 import copy
 import json
-import re
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import train
-from running.folder import CHECKPOINT, read_checkpoint, run_folder
+from rewards import Scorer, asks
+from running.folder import CHECKPOINT, read_args, read_checkpoint, run_folder
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback", "memory")
-PROBLEM = ("prompt", "abstract_text")  # where an item has its text
 
 
 def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
@@ -25,9 +25,7 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
     found: dict[bool, Path] = {}
     for name in names or []:
         directory = run_folder(name)
-        if not (directory / "args.json").is_file():
-            raise ValueError(f"--run {name}: there is no run (no {directory / 'args.json'})")
-        agents = run_args(directory)["num_agents"]
+        agents = read_args(directory)["args"]["num_agents"]
         if not (is_finished(directory, agents) or (directory / CHECKPOINT).is_file()):
             raise ValueError(
                 f"{directory} is not finished, and has no checkpoint: python train.py --resume "
@@ -58,19 +56,11 @@ def load_agents(team, directory: Path) -> None:
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
 
 
-def run_args(directory: Path) -> dict:
-    """The flags that a run was made with."""
-    try:
-        return json.loads((directory / "args.json").read_text())["args"]
-    except (ValueError, KeyError) as error:
-        raise ValueError(f"{directory / 'args.json'} is not a run's: {error}") from error
-
-
 def settings(args, directory: Path | None) -> argparse.Namespace:
     """The run's flags with those given here; without a run, train.py's defaults."""
-    own = run_args(directory) if directory else {}
-    task = args.task or own.get("task", "coop")
-    values = vars(train.parse(["--task", task])) | own
+    own = read_args(directory)["args"] if directory else {}
+    task = args.task or own.get("task")
+    values = vars(train.parse(["--task", task] if task else [])) | own
     values |= {name: getattr(args, name) for name in OWN if getattr(args, name) is not None}
     if args.model:
         models = [train.TINY if name == "tiny" else name for name in args.model]
@@ -90,7 +80,7 @@ def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path)
     if (flags.task, flags.data) != (main.task, main.data):
         raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
-        flags.max_new_tokens = run_args(solo)["max_new_tokens"]
+        flags.max_new_tokens = read_args(solo)["args"]["max_new_tokens"]
     if flags.model[0] != main.model[0]:
         flags.judge = main.judge or main.model[0]
     return flags
@@ -116,21 +106,9 @@ def asked(text: str, task) -> dict:
             item = json.loads(text)
         except ValueError as error:
             raise ValueError(f"--ask: not one JSON object ({error})") from error
-        if hasattr(task, "check"):
-            task.check(item)
+        task.check(item)
         return item
-    item = task.items("test")[0]
-    field = next((name for name in PROBLEM if name in item), None)
-    if field is None:
-        raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
-    if "entry_point" in item:
-        if "def " not in text:
-            text = f'def solve(xs):\n    """{text}"""\n'
-        names = re.findall(r"def\s+(\w+)", text)
-        if not names:
-            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
-        item |= {"entry_point": names[-1], "setup": "", "tests": []}
-    return item | {field: text}
+    return task.ask(text)
 
 
 class Clock:
@@ -165,10 +143,10 @@ class Player:
         from policies.judging import Judge, make_judge
         from policies.loading import device
         from running.folder import check_bases, warn_of_other_code
-        from running.plugins import make_reward, make_task
+        from running.plugins import find_reward, make_task
 
         self.args, self.task = args, make_task(args)
-        self.reward = make_reward(args, self.task)
+        reward, judge = find_reward(args, self.task), None
         load = {"bits": args.bits, "memory": args.memory}
         load["trust_remote_code"] = args.trust_remote_code
         team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
@@ -180,38 +158,31 @@ class Player:
             warn_of_other_code(directory)
             load_agents(team, directory)
             self.weights[True] = self.copies()
-        if self.reward.needs_model:
+        if asks(reward):
             # Without a run no agent is trained: the model to ask may be the one that plays.
             own = not directory and args.judge == args.model[0]
             judge = Judge(team.bases[0], args.chat_template) if own else make_judge(args, team)
             judge.base.to(device())
-            self.reward.judge = judge
+        self.reward = Scorer(reward, judge)
         self.clock = Clock(team.to(device()))
 
     def copies(self) -> list[list]:
         return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]
 
-    def use(self, trained: set[int]) -> None:
+    def use(self, trained: Collection[int]) -> None:
         """These agents play as trained, the others as they were before."""
         for agent, group in enumerate(self.parameters if self.weights else ()):
             for parameter, value in zip(group, self.weights[agent in trained][agent], strict=True):
                 parameter.data.copy_(value)
 
-    def sampling(self, greedy: bool):
-        """How the agents sample: as in training, or the likeliest token always."""
-        from policies.sampling import Sampling
-
-        flags = self.args
-        if greedy:
-            return Sampling(0.0, 0, 1.0, flags.max_new_tokens)
-        return Sampling(flags.temperature, flags.top_k, flags.top_p, flags.max_new_tokens)
-
-    def rollout(self, turns: int | None = None):
-        """Plays the run's task. turns: of a baseline, whose prompts hold partners' texts too."""
+    def rollout(self, kind: type | None = None, trained: Collection[int] = ()):
+        """How these agents, of whom some are trained, play the run's task: as in training, or as a
+        baseline of that kind, which plays one turn and whose prompts may hold partners' texts."""
         from magrpo import Rollout
 
+        self.use(trained)
         args = copy.copy(self.args)
-        if turns:
-            args.turns = turns
+        if kind not in (None, Rollout):
+            args.turns = 1
             args.max_prompt_tokens += 2 * self.clock.size * args.max_new_tokens
-        return Rollout(self.clock, self.task, self.reward, args)
+        return (kind or Rollout)(self.clock, self.task, self.reward, args)

@@ -6,85 +6,96 @@ beside the first run: compare.png and .svg.
 """
 
 import json
-import math
 import re
 import statistics
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
-from running.folder import run_folder
+from running.folder import json_lines, read_args, run_folder
 
 # Okabe and Ito's, which color-blind readers tell apart
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-ENDS = (("before", "return"), ("after", "return"))
-ENDS += tuple((when, f"greedy/{name}") for when, name in ENDS)
-BARS = ("sampled,\nbefore", "sampled,\nafter", "greedy,\nbefore", "greedy,\nafter")
+ENDS = {  # what an evaluation measured, and its label
+    ("before", "return"): "sampled,\nbefore",
+    ("after", "return"): "sampled,\nafter",
+    ("before", "greedy/return"): "greedy,\nbefore",
+    ("after", "greedy/return"): "greedy,\nafter",
+}
 
 
-@dataclass
-class Group:
+# --- groups ---------------------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    directory: Path
+    flags: dict  # and "code", a digest of it
+    rows: list[dict]  # the metrics of each step
+    returns: dict  # of the held-out problems, before and after; {} where it is not finished
+
+    def curve(self, name: str) -> list[float]:
+        """A metric at each step; 0 where a step has none."""
+        return [row.get(name, 0.0) for row in self.rows]
+
+
+class Group(NamedTuple):
     """The seeds of one experiment."""
 
     name: str
-    flags: dict  # and "code", a digest of it
-    runs: dict[int, Path] = field(default_factory=dict)  # by seed
-    curves: list[list[float]] = field(default_factory=list)  # return per rollout, by seed
-    steps: list[int] = field(default_factory=list)  # of the longest curve: the same in all of them
-    summaries: dict[int, dict] = field(default_factory=dict)  # by seed, of those that are finished
-    schemes: list[dict[str, list[float]]] = field(default_factory=list)  # by seed: shares per step
+    flags: dict
+    runs: dict[int, Run]  # by seed
+
+    @property
+    def steps(self) -> list[int]:
+        """Of the longest run: the same in all of them."""
+        return [row["step"] for row in max((run.rows for run in self.runs.values()), key=len)]
+
+    @property
+    def finished(self) -> dict[int, Run]:
+        return {seed: run for seed, run in self.runs.items() if run.returns}
 
     def end(self, when: str, name: str) -> tuple[float, float, float]:
         """Mean over seeds and problems with its 95 % interval, "before" or "after" training. Of
         two seeds it would say nothing (Student's t is 12.7): theirs are (mean, least, most)."""
-        returns = [summary["returns"][when][name] for summary in self.summaries.values()]
+        returns = [run.returns[when][name] for run in self.finished.values()]
         means = [statistics.fmean(values) for values in returns]
         if len(means) == 2:
             return statistics.fmean(means), min(means), max(means)
         return interval(returns)
 
 
-def read_groups(directories: list[str]) -> list[Group]:
-    """The runs by group, in the order given; ValueError names what is no run."""
+def read_run(name: str) -> Run:
+    """ValueError where it is none."""
+    directory = run_folder(name)
+    record = read_args(directory)
+    try:
+        flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
+        lines = json_lines(directory / "metrics.jsonl")
+        rows = [row for _, row in lines if "return" in row]  # the others are evaluations
+        file = directory / "summary.json"
+        returns = json.loads(file.read_text())["returns"] if file.is_file() else {}
+        if not rows:
+            raise ValueError("no step was made")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{directory} is not a run: {error}") from error
+    return Run(directory, flags, rows, returns)
+
+
+def read_groups(names: list[str]) -> list[Group]:
+    """The runs by group, in the order given."""
     groups: dict[tuple, Group] = {}
-    for directory in map(run_folder, directories):
-        if not (directory / "args.json").is_file():
-            told = f"there is no {directory / 'args.json'}; give a folder, or a name in runs/"
-            raise ValueError(f"{directory} is not a run: {told}")
-        try:
-            record = json.loads((directory / "args.json").read_text())
-            flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
-            seed = flags["seed"]
-            rows = [json.loads(x) for x in (directory / "metrics.jsonl").read_text().splitlines()]
-            rows = [row for row in rows if "return" in row]  # the others are evaluations
-            curve, at = [row["return"] for row in rows], [row["step"] for row in rows]
-            file = directory / "summary.json"
-            summary = json.loads(file.read_text()) if file.is_file() else None
-            if not curve:
-                raise ValueError("no step was made")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{directory} is not a run: {error}") from error
-        stem, flags["init"] = stem_of(directory.name), stems(flags.get("init"))
-        same = {k: v for k, v in flags.items() if k not in ("seed", "run", "resume", "debug")}
-        group = groups.setdefault((stem, json.dumps(same, sort_keys=True)), Group(stem, same))
-        if group.runs.setdefault(seed, directory) != directory:
-            raise ValueError(f"{group.runs[seed]} and {directory} are one experiment with one seed")
-        group.curves.append(curve)
-        group.schemes.append(scheme_shares(rows))
-        group.steps = max(group.steps, at, key=len)
-        if summary and "returns" not in summary:
-            raise ValueError(f"{directory} is of an older version: no return per problem in it")
-        if summary and summary["returns"]:  # --eval-limit none leaves none
-            group.summaries[seed] = summary
-    for name in {group.name for group in groups.values()}:
-        tell_apart([group for group in groups.values() if group.name == name])
-    return list(groups.values())
-
-
-def scheme_shares(rows: list[dict]) -> dict[str, list[float]]:
-    """The share of each scheme of dividing the work at each step; {} where the task names none."""
-    names = sorted({name for row in rows for name in row if name.startswith("scheme/")})
-    return {name.removeprefix("scheme/"): [row.get(name, 0.0) for row in rows] for name in names}
+    for run in map(read_run, names):
+        stem, init = stem_of(run.directory.name), run.flags.get("init")
+        flags = {k: v for k, v in run.flags.items() if k not in ("seed", "run", "resume", "debug")}
+        flags["init"] = init and ["/".join(map(stem_of, Path(folder).parts)) for folder in init]
+        key, seed = (stem, json.dumps(flags, sort_keys=True)), run.flags["seed"]
+        group = groups.setdefault(key, Group(stem, flags, {}))
+        if (other := group.runs.setdefault(seed, run)) is not run:
+            both = f"{other.directory} and {run.directory}"
+            raise ValueError(f"{both} are one experiment with one seed")
+    return [named(group, list(groups.values())) for group in groups.values()]
 
 
 def stem_of(name: str) -> str:
@@ -92,28 +103,24 @@ def stem_of(name: str) -> str:
     return re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", name) or name
 
 
-def stems(init: list[str] | None) -> str | None:
-    """The folders of --init without what tells the seeds of their runs."""
-    return init and " ".join("/".join(map(stem_of, Path(folder).parts)) for folder in init)
+def named(group: Group, groups: list[Group]) -> Group:
+    """The group, whose name says what tells it apart from others of that name."""
+    same, name = [other.flags for other in groups if other.name == group.name], group.name
+    for flag in sorted({flag for flags in same for flag in flags}):
+        if len({str(flags.get(flag)) for flags in same}) > 1:
+            value = group.flags.get(flag)
+            told = f"(code {value})" if flag == "code" else f"--{flag.replace('_', '-')} {value}"
+            name += f" {told}"
+    return group._replace(name=name)
 
 
-def tell_apart(groups: list[Group]) -> None:
-    """Adds to the names of groups that have one name what differs between them."""
-    names = {name for group in groups for name in group.flags}
-    differ = [n for n in sorted(names) if len({str(g.flags.get(n)) for g in groups}) > 1]
-    for group in groups:
-        for name in differ:
-            value = group.flags.get(name)
-            flag = f"--{name.replace('_', '-')} {value}"
-            group.name += f" (code {value})" if name == "code" else f" {flag}"
+# --- the table ------------------------------------------------------------------------------------
 
 
-def compare(directories: list[str], json_file: str | None) -> None:
+def compare(names: list[str], json_file: str | None) -> None:
     """Prints the groups' table, draws their picture, writes the numbers to json_file."""
-    groups, beside = read_groups(directories), run_folder(directories[0]).resolve().parent
-    found = {group.name: numbers(group) for group in groups}
-    for group in groups[1:]:
-        found[group.name]["gap"] = gap(group, groups[0])
+    groups, beside = read_groups(names), run_folder(names[0]).resolve().parent
+    found = {group.name: numbers(group, groups[0]) for group in groups}
     print(render(found))
     earned = {group.name: earns(group.flags) for group in groups}
     if len(set(earned.values())) > 1:
@@ -132,21 +139,22 @@ def earns(flags: dict) -> str:
     return f"task {flags.get('task')}, reward {reward}, data {flags.get('data') or 'its own'}"
 
 
-def numbers(group: Group) -> dict:
-    """Seeds, and mean and interval of the held-out return of those that are finished."""
-    found = {"seeds": len(group.curves), "finished": len(group.summaries)}
-    for when, name in ENDS if group.summaries else ():
+def numbers(group: Group, first: Group) -> dict:
+    """Seeds, mean and interval of the held-out return of those that are finished, and the gap to
+    the first group."""
+    found = {"seeds": len(group.runs), "finished": len(group.finished)}
+    for when, name in ENDS if group.finished else ():
         mean, low, high = group.end(when, name)
         high = min(high, 1.0)  # returns are shares of the maximum
         found |= {f"{when}/{name}": mean, f"{when}/{name}_low": low, f"{when}/{name}_high": high}
-    return found
+    return found if group is first else found | {"gap": gap(group, first)}
 
 
 def gap(group: Group, first: Group) -> dict:
     """Sampled return after training less that of the first group, seed by seed; with its 95 %
     interval, over three seeds or more, or over the problems of one. {} where they share no seed."""
-    seeds = sorted(group.summaries.keys() & first.summaries.keys())
-    ends = [[g.summaries[s]["returns"]["after"]["return"] for g in (group, first)] for s in seeds]
+    seeds = sorted(group.finished.keys() & first.finished.keys())
+    ends = [[g.runs[seed].returns["after"]["return"] for g in (group, first)] for seed in seeds]
     if not seeds or any(len(mine) != len(others) for mine, others in ends):
         return {}
     gaps = [[a - b for a, b in zip(*pair, strict=True)] for pair in ends]
@@ -159,9 +167,9 @@ def gap(group: Group, first: Group) -> dict:
 
 def render(found: dict[str, dict]) -> str:
     width = max(map(len, ("group", *found))) + 2
-    heads = [text.replace("\n", " ") for text in BARS]
+    heads = [label.replace("\n", " ").rjust(22) for label in ENDS.values()]
     lines = ["return on held-out problems, share of the maximum: mean [95 % interval *]"]
-    lines.append("group".ljust(width) + "seeds" + "".join(head.rjust(22) for head in heads))
+    lines.append("group".ljust(width) + "seeds" + "".join(heads))
     for name, row in found.items():
         keys = [f"{when}/{name}" for when, name in ENDS] if row["finished"] else []
         cells = [f"{row[k]:.3f} [{row[f'{k}_low']:.3f}, {row[f'{k}_high']:.3f}]" for k in keys]
@@ -187,7 +195,7 @@ def render(found: dict[str, dict]) -> str:
 
 
 def draw(groups: list[Group], path: Path) -> None:
-    """Learning curves (left) and held-out return before and after training (right)."""
+    """Learning curves, held-out return before and after training; below, the division of work."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -195,78 +203,75 @@ def draw(groups: list[Group], path: Path) -> None:
 
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     style |= {"svg.fonttype": "none", "svg.hashsalt": "compare", "axes.titlesize": 9}
-    named = [group for group in groups if any(group.schemes)]
+    below = [group for group in groups if schemes_of([group])]
     with plt.rc_context(style):
-        figure = plt.figure(figsize=(8, 5.5 if named else 3), layout="constrained")
-        top, *below = figure.subfigures(2 if named else 1, 1, squeeze=False)[:, 0]
-        left, right = top.subplots(1, 2, width_ratios=(3, 2))
+        figure = plt.figure(figsize=(8, 5.5 if below else 3), layout="constrained")
+        parts = figure.subfigures(2 if below else 1, 1, squeeze=False)[:, 0]
+        left, right = parts[0].subplots(1, 2, width_ratios=(3, 2))
         for number, group in enumerate(groups):
             draw_curves(left, group, COLORS[number % len(COLORS)])
         left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
         left.set_title("return of the training batches")
         left.legend(frameon=False, loc="lower right")
         draw_ends(right, groups)
-        for row in below:
-            draw_schemes(row.subplots(1, len(named), sharey=True, squeeze=False)[0], named)
+        if below:
+            panels = parts[1].subplots(1, len(below), sharey=True, squeeze=False)[0]
+            draw_schemes(panels, below)
         metadata = {"Date": None} if path.suffix == ".svg" else None  # the same picture every time
         figure.savefig(path, dpi=200, metadata=metadata)
         plt.close(figure)
 
 
-def smooth(curve: list[float], window: int) -> list[float]:
-    """Mean over the steps within half a window of each step."""
-    reach = window // 2
-    return [
-        statistics.fmean(curve[max(step - reach, 0) : step + reach + 1])
-        for step in range(len(curve))
-    ]
-
-
-def band(curves: list[list[float]]) -> list[tuple[float, float, float]]:
-    """(mean, low, high) at each step that all seeds have reached: Student's t over seeds."""
-    found = []
-    for values in zip(*curves, strict=False):
-        mean = statistics.fmean(values)
-        half = t95(len(values)) * statistics.stdev(values) / math.sqrt(len(values))
-        found.append((mean, mean - half, mean + half))
-    return found
+def smooth(curve: list[float]) -> np.ndarray:
+    """Mean over the steps within a fortieth of the curve of each step."""
+    window = np.ones(2 * (max(len(curve) // 20, 1) // 2) + 1)
+    return np.convolve(curve, window, "same") / np.convolve(np.ones(len(curve)), window, "same")
 
 
 def draw_curves(axes, group: Group, color: str) -> None:
     """Every seed's return, thin; smoothed: of one or two seeds each, of more their mean in its 95 %
-    band. At the steps of the run, of which a rollout may make several."""
-    for curve in group.curves:
-        axes.plot(group.steps[: len(curve)], curve, color=color, linewidth=0.4, alpha=0.35)
-    window = max(min(map(len, group.curves)) // 20, 1)
-    smoothed = [smooth(curve, window) for curve in group.curves]
-    seeds = f"{len(smoothed)} seed" + "s" * (len(smoothed) > 1)
-    if len(smoothed) > 2:
-        mean, low, high = map(list, zip(*band(smoothed), strict=True))
-        axes.fill_between(group.steps[: len(mean)], low, high, color=color, alpha=0.2, linewidth=0)
+    band, as far as all seeds have come. At the steps of the run, of which a rollout may make
+    several."""
+    curves = [run.curve("return") for run in group.runs.values()]
+    steps, smoothed = group.steps, [smooth(curve) for curve in curves]
+    for curve in curves:
+        axes.plot(steps[: len(curve)], curve, color=color, linewidth=0.4, alpha=0.35)
+    if len(curves) > 2:
+        length = min(map(len, curves))
+        both = np.stack([curve[:length] for curve in smoothed])  # (seeds, steps)
+        mean, error = both.mean(0), both.std(0, ddof=1) / len(both) ** 0.5
+        half = t95(len(both)) * error
+        axes.fill_between(
+            steps[:length], mean - half, mean + half, color=color, alpha=0.2, linewidth=0
+        )
         smoothed = [mean]
-    for number, curve in enumerate(smoothed):
-        label = None if number else f"{group.name} ({seeds})"
-        axes.plot(group.steps[: len(curve)], curve, color=color, linewidth=1.8, label=label)
+    label = f"{group.name} ({len(curves)} seed{'s' * (len(curves) > 1)})"
+    for curve in smoothed:
+        axes.plot(steps[: len(curve)], curve, color=color, linewidth=1.8, label=label)
+        label = None
 
 
 def draw_ends(axes, groups: list[Group]) -> None:
     """Bars with 95 % intervals: sampled and greedy, before and after."""
     wide = 0.8 / len(groups)
     for number, group in enumerate(groups):
-        if not group.summaries:
+        if not group.finished:
             continue
-        places = [bar + (number - (len(groups) - 1) / 2) * wide for bar in range(len(ENDS))]
-        means, lows, highs = zip(*(group.end(*end) for end in ENDS), strict=True)
-        errors = [
-            [mean - low for mean, low in zip(means, lows, strict=True)],
-            [high - mean for mean, high in zip(means, highs, strict=True)],
-        ]
-        bars = axes.bar(places, means, 0.9 * wide, color=COLORS[number % len(COLORS)], yerr=errors)
-        bars.errorbar.lines[2][0].set(linewidth=1)
+        places = np.arange(len(ENDS)) + (number - (len(groups) - 1) / 2) * wide
+        means, lows, highs = np.array([group.end(*end) for end in ENDS]).T
+        color, errors = COLORS[number % len(COLORS)], [means - lows, highs - means]
+        axes.bar(places, means, 0.9 * wide, color=color, yerr=errors, error_kw={"elinewidth": 1})
         for place, mean in zip(places, means, strict=True) if len(groups) <= 3 else ():
             axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
-    axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=BARS)
+    axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=ENDS.values())
     axes.set_title("held-out problems, 95 % intervals")
+
+
+def schemes_of(groups: list[Group]) -> list[str]:
+    """The metrics with the shares of the schemes, of tasks that name them."""
+    runs = [run for group in groups for run in group.runs.values()]
+    names = {name for run in runs for row in run.rows for name in row}
+    return sorted(name for name in names if name.startswith("scheme/"))
 
 
 def draw_schemes(panels, groups: list[Group]) -> None:
@@ -274,17 +279,14 @@ def draw_schemes(panels, groups: list[Group]) -> None:
     its seeds, smoothed."""
     from matplotlib import colormaps
 
-    names = sorted({name for group in groups for shares in group.schemes for name in shares})
-    colors = [colormaps["tab20"](number % 20) for number in range(len(names))]
+    names = schemes_of(groups)
+    labels = [name.removeprefix("scheme/") for name in names]
     for axes, group in zip(panels, groups, strict=True):
-        length = min(map(len, group.curves))
-        shares = [
-            [statistics.fmean(at) for at in zip(*seeds, strict=True)]
-            for name in names
-            for seeds in [[s.get(name, [0.0] * length)[:length] for s in group.schemes]]
-        ]
-        shares = [smooth(curve, max(length // 20, 1)) for curve in shares]
-        axes.stackplot(group.steps[:length], *shares, labels=names, colors=colors)
+        length = min(len(run.rows) for run in group.runs.values())
+        curves = [[run.curve(name)[:length] for run in group.runs.values()] for name in names]
+        shares = [smooth(np.mean(seeds, 0)) for seeds in curves]
+        colors = colormaps["tab20"].colors[: len(names)]
+        axes.stackplot(group.steps[:length], *shares, labels=labels, colors=colors)
         axes.set(xlabel="step", ylim=(0, 1), title=f"division of work, {group.name}")
     panels[0].set_ylabel("share of the joint responses")
     panels[-1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))

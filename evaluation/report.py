@@ -8,39 +8,47 @@ import textwrap
 from pathlib import Path
 
 from running import pictures
-from running.folder import write_whole
+from running.folder import json_lines, write_whole
 
 # --- the table ------------------------------------------------------------------------------------
 
 
-def render(table: dict) -> str:
-    """The table as it is shown in a terminal, about 100 columns wide."""
+def render(table: dict, measures: dict[str, str]) -> str:
+    """The table as it is shown in a terminal, about 100 columns wide; measures: the task's."""
     settings, methods = table["settings"], table["methods"]
-    names = dict.fromkeys(key for row in methods.values() for key in row)
+    names = [
+        n for n in dict.fromkeys(k for row in methods.values() for k in row) if n[-3:] != "_se"
+    ]
     starts = [("return", "greedy/return", "reward/", "agent/")]
-    starts += [("pass@", "coop_rate", "metric/coop")]
-    starts += [("accuracy@", "distinct"), ("length/", "tokens_per_", "latency_s")]
+    starts += [(*(name.removesuffix("k") for name in measures), "distinct")]
+    starts += [("length/", "tokens_per_", "latency_s")]
     blocks = [settings["title"]]
     for some in starts:
         columns = [n for start in some for n in names if n.startswith(start)]
-        blocks.append(_block(methods, [n for n in columns if not n.endswith("_se")]))
+        blocks += [_block(methods, columns[n : n + ACROSS]) for n in range(0, len(columns), ACROSS)]
     blocks += [_pairs(methods), _scheme_block(methods)]
     blocks += [settings["timed"]] if "latency_s" in names else []
     return "\n\n".join(filter(None, blocks))
 
 
-HEADER = ("settings", "items", "timing")  # what a samples file's first line has ...
-RECORD = ("method", "greedy", "item", "sample", "return", "turns")  # ... and every other one
-LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens", "metric/coop": "strict coop"}
-LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s", "coop_rate": "coop rate"}
+ACROSS = 6  # columns beside each other
+HEADER = {"settings", "items", "timing"}  # what a samples file's first line has ...
+RECORD = {"method", "greedy", "item", "sample", "return", "turns"}  # ... and every other one
+LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens"}
+LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s"}
+
+
+def _label(name: str) -> str:
+    short = name.removeprefix("reward/").removeprefix("metric/").replace("_", " ")
+    return LABELS.get(name, short)
 
 
 def _block(methods: dict[str, dict], columns: list[str]) -> str:
     """Methods x measures, with their errors."""
-    rows = [["method", *(LABELS.get(c, c.removeprefix("reward/")) for c in columns)]]
+    rows = [["method", *map(_label, columns)]]
     for name, row in methods.items():
         rows.append([name, *(_cell(row.get(c), row.get(f"{c}_se")) for c in columns)])
-    return _align(rows) if columns else ""
+    return _align(rows)
 
 
 def _cell(value: float | None, error: float | None = None) -> str:
@@ -136,13 +144,11 @@ def write_samples(file: str, header: dict, records: list[dict]) -> None:
 def read_samples(file: str) -> tuple[dict, list[dict]]:
     """What write_samples wrote; ValueError names the line that it cannot have written."""
     rows = []
-    for number, line in enumerate(Path(file).read_text(errors="replace").splitlines(), 1):
-        try:
-            rows.append(json.loads(line))
-            for key in HEADER if number == 1 else RECORD:
-                rows[-1][key]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{file}, line {number}: not a line of eval.py --samples") from error
+    for number, row in json_lines(Path(file)):
+        wanted = RECORD if rows else HEADER
+        if not isinstance(row, dict) or not wanted <= row.keys():
+            raise ValueError(f"{file}, line {number}: not a line of eval.py --samples")
+        rows.append(row)
     if len(rows) < 2:
         raise ValueError(f"{file} holds no samples")
     return rows[0], rows[1:]

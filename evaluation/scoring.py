@@ -5,10 +5,10 @@ import statistics
 import sys
 from pathlib import Path
 
-from rewards import RewardError
+from rewards import RewardError, Scorer, asks
 from running.bits import settle
-from running.folder import write_whole
-from running.plugins import make_reward, make_task
+from running.folder import json_lines, write_whole
+from running.plugins import find_reward, make_task
 
 KEYS = ("item", "responses")
 BATCH = 256  # lines that are scored together
@@ -16,18 +16,8 @@ BATCH = 256  # lines that are scored together
 
 def read(path: str) -> list[dict]:
     """The lines {"item": {...}, "responses": [...]} of a JSONL file; ValueError names a bad one."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
     found = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}, line {number}: not one JSON object ({error})") from error
+    for number, row in json_lines(Path(path)):
         item, texts = (row.get(key) if isinstance(row, dict) else None for key in KEYS)
         whole = isinstance(texts, list) and texts and all(isinstance(t, str) for t in texts)
         if not isinstance(item, dict) or not whole:
@@ -44,9 +34,8 @@ def score(args, main) -> str:
     from running.heldout import worth
 
     rows = read(args.score)
-    reward = make_reward(main, make_task(main))
-    if reward.needs_model:
-        reward.judge = judge_of(main)
+    reward = find_reward(main, make_task(main))
+    reward = Scorer(reward, judge_of(main) if asks(reward) else None)
     done: list[dict] = []
     while len(done) < len(rows):
         some = rows[len(done) : len(done) + BATCH]

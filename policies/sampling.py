@@ -24,6 +24,13 @@ class Sampling:
     max_new_tokens: int
 
 
+def sampling_of(args, greedy: bool = False) -> Sampling:
+    """How agents sample: as --temperature, --top-k and --top-p say, or the likeliest token."""
+    if greedy:
+        return Sampling(0.0, 0, 1.0, args.max_new_tokens)
+    return Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
+
+
 def capped(x: Tensor, softcap: float | None) -> Tensor:
     """Scores or logits within +-softcap, as Gemma 2 has them."""
     return x if softcap is None else softcap * torch.tanh(x / softcap)

@@ -3,7 +3,7 @@
 import itertools
 
 from policies import memory
-from policies.sampling import Sampling
+from policies.sampling import sampling_of
 from policies.scoring import pack
 from running.heldout import EVAL_SAMPLES, some
 
@@ -58,10 +58,6 @@ def turns(base, args, first: int, problems: int, samples: int, chain: bool) -> l
         nodes, each = problems * samples ** (1 if chain else turn), 1 if chain else samples
         found.append((nodes, each, min(first + turn * (args.max_new_tokens + TOLD), most)))
     return found
-
-
-def sampling_of(args) -> Sampling:
-    return Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
 
 
 def decoded(base, args, play: list[tuple]) -> float:

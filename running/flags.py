@@ -62,6 +62,15 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found
 
+    def _read_args_from_files(self, strings):
+        """Called with the command line, and with each flag file. A later flag wins over that of a
+        file, but twice in one place is a mistake where a flag takes several values."""
+        for action in self._actions:
+            given = [s for s in strings if s.partition("=")[0] in action.option_strings]
+            if action.nargs == "+" and len(given) > 1:
+                self.error(f"{given[0]} is given twice: give its values at once, {given[0]} A B")
+        return super()._read_args_from_files(strings)
+
     def _check_value(self, action, value):
         if action.choices is not None and value not in action.choices:
             known = list(map(str, action.choices))
@@ -104,8 +113,41 @@ def or_none(kind):
     return lambda text: None if text == "none" else kind(text)
 
 
+def argv_of(top: Parser, flags: dict) -> list[str]:
+    """The command line that says the same as the flags in a run's args.json."""
+    found = []
+    for name, value in flags.items():
+        flag = "--" + name.replace("_", "-")
+        if value is None and top.get_default(name) is not None:
+            value = "none"
+        if value is True:
+            found.append(flag)
+        elif value not in (None, False, []):
+            found += [flag, *map(str, value if isinstance(value, list) else [value])]
+    return found
+
+
+def each(values: list, agents: int) -> list:
+    """One value for each agent, where one is given for all of them."""
+    return values * agents if len(values) == 1 else values
+
+
 def conflict(args) -> str:
     """Why these flags, as resolved, do not go together; "" where they do."""
+    agents, frozen = args.num_agents, args.freeze
+    for flag in ("model", "init"):
+        named = getattr(args, flag) or []
+        if len(named) not in (0, 1, agents):
+            return f"--{flag} names {len(named)} for {agents} agents: give one, or each"
+    most = args.num_generations ** (agents - 1)
+    if isinstance(args.joint, int) and args.joint > most:
+        return f"--joint {args.joint}: each response is part of {most} joint responses in all"
+    if frozen and frozen[-1] >= agents:
+        return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
+    if len(frozen) == agents:
+        return "--freeze names every agent: leave one to learn"
+    if args.alternate and agents - len(frozen) == 1:
+        return "--alternate needs two agents that learn, and here is one"
     if args.lora_rank == 0 and args.bits not in (None, 32):
         return f"--lora-rank 0 trains the weights: they need --bits 32, not {args.bits}"
     if args.lora_rank and args.precision != "32-true":
@@ -114,8 +156,8 @@ def conflict(args) -> str:
         return "--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0"
     if args.feedback and args.turns == 1:
         return "--feedback is told between turns: it needs --turns 2 or more"
-    if args.feedback is None and (args.expert_url or args.expert_model):
-        return "--expert-url and --expert-model go with --feedback expert: add it, or drop them"
+    if not args.feedback and (args.feedback_tests != 1 or args.expert_url or args.expert_model):
+        return "--feedback-tests, --expert-url and --expert-model go with --feedback: add it"
     if args.num_generations == 1 and args.advantage != "none":
         return "--num-generations 1 trains nothing: give 2 or more, or --advantage none"
     if args.kl_coef and (args.top_p < 1 or args.top_k):

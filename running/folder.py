@@ -1,6 +1,6 @@
 """A run on disk: what train.py writes into runs/<name>/ and what eval.py and --resume read from it.
 
-args.json       every flag as resolved, package versions, the command, digests of code and bases
+args.json       every flag as resolved, package versions, the command, versions of code and bases
 metrics.jsonl   one line per step            samples.jsonl  joint responses, every --sample-every
 events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
 agents/<i>/     the trained agents, in peft's format (or as full models)
@@ -10,26 +10,25 @@ summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
 lock            held by the process that writes here
 """
 
-import ast
 import contextlib
 import fcntl
 import hashlib
+import io
+import itertools
 import json
-import modulefinder
 import os
 import shlex
+import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 from policies.finding import fingerprint
-from rewards import REWARDS
-from tasks import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 CHECKPOINT = "checkpoints/last.ckpt"
-WORKER = [f"coding.sandbox.{name}" for name in ("worker", "judge", "candidate", "wire", "locks")]
 
 
 def run_folder(name: str) -> Path:
@@ -43,15 +42,12 @@ def has_ended(directory: Path, args) -> bool:
     file, agents = directory / "summary.json", range(args.num_agents)
     if not (file.is_file() and all((directory / "agents" / str(a)).is_dir() for a in agents)):
         return False
-    try:
-        return json.loads(file.read_text())["steps"] == args.max_steps
-    except (ValueError, KeyError, TypeError):  # spoilt: its end is made again
-        return False
+    return json.loads(file.read_text())["steps"] == args.max_steps
 
 
-def checkpoint(args) -> Path | None:
+def checkpoint(resumed: str | None) -> Path | None:
     """That of the run of --resume, where it has one already."""
-    path = args.resume and run_folder(args.resume) / "checkpoints" / "last.ckpt"
+    path = resumed and run_folder(resumed) / CHECKPOINT
     return path if path and path.exists() else None
 
 
@@ -67,25 +63,18 @@ def new_directory(args) -> Path:
     """runs/<--run>, or the first free runs/<task>-<number>; made here, never one that exists."""
     if args.run:
         path = refuse_name(args.run)
-        try:
-            path.mkdir(parents=True)
-        except OSError as error:
-            told = f"cannot make the run's folder {path} ({error.strerror}): choose another --run"
-            raise ValueError(told) from error
+        path.mkdir(parents=True)
         return path
     stem = Path(args.task.replace(":", ".")).name
-    for number in range(1, 10**6):
+    for number in itertools.count(1):
         path = Path("runs") / f"{stem}-{number}"
-        try:
+        with contextlib.suppress(FileExistsError):
             path.mkdir(parents=True)
             return path
-        except FileExistsError:
-            continue
-    raise ValueError("runs/ is full: name the run with --run")
 
 
 @contextlib.contextmanager
-def alone(directory: Path):
+def lock_run_folder(directory: Path):
     """Holds a run's lock; ValueError where another process has it. The kernel releases it with the
     process, however that ends."""
     with (directory / "lock").open("a") as file:
@@ -117,58 +106,91 @@ def write_whole(path: Path, text: str) -> None:
         raise
 
 
+def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
+    """(number, object) of each line of a JSONL file; ValueError names one that is none. Only
+    newlines end a line: str.splitlines would split a text at U+2028, too."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8 ({error})") from error
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                told = f"{path}, line {number}: not one JSON object ({error})"
+                raise ValueError(told) from error
+
+
+def read_args(directory: Path) -> dict:
+    """A run's args.json: {"args": every flag, "bases": fingerprints, "code": versions, ...}."""
+    path = directory / "args.json"
+    if not path.is_file():
+        raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
+    try:
+        record = json.loads(path.read_text())
+        record["args"]["model"], record["args"]["num_agents"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not what a run writes: restore it ({error!r})") from error
+    return record
+
+
 def write_args(directory: Path, args) -> None:
     versions = {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
-    path, command = directory / "args.json", shlex.join(["python", *sys.argv])
+    command, models = shlex.join(["python", *sys.argv]), [*args.model, *filter(None, [args.judge])]
     record = {"args": vars(args), "versions": versions, "command": command, "resumed": []}
-    models = [*args.model, *filter(None, [args.judge])]
     record["bases"] = {name: fingerprint(name) for name in models}
-    record["code"] = [code_digest(vars(args))]  # of every process that went on with it
-    if path.exists():
+    record["code"] = [code_version(vars(args))]  # of every process that went on with it
+    if args.resume:
         warn_of_other_code(directory)
-        before = json.loads(path.read_text())
+        before = read_args(directory)
         record["code"] = list(dict.fromkeys([*before.get("code", []), *record["code"]]))
         record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
-    write_json(path, record)
+    write_json(directory / "args.json", record)
 
 
-def code_digest(args: dict) -> str:
-    """Of the code that trains: what train.py and the sandbox's worker import of this project, every
-    known task and reward, and the plug-in files that the flags name. Comments do not count."""
-    finder, digest = modulefinder.ModuleFinder([str(ROOT)]), hashlib.sha256()
-    for name in ("train", *WORKER, *TASKS.values(), *REWARDS.values()):
-        finder.import_hook(name if name in WORKER else name.rpartition(".")[0] or name)
-    files = sorted(filter(None, (module.__file__ for module in finder.modules.values())))
-    named = [(args[flag] or "").partition(":")[0] for flag in ("task", "reward")]
-    for path in map(Path, [*files, *named]):
-        if path.suffix == ".py" and path.is_file():
-            digest.update(ast.dump(ast.parse(path.read_text())).encode())
-    return digest.hexdigest()[:12]
+def code_version(flags: dict) -> str:
+    """The commit of this code, and a hash of what differs from it: uncommitted changes, and the
+    plug-in files that the flags name."""
+
+    def git(*what: str) -> bytes:
+        with contextlib.suppress(OSError):  # there is no git: the hash is of the plug-ins alone
+            return subprocess.run(["git", "-C", str(ROOT), *what], capture_output=True).stdout
+        return b""
+
+    changes = git("diff", "HEAD", "--", "*.py", ":!tests")
+    for name in (flags["task"], flags["reward"]):
+        file = Path((name or "").partition(":")[0])
+        changes += file.read_bytes() if file.suffix == ".py" and file.is_file() else b""
+    commit = git("rev-parse", "--short=12", "HEAD").decode().strip() or "no-commit"
+    return commit + (f"+{hashlib.sha256(changes).hexdigest()[:12]}" if changes else "")
 
 
 def warn_of_other_code(directory: Path) -> None:
-    record = json.loads((directory / "args.json").read_text())
-    if "code" in record and code_digest(record["args"]) not in record["code"]:
-        print(
-            f"warning: {directory} was trained by other code than this (git diff, or a plug-in): "
-            "what follows may differ for that alone",
-            file=sys.stderr,
-        )
+    record = read_args(directory)
+    known, now = record.get("code", []), code_version(record["args"])
+    if known and now not in known:
+        was = ", ".join(known)
+        print(f"warning: {directory} was trained by code {was}, and this is {now}", file=sys.stderr)
 
 
 def check_bases(directory: Path, args) -> None:
-    """Raises ValueError where a run's agents were trained on other models than these. An adapter
-    on another base of the same shape would load, and be worth nothing."""
-    record = json.loads((directory / "args.json").read_text())
-    trained = record.get("bases", {})  # runs of the first version have none
+    """Raises ValueError where a run's agents were trained on other models than these."""
+    record = read_args(directory)
     before = [*record["args"]["model"], record["args"].get("judge")]
     for was, name in zip(before, [*args.model, args.judge], strict=True):
-        now = fingerprint(name) if was in trained else None  # None: the hub's, not here yet
-        if now not in (None, trained.get(was)):
-            raise ValueError(
-                f"the model {name} is not what {directory} was trained on (other weights, config "
-                "or tokenizer): bring that one back, or train anew"
-            )
+        check_base(record.get("bases", {}).get(was), name, directory)
+
+
+def check_base(trained: str | None, name: str | None, whose: Path) -> None:
+    """Raises ValueError where a model is not the one with the fingerprint `trained`. An adapter on
+    another base of the same shape would load, and be worth nothing."""
+    now = fingerprint(name) if trained else None  # None: unknown, or the hub's and not here yet
+    if now not in (None, trained):
+        raise ValueError(
+            f"the model {name} is not what {whose} was trained on (other weights, config or "
+            "tokenizer): bring that one back, or train anew"
+        )
 
 
 def steps(directory: Path, module) -> int:
@@ -178,7 +200,10 @@ def steps(directory: Path, module) -> int:
         read_lines(directory / name)
     if not (directory / CHECKPOINT).exists():
         return 0
-    return read_checkpoint(directory, module.state_dict())[0]
+    done, most = read_checkpoint(directory, module.state_dict())[0], module.args.max_steps
+    if most < done:
+        raise ValueError(f"{directory} has {done} steps: --max-steps {most} is behind it")
+    return done
 
 
 def read_checkpoint(directory: Path, trained: dict) -> tuple[int, dict]:
@@ -219,7 +244,7 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
     """(step, line) of a run's file, without a last line that was cut by a kill."""
     found = []
     text = path.read_text(errors="replace") if path.exists() else ""
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
+    for number, line in enumerate(io.StringIO(text), 1):
         if line.endswith("\n"):
             try:
                 found.append((int(json.loads(line)["step"]), line))

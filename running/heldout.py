@@ -1,4 +1,5 @@
-"""The held-out evaluation of a run, and a joint response as it is written down."""
+"""How held-out problems are played, in training and by eval.py, and a joint response as it is
+written down."""
 
 import itertools
 import math
@@ -8,61 +9,61 @@ import sys
 import torch
 from tqdm import tqdm
 
-from magrpo import EVAL, MAGRPO, Node, earned, shared
+from magrpo import EVAL, MAGRPO, Node, Rollout, earned, shared
 from policies import parallel
-from policies.sampling import Sampling
+from policies.sampling import Sampling, sampling_of
 from running.metrics import mean_parts
 
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
-def evaluate(
-    module: MAGRPO, items: list[dict], args, title: str = "held out"
-) -> tuple[dict, dict, list[Node]]:
-    """Held-out evaluation: sampled (as in training, without the tree) and greedy. A bar with the
-    title shows how far it is.
-
-    Returns the measures, the returns problem by problem, and the last turn's nodes of the greedy
-    rollout. The random numbers are the same at every call, so before and after differ by the team
-    alone.
-    """
-    greedy = Sampling(0.0, 0, 1.0, args.max_new_tokens)
-    measures, per_problem = {}, {}
-    shown = {"total": 2 * len(items), "desc": title, "unit": "problem", "leave": False}
-    shown |= {"mininterval": 0, "miniters": 1}  # each update is of some problems: tell it
-    ways = (("", module.sampling, EVAL_SAMPLES), ("greedy/", greedy, 1))
-    with tqdm(**shown, file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
-        played = [play(module, items, args.seed, how, bar) for _, *how in ways]
-    for (name, _, _), turns in zip(ways, played, strict=True):
-        returns = torch.DoubleTensor([node.value for node in turns[0]]) / module.maximum
-        per_problem[f"{name}return"] = returns.tolist()
-        spread = float(returns.std()) if len(items) > 1 else 0.0
-        measures[f"{name}return"] = float(returns.mean())
-        measures[f"{name}return_se"] = spread / math.sqrt(len(items))
-        measures |= {name + key: value for key, value in mean_parts(turns[-1]).items()}
-    return measures, per_problem, turns[-1]
-
-
-def play(module: MAGRPO, items: list[dict], seed: int, how: tuple, bar) -> list[list[Node]]:
-    """The nodes of each turn of all items; how: (Sampling, samples of an item)."""
-    sampling, samples = how
+def play(
+    rollout: Rollout, items: list[dict], seed: int, samples: int, sampling: Sampling, bar: tqdm
+) -> list[list[Node]]:
+    """The nodes of each turn of all items, some of them at a time. One joint response opens one
+    next turn: the held-out problems are played without the tree. The random numbers are a function
+    of the seed and the problem's number alone, so two teams differ by themselves."""
     turns: list[list[Node]] = []
     for start in range(0, len(items), step := some()):
         key, part = (seed, EVAL, 0, start), items[start : start + step]
-        found = parallel.play(module.rollout, part, key, samples, sampling, 1, True)
+        found = parallel.play(rollout, part, key, samples, sampling, 1, True)
         turns = [a + b for a, b in itertools.zip_longest(turns, found, fillvalue=[])]
         bar.update(len(part))
     return turns
 
 
+def progress(title: str, count: int, **how) -> tqdm:
+    """A bar over so many problems."""
+    shown = {"desc": title, "total": count, "unit": "problem", "leave": False}
+    return tqdm(**shown, mininterval=0, miniters=1, **how)  # each update is of some problems
+
+
+def evaluate(
+    module: MAGRPO, items: list[dict], args, title: str = "held out"
+) -> tuple[dict, dict, list[Node]]:
+    """The held-out evaluation of a run, sampled and greedy: the measures, the returns problem by
+    problem, and the last turn's nodes of the greedy rollout."""
+    measures, per_problem = {}, {}
+    with progress(title, 2 * len(items), file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
+        for name, greedy, samples in (("", False, EVAL_SAMPLES), ("greedy/", True, 1)):
+            how = (args.seed, samples, sampling_of(args, greedy), bar)
+            turns = play(module.rollout, items, *how)
+            returns = torch.DoubleTensor([node.value for node in turns[0]]) / module.maximum
+            per_problem[f"{name}return"] = returns.tolist()
+            spread = float(returns.std()) if len(items) > 1 else 0.0
+            measures[f"{name}return"] = float(returns.mean())
+            measures[f"{name}return_se"] = spread / math.sqrt(len(items))
+            measures |= {name + key: value for key, value in mean_parts(turns[-1]).items()}
+    return measures, per_problem, turns[-1]
+
+
 def drawn(module: MAGRPO, items: list[dict], args) -> dict:
     """What the team builds of these items now, greedily: the frame that pictures.py draws."""
-    greedy = Sampling(0.0, 0, 1.0, args.max_new_tokens)
-    turns = play(module, items, args.seed, (greedy, 1), tqdm(disable=True))
-    task, last = module.rollout.task, turns[-1]
+    how = (args.seed, 1, sampling_of(args, greedy=True), tqdm(disable=True))
+    turns, task = play(module.rollout, items, *how), module.rollout.task
     return {
         "name": f"step {module.global_step}",
-        "drawn": [task.draw(node.item, played(node, 0)[0]) for node in last],
+        "drawn": [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]],
         "returns": [node.value / module.maximum for node in turns[0]],
     }
 

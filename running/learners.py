@@ -6,40 +6,21 @@ one agent, as peft or transformers writes it. What would load and be worth nothi
 another base, another rank or scale of the adapter.
 """
 
-import json
 import sys
 from pathlib import Path
 
 from policies.finding import ADAPTER, adapter_config, base_of, fingerprint, is_adapter
-from running.folder import run_folder
+from running.flags import each
+from running.folder import check_base, read_args, run_folder
 
 FULL = "config.json"  # of a whole model
-JOINTS = 4  # --joint from three agents on: docs/teams.md has what it costs and gives
 SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # what an adapter's output is scaled by
-
-
-def mistake(args) -> str:
-    """What is wrong with these flags; "" where nothing is, and then --joint is settled."""
-    agents, frozen = args.num_agents, args.freeze
-    most = args.num_generations ** (agents - 1)
-    args.joint = args.joint or (min(JOINTS, most) if agents > 2 else "cross")
-    if isinstance(args.joint, int) and args.joint > most:
-        return f"--joint {args.joint}: each response is part of {most} joint responses in all"
-    if args.init and len(args.init) not in (1, agents):
-        return f"--init names {len(args.init)} for {agents} agents: give one, or each"
-    if frozen and frozen[-1] >= agents:
-        return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
-    if len(frozen) == agents:
-        return "--freeze names every agent: leave one to learn"
-    if args.alternate and agents - len(frozen) == 1:
-        return "--alternate needs two agents that learn, and here is one"
-    return ""
 
 
 def agent_folders(args) -> list[str]:
     """The folder that each agent starts from; ValueError where --init names none that fits."""
-    named = args.init * (args.num_agents if len(args.init) == 1 else 1)
-    folders = [_folder(name, agent, args) for agent, name in enumerate(named)]
+    named = enumerate(each(args.init, args.num_agents))
+    folders = [_folder(name, agent, args) for agent, name in named]
     for folder in folders:
         _check_kind(folder, args)
     return list(map(str, folders))
@@ -52,7 +33,7 @@ def _folder(name: str, agent: int, args) -> Path:
             return run
         told = f"no run (no {run / 'args.json'}) and no agent (no {ADAPTER})"
         raise ValueError(f"--init {name}: {told}; give a run, or a folder such as RUN/agents/0")
-    count = _record(run)["args"]["num_agents"]
+    count = read_args(run)["args"]["num_agents"]
     if count not in (1, args.num_agents):
         raise ValueError(
             f"--init {name}: it has {count} agents and this team {args.num_agents}; name a folder "
@@ -64,16 +45,6 @@ def _folder(name: str, agent: int, args) -> Path:
     return folder
 
 
-def _record(run: Path) -> dict:
-    """A run's args.json."""
-    try:
-        record = json.loads((run / "args.json").read_text())
-        record["args"]["num_agents"], record["args"]["model"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{run / 'args.json'} is not a run's: {error}") from error
-    return record
-
-
 def _check_kind(folder: Path, args) -> None:
     """Raises ValueError where an adapter would be scaled otherwise than it was trained."""
     adapter = (folder / ADAPTER).is_file()
@@ -83,25 +54,18 @@ def _check_kind(folder: Path, args) -> None:
     if not adapter:
         return
     config = adapter_config(folder)
-    found = tuple(config.get(key) or 0 for key in SCALE)
-    if found != (args.lora_rank, args.lora_alpha, 0, 0):
-        told = ", ".join(f"{key} {value}" for key, value in zip(SCALE, found, strict=True) if value)
+    found = {key: config.get(key) or 0 for key in SCALE}
+    if list(found.values()) != [args.lora_rank, args.lora_alpha, 0, 0]:
         raise ValueError(
-            f"--init {folder} is an adapter of {told}, and this team's are of --lora-rank "
+            f"--init {folder} is an adapter of {found}, and this team's are of --lora-rank "
             f"{args.lora_rank} and --lora-alpha {args.lora_alpha}: give those it was trained with"
         )
 
 
 def check_bases(args) -> None:
-    """Raises ValueError where an agent of args.init was trained on another model than the one that
-    it is to act on."""
-    known = {name: fingerprint(name) for name in args.model}
+    """Raises ValueError where an agent of args.init was trained on another model than its own."""
     for folder, name in zip(map(Path, args.init), args.model, strict=True):
-        if None not in (was := _trained_on(folder), known[name]) and was != known[name]:
-            raise ValueError(
-                f"--init {folder} was trained on another model than {name} (other weights, config "
-                "or tokenizer): give the one it was trained on as --model"
-            )
+        check_base(_trained_on(folder), name, folder)
 
 
 def load(team, args) -> None:
@@ -120,7 +84,7 @@ def _trained_on(folder: Path) -> str | None:
     """Fingerprint of the model that an agent was trained on; None where nothing tells it."""
     run = folder.resolve().parent.parent
     if folder.resolve().parent.name == "agents" and (run / "args.json").is_file():
-        record = _record(run)
+        record = read_args(run)
         return record.get("bases", {}).get(record["args"]["model"][int(folder.resolve().name)])
     if not (folder / ADAPTER).is_file():
         return None

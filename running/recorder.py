@@ -27,14 +27,7 @@ from running.folder import keep_until, write_json
 from running.heldout import as_markdown, drawn, evaluate, played, sample_record
 from running.metrics import measure, memory_gib
 
-KEPT = (
-    "before",
-    "returns",
-    "example",
-    "schemes",
-    "best",
-    "frames",
-)  # by a checkpoint, of the recorder
+KEPT = ("before", "returns", "example", "schemes", "best", "frames")  # by a checkpoint
 COMPARED = ("return", "test/return", "test/greedy/return")  # of TensorBoard's table of flags
 
 
@@ -194,7 +187,7 @@ class Recorder(L.Callback):
         if self.passed(args.keep_every, done):
             self.keep(module, f"step-{done}")
         if self.passed(max(args.max_steps // 10, doctor.STEPS), done):
-            for line in doctor.warnings(self.directory, self.warned):
+            for line in doctor.warnings(self.directory, self.warned, module.rollout.task):
                 print(f"\nwarning: {line}", file=sys.stderr)
 
     def on_train_end(self, trainer, module):
@@ -239,7 +232,7 @@ class Recorder(L.Callback):
     def draw(self, trainer, module) -> None:
         """What the team builds now of the same few problems, where the task can draw it."""
         task, items = module.rollout.task, self.pictured(module)
-        if not hasattr(task, "draw"):
+        if not task.colors:
             return
         with trainer.precision_plugin.forward_context():  # the precision of training
             self.frames.append(drawn(module, items, self.args))
@@ -252,14 +245,13 @@ class Recorder(L.Callback):
     def shares(self, module) -> dict[str, float]:
         """Share of each scheme of dividing the work among the step's joint responses, the aligned
         ones; 0 for one that was seen before. {} where the task names none."""
-        if not hasattr(module.rollout.task, "scheme"):
-            return {}
         nodes = [node for nodes in module.turns for node in nodes]
-        seen = Counter(
+        found = (
             module.rollout.task.scheme(node.item, played(node, sample)[0])
             for node in nodes
             for sample in range(node.samples)
         )
+        seen = Counter(filter(None, found))
         self.schemes = sorted({*self.schemes, *seen})
         return {f"scheme/{name}": seen[name] / seen.total() for name in self.schemes}
 

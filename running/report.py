@@ -7,8 +7,6 @@ from pathlib import Path
 
 from lightning.pytorch.callbacks import TQDMProgressBar
 
-from running.plugins import resolve
-
 
 class Bar(TQDMProgressBar):
     """Lightning's progress bar, with return and learning rate; the rest is in TensorBoard."""
@@ -43,10 +41,9 @@ def no_gain(returns: dict) -> str:
     return f"nothing learnt that shows here: sampled {mean:+.3f} (se of the difference {error:.3f})"
 
 
-def report(directory: Path) -> str:
+def report(directory: Path, task, args) -> str:
     """The short report at the end of a run."""
     summary = json.loads((directory / "summary.json").read_text())
-    args = json.loads((directory / "args.json").read_text())["args"]
     before, after = summary["before"], summary["after"]
     lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]
     if after:
@@ -56,9 +53,8 @@ def report(directory: Path) -> str:
         lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
     if after and (told := no_gain(summary["returns"])):
         lines.append(f"{told}; see samples.jsonl, and python eval.py --doctor {directory}")
-    if args["turns"] > 1:
-        disclosed = resolve("coding.feedback.disclosed", {}, "feedback")
-        lines.append(disclosed(args["feedback"], args["feedback_tests"]))
+    if args.turns > 1:
+        lines.append(task.disclosed(args))
     for when in ("before", "after") if after else ():
         sample = summary["example"][when]
         lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")

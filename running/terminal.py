@@ -6,6 +6,8 @@ import signal
 import warnings
 from pathlib import Path
 
+from running.plugins import user_line
+
 
 def quiet() -> None:
     """Keeps libraries' remarks off the terminal: what a user must know comes from us."""
@@ -42,14 +44,14 @@ def is_first(args) -> bool:
     return alone or not any(int(os.environ.get(name) or 0) for name in names)
 
 
-def opening(args, task, reward, problems: list, held_out: dict) -> str:
+def plan(args, task, problems: list, held_out: dict) -> str:
     """What is going to happen, as far as it is known before a model is loaded."""
     held = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items())
     models = ", ".join(Path(name).name for name in dict.fromkeys(args.model))
     weights = f"adapters of rank {args.lora_rank}" if args.lora_rank else "full copies"
     agents = f"{args.num_agents} agent{'s' * (args.num_agents > 1)}"
     lines = [
-        f"task:    {args.task}, reward {args.reward or task.reward}, {len(problems)} problems; "
+        f"task:    {args.task}, reward {task.reward}, {len(problems)} problems; "
         f"held out: {held or 'none'}",
         f"team:    {agents} on {models}, {weights}",
         f"{'go on:  ' if args.resume else 'plan:   '} {args.max_steps} steps of {args.batch_size} "
@@ -59,9 +61,10 @@ def opening(args, task, reward, problems: list, held_out: dict) -> str:
     return "\n".join(lines)
 
 
-def told(error: Exception) -> str:
-    """An error in words, for one line."""
-    notes = " ".join(getattr(error, "__notes__", []))
+def in_words(error: Exception) -> str:
+    """An error for one line; of one that comes from a file of the user's, with the place in it."""
+    where, notes = user_line(error), " ".join(getattr(error, "__notes__", []))
     if isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):
-        return f"{error} {notes}"
-    return f"{type(error).__name__}: {error} (--debug shows where) {notes}"
+        return f"{where}{error} {notes}"
+    hint = "" if where else " (--debug shows where)"
+    return f"{where}{type(error).__name__}: {error}{hint} {notes}"

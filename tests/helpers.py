@@ -3,6 +3,7 @@
 import os
 import types
 
+import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -92,6 +93,18 @@ def small_base(agents=(0, 1), rank: int = 4, seed: int = 0) -> Base:
                 if "lora_B" in name:
                     parameter.normal_(std=0.2)
     return base
+
+
+def refused(capsys, *argv, program=train) -> str:
+    """The one line that a command in this process is refused with, with exit status 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stopped:
+        program.main(list(map(str, argv)))
+    said = capsys.readouterr().err.strip().splitlines()
+    assert stopped.value.code == 2
+    assert len(said) == 1, said
+    assert said[0].startswith(f"{program.__name__}.py: error: "), said
+    return said[0]
 
 
 def seconds_of_children() -> float:

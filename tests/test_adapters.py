@@ -22,12 +22,9 @@ from running.plugins import is_embedded, own_model
 TINY = train.TINY
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--dry-run"]
 TASK = """
-import itertools
-import tasks
-class Mine(tasks.Coop):  # its first problems
+from examples.rendezvous import Rendezvous
+class Mine(Rendezvous):
     model = {model!r}
-    def items(self, split):
-        return list(itertools.islice(tasks.problems(split), 4))
 """
 
 
@@ -99,7 +96,7 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     assert "warning" not in said.err
     for mine in (path, loose):
         told = refused(capsys, *SMALL, *task, "--model", "tiny", "--init", mine)
-        assert "was trained on another model" in told
+        assert "was trained on (other weights" in told
     asked = ["--run", str(path), "--limit", "1", "--method", "trained", "--num-samples", "1"]
     evaluation.main(asked)
     assert "trained" in capsys.readouterr().out
@@ -194,12 +191,12 @@ def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
     assert args.model == [str(adapter)] * 2
     assert args.lr == 3e-3
     assert train.parse(["--task", "mine.py:Mine", "--model", "tiny"]).model == [TINY] * 2
-    assert own_model("coop") is own_model("mine.py:Other") is None
+    assert own_model("rendezvous") is None
     Path("none.py").write_text(NO_MODEL)
     assert "none for 2 agents" in refused(capsys, "--task", "none.py:Mine")
     assert is_embedded(str(adapter))
     assert not is_embedded(str(tmp_path))
-    argv = ["--reward", "code", "--limit", "1", "--num-samples", "1", "--method", "naive"]
+    argv = ["--limit", "1", "--num-samples", "1", "--method", "naive"]
     evaluation.main(["--task", "mine.py:Mine", *argv, "--json", "table.json"])
     assert json.loads(Path("table.json").read_text())["methods"]
     capsys.readouterr()

@@ -202,7 +202,7 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
 def test_its_flags_are_its_own(capsys):
     assert train.parse(["--task", "build"]).model == [BUILD] * 2
     for named in ([], ["--model", BUILD]):
-        assert train.parse(["--task", "build", *named]).lr == train.LR_BUILD
+        assert train.parse(["--task", "build", *named]).lr == 1.5e-3
     assert train.parse(["--task", "build", "--lora-rank", "0"]).lr == 5e-4  # as of any full copies
     assert train.parse(["--task", "build", "--model", "x"]).lr == 1e-4
     assert "takes no --data" in refused(capsys, "--task", "build", "--data", "x.json")

@@ -15,9 +15,9 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from coding import rewards
+from coding.coop import Coop
 from data import coop
 from data.coop import comprehension
-from tasks import Coop
 from tiny import corpus, make
 
 TINY = Path(make.__file__).parent

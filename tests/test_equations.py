@@ -32,6 +32,7 @@ from magrpo import (
 from policies.decoding import Response
 from rewards import Scorer
 from running.metrics import influences
+from tasks import Task
 
 torch.set_default_dtype(torch.float32)
 F64 = torch.float64
@@ -195,7 +196,7 @@ def test_dividing_by_the_deviation_is_biased(joint):
     assert float(ratio.max() - ratio.min()) > 0.2  # no learning rate could mend that
 
 
-class Game:
+class Game(Task):
     """Two agents, two actions, two turns. Agent 0 acts at both turns, knowing its first action;
     agent 1 chooses at turn 0 only. Samples come from a script, so that all can be listed."""
 

@@ -1,57 +1,47 @@
-"""The real command line on small runs of the embedded team: python -m pytest tests/test_eval.py
+"""eval.py on small runs of the embedded team: python -m pytest tests/test_eval.py
 
 A run of a team and one of a single agent are trained for a step; then they are evaluated.
 """
 
 import argparse
+import contextlib
 import csv
+import io
 import json
 import math
 import re
 import shutil
-import subprocess
-import sys
 import types
 from pathlib import Path
 
 import pytest
-from helpers import seconds_of_children
 from test_doctor import rows, samples, write
 
 import eval as evaluation
 import train
-from evaluation import measures, players, report
 from evaluation import methods as playing
-from policies.sampling import Sampling
+from evaluation import players, report
+from magrpo import Rollout
+from running import doctor
 
-ROOT = Path(evaluation.__file__).parent
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "3", "--max-steps", "1"]
-SMALL += ["--max-new-tokens", "40", "--lr", "0.02", "--advantage", "none"]  # every agent moves
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "1"]
+SMALL += ["--max-new-tokens", "32", "--lr", "0.02", "--advantage", "none"]  # every agent moves
 METHODS = ["trained", "naive", "sequential", "discussion", "single", "single-trained"]
 METHODS += ["frozen-0", "frozen-1"]
 
 
 def run(*argv) -> None:
-    """In this process, as the command line."""
     evaluation.main(list(map(str, argv)))
-
-
-def command(*argv) -> subprocess.CompletedProcess:
-    """In one of its own."""
-    return subprocess.run(
-        [sys.executable, str(ROOT / "eval.py"), *map(str, argv)], capture_output=True, text=True
-    )
 
 
 def refused(capsys, *argv) -> str:
     """The one line that a mistake gets, with exit status 2."""
     with pytest.raises(SystemExit) as stopped:
         run(*argv)
-    said = capsys.readouterr().err.strip().splitlines()
+    (said,) = capsys.readouterr().err.strip().splitlines()
     assert stopped.value.code == 2
-    assert len(said) == 1, said
-    assert said[0].startswith("eval.py: error: ")
-    return said[0]
+    assert said.startswith("eval.py: error: ")
+    return said
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +59,15 @@ def solo(team) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(team, solo) -> Path:
-    """The folder of a whole evaluation, made by the real command line: all methods and outputs."""
+    """The folder of a whole evaluation: all methods and outputs, and what was said."""
     path = team.parent / "whole"
     path.mkdir()
     outputs = [f"--{name}={path / name}" for name in ("json", "csv", "samples")]
-    done = command(
-        "--run", team, "--run", solo, "--limit", 3, "--num-samples", 4, "--seed", 0, *outputs
-    )
-    assert done.returncode == 0, done.stderr
-    (path / "said").write_text(done.stdout)
-    (path / "progress").write_text(done.stderr)
+    said, progress = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(progress):
+        run("--run", team, "--run", solo, "--limit", 2, "--num-samples", 4, *outputs)
+    (path / "said").write_text(said.getvalue())
+    (path / "progress").write_text(progress.getvalue())
     return path
 
 
@@ -105,24 +94,22 @@ def timeless(path: Path) -> dict:
 
 
 class Timeless:
-    """A player, and a way to play, on a clock that nothing else moves: a response of a whole
-    problem takes its item's seconds, half of them decoding; a shorter one takes none."""
+    """A rollout on a clock that nothing else moves: a response of a whole problem takes its item's
+    seconds, half of them decoding; a shorter one takes none."""
 
     def __init__(self):
-        self.now, self.clock = 0.0, types.SimpleNamespace(seconds=0.0, tokens=0)
+        self.now, self.team = 0.0, types.SimpleNamespace(seconds=0.0, tokens=0)
+        self.args = argparse.Namespace(max_new_tokens=64, temperature=1.0, top_k=0, top_p=1.0)
 
     def perf_counter(self) -> float:
         return self.now
 
-    def sampling(self, greedy: bool):
-        return Sampling(0.0, 0, 1.0, 64)
-
-    def play(self, player, items, key, samples, sampling) -> None:
-        assert (player, len(items), samples) == (self, 1, 1)
+    def __call__(self, items, key, samples, sampling, *_) -> None:
+        assert (len(items), samples) == (1, 1)
         if sampling.max_new_tokens == 64:
             self.now += items[0]["seconds"]
-            self.clock.seconds += items[0]["seconds"] / 2
-            self.clock.tokens += 7
+            self.team.seconds += items[0]["seconds"] / 2
+            self.team.tokens += 7
 
 
 @pytest.mark.parametrize(
@@ -137,19 +124,11 @@ class Timeless:
     ],
 )
 def test_the_timing_of_single_problems_takes_a_tenth(seconds, spent, timed, monkeypatch):
-    player = Timeless()
-    monkeypatch.setattr(playing, "time", player)
+    rollout = Timeless()
+    monkeypatch.setattr(playing, "time", rollout)
     items = [{"seconds": float(value)} for value in seconds]
-    args = argparse.Namespace(greedy=False, seed=0)
-    found = playing.clock("naive", player.play, player, items, args, spent)
+    found = playing.latencies("x", rollout, items, argparse.Namespace(greedy=False, seed=0), spent)
     assert found == {"seconds": [value / 2 for value in seconds[:timed]], "tokens": [7] * timed}
-
-
-def test_the_bar_says_what_is_done(whole):
-    told = (whole / "progress").read_text()
-    for name in METHODS:
-        at = [told.index(f"{name}, {what}: ") for what in ("sampled", "greedy", "latency")]
-        assert at == sorted(at)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -158,22 +137,31 @@ def test_the_bar_says_what_is_done(whole):
 def test_every_method_has_every_measure(whole):
     found = methods(whole)
     assert [name for name in found if name != "reference"] == METHODS
+    told = (whole / "progress").read_text()
     for name in METHODS:
         row = found[name]
         expected = {"return", "return_se", "greedy/return", "reward/tests", "reward/cooperation"}
         expected |= {"pass@1", "pass@3", "accuracy@3", "coop_rate", "distinct", "schemes"}
         expected |= {"length/0", "tokens_per_problem", "latency_s", "latency_s_se", "tokens_per_s"}
         assert row.keys() >= expected
-        assert sum(scheme["count"] for scheme in row["schemes"].values()) == 12
+        assert sum(scheme["count"] for scheme in row["schemes"].values()) == 8
         assert 0 <= row["return"] <= 1
         assert row["latency_s"] > 0
-        assert 1 <= row["latency_problems"] <= 3
+        assert 1 <= row["latency_problems"] <= 2
         assert ("vs" in row) == (name != "trained")
         if "vs" in row:
-            assert sum(row["vs"][key] for key in ("win", "tie", "loss")) == 3
+            assert sum(row["vs"][key] for key in ("win", "tie", "loss")) == 2
+        at = [told.index(f"{name}, {what}: ") for what in ("sampled", "greedy", "latency")]
+        assert at == sorted(at)
     said = (whole / "said").read_text()
     assert all(name in said for name in METHODS)
     assert f"{found['trained']['return']:.3f} ±" in said
+    with (whole / "csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["method"] for line in lines] == list(found)
+    assert float(lines[0]["return"]) == found["trained"]["return"]
+    assert lines[0]["vs/difference"] == ""
+    assert float(lines[1]["vs/difference"]) == found["naive"]["vs"]["difference"]
 
 
 def test_it_measures_what_the_run_measured(whole, team, solo):
@@ -217,7 +205,7 @@ def test_sequential_and_discussion_start_like_naive(whole):
 def test_full_copies_and_other_prompts_are_those_of_the_run_too(tmp_path):
     path = tmp_path / "copies"
     train.main([*SMALL, "--lora-rank", "0", "--turns", "2", "--run", str(path)])
-    some = ["--method", "trained", "naive", "--limit", 3, "--num-samples", 4]
+    some = ["--method", "trained", "naive", "--limit", 2, "--num-samples", 4]
     run("--run", path, *some, "--json", tmp_path / "json")
     summary, found = json.loads((path / "summary.json").read_text()), methods(tmp_path)
     for name, when in (("trained", "after"), ("naive", "before")):
@@ -225,38 +213,31 @@ def test_full_copies_and_other_prompts_are_those_of_the_run_too(tmp_path):
         assert found[name]["greedy/return"] == pytest.approx(summary[when]["greedy/return"])
 
 
-@pytest.mark.parametrize("bits", ["8", "4"])
-def test_a_quantized_run_is_evaluated_with_every_method(bits, tmp_path):
-    train.main([*SMALL, "--bits", bits, "--run", str(tmp_path / "run")])
-    small = ["--limit", 1, "--num-samples", 1, "--greedy", "--json", tmp_path / "json"]
-    run("--run", tmp_path / "run", *small)
-    assert set(METHODS) - {"single-trained"} <= set(methods(tmp_path))
+def test_a_quantized_run_is_evaluated(tmp_path):
+    """With adapters on the base, and with the base alone."""
+    train.main([*SMALL, "--bits", "4", "--eval-limit", "none", "--run", str(tmp_path / "run")])
+    small = ["--limit", 1, "--greedy", "--max-new-tokens", 8, "--json", tmp_path / "json"]
+    run("--run", tmp_path / "run", "--method", "trained", "sequential", "single", *small)
+    assert list(methods(tmp_path)) == ["trained", "sequential", "single"]
 
 
-def test_a_csv_line_per_method(whole):
-    with (whole / "csv").open() as file:
-        lines = list(csv.DictReader(file))
-    assert [line["method"] for line in lines] == list(methods(whole))
-    assert float(lines[0]["return"]) == methods(whole)["trained"]["return"]
-    assert lines[0]["vs/difference"] == ""
-    assert float(lines[1]["vs/difference"]) == methods(whole)["naive"]["vs"]["difference"]
-
-
-def test_from_samples_gives_the_identical_table_without_a_model(whole, tmp_path):
-    start = seconds_of_children()
-    done = command("--from-samples", whole / "samples", "--json", tmp_path / "json")
-    assert seconds_of_children() - start < 3
-    assert done.stdout == (whole / "said").read_text()
+def test_from_samples_gives_the_identical_table_without_a_model(
+    whole, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(players, "Player", None)
+    run("--from-samples", whole / "samples", "--json", tmp_path / "json")
+    assert capsys.readouterr().out == (whole / "said").read_text()
     assert (tmp_path / "json").read_text() == (whole / "json").read_text()
-    done = command("--from-samples", whole / "samples", "--method", "naive", "trained")
-    assert "trained - naive" in done.stdout
-    assert "discussion" not in done.stdout.partition("latency:")[0]
+    run("--from-samples", whole / "samples", "--method", "naive", "trained")
+    said = capsys.readouterr().out
+    assert "trained - naive" in said
+    assert "discussion" not in said.partition("latency:")[0]
 
 
 def test_two_evaluations_with_one_seed_are_identical_and_another_seed_differs(team, tmp_path):
     for name, seed in (("one", 7), ("two", 7), ("other", 8)):
         (tmp_path / name).mkdir()
-        some = ["--method", "sequential", "discussion", "trained", "--limit", 2, "--num-samples", 2]
+        some = ["--method", "sequential", "discussion", "trained", "--limit", 1, "--num-samples", 2]
         run("--run", team, *some, "--seed", seed, "--json", tmp_path / name / "json")
     assert timeless(tmp_path / "one") == timeless(tmp_path / "two")
     assert timeless(tmp_path / "one") != timeless(tmp_path / "other")
@@ -281,10 +262,8 @@ def player(team):
     return players.Player(players.settings(args, team), team)
 
 
-def asked(player, play, monkeypatch) -> list[tuple[int, str]]:
+def asked(player, kind, monkeypatch) -> list[tuple[int, str]]:
     """(agent, prompt) of all that is asked for the first item, one sample."""
-    from magrpo import Rollout
-
     found, encode = [], Rollout.encode
 
     def spy(self, agent, text):
@@ -292,87 +271,71 @@ def asked(player, play, monkeypatch) -> list[tuple[int, str]]:
         return encode(self, agent, text)
 
     monkeypatch.setattr(Rollout, "encode", spy)
-    play(player, player.task.items("test")[:1], (0, 1, 0, 0), 1, player.sampling(False))
+    sampling = playing.sampling_of(player.args)
+    player.rollout(kind)(player.task.items("test")[:1], (0, 1, 0, 0), 1, sampling, 1, True)
     return found
 
 
 def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
-    own = [prompt for _, prompt in asked(player, playing.parallel, monkeypatch)]
+    own = [prompt for _, prompt in asked(player, Rollout, monkeypatch)]
     assert len(own) == 2
     assert not any("wrote:" in prompt for prompt in own)
-    first, second = asked(player, playing.sequential, monkeypatch)
+    first, second = asked(player, playing.Sequential, monkeypatch)
     assert first == (0, own[0])
     assert second[1].startswith("Agent 0 wrote:\n")
     assert second[1].endswith(own[1])
-    talk = asked(player, playing.discussion, monkeypatch)
+    talk = asked(player, playing.Discussion, monkeypatch)
     assert talk[:2] == [(0, own[0]), (1, own[1])]
     assert "Agent 1 wrote:" in talk[2][1]
     assert "Agent 0 wrote:" not in talk[2][1]
     assert "Agent 0 wrote:" in talk[3][1]
 
 
-def test_untrained_is_the_base_itself_and_trained_comes_back(player):
-    player.use(set())
-    loras = [p for group in player.parameters for p in group if p.shape[-1] == 16]  # the B of B A
-    assert loras
-    assert all(not p.any() for p in loras)
-    player.use({0, 1})
-    assert all(p.any() for p in loras)
-
-
 def test_a_single_model_gets_the_team_s_budget(team, solo):
     args = evaluation.parse(["--run", str(team)])
     main = players.settings(args, team)
     flags = players.single_settings(main, "tiny")
-    assert (flags.num_agents, flags.max_new_tokens, flags.model) == (1, 80, [train.TINY])
+    assert (flags.num_agents, flags.max_new_tokens, flags.model) == (1, 64, [train.TINY])
     assert main.num_agents == 2
     args.max_new_tokens = 7  # of the team's agents
     assert players.settings(args, team).max_new_tokens == 7
-    assert players.solo_settings(args, main, team, solo).max_new_tokens == 40
+    assert players.solo_settings(args, main, team, solo).max_new_tokens == 32
 
 
-# --- reference ------------------------------------------------------------------------------------
-
-ROWS = [
-    {
-        "task_id": f"t/{number}",
-        "prompt": f'def add{number}(x):\n    """Return x plus {number}."""\n',
-        "canonical_solution": f"    return x + {number}\n",
-        "test": f"def check(candidate):\n    assert candidate(1) == {1 + number}\n",
-        "entry_point": f"add{number}",
-    }
-    for number in range(5)
-]
+# --- reference, showing, asking -------------------------------------------------------------------
 
 
 def test_reference_solutions_pass_without_a_model(tmp_path, monkeypatch):
+    rows = [
+        {
+            "task_id": f"t/{number}",
+            "prompt": f'def add{number}(x):\n    """Return x plus {number}."""\n',
+            "canonical_solution": f"    return x + {number}\n",
+            "test": f"def check(candidate):\n    assert candidate(1) == {1 + number}\n",
+            "entry_point": f"add{number}",
+        }
+        for number in range(5)
+    ]
     file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setattr(players, "Player", None)  # no team is loaded
     task = ["--task", "coding.tasks.HumanEval", "--data", file]
-    run(*task, "--method", "reference", "--limit", 0, "--json", tmp_path / "json")
+    run(*task, "--method", "reference", "--turns", 2, "--limit", 0, "--json", tmp_path / "json")
     row = methods(tmp_path)["reference"]
     assert (row["reward/tests"], row["reward/syntax"], row["pass@1"]) == (1.0, 0.5, 1.0)
     assert "latency_s" not in row
     assert "length/0" not in row
 
 
-# --- showing, asking, comparing, examining --------------------------------------------------------
-
-
-def test_show_prints_joint_responses_side_by_side(whole, capsys, monkeypatch):
+def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "90")
     run("--from-samples", whole / "samples", "--show", 2, "--method", "trained", "single")
     said = capsys.readouterr().out
     assert said.count("=== coop/test/") == 2
     assert "--- trained, sampled, turn 0: structure" in said
-    assert "agent 0" in said
     assert " | agent 1" in said
     assert max(map(len, said.splitlines())) <= 100
-
-
-def test_show_plays_only_what_it_shows(team, capsys):
-    run("--run", team, "--show", 1, "--method", "trained")
+    run("--run", team, "--show", 1, "--method", "trained")  # plays only what it shows
     said = capsys.readouterr().out
     assert said.count("=== coop/test/") == 1
     assert "--- trained, greedy, turn 0" in said
@@ -392,22 +355,21 @@ def test_ask_answers_a_problem_of_the_user_s(team, capsys):
     assert "def main(xs):" in capsys.readouterr().out
 
 
-def copied_run(where: Path, name: str) -> Path:
-    return shutil.copytree(where / name, where / f"{name.partition('-')[0]}-99")
+# --- comparing, examining -------------------------------------------------------------------------
 
 
 def write_run(
-    directory: Path, seed: int, end: float, rank: int = 16, code: str = "", **shares
+    directory: Path, seed: int, end: float, rank: int = 16, code: str = "", task="coop", **shares
 ) -> None:
     """What --compare reads of a run; shares: of schemes, (first, last)."""
     directory.mkdir()
-    flags = {"seed": seed, "run": str(directory), "lora_rank": rank}
+    flags = {"seed": seed, "run": str(directory), "lora_rank": rank, "task": task}
+    flags |= {"model": ["tiny"], "num_agents": 2}
     (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
-    write(directory, rows(**{"return": (0.35, end)}, **shares), [])
-    ends = {"before": 0.35, "after": end}
+    write(directory, rows(**{"return": (0.35, end)}, **shares))
     returns = {
         when: {name: [value + 0.01 * seed + 0.05 * i for i in range(-2, 3)] for name in names}
-        for when, value in ends.items()
+        for when, value in {"before": 0.35, "after": end}.items()
         for names in [("return", "greedy/return")]
     }
     (directory / "summary.json").write_text(json.dumps({"returns": returns}))
@@ -418,8 +380,7 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
     for seed in range(3):
         write_run(tmp_path / f"a-seed{seed}", seed, 0.9, **shares)
         write_run(tmp_path / f"b-seed{seed}", seed, 0.7, rank=8)
-    runs = sorted(path for path in tmp_path.iterdir())
-    run("--compare", *runs, "--json", tmp_path / "json")
+    run("--compare", *sorted(tmp_path.iterdir()), "--json", tmp_path / "json")
     said = capsys.readouterr().out
     assert re.search(r"^a +3 ", said, re.MULTILINE)
     found = json.loads((tmp_path / "json").read_text())["groups"]
@@ -434,36 +395,24 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
         assert text in svg.read_text()
 
 
-def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys):
-    write_run(tmp_path / "coop-1", 0, 0.9)
-    run("--compare", tmp_path / "coop-1")
-    assert "0.900 [" in capsys.readouterr().out
-    write_run(tmp_path / "coop-2", 0, 0.5, rank=8)  # other flags: no second seed
-    (tmp_path / "coop-2" / "summary.json").unlink()  # and not finished
-    run("--compare", tmp_path / "coop-1", tmp_path / "coop-2")
-    said = capsys.readouterr().out
-    assert "coop --lora-rank 16" in said
-    assert "coop --lora-rank 8" in said
-    assert re.search(r"^coop --lora-rank 8 +1  no held-out returns: not finished", said, re.M)
-
-
-def test_compare_takes_names_and_tells_what_is_not_comparable(tmp_path, capsys, monkeypatch):
+def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
-    for number, name in enumerate(("a", "b")):
-        write_run(Path("runs") / name, 0, 0.9)
-        path = Path("runs") / name / "args.json"
-        record = json.loads(path.read_text())
-        record["args"]["task"] = ("coop", "tldr")[number]
-        path.write_text(json.dumps(record))
-    run("--compare", "a", "b")
+    write_run(Path("runs/coop-1"), 0, 0.9)
+    run("--compare", "coop-1")
     said = capsys.readouterr().out
-    assert re.search(r"^group +seeds +sampled, before", said, re.M)
-    assert "do not rank them by it: a: task coop, " in said
-    assert "; b: task tldr, " in said
-    run("--compare", "a")
-    assert "rank" not in capsys.readouterr().out
-    assert "[Errno" not in refused(capsys, "--compare", "a", "c")
+    assert "0.900 [" in said
+    assert "rank" not in said
+    write_run(Path("runs/coop-2"), 0, 0.5, rank=8)  # other flags: no second seed
+    Path("runs/coop-2/summary.json").unlink()  # and not finished
+    write_run(Path("runs/post"), 0, 0.5, task="tldr")
+    run("--compare", "coop-1", "coop-2", "post")
+    said = capsys.readouterr().out
+    assert "coop --lora-rank 16" in said
+    assert re.search(r"^coop --lora-rank 8 +1  no held-out returns: not finished", said, re.M)
+    assert "do not rank them by it: coop --lora-rank 16: task coop, " in said
+    assert "; post: task tldr, " in said
+    assert "[Errno" not in refused(capsys, "--compare", "coop-1", "c")
 
 
 def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
@@ -477,32 +426,37 @@ def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
     gaps = "seed 0 -0.050, seed 1 -0.040, seed 2 -0.030"
     half = 4.303 * 0.01 / math.sqrt(3)  # Student's t
     assert f"coop (code bbb)  -0.040 ± {half:.3f} (95 % interval; {gaps})" in said
-    again = refused(capsys, "--compare", tmp_path / "coop-0", copied_run(tmp_path, "coop-0"))
-    assert "are one experiment with one seed" in again
+    again = shutil.copytree(tmp_path / "coop-0", tmp_path / "coop-99")
+    assert "one experiment with one seed" in refused(
+        capsys, "--compare", tmp_path / "coop-0", again
+    )
 
 
 def test_compare_pairs_the_problems_of_one_seed(tmp_path, capsys):
     write_run(tmp_path / "one", 0, 0.9)
     write_run(tmp_path / "two", 0, 0.8)
-    run("--compare", tmp_path / "one", tmp_path / "two")
+    write_run(tmp_path / "other", 1, 0.8)  # no seed in common
+    run("--compare", *(tmp_path / name for name in ("one", "two", "other")))
     said = capsys.readouterr().out
     assert re.search(r"^two +-0.100 ± 0.000 \(95 % interval; seed 0 -0.100\)", said, re.M)
-    write_run(tmp_path / "other", 1, 0.8)
-    run("--compare", tmp_path / "one", tmp_path / "other")  # no seed in common
-    assert "difference" not in capsys.readouterr().out
+    assert not re.search(r"^other +-", said, re.M)
 
 
-def test_compare_and_doctor_read_real_runs(team, solo, capsys):
+def test_compare_and_doctor_read_real_runs(team, solo, tmp_path, capsys):
     run("--compare", team, solo)
     summary = json.loads((team / "summary.json").read_text())
     mean = summary["after"]["return"]
     assert f"{mean:.3f} [" in capsys.readouterr().out
-    assert len(summary["returns"]["before"]["greedy/return"]) == 3
+    assert len(summary["returns"]["before"]["greedy/return"]) == 2
     run("--doctor", team)
     assert "too short" in capsys.readouterr().out
+    write(team, rows(), samples(0.4))
+    run("--doctor", team)
+    assert "cascading errors         SEEN" in capsys.readouterr().out
 
 
-def test_training_warns_when_a_sign_shows(tmp_path, capsys):
+def test_training_warns_when_a_sign_shows(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "STEPS", 10)
     reward = tmp_path / "mine.py"
     reward.write_text(
         "calls = []\n"
@@ -511,86 +465,17 @@ def test_training_warns_when_a_sign_shows(tmp_path, capsys):
         "    return {'tests': 0.2, 'cooperation': len(calls) / 100}\n"
         "rising.maximum = 10.0\n"
     )
-    some = ["--max-steps", "20", "--max-new-tokens", "4", "--reward", f"{reward}:rising"]
+    some = ["--max-steps", "10", "--max-new-tokens", "4", "--reward", f"{reward}:rising"]
     train.main([*SMALL, *some, "--run", str(tmp_path / "run")])
-    assert "warning: sign of reward hacking: reward/cooperation +" in capsys.readouterr().err
+    assert "warning: sign of reward hacking: reward/cooperation " in capsys.readouterr().err
 
 
-def test_doctor_reports(tmp_path, capsys):
-    write(tmp_path, rows(), samples(0.4))
-    run("--doctor", tmp_path)
-    assert "cascading errors         SEEN" in capsys.readouterr().out
-
-
-# --- mistakes -------------------------------------------------------------------------------------
-
-
-def test_help_is_instant():
-    start = seconds_of_children()
-    assert "--from-samples" in command("--help").stdout
-    assert seconds_of_children() - start < 0.5
-
-
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["--runs", "x"], "unrecognized arguments: --runs"),
-        (["--run", "nowhere"], "--run nowhere: there is no run"),
-        (["--method", "trained"], "--method trained: what applies here is naive, sequential"),
-        (["--task", "cop"], "unknown task 'cop' (did you mean coop?)"),
-        (["--reward", "codes"], "unknown reward"),
-        (["--data", "x.jsonl"], "--data"),
-        (["--feedback", "tests"], "it needs --turns 2"),
-        (["--limit", "-1"], "--limit"),
-        (["--num-samples", "0"], "--num-samples"),
-        (["--json", "no/such/folder/x"], "--json no/such/folder/x: no file can be written"),
-        (["--model", "a", "b", "c", "--run", "RUN"], "names 3"),
-        (["--model", "no/such-model", "--method", "naive"], "no/such-model"),
-        (["--from-samples", "x", "--run", "y"], "--from-samples does not go with --run"),
-        (["--from-samples", "missing"], "missing"),
-        (["--compare", "a", "--doctor", "b"], "does not go with"),
-        (["--compare", "nowhere"], "nowhere is not a run"),
-        (["--doctor", "nowhere"], "nowhere is not a run"),
-        (["@missing.args"], "missing.args"),
-    ],
-    ids=lambda value: "_".join(value) if isinstance(value, list) else None,
-)
-def test_mistakes_get_one_line(argv, said, capsys, tmp_path, monkeypatch, team):
-    monkeypatch.chdir(tmp_path)
-    assert said in refused(capsys, *(str(team) if word == "RUN" else word for word in argv))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_runs_that_do_not_fit_are_refused(team, solo, tmp_path, capsys):
-    assert "two runs of a team" in refused(capsys, "--run", team, "--run", copied(team, tmp_path))
-    half = copied(solo, tmp_path)
-    (half / "agents" / "0").rename(half / "gone")  # and no checkpoint
-    assert "is not finished" in refused(capsys, "--run", half)
-    (half / "args.json").write_text("{}")
-    assert "is not a run's" in refused(capsys, "--run", half)
-
-
-def copied(directory: Path, where: Path) -> Path:
-    """A run's args.json and agents, without their weights."""
-    copy = where / f"{directory.name}-copy"
-    copy.mkdir()
-    (copy / "args.json").write_text((directory / "args.json").read_text())
-    for agent in (directory / "agents").iterdir():
-        (copy / "agents" / agent.name).mkdir(parents=True)
-    return copy
-
-
-def test_a_bad_samples_file_names_its_line(whole, tmp_path, capsys):
-    lines = (whole / "samples").read_text().splitlines()
-    file = tmp_path / "samples"
-    file.write_text("\n".join([*lines[:3], lines[3][:50], *lines[4:]]))
-    assert "line 4: not a line of eval.py --samples" in refused(capsys, "--from-samples", file)
-    file.write_text(lines[0])
-    assert "holds no samples" in refused(capsys, "--from-samples", file)
+def test_samples_that_cannot_be_a_table_are_refused(whole, tmp_path, capsys):
+    header, *lines = (whole / "samples").read_text().splitlines()
+    (tmp_path / "samples").write_text(header)
+    assert "holds no samples" in refused(capsys, "--from-samples", tmp_path / "samples")
+    (tmp_path / "samples").write_text("\n".join([header, *lines[:2], lines[2][:50]]))
+    told = refused(capsys, "--from-samples", tmp_path / "samples")
+    assert "line 4: not one JSON object" in told
     told = refused(capsys, "--from-samples", whole / "samples", "--method", "nobody")
     assert "--method nobody: what" in told
-
-
-def test_the_table_is_that_of_its_records(whole):
-    header, lines = report.read_samples(str(whole / "samples"))
-    assert measures.summarize(header, lines)["methods"] == methods(whole)

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import refused
 from test_train import assert_same_run, command, lines
 
 import rewards as contract
 import train
-from coding import rewards
 from running import folder
 from running.recorder import Recorder
 
@@ -46,20 +46,6 @@ def reward(item, responses):
 reward.maximum = 6.0
 """
 
-SIGNALLED_TASK = """
-import os, signal
-from tasks import Coop
-class Task(Coop):
-    def observe(self, agent, item, history):
-        folder = os.path.dirname(os.path.abspath(__file__))
-        try:
-            if os.path.exists(folder + "/run/checkpoints/last.ckpt"):
-                os.kill(os.getpid(), signal.SIGTERM)
-        except Exception:
-            pass
-        return super().observe(agent, item, history)
-"""
-
 
 def in_this_process(path: Path, steps: int, *argv) -> Path:
     train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
@@ -70,18 +56,14 @@ def resume(path: Path, *argv) -> None:
     train.main(["--resume", str(path), *map(str, argv)])
 
 
-def refused(capsys, *argv) -> str:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stopped:
-        train.main(list(map(str, argv)))
-    said = capsys.readouterr().err.splitlines()
-    assert stopped.value.code == 2
-    assert len(said) == 1, said
-    return said[0]
-
-
 def no_drafts(path: Path) -> bool:
     return not list(path.rglob("*.tmp"))
+
+
+def test_a_text_s_own_line_ends_split_no_line(tmp_path):
+    row = json.dumps({"step": 0, "responses": ["a\u2028b\x85"]}, ensure_ascii=False) + "\n"
+    (tmp_path / "samples.jsonl").write_text(row + row[:9])
+    assert folder.read_lines(tmp_path / "samples.jsonl") == [(0, row)]
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +150,7 @@ def kill_at(process: Process, moment: str, chance: random.Random) -> None:
     process.end(signal.SIGKILL)
 
 
-def killed_run_ends_the_same(tmp_path, steps: int, moments: list[str]) -> None:
+def assert_killed_run_ends_the_same(tmp_path, steps: int, moments: list[str]) -> None:
     chance = random.Random(7)
     process = Process(tmp_path / "killed", steps)
     for moment in moments:
@@ -190,7 +172,7 @@ def test_a_run_that_is_killed_20_times_ends_the_same(tmp_path):
     chance = random.Random(3)
     moments = ["saving"] * 6 + ["start"] * 4 + ["training"] * 9
     chance.shuffle(moments)
-    killed_run_ends_the_same(tmp_path, 200, [*moments, "end"])
+    assert_killed_run_ends_the_same(tmp_path, 200, [*moments, "end"])
 
 
 def test_a_run_that_is_killed_in_its_last_evaluation_goes_on(two, tmp_path, monkeypatch):
@@ -218,9 +200,7 @@ def signal_at(process: Process, number: int, moment: str, delay: float = 0.0) ->
     """Sends a signal at that moment of a process's life, and looks at how it ends."""
     process.start()
     assert process.wait(process.handles_signals)
-    if moment == "evaluation":
-        assert process.wait(lambda: list(process.path.glob("events*")))
-    elif moment == "saving":
+    if moment == "saving":
         process.wait(process.saving)
     elif moment == "training":
         assert process.wait(process.training)
@@ -258,59 +238,17 @@ def test_a_signal_ends_a_run_with_one_line(number, moment, delay, tmp_path):
         assert process.training()
 
 
-@pytest.mark.parametrize("where", ["reward", pytest.param("observe", marks=pytest.mark.slow)])
-def test_a_signal_is_not_taken_for_an_error_of_the_users_code(where, tmp_path):
-    """It comes while the run waits for a reward, and within the task's own `except Exception`."""
-    send = "os.kill(os.getpid(), signal.SIGTERM)\n        "
-    if where == "reward":
-        bad, argv = send + "time.sleep(1)", ["--reward", f"{tmp_path}/mine.py:reward"]
-        (tmp_path / "bad").touch()
-        (tmp_path / "mine.py").write_text("import signal" + REWARD.replace("BAD", bad))
-    else:
-        argv = ["--task", f"{tmp_path}/mine.py:Task"]
-        (tmp_path / "mine.py").write_text(SIGNALLED_TASK)
-    process = Process(tmp_path / "run", 30, *argv)
+def test_a_signal_is_not_taken_for_an_error_of_the_users_code(tmp_path):
+    """It comes while the run waits for a reward."""
+    send = "os.kill(os.getpid(), signal.SIGTERM)\n        time.sleep(1)"
+    (tmp_path / "bad").touch()
+    (tmp_path / "mine.py").write_text("import signal" + REWARD.replace("BAD", send))
+    process = Process(tmp_path / "run", 30, "--reward", f"{tmp_path}/mine.py:reward")
     process.start()
     said, err = process.process.communicate(timeout=900)
     assert process.process.returncode == 130, err
     assert err == ""
     assert "stopped by SIGTERM at step" in said
-
-
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
-@pytest.mark.slow
-def test_a_run_that_is_stopped_20_times_ends_the_same(tmp_path):
-    chance = random.Random(5)
-    process = Process(tmp_path / "stopped", 120)
-    for _ in range(20):
-        number = chance.choice([signal.SIGINT, signal.SIGTERM])
-        moment = chance.choice(["start", "evaluation", "saving", "training"])
-        signal_at(process, number, moment, chance.uniform(0, 1))
-    if not process.path.exists() or not (process.path / "summary.json").exists():
-        resume(process.path)
-    assert_same_run(process.path, in_this_process(tmp_path / "whole", 120))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_a_second_signal_ends_it_at_once_and_loses_nothing(healthy, tmp_path):
-    """The first one comes in the evaluation before training, and waits for a reward that hangs."""
-    slow = REWARD.replace("BAD", "time.sleep(1000)").replace("len(calls) > 20", "True")
-    (tmp_path / "mine.py").write_text(slow)
-    (tmp_path / "bad").touch()
-    process = Process(tmp_path / "run", 8, "--reward", f"{tmp_path}/mine.py:reward")
-    process.start()
-    assert process.wait(lambda: list(process.path.glob("events*")))
-    time.sleep(0.5)
-    process.process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
-    assert process.process.poll() is None
-    code, err = process.end(signal.SIGINT)
-    assert code == 130
-    assert err == "train.py: stopped by SIGINT\n"
-    (tmp_path / "bad").unlink()
-    resume(process.path)
-    assert_same_run(process.path, healthy)
 
 
 def test_the_first_signal_lets_an_update_end_and_the_second_does_not():
@@ -358,43 +296,12 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp
     assert_same_run(full, six)
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 24 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(place)]
-    if not LINUX or os.getuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("only root may mount a small disk")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-@pytest.mark.parametrize("left", [0, 1 << 20], ids=["nothing_left", "some_left"])
-def test_a_full_disk(left, two, six, small_disk, capsys):
-    full = small_disk / "run"
-    shutil.copytree(two, full)
-    before = (full / "checkpoints" / "last.ckpt").read_bytes()
-    free = shutil.disk_usage(small_disk).free - left
-    (small_disk / "hog").write_bytes(bytes(free))
-    said = refused(capsys, "--resume", full, "--max-steps", 6)
-    assert "No space left" in said or "is the disk full?" in said
-    assert (full / "checkpoints" / "last.ckpt").read_bytes() == before
-    assert no_drafts(full)
-    (small_disk / "hog").unlink()
-    resume(full, "--max-steps", 6)
-    assert_same_run(full, six)
-
-
 # --- rewards --------------------------------------------------------------------------------------
 
 BAD = [
-    ("raise KeyError('gone')", "raised KeyError: 'gone'"),
+    ("raise KeyError('gone')", "mine.py, line 9: the reward raised KeyError: 'gone'"),
     ("return float('nan')", "returned {'reward': nan}"),
-    ("return float('inf')", "returned {'reward': inf}"),
-    ("return 'high'", "raised ValueError: could not convert string to float: 'high'"),
     ("return None", "raised TypeError"),
-    ("return {'fine': 1.0, 'bad': float('nan')}", "returned {'fine': 1.0, 'bad': nan}"),
     ("return {'fine': 1.0, 'bad': [1]}", "raised TypeError"),
     ("raise SystemExit(0)", "raised SystemExit"),
 ]
@@ -408,10 +315,9 @@ def healthy(tmp_path_factory) -> Path:
     return in_this_process(folder / "run", 8, "--reward", folder / "mine.py:reward")
 
 
-def fails_and_goes_on(said: str, path: Path, told: str, healthy: Path) -> None:
+def assert_fails_and_goes_on(said: str, path: Path, told: str, healthy: Path) -> None:
     assert told in said
     assert "for item {" in said
-    assert "coop/" in said
     assert "and responses [" in said
     assert f"mend it and go on: python train.py --resume {path}" in said
     done = [row for row in lines(path, "metrics.jsonl") if "return" in row]
@@ -431,7 +337,7 @@ def test_a_reward_that_fails_late_loses_nothing(bad, told, healthy, tmp_path, ca
     (tmp_path / "bad").touch()
     path, name = tmp_path / "run", f"{tmp_path}/mine.py:reward"
     argv = [*SMALL, "--max-steps", 8, "--run", path, "--reward", name, "--save-every", 99]
-    fails_and_goes_on(refused(capsys, *argv), path, told, healthy)
+    assert_fails_and_goes_on(refused(capsys, *argv), path, told, healthy)
 
 
 def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch):
@@ -445,7 +351,7 @@ def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch):
     _, said = process.process.communicate(timeout=900)
     assert process.process.returncode == 2
     assert said.count("\n") == 1
-    fails_and_goes_on(said, process.path, "did not answer within 5 s", healthy)
+    assert_fails_and_goes_on(said, process.path, "did not answer within 5 s", healthy)
 
 
 def test_a_reward_that_fails_at_once_leaves_a_run_that_goes_on(tmp_path, capsys):
@@ -465,8 +371,8 @@ def test_a_reward_that_fails_at_once_leaves_a_run_that_goes_on(tmp_path, capsys)
 
 def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
-        "import tasks\ncalls = []\n"
-        "class Task(tasks.Coop):\n"
+        "from examples.rendezvous import Rendezvous\ncalls = []\n"
+        "class Task(Rendezvous):\n"
         "    def feedback(self, item, responses):\n"
         "        calls.append(1)\n"
         "        return ['a', 'b'] if len(calls) < 20 else {}['gone']\n"
@@ -474,7 +380,7 @@ def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
     path = tmp_path / "run"
     argv = ["--task", f"{tmp_path}/mine.py:Task", "--turns", 2, "--joint", "aligned"]
     said = refused(capsys, *SMALL, "--max-steps", 8, "--run", path, *argv)
-    assert "KeyError: 'gone' (--debug shows where)" in said
+    assert "mine.py, line 6: KeyError: 'gone'" in said
     assert f"--resume {path}" in said
     assert lines(path, "metrics.jsonl")
 
@@ -485,6 +391,7 @@ def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
 @pytest.mark.skipif(not LINUX, reason="a worker's loss is told by its status")
 def test_a_sandbox_worker_killed_from_outside_changes_no_verdict(tmp_path):
     """Three judges are killed while the rewards of a run are computed."""
+    rewards = pytest.importorskip("coding.rewards")
     (tmp_path / "kills.py").write_text(
         "import itertools, os, signal\nfrom coding import rewards\n"
         "calls, killed = itertools.count(), []\n"
@@ -537,24 +444,30 @@ def test_a_training_holds_its_lock(tmp_path, monkeypatch):
     tried = []
 
     def save(recorder, trainer):
-        with pytest.raises(ValueError, match="another process"), folder.alone(recorder.directory):
+        with (
+            pytest.raises(ValueError, match="another process"),
+            folder.lock_run_folder(recorder.directory),
+        ):
             pass
         tried.append(1)
 
     monkeypatch.setattr(Recorder, "save", save)
     in_this_process(tmp_path / "run", 2)
     assert tried
-    with folder.alone(tmp_path / "run"):
+    with folder.lock_run_folder(tmp_path / "run"):
         pass
 
 
 def test_a_file_system_without_locks_is_no_reason_to_stop(tmp_path, monkeypatch):
-    def flock(*_):
+    asked = []
+
+    def flock(*what):
+        asked.append(what)
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(folder.fcntl, "flock", flock)
-    with folder.alone(tmp_path):
-        pass
+    with folder.lock_run_folder(tmp_path):
+        assert len(asked) == 1
 
 
 def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):

@@ -18,9 +18,9 @@ import torch
 
 import train
 from coding import expert
+from coding.coop import Coop
 from coding.expert import Expert, ExpertError
 from coding.feedback import configured, disclosed, tell
-from tasks import Coop
 
 ITEM = {
     "task_id": "largest",

@@ -13,19 +13,17 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_doctor import write
-from test_eval import write_run
 from test_train import SMALL, interrupt_after, lines
 from test_train import run as trained
 
 import eval as evaluation
 import train
-from evaluation import players, plots
+from evaluation import players
 from rewards import REWARDS
 from running.heldout import as_markdown
 from running.recorder import Recorder
 from running.report import no_gain
-from tasks import TASKS
+from tasks import DEFAULT, TASKS
 
 ROOT = Path(train.__file__).parent
 PLUGIN = """
@@ -61,27 +59,25 @@ def plugin(tmp_path) -> str:
 # --- what is told, and how soon -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("program", "argv"),
-    [
-        ("train", ["--task", "nope"]),
-        ("train", ["--reward", "nope"]),
-        ("train", ["--run", "taken"]),
-        ("train", ["--resume", "nope"]),
-        ("train", ["--model", "adapter"]),
-        ("train", ["--model", "nope.gguf"]),
-        ("train", ["--model", "../mine/nope"]),
-        ("train", ["--chat-template"]),
-        ("train", ["--init", "learnt/agents/0"]),
-        ("train", ["--task", "humaneval", "--data", "nope.jsonl"]),
-        ("eval", ["--task", "nope"]),
-        ("eval", ["--reward", "nope"]),
-        ("eval", ["--run", "nope"]),
+WRONG = {  # what is named wrongly, by program
+    "train": [
+        "--task nope",
+        "--reward nope",
+        "--run ./taken",
+        "--resume nope",
+        "--model adapter",
+        "--model nope.gguf",
+        "--chat-template",
+        "--init learnt/agents/0",
+        "--data nope.jsonl --task humaneval",
     ],
-    ids=lambda value: "_".join(value) if isinstance(value, list) else value,
-)
-def test_a_wrong_name_costs_no_library(program, argv, tmp_path):
-    (tmp_path / "runs" / "taken").mkdir(parents=True)
+    "eval": ["--task nope", "--reward nope", "--run nope"],
+}
+
+
+@pytest.mark.parametrize("program", WRONG)
+def test_a_wrong_name_costs_no_library(program, tmp_path):
+    (tmp_path / "taken").mkdir()
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
     (tmp_path / "learnt" / "agents" / "0").mkdir(parents=True)  # on another base
@@ -91,8 +87,11 @@ def test_a_wrong_name_costs_no_library(program, argv, tmp_path):
     (tmp_path / "learnt" / "agents" / "0" / "adapter_config.json").write_text(adapter)
     slow = ("torch", "lightning", "peft", "transformers")
     code = (
-        f"import sys, {program}\ntry: {program}.main({argv})\n"
-        f"except SystemExit as ended: print(ended.code, [m for m in {slow} if m in sys.modules])"
+        f"import sys, {program}\n"
+        f"for argv in {WRONG[program]}:\n"
+        f"    try: {program}.main(argv.split())\n"
+        "    except SystemExit as ended:\n"
+        f"        print(ended.code, [m for m in {slow} if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -101,7 +100,7 @@ def test_a_wrong_name_costs_no_library(program, argv, tmp_path):
         capture_output=True,
         text=True,
     )
-    assert done.stdout.strip() == "2 []", done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("parser", [train.parser, evaluation.parser])
@@ -115,7 +114,8 @@ def test_the_plan_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_pat
     with pytest.raises(ZeroDivisionError):
         train.main(["--debug", "--run", str(tmp_path / "run"), "--max-steps", "7"])
     said = capsys.readouterr().out
-    assert "task:    coop, reward code, 2000 problems; held out: 100 of dev, 100 of test" in said
+    held = r"held out: \d+ of dev, \d+ of test"
+    assert re.search(rf"task:    {DEFAULT}, reward .*, \d+ problems; {held}", said)
     assert "team:    2 agents on tiny, adapters of rank 16" in said
     assert "7 steps of 12 problems, 8 samples an agent, lr 0.003" in said
 
@@ -131,19 +131,15 @@ def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, ca
     assert "nothing learnt that shows here: sampled +0.000" in said
 
 
-@pytest.mark.parametrize(
-    ("after", "gain"),
-    [
+def test_a_gain_is_one_that_chance_does_not_make():
+    for after, gain in (
         ([0.5, 0.6, 0.7], True),
-        ([0.1, 0.2, 0.3], False),  # the same
         ([0.0, 0.1, 0.2], False),  # less
         ([0.1, 0.2, 0.9], False),  # one problem alone
         ([0.2, 0.3, 0.4], True),  # little, but everywhere
-    ],
-)
-def test_a_gain_is_one_that_chance_does_not_make(after, gain):
-    returns = {"before": {"return": [0.1, 0.2, 0.3]}, "after": {"return": after}}
-    assert (no_gain(returns) == "") is gain
+    ):
+        returns = {"before": {"return": [0.1, 0.2, 0.3]}, "after": {"return": after}}
+        assert (no_gain(returns) == "") is gain
 
 
 def test_a_finished_run_says_so_at_once(tmp_path, capsys, monkeypatch):
@@ -177,18 +173,21 @@ def test_a_flag_file_s_switch_can_be_undone(tmp_path):
 @pytest.mark.parametrize(
     ("argv", "rate"),
     [
-        ([], 3e-3),
-        (["--model", "tiny", "--lora-rank", "0"], 5e-4),
-        (["--model", str(ROOT / "tests" / ".." / "tiny")], 3e-3),
-        (["--model", "their/model"], 1e-4),
-        (["--model", "tiny", "their/model"], 1e-4),
-        (["--model", "their/model", "--lora-rank", "0"], 1e-5),
-        (["--model", "their/model", "--lr", "0.5"], 0.5),
+        ("--model tiny", 3e-3),
+        ("--model tiny --lora-rank 0", 5e-4),
+        ("--model their/model", 1e-4),
+        ("--model tiny their/model", 1e-4),
+        ("--model their/model --lora-rank 0", 1e-5),
+        ("--model their/model --lr 0.5", 0.5),
+        ("--model ours", 7e-3),
     ],
-    ids=lambda value: "_".join(value) if isinstance(value, list) else None,
 )
-def test_the_learning_rate_is_the_model_s(argv, rate):
-    assert train.parse(argv).lr == rate
+def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
+    """A folder of a model may say it."""
+    monkeypatch.chdir(tmp_path)
+    Path("ours").mkdir()
+    Path("ours/learning_rate.json").write_text('{"adapters": 7e-3, "full": 1e-3}')
+    assert train.parse(argv.split()).lr == rate
 
 
 def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
@@ -199,12 +198,6 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     (tmp_path / "args.json").write_text(json.dumps(args))
     resumed = train.parse(["--resume", str(tmp_path)])
     assert (resumed.lr, resumed.keep_every) == (7e-3, 0)
-
-
-def test_the_bar_of_a_resumed_run_knows_its_end(stopped, tmp_path, capsys):
-    shutil.copytree(stopped, tmp_path / "again")
-    train.main(["--resume", str(tmp_path / "again")])
-    assert "6/6" in capsys.readouterr().out
 
 
 def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
@@ -219,13 +212,6 @@ def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
     assert "add --chat-template" in line
     train.main([*small, "--chat-template"])
     assert capsys.readouterr().err == ""
-
-
-def test_few_bits_on_a_cpu_are_told(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    train.main([*SMALL, "--dry-run", "--eval-limit", "none", "--bits", "8"])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "warning: --bits 8 on a CPU saves nothing" in line
 
 
 # --- what a run writes ----------------------------------------------------------------------------
@@ -245,7 +231,7 @@ def test_agents_are_kept_along_the_way_and_the_best_on_dev(tmp_path, capsys):
     weights = {name: load_file(f"{folder}/agents/1/adapter_model.safetensors")
                for name, folder in kept.items()}  # fmt: skip
     same = [name for name, found in weights.items() if equal(found, weights["best"])]
-    assert set(same) == {"best", f"step-{best}"}
+    assert {"best", f"step-{best}"} <= set(same) != set(weights)
     last = load_file(path / "agents" / "1" / "adapter_model.safetensors")
     assert equal(last, weights["step-3"])
     evaluation.main(["--run", str(kept["step-1"]), "--show", "1", "--method", "trained"])
@@ -266,23 +252,22 @@ def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
     assert "run" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3])
-def test_batches_of_several_steps_miss_no_turn(stride):
+def test_batches_of_several_steps_miss_no_turn():
     """Steps are numbered from 0; a batch ends at done - 1. Every tenth is reached once."""
-    recorder = Recorder(Path(), {}, None)
-    sampled, saved = [], []
-    for done in range(stride, 61, stride):
-        sampled += [done - 1] * recorder.passed(10, done, start=1)
-        saved += [done] * recorder.passed(10, done)
-        assert not recorder.passed(0, done)
-        recorder.done = done
-    assert [step // 10 for step in sampled] == list(range(6))
-    assert [done // 10 for done in saved] == list(range(1, 7))
-    if stride == 1:
-        assert (sampled, saved) == (list(range(0, 60, 10)), list(range(10, 70, 10)))
+    for stride in (1, 2, 3):
+        recorder = Recorder(Path(), {}, None)
+        sampled, saved = [], []
+        for done in range(stride, 61, stride):
+            sampled += [done - 1] * recorder.passed(10, done, start=1)
+            saved += [done] * recorder.passed(10, done)
+            assert not recorder.passed(0, done)
+            recorder.done = done
+        assert [step // 10 for step in sampled] == list(range(6))
+        assert [done // 10 for done in saved] == list(range(1, 7))
 
 
 def test_shares_of_schemes_are_logged(tmp_path, plugin):
+    pytest.importorskip("coding")
     path = trained(tmp_path / "run", steps=3)
     for row in lines(path, "metrics.jsonl"):
         shares = [value for name, value in row.items() if name.startswith("scheme/")]
@@ -344,6 +329,7 @@ def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
 
 
 def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("coding")  # method single: a rendezvous needs two
     monkeypatch.chdir(tmp_path)
     Path("runs/empty").mkdir(parents=True)
     for number, name in enumerate(("b", "c", "a")):
@@ -359,7 +345,7 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
     said = capsys.readouterr()
     assert "the newest run: runs/a" in said.err
     assert "--- frozen-0, greedy" in said.out
-    evaluation.main(["--task", "coop", "--limit", "1", "--greedy", "--method", "naive"])
+    evaluation.main(["--task", DEFAULT, "--limit", "1", "--greedy", "--method", "naive"])
     assert "newest" not in capsys.readouterr().err
     with pytest.raises(SystemExit):  # a team's
         evaluation.main(["--method", "single-trained"])
@@ -373,67 +359,3 @@ def test_prompts_of_a_plug_in_are_shown_and_its_items_are_asked(plugin, capsys):
         assert re.search(rf"^Line 1 rhymes with {word}: +\| Line 2 rhymes with {word}:", said, re.M)
     evaluation.main(["--task", plugin, "--ask", json.dumps({"word": "moon"})])
     assert "Line 1 rhymes with moon:" in capsys.readouterr().out
-    for text, told in (
-        ('{"words": 1}', "raised KeyError('word')"),
-        ('{"word": ', "not one JSON object"),
-        ("moon", "takes an item as JSON, with word"),
-    ):
-        with pytest.raises(SystemExit):
-            evaluation.main(["--task", plugin, "--ask", text])
-        assert told in capsys.readouterr().err
-
-
-# --- what is drawn --------------------------------------------------------------------------------
-
-
-def test_compare_draws_the_steps_of_a_run(tmp_path, monkeypatch):
-    """Of one whose batches make two steps each, as PPO's do."""
-    write_run(tmp_path / "ppo", 0, 0.9)
-    rows = lines(tmp_path / "ppo", "metrics.jsonl")
-    write(tmp_path / "ppo", [row | {"step": 2 * row["step"] + 1} for row in rows], [])
-    drawn = drawing(monkeypatch)
-    plots.compare([str(tmp_path / "ppo")], None)
-    assert drawn["plot"][0][0] == [2 * number + 1 for number in range(len(rows))]
-
-
-@pytest.mark.parametrize(("seeds", "bands", "curves"), [(1, 0, 2), (2, 0, 4), (3, 1, 4)])
-def test_few_seeds_are_drawn_as_they_are(seeds, bands, curves, tmp_path, monkeypatch, capsys):
-    for seed in range(seeds):
-        write_run(tmp_path / f"a-seed{seed}", seed, 0.6 + 0.3 * (seed % 2))
-    drawn = drawing(monkeypatch)
-    runs = sorted(str(path) for path in tmp_path.iterdir())
-    plots.compare(runs, None)
-    assert len(drawn["plot"]) == 2 * curves  # of the PNG and of the SVG
-    assert len(drawn["fill_between"]) == 2 * bands
-    said = capsys.readouterr().out
-    if seeds == 2:
-        assert "0.755 [0.600, 0.910]" in said  # the two, and no interval of Student's t
-    from PIL import Image
-
-    with Image.open(tmp_path / "compare.png") as image:
-        assert image.size == (1600, 600)  # 8 x 3 inches at 200 dpi
-
-
-def test_of_two_seeds_the_differences_are_told_and_no_interval(tmp_path, capsys):
-    for seed in range(2):
-        write_run(tmp_path / f"a-seed{seed}", seed, 0.9)
-        write_run(tmp_path / f"b-seed{seed}", seed, 0.8 - 0.05 * seed)
-    plots.compare(sorted(str(path) for path in tmp_path.iterdir()), None)
-    said = capsys.readouterr().out
-    assert re.search(r"^b +-0.125 \(seed 0 -0.100, seed 1 -0.150\)", said, re.M)
-
-
-def drawing(monkeypatch) -> dict[str, list]:
-    """What matplotlib is asked to draw, by kind."""
-    from matplotlib.axes import Axes
-
-    found = {"plot": [], "fill_between": []}
-    for name, calls in found.items():
-        original = getattr(Axes, name)
-
-        def spy(self, *args, original=original, calls=calls, **kwargs):
-            calls.append([list(arg) for arg in args])
-            return original(self, *args, **kwargs)
-
-        monkeypatch.setattr(Axes, name, spy)
-    return found

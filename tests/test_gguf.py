@@ -87,7 +87,7 @@ def packed(tmp_path_factory):
     return path, model
 
 
-TASK = "--task coop --max-prompt-tokens 900 --batch-size 1 --num-generations 2 --max-new-tokens 4"
+TASK = "--max-prompt-tokens 900 --batch-size 1 --num-generations 2 --max-new-tokens 4"
 SMALL = f"{TASK} --max-steps 1 --eval-limit 1 --lora-rank 2"
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import flags
+from helpers import flags, refused
 from test_magrpo import Echo, long_answers, moved, rewarding, small_team, snapshot
-from test_train import adapters, assert_same_run, lines, refused
+from test_train import adapters, assert_same_run, lines
 from test_train import interrupt_after as stop_after
 
 import eval as evaluation
@@ -22,7 +22,6 @@ from evaluation import plots
 from magrpo import MAGRPO, Rollout
 from policies.sampling import Sampling
 from rewards import RewardError, Scorer
-from running import doctor
 from running.heldout import evaluate, sample_record
 from running.metrics import measure
 from running.plugins import advanced
@@ -134,40 +133,33 @@ def test_a_partner_s_text_reaches_nobody_unless_the_task_puts_it_there():
 
 
 def test_an_evaluation_plays_in_the_world_that_moves_on():
-    from evaluation.methods import lines as records
-    from evaluation.methods import parallel
-
-    class Player:
-        reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4))
-
-        def rollout(self):
-            return Rollout(small_team(), Diary(), self.reward, flags("--turns", "3"))
+    from evaluation.methods import record
 
     task = Diary()
     task.scheme = lambda item, responses: f"day {item['day']}"
-    nodes = parallel(Player(), task.items("test")[:1], (0, 1, 0, 0), 2, Sampling(1.0, 0, 1.0, 4))
-    for record in records("trained", False, nodes, task, 1.0, 0.5):
-        assert record["scheme"] == "day 2"  # that of the last turn
-        assert [turn["parts"]["reward"] for turn in record["turns"]] == [0, 0.25, 0.5]
-        assert record["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
+    reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4))
+    rollout = Rollout(small_team(), task, reward, flags("--turns", "3", "--gamma", "0.5"))
+    how = ((0, 1, 0, 0), 2, Sampling(1.0, 0, 1.0, 4), 1, True)
+    (root,), *_ = rollout(task.items("test")[:1], *how)
+    for sample in range(2):
+        found = record(rollout, root, sample)
+        assert found["scheme"] == "day 2"  # that of the last turn
+        assert [turn["parts"]["reward"] for turn in found["turns"]] == [0, 0.25, 0.5]
+        assert found["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
 
 
 @pytest.mark.parametrize(
     ("does", "said"),
     [
-        ("return None", "returned None, which is no dict"),
-        ("return [1]", "returned [1], which is no dict"),
-        ("raise KeyError('board')", "raised KeyError: 'board'"),
-        ("raise SystemExit(0)", "raised SystemExit: 0"),
+        ("return [1]", "advance returned [1], which is no dict, for item {'task_id': 'board/"),
+        ("raise KeyError('board')", "bad.py, line 55: KeyError: 'board'"),
     ],
 )
 def test_an_advance_that_does_what_it_must_not_is_told(does, said, tmp_path, capsys):
     text = BOARD.read_text().replace("return item | {", f"{does}\n        return item | {{")
     (tmp_path / "bad.py").write_text(text)
     argv = ["--task", f"{tmp_path}/bad.py:Board", "--turns", 2, *SMALL, "--run", tmp_path / "run"]
-    told = refused(capsys, *argv)
-    assert f"the task's advance {said}, for item {{'task_id': 'board/" in told
-    assert "and responses ['" in told
+    assert said in refused(capsys, *argv)
 
 
 def test_an_advance_of_another_form_is_refused(tmp_path, capsys):
@@ -195,9 +187,7 @@ def test_an_advance_may_change_the_item_that_it_is_given():
 @pytest.mark.parametrize(
     "how",
     [
-        ["--joint", "aligned"],
         ["--joint", "cross"],
-        ["--turns", "2", "--branching", "chain"],
         ["--turns", "2", "--branching", "tree", "--joint", "aligned", "--gamma", "0.5"],
         ["--lora-rank", "0"],
         ["--advantage", "max"],
@@ -274,10 +264,10 @@ def measure_of(module) -> dict:
         return measure(module)
 
 
-@pytest.mark.parametrize("name", ["agent/2", "agent/x", "agent/01", "agent/"])
-def test_pay_for_an_agent_that_is_not_there_is_told(name):
-    with pytest.raises(RewardError, match=f"pays {name} in a team of 2, for item"):
-        step(make(lambda item, texts: {name: 1.0}))
+def test_pay_for_an_agent_that_is_not_there_is_told():
+    for name in ("agent/2", "agent/01"):
+        with pytest.raises(RewardError, match=f"pays {name} in a team of 2, for item"):
+            step(make(lambda item, texts, name=name: {name: 1.0}))
 
 
 # --- partners that do not learn -------------------------------------------------------------------
@@ -342,26 +332,6 @@ def test_learning_alternates():
         names = {re.search(r"agent(\d)", name)[1] for name in moved(team, before)}
         who.append("".join(sorted(names)))
     assert who == ["0", "0", "2", "2", "0", "0"]
-
-
-MISTAKES = [
-    (["--freeze", "2"], "--freeze 2: the agents are 0 to 1"),
-    (["--freeze", "0", "1"], "--freeze names every agent: leave one to learn"),
-    (["--freeze", "0", "--num-agents", "1"], "--freeze names every agent"),
-    (["--freeze", "-1"], "--freeze"),
-    (["--alternate", "3", "--num-agents", "1"], "--alternate needs two agents that learn"),
-    (["--alternate", "3", "--freeze", "1"], "--alternate needs two agents that learn"),
-    (["--alternate", "0"], "--alternate: '0' is not a whole number of at least 1"),
-    (["--init", "a", "b", "c"], "--init names 3 for 2 agents"),
-    (["--init", "nowhere"], "--init nowhere: no run (no nowhere/args.json) and no agent"),
-]
-
-
-@pytest.mark.parametrize(("argv", "said"), MISTAKES, ids=[" ".join(a) for a, _ in MISTAKES])
-def test_mistakes_get_one_line(argv, said, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert said in refused(capsys, *argv)
-    assert list(tmp_path.iterdir()) == []
 
 
 # --- from where: --init, on the real command line -------------------------------------------------
@@ -462,28 +432,20 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
     def said(*argv) -> str:
         return refused(capsys, *SMALL, *argv)
 
-    assert "was trained on another model than other" in said("--init", trained, "--model", "other")
-    assert "was trained on another model" in said("--init", trained / "agents" / "0", *other)
+    assert "the model other is not what" in said("--init", trained, "--model", "other")
     shutil.copytree(trained / "agents" / "0", tmp_path / "copy")
-    assert "was trained on another model" in said("--init", "copy", *other)
+    assert "is not what copy was trained on" in said("--init", "copy", *other)
     told = said("--init", trained, "--lora-rank", 8)
-    assert "is an adapter of r 16, lora_alpha 32" in told
+    assert "is an adapter of {'r': 16, 'lora_alpha': 32" in told
     assert "--lora-rank 8 and --lora-alpha 32" in told
-    assert "--lora-rank 16 and --lora-alpha 8" in said("--init", trained, "--lora-alpha", 8)
     assert "is an adapter: not with --lora-rank 0" in said("--init", trained, "--lora-rank", 0)
     assert "is a whole model: --lora-rank 0" in said("--init", ROOT / "tiny")
     assert "it has 2 agents and this team 3" in said("--init", trained, "--num-agents", 3)
     edit(tmp_path / "copy" / "adapter_config.json", use_rslora=True)
-    assert "use_rslora True" in said("--init", "copy")
-    (tmp_path / "copy" / "adapter_config.json").write_text("[]")
-    assert "is not what peft writes" in said("--init", "copy")
+    assert "'use_rslora': True" in said("--init", "copy")
     shutil.copytree(trained, tmp_path / "half")
     shutil.rmtree(tmp_path / "half" / "agents")
     assert "is not finished: python train.py --resume half" in said("--init", "half")
-    (tmp_path / "half" / "args.json").write_text("{}")
-    assert "half/args.json is not a run's" in said("--init", "half")
-    told = refused(capsys, "--resume", trained, "--init", "x")
-    assert "only --max-steps may change, not --init" in told
 
 
 PAY = """
@@ -527,21 +489,6 @@ def test_a_stopped_run_goes_on_exactly(everything, tmp_path, monkeypatch):
     program.main(["--resume", str(tmp_path / "half")])
     assert_same_run(tmp_path / "half", whole)
     assert summary(tmp_path / "half")["returns"] == summary(whole)["returns"]
-
-
-def test_a_run_that_is_killed_before_its_first_checkpoint_begins_with_its_init(
-    everything, tmp_path, monkeypatch
-):
-    from running.recorder import Recorder
-
-    whole = run(tmp_path / "whole", *everything, steps=1)
-    with monkeypatch.context() as patched:
-        patched.setattr(Recorder, "evaluate", lambda *_: 1 / 0)
-        with pytest.raises(SystemExit):
-            run(tmp_path / "killed", *everything, steps=1)
-    assert not (tmp_path / "killed" / "checkpoints").exists()
-    program.main(["--resume", str(tmp_path / "killed")])
-    assert_same_run(tmp_path / "killed", whole)
 
 
 OWN = """
@@ -590,15 +537,3 @@ def test_seeds_that_went_on_from_seeds_are_one_experiment(tmp_path, trained):
     edit_init["args"]["init"] = ["runs/other-seed1/agents/0"] * 2
     (tmp_path / "two-seed1" / "args.json").write_text(json.dumps(edit_init))
     assert len(plots.read_groups(paths)) == 2
-
-
-def test_the_doctor_s_advice_is_commands_that_work(tmp_path, monkeypatch):
-    [advice] = (tip for sign, _, tip in doctor.SIGNS if sign is doctor.feedback_shock)
-    commands = re.findall(r"`python train\.py ([^`]*)`", advice)
-    assert len(commands) == 2
-    monkeypatch.chdir(tmp_path)
-    for command in commands:
-        name = [] if "--run" in command else ["--run", "two"]
-        program.main([*SMALL, "--max-steps", "1", *command.split(), *name])
-    assert summary(Path("runs/two"))["steps"] == 1
-    assert "turn_1/reward" in lines(Path("runs/two"), "metrics.jsonl")[0]

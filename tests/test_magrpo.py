@@ -16,9 +16,10 @@ from policies.scoring import Row, score
 from rewards import RewardError, Scorer
 from running.heldout import evaluate, played
 from running.metrics import measure
+from tasks import Task
 
 
-class Echo:
+class Echo(Task):
     """A task with four problems; the prompt tells the agent and the turn."""
 
     reward = "none"

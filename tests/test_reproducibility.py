@@ -14,8 +14,7 @@ from test_train import assert_same_run
 
 import magrpo
 import train
-from coding import rewards
-from coding.sandbox import box as sandbox
+from running.flags import argv_of
 
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "3"]
 SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
@@ -25,6 +24,8 @@ SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
 def test_the_number_of_reward_workers_changes_nothing(turns, tmp_path, monkeypatch):
     """Neither the threads that call the reward nor the sandbox's workers; verdicts are not kept
     from one run to the next."""
+    rewards = pytest.importorskip("coding.rewards")
+    sandbox = pytest.importorskip("coding.sandbox.box")
     for threads, workers in ((1, 1), (16, 3)):
         monkeypatch.setattr(
             magrpo, "ThreadPoolExecutor", lambda _, n=threads, **names: ThreadPoolExecutor(n)
@@ -38,7 +39,7 @@ def test_the_number_of_reward_workers_changes_nothing(turns, tmp_path, monkeypat
 
 
 FLAGS = "--seed 7 --lr 0.01 --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1"
-FLAGS += " --feedback tests --feedback-tests 2 --num-agents 3 --joint 2 --normalize token"
+FLAGS += " --num-agents 3 --joint 2 --normalize token"
 FLAGS += " --warmup-steps 2"
 
 
@@ -55,7 +56,7 @@ def test_a_run_can_be_made_again_from_its_args_json(tmp_path, monkeypatch):
     assert (python, script) == ("python", "train.py")
     train.main([*again, "--run", str(tmp_path / "two")])
     file.unlink()
-    train.main([*as_flags(record["args"]), "--run", str(tmp_path / "three")])
+    train.main([*argv_of(train.parser(), record["args"]), "--run", str(tmp_path / "three")])
     assert_same_run(tmp_path / "one", tmp_path / "two")
     assert_same_run(tmp_path / "one", tmp_path / "three")
     three = json.loads((tmp_path / "three" / "args.json").read_text())
@@ -63,16 +64,6 @@ def test_a_run_can_be_made_again_from_its_args_json(tmp_path, monkeypatch):
     assert different == {"run"}
     assert three["bases"] == record["bases"]
     assert all(record["bases"].values())
-
-
-def as_flags(args: dict) -> list[str]:
-    """The command line that says the same as the flags in args.json."""
-    argv = []
-    for name, value in args.items():
-        flag = "--" + name.replace("_", "-")
-        for one in value if isinstance(value, list) else [value]:
-            argv += [flag] if one is True else [] if one in (None, False) else [flag, str(one)]
-    return argv
 
 
 def test_another_seed_is_another_run(tmp_path):

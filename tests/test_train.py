@@ -14,22 +14,24 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import seconds_of_children
+from helpers import refused, seconds_of_children
 from lightning.pytorch.accelerators import MPSAccelerator
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 import train
 from policies.loading import device
-from running.folder import code_digest, run_folder
+from running.folder import code_version, run_folder
+from tasks import TASKS
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "3"]
 SMALL += ["--max-new-tokens", "40", "--sample-every", "2"]
-COMPONENTS = ("structure", "syntax", "tests", "cooperation")
 NAMES = {"return", "reward_std", "frac_reward_zero_std", "turn_0/reward", "tokens_per_second"}
-NAMES |= {f"reward/{name}" for name in COMPONENTS}
-NAMES |= {f"metric/{name}" for name in ("pass", "aux_called", "wrapper", "load_bearing")}
+PARTS = {"reward/structure", "reward/syntax", "reward/tests", "reward/cooperation"}
+PARTS |= {f"metric/{name}" for name in ("pass", "aux_called", "wrapper", "load_bearing")}
+PARTS = PARTS if "coop" in TASKS else {"reward/open", "reward/met"}  # of the default task
+NAMES |= PARTS
 NAMES |= {f"seconds/{name}" for name in ("rollout", "reward", "update", "step")} | {"memory_gib"}
 NAMES |= {
     f"{name}/{agent}{rest}"
@@ -52,17 +54,6 @@ def run(path: Path, *argv, steps: int = 2) -> Path:
     """A run in this process."""
     train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
     return path
-
-
-def refused(capsys, *argv) -> str:
-    """The one line that a mistake gets, with exit status 2."""
-    with pytest.raises(SystemExit) as stopped:
-        train.main(list(map(str, argv)))
-    said = capsys.readouterr().err.strip().splitlines()
-    assert stopped.value.code == 2
-    assert len(said) == 1, said
-    assert said[0].startswith("train.py: error: ")
-    return said[0]
 
 
 def lines(path: Path, name: str) -> list[dict]:
@@ -109,23 +100,27 @@ def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys)
     assert "no runs/mine/args.json" in refused(capsys, "--resume", "mine")
 
 
-def test_a_run_knows_its_code(tmp_path, capsys, monkeypatch):
-    """Comments do not count; other code is told, and --compare sees it."""
+def test_a_run_knows_its_code(tmp_path, capsys):
+    """The commit, and a hash of what differs from it; other code is told."""
     plug_in = tmp_path / "mine.py"
     text = "def short(item, texts):\n    return 1.0\nshort.maximum = 1.0\n"
     plug_in.write_text(text)
     path = run(tmp_path / "run", "--reward", f"{plug_in}:short", steps=1)
     record = json.loads((path / "args.json").read_text())
-    plug_in.write_text("# mine\n" + text)
-    assert record["code"] == [code_digest(record["args"])]
+    git = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or "no-commit"
+    assert record["code"] == [code_version(record["args"])]
+    assert re.fullmatch(rf"{commit}\+[0-9a-f]{{12}}", record["code"][0])
     plug_in.write_text(text.replace("return 1.0", "return 0.5"))
-    other = code_digest(record["args"])
+    other = code_version(record["args"])
     capsys.readouterr()
     train.main(["--resume", str(path), "--max-steps", "2"])
-    assert f"warning: {path} was trained by other code" in capsys.readouterr().err
+    assert f"{path} was trained by code {record['code'][0]}, and this is {other}" in (
+        capsys.readouterr().err
+    )
     assert json.loads((path / "args.json").read_text())["code"] == [*record["code"], other]
     train.main(["--resume", str(path), "--max-steps", "3"])
-    assert "other code" not in capsys.readouterr().err
+    assert "was trained by code" not in capsys.readouterr().err
 
 
 def test_a_run_writes_what_it_promises(finished):
@@ -144,7 +139,7 @@ def test_a_run_writes_what_it_promises(finished):
     summary = json.loads((finished / "summary.json").read_text())
     assert summary["steps"] == 6
     for when in ("before", "after"):
-        assert {"return", "return_se", "reward/tests", "greedy/return"} <= summary[when].keys()
+        assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
     assert list(finished.glob("events.out.tfevents.*"))
 
 
@@ -154,7 +149,7 @@ def test_tensorboard_has_scalars_samples_and_flags(finished):
     events = EventAccumulator(str(finished), size_guidance={"tensors": 0})
     events.Reload()
     tags = events.Tags()
-    assert {"return", "reward/tests", "test/return"} <= set(tags["scalars"])
+    assert {"return", "test/return", *PARTS} <= set(tags["scalars"])
     assert len(events.Scalars("return")) == 6
     assert {"flags/text_summary", "sample/text_summary"} <= set(tags["tensors"])
 
@@ -214,7 +209,7 @@ def test_a_killed_run_resumes_to_the_same_end(finished, tmp_path):
     process.kill()
     process.wait()
     assert len(lines(killed, "metrics.jsonl")) < 6
-    subprocess.run(command("--resume", killed), check=True, capture_output=True)
+    train.main(["--resume", str(killed)])
     assert_same_run(killed, finished)
 
 
@@ -236,31 +231,23 @@ def test_a_finished_run_can_go_on(finished, tmp_path):
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--num-agents", "1"],
-        ["--num-agents", "3"],
-        ["--turns", "2"],
-        ["--lora-rank", "0"],
-        ["--bits", "8"],
-        ["--bits", "4"],
-        ["--model", "tiny", "tiny"],
-        ["--joint", "aligned"],
-        ["--branching", "chain"],
-        ["--bits", "16", "--kl-coef", "0.1", "--warmup-steps", "2"],
-        ["--precision", "bf16-mixed", "--lora-rank", "0", "--normalize", "token"],
-        ["--epochs", "0.005"],
-        ["--temperature", "0.7", "--top-p", "0.9", "--top-k", "20", "--advantage", "rloo"],
+        "--num-agents 1 --bits 8",
+        "--num-agents 3 --turns 2 --branching chain --advantage rloo",
+        "--model tiny tiny --bits 4 --joint aligned",
+        "--bits 16 --kl-coef 0.1 --warmup-steps 2 --epochs 0.3 --task rendezvous",
+        "--precision bf16-mixed --lora-rank 0 --normalize token",
+        "--turns 2 --temperature 0.7 --top-p 0.9 --top-k 20",
     ],
-    ids="_".join,
 )
 def test_every_switch_trains_and_writes(argv, tmp_path):
-    steps = [] if "--epochs" in argv else ["--max-steps", "5"]  # 0.005 of 2000 problems, 2 a step
-    train.main([*SMALL, *steps, "--run", str(path := tmp_path / "run"), *argv])
-    assert len(lines(path, "metrics.jsonl")) == 5
+    steps = [] if "--epochs" in argv else ["--max-steps", "3"]  # 0.3 of 18 problems, 2 a step
+    train.main([*SMALL, *steps, "--run", str(path := tmp_path / "run"), *argv.split()])
+    assert len(lines(path, "metrics.jsonl")) == 3
     agents = json.loads((path / "args.json").read_text())["args"]["num_agents"]
-    weights = "model.safetensors" if "0" in argv else "adapter_model.safetensors"
+    weights = "model.safetensors" if "--lora-rank 0" in argv else "adapter_model.safetensors"
     for agent in range(agents):
         assert (path / "agents" / str(agent) / weights).is_file()
-    assert json.loads((path / "summary.json").read_text())["steps"] == 5
+    assert json.loads((path / "summary.json").read_text())["steps"] == 3
 
 
 def test_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
@@ -319,99 +306,29 @@ def test_plugins_by_file_and_by_dotted_path(tmp_path):
         "    return 1.0 / (1 + sum(map(len, responses)))\n"
         "short.maximum = 1.0\n"
     )
-    path = run(tmp_path / "run", "--task", "tasks.Coop", "--reward", f"{file}:short", steps=1)
+    dotted = ["--task", "examples.rendezvous.Rendezvous", "--reward", f"{file}:short"]
+    path = run(tmp_path / "run", *dotted, steps=1)
     assert "reward/reward" in lines(path, "metrics.jsonl")[0]
     assert json.loads((path / "args.json").read_text())["args"]["reward"] == f"{file}:short"
 
 
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["--max-step", "3"], "unrecognized arguments: --max-step"),
-        (["--task", "cop"], "unknown task 'cop' (did you mean coop?); known: "),
-        (["--reward", "codes"], "unknown reward 'codes'"),
-        (["--task", "nowhere.Task"], "cannot load the task 'nowhere.Task'"),
-        (["--reward", "missing.py:reward"], "cannot load the reward"),
-        (["--num-agents", "0"], "--num-agents"),
-        (["--lr", "fast"], "--lr"),
-        (["--top-p", "1.5"], "--top-p"),
-        (["--temperature", "0"], "greedy"),
-        (["--feedback", "tests"], "--turns 2"),
-        (["--feedback-tests", "3", "--turns", "2"], "--feedback-tests goes with"),
-        (["--max-steps", "3", "--epochs", "1"], "one of them"),
-        (["--model", "a", "b", "c"], "names 3 for 2 agents"),
-        (["--lora-rank", "0", "--bits", "4"], "need --bits 32"),
-        (["--lora-rank", "0", "--kl-coef", "0.1"], "--kl-coef"),
-        (["--model", "no/such-model"], "no/such-model"),
-        (["--data", "x.json"], "--data"),
-        (["--max-prompt-tokens", "8"], "--max-prompt-tokens is 8"),
-        (["--epochs", "0"], "--epochs"),
-        (["--lr", "inf"], "--lr"),
-        (["--precision", "bogus"], "--precision"),
-        (["--max-new-tokens", "9000"], "the model's context of 8192"),
-        (["--chat-template"], "the model has no chat template"),
-        (["--eval-limit", "none", "--eval-every", "2"], "not with --eval-limit none"),
-        (["--resume", "nowhere"], "there is no run"),
-        (["@missing.args"], "missing.args"),
-    ],
-    ids=lambda value: "_".join(value) if isinstance(value, list) else None,
-)
-def test_mistakes_get_one_line(argv, said, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert said in refused(capsys, *argv)
-    assert list(tmp_path.iterdir()) == []
-
-
-PLUGIN = """
-class Task:
-    reward = "code"
-    def __init__(self, data=None, num_agents=2): pass
-    def items(self, split): return [{"task_id": "a"}]
-    def observe(self, agent, item, history): return item[KEY]
-def free(item, responses): return 0.0
-free.maximum = MAXIMUM
-"""
-
-
-def test_a_reward_that_hangs_ends_the_run(tmp_path):
-    file = tmp_path / "hangs.py"
-    file.write_text(
-        "import time\nimport rewards\nrewards.TIMEOUT = 1.0\n"
-        "def reward(item, responses):\n    time.sleep(1000)\n"
-        "reward.maximum = 1.0\n"
+def test_two_methods_are_a_task(tmp_path):
+    """A plain class: all else has a default, which tells nothing, moves nothing, draws nothing."""
+    (tmp_path / "mine.py").write_text(
+        "class Mine:\n"
+        "    def items(self, split):\n        return [{'word': 'cat'}, {'word': 'sun'}]\n"
+        "    def observe(self, agent, item, history):\n"
+        "        return item['word'] + ''.join(r + f for r, f in history)\n"
+        "def pay(item, responses):\n    return len(responses[0]) % 2\npay.maximum = 1.0\n"
     )
-    argv = [*SMALL, "--run", tmp_path / "run", "--reward", f"{file}:reward"]
-    ended = subprocess.run(command(*argv), capture_output=True, text=True, timeout=900)
-    assert ended.returncode == 2
-    assert "did not answer within 1 s" in ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("key", "maximum", "argv", "said"),
-    [
-        ("undefined", "1.0", [], "observe(0, "),
-        ("'missing'", "1.0", [], "KeyError('missing')"),
-        ("'task_id'", "0", [], "'FILE:free' needs its largest value"),
-        ("'task_id'", "1.0", ["--turns", "2"], "has no feedback"),
-        ("'task_id'", "nothing", [], "NameError"),
-    ],
-)
-def test_mistakes_of_a_plugin_get_one_line(key, maximum, argv, said, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "mine.py"
-    file.write_text(PLUGIN.replace("KEY", key).replace("MAXIMUM", maximum))
-    told = refused(capsys, "--task", f"{file}:Task", "--reward", f"{file}:free", *argv)
-    assert said.replace("FILE", str(file)) in told
-    assert list(tmp_path.iterdir()) == [file]
-
-
-def test_mistakes_in_files_get_one_line(finished, tmp_path, capsys):
-    file = tmp_path / "bad.args"
-    file.write_text("--run 'unclosed")
-    assert "No closing quotation" in refused(capsys, f"@{file}")
-    (tmp_path / "args.json").write_text("{")
-    assert "is not what a run writes" in refused(capsys, "--resume", tmp_path)
-    assert "has 6 steps" in refused(capsys, "--resume", finished, "--max-steps", 3)
+    argv = ["--task", f"{tmp_path}/mine.py:Mine", "--reward", f"{tmp_path}/mine.py:pay"]
+    path = run(tmp_path / "run", *argv, "--turns", "2", steps=1)
+    (row,) = lines(path, "metrics.jsonl")
+    assert "turn_1/reward" in row
+    assert not any(name.startswith("scheme") for name in row)
+    samples = lines(path, "samples.jsonl")
+    first, later = (next(s for s in samples if s["turn"] == turn) for turn in (0, 1))
+    assert later["prompts"][0] == first["prompts"][0] + first["responses"][0]
 
 
 def test_a_run_is_never_overwritten(finished, capsys):
@@ -420,24 +337,3 @@ def test_a_run_is_never_overwritten(finished, capsys):
     told = refused(capsys, "--resume", finished, "--lr", "1")
     assert "not --lr" in told
     assert (finished / "metrics.jsonl").read_text() == before
-
-
-def test_a_bad_reward_ends_the_run_and_loses_nothing(tmp_path, capsys):
-    file = tmp_path / "bad.py"
-    file.write_text(
-        "calls = []\n"
-        "def reward(item, responses):\n"
-        "    calls.append(1)\n"
-        "    return 0.5 if len(calls) < 40 else float('nan')\n"
-        "reward.maximum = 1.0\n"
-    )
-    path = tmp_path / "run"
-    argv = [*SMALL, "--max-steps", 9, "--save-every", 100, "--run", path]
-    told = refused(capsys, *argv, "--reward", f"{file}:reward")
-    assert "nan" in told
-    assert "coop/train" in told
-    done = lines(path, "metrics.jsonl")
-    assert done
-    assert adapters(path)
-    state = torch.load(path / "checkpoints" / "last.ckpt", "cpu", weights_only=True)
-    assert state["global_step"] == len(done)

@@ -9,11 +9,12 @@ one covers.
 from typing import ClassVar
 
 from data.rows import file_rows, hub_rows
+from tasks import Task
 from writing.rewards import ARXIV, TLDR, copied, ends, lengths
 from writing.text import SEPARATOR, split, words
 
 
-class Tldr:
+class Tldr(Task):
     """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt".
 
     train, dev and test are the first 1,000 rows of the hub's train, validation and test: the paper
@@ -23,6 +24,7 @@ class Tldr:
     """
 
     reward = name = "tldr"
+    bonuses: ClassVar = {"coherence": "consistency"}  # of tldr_paper and arxiv_paper
     hub, field, kind = "trl-lib/tldr", "prompt", TLDR
     ranges: ClassVar = {"train": "train[:1000]", "dev": "validation[:1000]", "test": "test[:1000]"}
     given = "A post from an online forum:"

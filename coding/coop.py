@@ -1,0 +1,78 @@
+"""Coop, the embedded team's task; its problems are made in data/coop.py."""
+
+import itertools
+from pathlib import Path
+
+from coding.rewards import verdict
+from coding.tasks import CodeTask
+from data.coop import problems
+
+
+class Coop(CodeTask):
+    """The embedded team's task: short Python problems that helpers and one main function solve.
+
+    A problem asks for a reducer (the sum of ...) of a transform (the squares of ...) of the
+    elements of a list of integers or words that satisfy a predicate (the even numbers). Agents
+    0 to n-2 write the helpers (`aux`, `aux2`, ...), the last agent writes `solve`, and neither
+    sees the other's text: which part of the work a helper does is nowhere written, they have to
+    come to agree. With one agent, the same policy writes `aux` and then `solve`. For three agents
+    no problem lacks a part, and from four on there is a second predicate.
+
+    The splits hold different compositions (predicate, transform, reducer): those of "dev" and
+    "test" occur nowhere in "train", while each of their parts does. Docstrings within a split
+    differ. Nothing depends on a seed: a split is always the same problems in the same order.
+    """
+
+    @staticmethod
+    def model(agents: int) -> str | None:
+        """Three agents and more start from an adapter on tiny/ that has read their problems."""
+        return str(Path(__file__).resolve().parent.parent / "tiny" / "many") if agents > 2 else None
+
+    def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
+        if data is not None:
+            raise ValueError(
+                "task coop makes its own problems: it takes no --data, as --task tldr does"
+            )
+        if num_agents < 1:
+            raise ValueError(f"task coop needs at least 1 agent, not {num_agents}")
+        self.num_agents, self.tell = num_agents, feedback
+
+    def items(self, split: str) -> list[dict]:
+        sizes = {"train": 2000, "dev": 100, "test": 100}
+        if split not in sizes:
+            raise ValueError(f"task coop has no split {split!r}: it has train, dev and test")
+        found = problems(split, distinct=True, agents=self.num_agents)
+        items = itertools.islice(found, sizes[split])
+        return [item | {"task_id": f"coop/{split}/{i}"} for i, item in enumerate(items)]
+
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        """The problem, the agent's own earlier responses with their feedback, and its role."""
+        role = self._role(agent) + "\n"
+        turns = [f"{role}{response.rstrip()}\n{feedback}\n" for response, feedback in history]
+        return item["prompt"] + "".join(turns) + role
+
+    def _role(self, agent: int) -> str:
+        helpers = ["aux", *(f"aux{i}" for i in range(2, self.num_agents))]
+        if self.num_agents == 1:
+            return "# write the helper aux, then solve"
+        if agent < self.num_agents - 1:
+            return f"# write the helper {helpers[agent]}"
+        return f"# write solve, you can call {' and '.join(helpers)}"
+
+    def feedback(self, item: dict, responses: list[str]) -> list[str]:
+        """The same line for every agent: how many tests passed, and the first exception if any.
+
+        With --feedback it is that mode's text, as comments.
+        """
+        if self.tell:
+            told = self.tell(item, responses)
+            return ["\n".join(f"# {line}" for line in text.splitlines()) for text in told]
+        found = verdict(item, responses)
+        names = (error.partition(":")[0] for error in found.errors if error)
+        raised = next((name for name in names if name != "AssertionError"), None)
+        line = passed_line(sum(found.passed), len(found.passed), raised)
+        return [line] * len(responses)
+
+
+def passed_line(passed: int, total: int, error: str | None) -> str:
+    return f"# passed {passed} of {total}" + (f", {error}" if error else "")
