@@ -1,7 +1,7 @@
 """Do the writing rewards know people's texts from degenerate ones? And the fit of their constants.
 
     python -m bench.writing --data scitldr.jsonl.gz --model SmolLM2-135M-Instruct.Q4_1.gguf
-                            [--sources 40] [--seed 0] [--fit]
+                            [--bits 32] [--sources 40] [--seed 0] [--fit]
 
 --data: rows with `title`, `abstract` and `summary` (the pair is title and summary), or as SciTLDR
 publishes them, `source` and `target`, lists of sentences and of summaries by several people (the
@@ -172,7 +172,7 @@ def main():
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     flags.add_argument("--data", required=True)
     flags.add_argument("--model", required=True)
-    flags.add_argument("--bits", default="16")
+    flags.add_argument("--bits", type=int, choices=(4, 8, 16, 32), help="(those that are fastest)")
     flags.add_argument("--sources", type=int, default=40)
     flags.add_argument("--seed", type=int, default=0)
     flags.add_argument("--fit", action="store_true")
@@ -180,8 +180,9 @@ def main():
     warnings.filterwarnings("ignore")
     train.quiet()
     found = examples(args.data, args.sources, args.seed)
-    told = ["--task", "tldr", "--model", args.model, "--bits", args.bits, "--chat-template"]
-    answers = answers_for(judge_of(train.parse(told)), found)
+    told = ["--task", "tldr", "--model", args.model, "--chat-template"]
+    told = train.parse(told + (["--bits", str(args.bits)] if args.bits else []))
+    answers = answers_for(judge_of(told), found)
 
     def lm(prompt: str, text: str):
         return answers[prompt, text]
@@ -189,7 +190,7 @@ def main():
     names = ["tldr", "tldr_paper", "tldr_released"]
     tables = [scores(writing.tldr, found, lm)]
     tables += [scores(resolve(name, REWARDS, "reward"), found) for name in names[1:]]
-    print(f"\n{len(found)} sources, {args.model}, {args.bits} bits; mean of 3")
+    print(f"\n{len(found)} sources, {args.model}, {told.bits} bits; mean of 3")
     print(show(names, tables, writing.tldr.maximum))
     if args.fit:
         print("\n" + fit(found, lm))

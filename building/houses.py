@@ -50,7 +50,6 @@ PUBLISHED = {  # the authors' numbers, and the roof
     "test": dict.fromkeys(("0108", "0109"), "hip"),
 }
 MAX_COMMANDS = 600  # of a team
-LARGEST = 64  # cells along a side of a world that is read from a file
 
 
 def layers(roof: str, door: str = DOORS[0], blocks: str = BLOCKS) -> list[list[str]]:
@@ -71,9 +70,6 @@ def houses(split: str) -> Iterator[tuple[str, list[list[str]]]]:
         house = layers(*variant)
         if variant[1:] != (DOORS[0], BLOCKS) and split_of(str(house)) == split:
             yield str(number), house
-
-
-# --- items ----------------------------------------------------------------------------------------
 
 
 def target(item: dict) -> dict[Cell, str]:
@@ -134,42 +130,3 @@ def described(item: dict) -> str:
     for low, high, block in rectangles(item):
         lines[low[1]].append(f"({str((*low, *high))[1:-1]} {block})")
     return "\n".join(f"y={y}: {{{', '.join(found)}}}" for y, found in lines.items())
-
-
-# --- rows of a file -------------------------------------------------------------------------------
-
-
-def checked(row: dict) -> dict:
-    """The item of a row in the authors' form, without spiders; ValueError names the wrong field."""
-    inventory, spec = row.get("inventory"), row.get("target_spec")
-    pairs = inventory.items() if isinstance(inventory, dict) else [("", None)]
-    named = all(isinstance(b, str) and len(one) == len(b.split()) == 1 for one, b in pairs)
-    _need(named, "inventory", 'a block for each character, {"C": block, ...}', inventory)
-    match spec:
-        case {"type": "y_layers", "size": [int(x), int(y), int(z)], "layers": [*given]}:
-            rows = [(one.get("y"), one.get("rows")) for one in given if isinstance(one, dict)]
-        case _:
-            x = y = z = 0
-    form = '{"type": "y_layers", "size": [x, y, z], "layers": [...]}'
-    _need(
-        min(x, y, z) > 0 and max(x, y, z) <= LARGEST,
-        "target_spec",
-        f"{form} of 1 to {LARGEST}",
-        spec,
-    )
-    layers = [dict(rows).get(height) for height in range(y)]
-    form = f"{z} rows of {x} characters of the inventory, for each y of 0 to {y - 1} once"
-    for height, lines in enumerate(layers):
-        texts = lines if isinstance(lines, list) and len(lines) == z else [None]
-        right = all(isinstance(t, str) and len(t) == x and {*t} <= {*inventory} for t in texts)
-        _need(right and len(given) == y, f"target_spec.layers, y {height},", form, lines)
-    item = {"task_id": str(row.get("task_id", "house")), "inventory": inventory, "layers": layers}
-    _need(target(item), "target_spec.layers", "a house", "nothing but air")
-    whole = {"from": [0, 0, 0], "to": [x - 1, y - 1, z - 1]}
-    _need(row.get("bbox") in (None, whole), "bbox", f"left out, or {whole}", row.get("bbox"))
-    return item
-
-
-def _need(right, field: str, form: str, found) -> None:
-    if not right:
-        raise ValueError(f"field {field!r} has to be {form}; it is {found!r:.60}")

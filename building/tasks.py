@@ -5,14 +5,13 @@ No Minecraft is run: a world is a dictionary of cells (world.py). Every turn sta
 world. The rules, the numbers and what each role is told are the authors', the wording is ours.
 """
 
-import functools
 import itertools
 import random
+from collections.abc import Iterator
 from typing import ClassVar
 
 from building import houses, labour, letters, paper, rewards
 from building.world import Cell, Rules, build, read
-from data.rows import fifths, file_rows, made
 from tasks import Task
 
 SPLITS = {"train": 1000, "dev": 100, "test": 100}
@@ -96,7 +95,7 @@ class StrBuild(Building):
 
     Each agent has two blocks of its own. train and test begin with the rows of the authors' data
     set that they train and evaluate on; all others are random strings of one to four letters. No
-    string is in two splits. --data: rows with `string`.
+    string is in two splits.
 
     The released configuration hides the target in the first turn (provide_graph: false), so that
     nobody can know what to build until position_feedback lists the cells. Here it is shown; the
@@ -117,9 +116,11 @@ class StrBuild(Building):
     }
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback: str | None = None):
+        if data is not None:
+            raise ValueError(f"task {self.name} makes its own problems: it takes no --data")
         if num_agents not in (1, 2):
             raise ValueError(f"task {self.name} is for 1 or 2 agents, not {num_agents}")
-        self.data, self.num_agents, self.mode = data, num_agents, feedback or self.modes[0]
+        self.num_agents, self.mode = num_agents, feedback or self.modes[0]
         if self.mode not in self.modes:
             known = ", ".join(self.modes)
             raise ValueError(f"task {self.name} has no feedback {feedback!r}: {known}")
@@ -129,24 +130,11 @@ class StrBuild(Building):
     def items(self, split: str) -> list[dict]:
         if split not in SPLITS:
             raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(SPLITS)}")
-        return self.local[split] if self.data else self.own(split)
+        return list(itertools.islice(self.problems(split), SPLITS[split]))
 
-    def own(self, split: str) -> list[dict]:
-        strings = itertools.islice(letters.strings(split), SPLITS[split])
-        return [self.item({"string": text}) for text in strings]
-
-    @functools.cached_property
-    def local(self) -> dict[str, list[dict]]:
-        return fifths(self.data, made(self.data, file_rows(self.data), self.item))
-
-    def item(self, row: dict) -> dict:
-        """The item of a row; ValueError names the wrong field."""
-        text = row.get("string")
-        if not isinstance(text, str) or not text.strip():
-            raise ValueError(f"field 'string' has to be a text, not {text!r:.40}")
-        if not letters.cells(rows := letters.picture(text.strip())):
-            raise ValueError(f"field 'string' has no letter of A to Z: {text!r:.40}")
-        return {"task_id": f"strbuild/{text.strip()}", "rows": rows}
+    def problems(self, split: str) -> Iterator[dict]:
+        for text in letters.strings(split):
+            yield {"task_id": f"strbuild/{text}", "rows": letters.picture(text)}
 
     # -- what an agent is told
 
@@ -202,8 +190,7 @@ class HouseBuild(StrBuild):
     """Houses in layers of blocks, of which each agent has material for about three quarters.
 
     train and test begin with the rows of the authors' data set that they train and evaluate on; all
-    others are variants of these houses (houses.py). No house is in two splits. --data: rows as
-    theirs, with `inventory`, `target_spec` and perhaps `task_id`.
+    others are variants of these houses (houses.py). No house is in two splits.
 
     Spiders: three, whose attacks are drawn from 1 to 3. The authors draw them once a run, here they
     are drawn once an item, and variants have none to three spiders, so that /kill is not always
@@ -226,17 +213,15 @@ class HouseBuild(StrBuild):
         "planks": "#d9a760",
     }
 
-    def own(self, split: str) -> list[dict]:
-        found = []
-        for name, layers in itertools.islice(houses.houses(split), SPLITS[split]):
+    def problems(self, split: str) -> Iterator[dict]:
+        for name, layers in houses.houses(split):
             published = name in houses.PUBLISHED.get(split, {})
             task_id = f"house_builder_{name}" if published else f"housebuild/{split}/{name}"
+            rng = random.Random(name)
+            count = 3 if published else rng.randint(0, 3)
+            rng.seed(task_id)
             item = {"task_id": task_id, "inventory": houses.INVENTORY, "layers": layers}
-            found.append(spiders(item, 3 if published else random.Random(name).randint(0, 3)))
-        return found
-
-    def item(self, row: dict) -> dict:
-        return spiders(houses.checked(row))
+            yield item | {"spiders": [rng.randint(1, 3) for _ in range(count)]}
 
     def problem(self, agent: int, item: dict, rules: Rules) -> str:
         attacks, spiders = item["spiders"], "There are no spiders."
@@ -260,9 +245,3 @@ class HouseBuild(StrBuild):
             f"y={y}": [[(x, y, z) for x in range(len(row))] for z, row in enumerate(rows)]
             for y, rows in enumerate(item["layers"])
         }
-
-
-def spiders(item: dict, count: int = 3) -> dict:
-    """The item with the attacks of its spiders, which its task_id decides."""
-    rng = random.Random(item["task_id"])
-    return item | {"spiders": [rng.randint(1, 3) for _ in range(count)]}

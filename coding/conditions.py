@@ -6,7 +6,8 @@ a text of both) needs its helper for nothing: it does as well where the comparis
 
 import ast
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 
 
 @functools.lru_cache(maxsize=512)
@@ -16,46 +17,61 @@ def settled(source: str, helpers: frozenset[str], main: str) -> tuple[str, ...]:
     First it asserts and raises nothing, and compares by == what it compared by `is`, so that any
     value can agree with it. Then its conditions on a helper's value are all true, or all false.
     """
-    names = _dependents(ast.parse(source), helpers, main)
-    settlers = (_Settler(names, helpers, truth) for truth in (None, True, False))
+    dependents = _dependents(ast.parse(source), helpers, main)
+    settlers = (_Settler(dependents, helpers, truth) for truth in (None, True, False))
     found = [ast.unparse(settler.visit(ast.parse(source))) for settler in settlers]
     return tuple(text for text in dict.fromkeys(found) if text != source)
 
 
 def _dependents(tree: ast.Module, helpers: frozenset[str], main: str) -> set[str]:
     """The helpers, and the names whose values are made of theirs."""
-    bindings = [(targets, _names(value)) for targets, value in _bindings(tree)]
-    found, before = set(helpers), set()
-    while found != before:
-        before = set(found)
-        for targets, names in bindings:
-            if names & found:
-                found |= targets - {main}
+    return spread(helpers, bindings(ast.walk(tree)) | {main: []}, names)
+
+
+def bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
+    """name -> the values that it is bound to, or filled with."""
+    found = {}
+    for node in nodes:
+        for name, value in bound(node):
+            found.setdefault(name, []).append(value)
     return found
 
 
-def _bindings(tree: ast.Module) -> Iterator[tuple[set[str], ast.AST]]:
-    """Names, and the expression or the function that their values come from."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=targets, value=value):
-                yield set().union(*map(_names, targets)), value
-            case (
-                ast.AugAssign(target=target, value=value)
-                | ast.AnnAssign(target=target, value=ast.expr() as value)
-                | ast.NamedExpr(target=target, value=value)
-                | ast.For(target=target, iter=value)
-                | ast.comprehension(target=target, iter=value)
-                | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
-            ):
-                yield _names(target), value
-            case ast.FunctionDef(name=name):
-                yield {name}, node
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=target)) as value):
-                yield _names(target), value  # found.append(aux(x))
+def spread(start: frozenset[str], bindings: dict[str, list], reads: Callable) -> set[str]:
+    """The names of `start`, and those bound to a value that reads one of them, and so on."""
+    read = {name: set().union(*map(reads, values)) for name, values in bindings.items()}
+    found = set(start)
+    while new := {name for name, others in read.items() if others & found} - found:
+        found |= new
+    return found
 
 
-def _names(node: ast.AST) -> set[str]:
+def bound(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """(name, value) of what a node binds, or fills as out.append(value) does: an expression, or the
+    function itself."""
+    match node:
+        case ast.FunctionDef(name=name):
+            yield name, node
+            return
+        case ast.Assign(targets=targets, value=value):
+            values = [value]
+        case (
+            ast.AugAssign(target=target, value=value)
+            | ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.NamedExpr(target=target, value=value)
+            | ast.For(target=target, iter=value)
+            | ast.comprehension(target=target, iter=value)
+            | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
+        ):
+            targets, values = [target], [value]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=target), args=args) as call):
+            targets, values = [target], [call, *args]
+        case _:
+            return
+    yield from itertools.product(set().union(*map(names, targets)), values)
+
+
+def names(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
@@ -66,9 +82,9 @@ class _Settler(ast.NodeTransformer):
         self.names, self.helpers, self.truth = names, helpers, truth
 
     def held(self, condition: ast.expr, truth: bool | None) -> ast.expr:
-        if self.truth is None or not _names(condition) & self.names:
+        if self.truth is None or not names(condition) & self.names:
             return condition
-        if isinstance(condition, ast.Call) and _names(condition.func) & self.helpers:
+        if isinstance(condition, ast.Call) and names(condition.func) & self.helpers:
             return condition  # it is what the helper says: the bank has both
         return ast.Constant(truth)
 

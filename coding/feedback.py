@@ -150,29 +150,15 @@ def _syntax_error(name: str, text: str) -> str:
 
 def _usage(main: Part, name: str, helper: str) -> str:
     """How the main function uses a helper, as far as its text shows."""
-    tree = ast.parse(main.source)
-    reads = [node.id for node in ast.walk(tree) if _is_read(node)]
-    ignored = 0
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr | ast.Assign) and _calls(node.value, helper):
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            ignored += all(isinstance(t, ast.Name) and t.id not in reads for t in targets)
-    if helper not in reads:
+    if helper not in main.reads:
         return f"{name} never calls {helper}"
-    if ignored == reads.count(helper):
-        return f"{name} calls {helper}, but does not use what it returns"
     helpers = [""] * int(helper[3:] or 1)  # aux, aux2, ...
-    if classify([*helpers, main.source], name) == "wrapper":
+    scheme = classify([*helpers, main.source], name)
+    if scheme == "unused":
+        return f"{name} calls {helper}, but does not use what it returns"
+    if scheme == "wrapper":
         return f"{name} only passes on what {helper} returns"
     return f"{name} uses what {helper} returns"
-
-
-def _is_read(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-
-
-def _calls(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
 def _failures(failed: list[tuple[str, str | None]], foreign: re.Pattern) -> list[str]:

@@ -20,11 +20,10 @@ that changes its argument in place looks unused; code after a return, and 0 * au
 
 import ast
 import functools
-import itertools
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from coding.conditions import bindings, bound, names, spread
 from coding.extraction import extract
 
 NAMES = (
@@ -82,15 +81,14 @@ class _Main:
         self.places = list(_places(ast.Module(body)))
         self.nodes = [place.node for place in self.places]
         self.names = [place for place in self.places if isinstance(place.node, ast.Name)]
-        self.bindings = defaultdict(list)  # name -> the values that it is bound to, or filled with
-        for node in [*others, *self.nodes]:
-            for name, value in _bindings(node):
-                self.bindings[name].append(value)
+        # A comprehension's names are its own: x is another x in the next one.
+        own = [node for node in self.nodes if not isinstance(node, ast.comprehension)]
+        self.bindings = bindings([*others, *own])
         self.locals = {arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)}
         self.locals |= self.bindings.keys()
         # The helpers and what calls or renames one; then all that holds a value of theirs.
-        self.functions = _spread(helpers - self.locals, self.bindings, _names_of_function)
-        self.holders = _spread(self.functions, self.bindings, _data)
+        self.functions = spread(helpers - self.locals, self.bindings, _names_of_function)
+        self.holders = spread(self.functions, self.bindings, _data)
 
         self.results = _returned(self.nodes)
         self.returned = any(_data(value) & self.holders for value in self.results)
@@ -130,9 +128,9 @@ class _Main:
     def has_a_fallback(self) -> bool:
         """Does main compute itself what it takes where a helper raises, or its value is refused?"""
         tries = [node for node in self.nodes if isinstance(node, ast.Try)]
-        tries = [node for node in tries if _names(ast.Module(node.body)) & self.functions]
+        tries = [node for node in tries if names(ast.Module(node.body)) & self.functions]
         handlers = [p.node for node in tries for h in node.handlers for p in _places(h)]
-        instead = _returned(handlers) + [v for node in handlers for _, v in _bindings(node)]
+        instead = _returned(handlers) + [v for node in handlers for _, v in bound(node)]
         if any(map(self.is_own, instead)):
             return True
         held = [v for name in self.bindings.keys() & self.holders for v in self.bindings[name]]
@@ -145,9 +143,9 @@ class _Main:
 
     def is_own(self, value: ast.AST) -> bool:
         """Is it computed from what main has, and not from a helper's value?"""
-        names = _names(value)
+        read = names(value)
         computed = any(isinstance(node, _COMPUTED) for node in ast.walk(value))
-        return computed and bool(names & self.locals) and not names & self.holders
+        return computed and bool(read & self.locals) and not read & self.holders
 
 
 def _places(node: ast.AST, test=False, loop=False) -> Iterator[_Place]:
@@ -181,51 +179,15 @@ def _places(node: ast.AST, test=False, loop=False) -> Iterator[_Place]:
         yield from _places(child, test or child in tests, loop or child in repeated)
 
 
-def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """(name, value) of everything that a node binds or fills."""
-    match node:
-        case ast.FunctionDef(name=name):
-            yield name, node
-            return
-        case ast.Assign(targets=targets, value=value):
-            values = [value]
-        case (
-            ast.AugAssign(target=target, value=value)
-            | ast.AnnAssign(target=target, value=ast.expr() as value)
-            | ast.NamedExpr(target=target, value=value)
-            | ast.For(target=target, iter=value)
-        ):
-            targets, values = [target], [value]
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=target), args=args) as call):
-            targets, values = [target], [call, *args]  # out.append(value)
-        case _:
-            return
-    names = set().union(*map(_names, targets))
-    yield from itertools.product(names, values)
-
-
 def _returned(nodes: list[ast.AST]) -> list[ast.expr]:
     kinds = (ast.Return, ast.Yield, ast.YieldFrom)
     return [node.value for node in nodes if isinstance(node, kinds) and node.value]
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-
-
 def _names_of_function(value: ast.AST) -> set[str]:
-    return _names(value) if isinstance(value, ast.FunctionDef | ast.Lambda | ast.Name) else set()
+    return names(value) if isinstance(value, ast.FunctionDef | ast.Lambda | ast.Name) else set()
 
 
 def _data(node: ast.AST) -> set[str]:
     """The names that an expression reads outside of conditions."""
     return {n.id for n, test, _ in _places(node) if isinstance(n, ast.Name) and not test}
-
-
-def _spread(start: set[str], bindings: dict[str, list], reads: Callable) -> set[str]:
-    """The names of `start`, and those bound to a value that reads one of them, and so on."""
-    read = {name: set().union(*map(reads, values)) for name, values in bindings.items()}
-    found = set(start)
-    while new := {name for name, names in read.items() if names & found} - found:
-        found |= new
-    return found

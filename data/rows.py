@@ -59,29 +59,6 @@ def file_rows(path: str) -> list[tuple[int, dict]]:
     return rows
 
 
-def made(source: str, rows: list[tuple[int, dict]], item) -> list:
-    """item(row) of each row; what it raises is told with the source and the row's number."""
-    found = []
-    for number, row in rows:
-        try:
-            found.append(item(row))
-        except ValueError as error:
-            raise ValueError(f"{source}, row {number}: {error}") from error
-    return found
-
-
-def fifths(source: str, items: list) -> dict[str, list]:
-    """The splits of a file, in its order: the last fifth is test, the fifth before it dev."""
-    if len(items) < 3:
-        raise ValueError(f"{source} holds {len(items)} rows: train, dev, test need 3")
-    fifth = max(len(items) // 5, 1)
-    return {
-        "train": items[: -2 * fifth],
-        "dev": items[-2 * fifth : -fifth],
-        "test": items[-fifth:],
-    }
-
-
 def _read_json(path, file) -> list[tuple[int, dict]]:
     try:
         rows = json.loads(file.read().decode("utf-8-sig"))

@@ -49,12 +49,13 @@ def test_there_are_four():
 
 
 @pytest.mark.parametrize("diff", DIFFS, ids=lambda diff: diff.stem)
-def test_it_is_short_and_says_what_it_shows(diff):
+def test_it_is_short_says_what_it_shows_and_applies(diff):
     header, _, body = diff.read_text().partition("\ndiff --git ")
     lines = [line for line in body.splitlines() if not line.startswith(("+++", "---"))]
     for sign in "+-":
         assert sum(line.startswith(sign) for line in lines) < 10
     assert len(header.split()) > 30
+    subprocess.run(["git", "apply", "--check", diff], cwd=ROOT, check=True)
 
 
 @pytest.mark.slow

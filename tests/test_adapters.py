@@ -96,7 +96,7 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     assert "warning" not in said.err
     for mine in (path, loose):
         told = refused(capsys, *SMALL, *task, "--model", "tiny", "--init", mine)
-        assert "was trained on another model" in told
+        assert "was trained on (other weights" in told
     asked = ["--run", str(path), "--limit", "1", "--method", "trained", "--num-samples", "1"]
     evaluation.main(asked)
     assert "trained" in capsys.readouterr().out

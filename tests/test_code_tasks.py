@@ -91,9 +91,7 @@ def many(count: int) -> list[dict]:
 # --- files ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["a.json", "a.jsonl", "a.jsonl.gz", "a.json.gz", "a.csv", "a.csv.gz", "a.parquet"]
-)
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.jsonl.gz", "a.csv.gz", "a.parquet"])
 def test_every_format_gives_the_same_items(tmp_path, name):
     path = write(tmp_path / name, ROWS)
     assert HumanEval(str(path)).problems == [code_item(row) for row in ROWS]
@@ -115,15 +113,11 @@ def without(name: str) -> dict:
     [
         (without("test"), "field 'test' is missing"),
         (ROWS[1] | {"prompt": 3}, "field 'prompt' has to be a text, not 3"),
-        (ROWS[1] | {"prompt": "  "}, "field 'prompt' has to be a text"),
         (ROWS[1] | {"task_id": "own/0"}, "task_id 'own/0' is that of row 1"),
-        (ROWS[1] | {"task_id": None}, "field 'task_id' has to be a text"),
         (ROWS[1] | {"prompt": "def decode(s:\n"}, "the prompt has to be Python"),
-        (ROWS[1] | {"prompt": "class A:\n    def decode(s): ...\n"}, "does not define a function"),
         (ROWS[1] | {"entry_point": "missing"}, "does not define a function 'missing'"),
         (ROWS[1] | {"prompt": "def aux(x):\n    1\n", "entry_point": "aux"}, "name of a helper"),
         (ROWS[1] | {"test": "assert decode('a')"}, "defines check(candidate)"),
-        (ROWS[1] | {"test": "def check(candidate: )"}, "defines check(candidate)"),
         (ROWS[1] | {"test": "def check(candidate):\n    assert True"}, "no assertion"),
         ({"task_id": 1, "test_list": ["assert f()"]}, "needs the texts prompt and code"),
         (MBPP_ROW | {"test_list": "assert scale(1) == 2"}, "has to be a list of texts"),
@@ -144,19 +138,14 @@ def test_bad_row_is_named_in_one_line(tmp_path, row, says):
     ("name", "content", "says"),
     [
         ("a.jsonl", b"", "holds no rows"),
-        ("a.json", b"[]", "holds no rows"),
-        ("a.csv", b"task_id,prompt\n", "holds no rows"),
         ("a.json", b'{"a": 1}', "a list of rows is needed"),
-        ("a.json", b'{"a": 1}\n{"a": 2}\n', "one object per line is .jsonl"),
         ("a.json", b"[" * 100_000, "is not JSON"),
         ("a.jsonl", b'{"a": 1}\n{"a": \n', "row 2: not one JSON object"),
         ("a.csv", b"task_id,prompt\n1,2\n1,2,3\n", "row 2: not the header's 2 fields"),
-        ("a.csv", b'task_id,prompt\n1,"2', "row 1: "),
         ("a.jsonl", b'{"a": "\xff"}', "is not UTF-8 text"),
         ("a.jsonl.gz", b'{"a": 1}', "cannot read"),
         ("a.jsonl.gz", gzip.compress(b'{"a": 1}' * 99, mtime=0)[:-9], "compressed data is damaged"),
         ("a.parquet", b"PAR1 no", "is not a Parquet file"),
-        ("a.txt", b"hello", "is none of .json"),
         ("a.md", b"hello", 'in .jsonl, each line is a row, such as {"prompt": "..."}'),
         ("a.jsonl", json.dumps(ROWS[0]).encode(), "holds 1 problems"),
     ],
@@ -169,14 +158,6 @@ def test_bad_file_is_told_in_one_line(tmp_path, name, content, says):
     assert says in str(raised.value)
     assert str(path) in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
-
-
-def test_missing_file_and_folder(tmp_path):
-    for path in (tmp_path / "none.json", tmp_path / "folder.json"):
-        if path.stem == "folder":
-            path.mkdir()
-        with pytest.raises(ValueError, match="cannot read"):
-            HumanEval(str(path)).items("train")
 
 
 def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
@@ -203,7 +184,6 @@ def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
         (CoopHumanEval, 82, range(50), range(50, 66), range(66, 82)),
         (MBPP, 427, range(15, 65), range(15), range(65, 257)),
         (HumanEval, 82, range(50), range(50, 66), range(66, 82)),  # by count: 16 is a fifth of 82
-        (MBPP, 10, range(6), range(6, 8), range(8, 10)),
         (MBPP, 3, range(1), range(1, 2), range(2, 3)),
     ],
 )
@@ -234,9 +214,7 @@ def test_items_of_the_three_shapes():
 
 
 SPLIT = {  # body of check(candidate): its tests, without indentation; f is the entry point
-    "assert candidate(1)\nassert f(2)": ["assert f(1)", "assert f(2)"],
     "assert True\nassert 1 == 1, 'x'\nassert candidate(1)": ["assert f(1)"],
-    "x = 3\ny = 4\nassert candidate(x)": ["x = 3\nassert candidate(x)"],
     "x = 3\nz = x + 1\nassert candidate(z)\nassert candidate(0)": [
         "x = 3\nz = x + 1\nassert candidate(z)",
         "assert f(0)",
@@ -244,18 +222,9 @@ SPLIT = {  # body of check(candidate): its tests, without indentation; f is the 
     "xs = []\nxs.append(1)\nys = []\nys.append(2)\nassert candidate(xs)": [
         "xs = []\nxs.append(1)\nassert candidate(xs)"
     ],
-    "t = {}\nt['a'] = 1\nassert candidate(t)": ["t = {}\nt['a'] = 1\nassert candidate(t)"],
     "n = 0\nfor i in range(3):\n    n += candidate(i)\nassert n == 3\nassert candidate(1)": [
         "n = 0\nfor i in range(3):\n    n += candidate(i)\nassert n == 3",
         "assert f(1)",
-    ],
-    "for i in range(3):\n    assert candidate(i)\nfor i in range(4):\n    assert candidate(i)": [
-        "for i in range(3):\n    assert candidate(i)",
-        "for i in range(4):\n    assert candidate(i)",
-    ],
-    "assert all(candidate(i) for i in [1])\nassert [candidate(i) for i in [2]]": [
-        "assert all((f(i) for i in [1]))",
-        "assert [f(i) for i in [2]]",
     ],
     "def same(a, b):\n    assert a == b\nsame(candidate(1), 2)\nsame(candidate(2), 3)": [
         "def same(a, b):\n    assert a == b\nsame(candidate(1), 2)",
@@ -270,10 +239,6 @@ SPLIT = {  # body of check(candidate): its tests, without indentation; f is the 
     ],
     "assert candidate(lambda candidate: candidate)": [
         "assert candidate(lambda candidate: candidate)"
-    ],
-    "assert sum(f for f in candidate(3)) == 3": ["assert sum((f for f in candidate(3))) == 3"],
-    "import math\nassert math.floor(candidate(1)) == 1": [
-        "import math\nassert math.floor(candidate(1)) == 1"
     ],
     '"""About this."""\nprint\nassert candidate(1)': ["assert f(1)"],
 }
@@ -323,7 +288,6 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature():
     ("prompt", "line"),
     [
         ('def f(xs):\n    """Doc with (parentheses) and def g(a)."""\n', "def f(xs):"),
-        ("def f():\n    '''No parameters.'''\n", "def f():"),
         (
             "from typing import Dict\n\ndef g(x):\n    return x\n\n"
             'def f(a: Dict[str, int], b=(1, (2, 3)), *, c: "x" = len("()")) -> list[int]:\n'
@@ -335,8 +299,6 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature():
             '      ):\n    "doc"\n',
             "def f(a, b: int=1, *rest, **more):",
         ),
-        ("def f(a):\n    # only a comment\n", "def f(a):"),
-        ("def f(a):\n\t'''Tabs.'''\n", "def f(a):"),
         ("def f(a):\n    '''One.'''\n\ndef f(b, /):\n    '''The last wins.'''\n", "def f(b, /):"),
     ],
 )
@@ -432,15 +394,6 @@ def test_reference_solutions_pass_whole_and_split(tmp_path, capsys, monkeypatch)
     assert "own/1: AssertionError" in out
 
 
-def test_imports_of_the_prompt_need_not_be_repeated():
-    item = code_item(ROWS[1])
-    main = "def decode(s: str) -> List[str]:\n    math.pi\n    return aux(encode(s))"
-    team = ["def aux(s: List[str]):\n    return s", main]
-    scores = rewards.code(item, team)
-    assert scores["tests"] == 1.0
-    assert scores["structure"] == 1.0
-
-
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes_parse_and_name_what_exists(path):
     args = train.parse([f"@{path}"])
@@ -455,18 +408,4 @@ def test_recipes_parse_and_name_what_exists(path):
     small = train.parse([f"@{path}", f"@{path.parent}/laptop.args", "--model", "small"])
     assert (small.bits, small.lora_rank, small.lr, small.max_new_tokens) == (32, 16, 1e-4, 160)
     assert (small.model, small.task) == (["small"] * 2, args.task)
-    rest = path.read_text()
-    assert f"@recipes/{path.name}" in rest
-    assert max(map(len, rest.splitlines())) <= 100
-
-
-def test_every_recipe_has_its_facts():
-    """Hardware, memory and published figure of the paper's, in recipes/README.md."""
-    assert len(RECIPES) == 4
-    page = (RECIPES[0].parent / "README.md").read_text()
-    for path in RECIPES[0].parent.glob("*.args"):
-        if path.stem in ("laptop", "real"):  # not the paper's
-            assert path.stem in page
-            continue
-        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{path.stem}` ")]
-        assert len([cell for cell in row.split("|")[1:-1] if cell.strip()]) == 4
+    assert f"@recipes/{path.name}" in path.read_text()

@@ -112,16 +112,12 @@ def number(change: int):
 MUTANTS = {  # of a predicate: a pattern of its Python, and what is nearly the same
     "> or >=": (r"^x ([<>]) (\d+)$", r"x \1= \2"),
     "one more": (r"^x [<>] (\d+)$", number(1)),
-    "one less": (r"^x [<>] (\d+)$", number(-1)),
     "lengths": (r"len\(x\) ([<>]) (\d+)", r"len(x) \1= \2"),
-    "k letters or more": (r"len\(x\) == ", "len(x) >= "),
     "digits": (r"^abs\(x\) < 10$|< 100$", lambda found: found[0].replace("<", "<=")),
     "0, a multiple": (r"^(x % \d == 0)$", r"\1 and x != 0"),
-    "negative multiples": (r"^(x % \d == \d)$", r"\1 and x > 0"),
     "last digit": (r"^abs\(x\) % 10 == (\d)", r'"\1" in str(x)'),
     "palindrome": (r"x == x\[::-1\]", r"x[0] == x[-1]"),
     "begins with": (r'x\[0\] == (".")', r"\1 in x"),
-    "contains": (r'^(".") in x$', r"\1 in x[1:]"),
     "y, a vowel": (r'"aeiou"', '"aeiouy"'),
 }
 
@@ -211,13 +207,6 @@ def test_feedback_says_what_passed_and_what_was_raised():
     assert task.feedback(item, [wrong, "def solve(xs"])[0].startswith("# passed 0 of 5, ")
 
 
-def test_mistakes_are_told_in_one_line():
-    with pytest.raises(ValueError, match="no --data"):
-        Coop(data="file.json")
-    with pytest.raises(ValueError, match="no split 'validation'"):
-        Coop().items("validation")
-
-
 # --- tiny/ --------------------------------------------------------------------------------------
 
 
@@ -236,13 +225,6 @@ def test_tokenizer_round_trips_any_text(tokenizer):
     for text in ("", " ", "\n\n  \t x", "日本語 🙂 \u200b", Path(make.__file__).read_text(), every):
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
     assert len(tokenizer) == 512
-
-
-def test_special_tokens_are_single_and_at_no_other_place(tokenizer):
-    assert tokenizer("<eos>")["input_ids"] == [tokenizer.eos_token_id] == [1]
-    assert tokenizer("<pad>")["input_ids"] == [tokenizer.pad_token_id] == [0]
-    assert tokenizer("a<eos>")["input_ids"][-1:] == [1]
-    assert not {0, 1} & set(tokenizer("def aux(x): return x")["input_ids"])  # none is added
 
 
 def test_shipped_files_are_small_bf16_and_load(model):

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import train
-from coding import expert, feedback
+from coding import expert
 from coding.coop import Coop
 from coding.expert import Expert, ExpertError
 from coding.feedback import configured, disclosed, tell
@@ -168,13 +168,6 @@ def test_any_text_at_all_is_answered(text):
         assert [type(one) for one in told] == [str] * len(responses)
 
 
-def test_threads_get_the_same_answers():
-    teams = [[AUX, f"def solve(xs, k):\n    return sum(aux(xs, k)) + {i % 4}"] for i in range(24)]
-    plain = [tell(ITEM, team, "tests", 0) for team in teams]
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda team: tell(ITEM, team, "tests", 0), teams)) == plain
-
-
 def test_flags_and_report():
     assert configured("tests", 2)(ITEM, [AUX, FIVE])[0].count("failed") == 1
     with pytest.raises(ValueError, match="needs --expert-url and --expert-model"):
@@ -184,8 +177,6 @@ def test_flags_and_report():
     assert "how many of all of a problem's tests pass" in disclosed("levels", 0)
     assert "no test was shown" in disclosed("expert", 0)
     assert disclosed(None, 1)
-    told = next(a.help for a in train.parser()._actions if a.dest == "feedback")
-    assert all(mode in told for mode in feedback.MODES)
     item = Coop().items("dev")[0]
     said = Coop(feedback=configured("levels")).feedback(item, ["", ""])[0]
     assert all(line.startswith("# ") for line in said.splitlines())
@@ -221,16 +212,12 @@ class Endpoint(http.server.ThreadingHTTPServer):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        server, size = self.server, int(self.headers["Content-Length"])
-        body = self.rfile.read(size)
+        server, body = self.server, self.rfile.read(int(self.headers["Content-Length"]))
         with server.lock:
             headers = {name.lower(): value for name, value in self.headers.items()}
             server.seen.append((self.path, headers, body))
             step = server.script[min(len(server.seen), len(server.script)) - 1]
-        if callable(step):
-            step(self)
-        else:
-            self.answer(200, completion(step))
+        step(self) if callable(step) else self.answer(200, completion(step))
 
     do_GET = do_POST
 
@@ -359,6 +346,12 @@ def test_an_endpoint_that_stays_down_raises_one_clear_error():
         with pytest.raises(ExpertError, match=r"^the expert at http://.*/v1 fails: ") as raised:
             ask(endpoint, tries=2)
         assert len(endpoint.seen) == 2
+        with ThreadPoolExecutor(4) as pool:  # all threads stop when one finds it down
+            asked = Expert(endpoint.url, "big", tries=2)
+            teams = [[AUX, f"def solve(xs, k):\n    return {i}"] for i in range(20)]
+            futures = [pool.submit(tell, ITEM, team, "expert", expert=asked) for team in teams]
+        assert {type(future.exception()) for future in futures} == {ExpertError}
+        assert len(endpoint.seen) <= 2 + 4 * 2  # not 42
     assert "\n" not in str(raised.value)
     with pytest.raises(ExpertError, match=r"Connection error.*refused"):  # nobody listens now
         ask(endpoint, tries=1)
@@ -431,22 +424,10 @@ def test_requests_run_at_the_same_time_and_the_same_one_once():
     assert all(texts == told[0] for texts in told)
 
 
-def test_all_threads_stop_when_one_finds_the_endpoint_down():
-    with Endpoint(status(500, Retry_After=0.05)) as endpoint:
-        asked = Expert(endpoint.url, "big", tries=4)
-        with ThreadPoolExecutor(4) as pool:
-            teams = [[AUX, f"def solve(xs, k):\n    return {i}"] for i in range(40)]
-            futures = [pool.submit(tell, ITEM, team, "expert", expert=asked) for team in teams]
-            errors = [future.exception() for future in futures]
-        assert all(isinstance(error, ExpertError) for error in errors)
-        assert len(endpoint.seen) <= 16  # not 160
-
-
 @pytest.mark.parametrize(
     ("url", "says"),
     [
         ("localhost:8000/v1", "has to look like https://host/v1"),
-        ("file:///etc/passwd", "has to look like"),
         ("https://me:secret@host/v1", "a key belongs into the environment"),
         ("https://host/v1?key=secret", "a key belongs into the environment"),
     ],

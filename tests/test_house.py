@@ -193,8 +193,9 @@ def in_copy(core: Path, *command: str) -> None:
 
 def test_what_is_left_without_the_subjects_trains_and_evaluates(core):
     small = "--max-steps 2 --batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 2"
-    in_copy(core, "train.py", "--task", "examples/rendezvous.py:Rendezvous", *small.split())
-    assert len((core / "runs/rendezvous.Rendezvous-1/metrics.jsonl").read_text().splitlines()) == 2
+    named = ["--task", "examples/rendezvous.py:Rendezvous", "--run", "x"]
+    in_copy(core, "train.py", *named, *small.split())
+    assert len((core / "runs/x/metrics.jsonl").read_text().splitlines()) == 2
     in_copy(core, "eval.py", "--show", "1", "--greedy", "--method", "trained")
 
 

@@ -1,7 +1,6 @@
 """The texts of the warm start: problems of task coop with programs that follow many conventions and
 have faults. make.py says what is designed in them, and what is not."""
 
-import itertools
 import random
 
 from coding import coop
@@ -155,8 +154,11 @@ def check(item: dict, responses: list[str]) -> tuple[int, int, str | None]:
     return passed, len(item["tests"]), error
 
 
-def rows(seed: int, count: int, examples: int) -> list[tuple[str, list[tuple[str, str]]]]:
-    """`count` problems with examples of each, as make.py takes them."""
-    items = list(itertools.islice(problems("train", f"/warm start {seed}"), count))
-    author = Author(seed, items)
-    return [(item["prompt"], [author.example(item) for _ in range(examples)]) for item in items]
+def rows(
+    seed: int, count: int, examples: int, author: type = Author, agents: tuple[int, ...] = (2,)
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """`count` problems, of each number of agents in turn, and examples, as make.py takes them."""
+    streams = [problems("train", f"/warm start {seed}", agents=number) for number in agents]
+    items = [next(streams[number % len(streams)]) for number in range(count)]
+    writer = author(seed, items)
+    return [(item["prompt"], [writer.example(item) for _ in range(examples)]) for item in items]

@@ -7,9 +7,9 @@ for another. A main function supposes some assignment of the parts to the helper
 too. Nobody has read a main function that does all of the work alone. Faults are those of corpus.py.
 """
 
-import itertools
+import functools
 
-from data.coop import comprehension, problems, whole
+from data.coop import comprehension, whole
 from tiny import corpus
 
 # How often a helper of three agents, and one of four, does what; a list of one predicate: filter.
@@ -30,13 +30,10 @@ MAIN = {"elements": 0.82, "lists": 0.18}
 
 def helper(convention: str, parts: tuple[str, ...], name: str, loop: bool) -> str:
     """A helper function that does what the convention says of a problem with these parts."""
-    kind = convention.removesuffix(" second")
-    if kind != convention or convention == "second":
-        return corpus.helper(
-            kind.replace("second", "predicate"), (parts[3], *parts[1:3]), name, loop
-        )
-    of = parts[:3] if kind == "filter" else whole(parts)
-    return corpus.helper(kind, of if kind != "predicate" else parts[:3], name, loop)
+    kind = convention.removesuffix("second").strip() or "predicate"
+    if kind in ("predicate", "filter"):  # of one predicate
+        parts = (parts[3 if "second" in convention else 0], *parts[1:3])
+    return corpus.helper(kind, whole(parts), name, loop)
 
 
 def main_function(convention: str, parts: tuple[str, ...], names: list[str]) -> str:
@@ -74,11 +71,5 @@ class Author(corpus.Author):
         return [*team, self.spoil(code, "solve")]
 
 
-def rows(seed: int, count: int, examples: int) -> list[tuple[str, list[tuple[str, str]]]]:
-    """`count` problems, half of them of three parts and half of four, with examples of each."""
-    streams = [problems("train", f"/warm start {seed}", agents=agents) for agents in (3, 4)]
-    items = [
-        next(stream) for _, stream in zip(range(count), itertools.cycle(streams), strict=False)
-    ]
-    author = Author(seed, items)
-    return [(item["prompt"], [author.example(item) for _ in range(examples)]) for item in items]
+# Half of the problems are of three parts and half of four.
+rows = functools.partial(corpus.rows, author=Author, agents=(3, 4))

@@ -5,31 +5,25 @@
     python -m tiny.make --task build        # the model in tiny/build/
     python -m tiny.make --task many         # the adapter in tiny/many/, on the model in tiny/
 
-The corpus of coop: problems of train compositions only, six examples of each. Of the examples 70 %
-are one of two agents' first response, 13 % one agent's that writes both functions, 12 % a second
-turn, 5 % one of three agents'. Every response is drawn without regard to a partner's.
+The corpora: coop's (corpus.py) has problems of train compositions only, with one agent's, two
+agents' and three agents' responses and some second turns; build's (builders.py) has targets of
+train, many's (divisions.py) problems of three parts and of four. Every response is drawn without
+regard to a partner's. The shares stand in those files.
 
 What is designed. A helper and a main function each follow one of a few conventions, which say what
 the helper does: decide which elements to keep (predicate), change one element (transform), keep
 (filter), keep and change (map), or all of it (whole); a main function may also ignore the helper.
-Their shares (corpus.py) differ between the two roles, so that the most likely conventions do not
-fit, and the team starts low in sampled and in greedy decoding. Functions have faults: of form,
-always in one place, such as a wrong name, and of content, one part of the problem replaced by
-another's. A second turn repeats what passed all tests and writes anew what did not.
+The shares differ between the two roles, so that the most likely conventions do not fit, and the
+team starts low in sampled and in greedy decoding. A builder copies the target's rectangles in some
+order, each as often as its reverse. Some responses have a fault of form, always in one place, and
+some programs one of content: a part of the problem replaced by another's. A second turn repeats
+what passed all tests and writes anew what did not.
 
-What follows from it. The model has seen every convention and every kind of fault. MAGRPO selects
-one convention on which the agents agree, and sharpens form and content: it does not invent code.
+What follows from it. The model has seen every convention, every order and every kind of fault.
+MAGRPO selects what the agents agree on, and sharpens form and content: it does not invent code.
 Held-out problems are new compositions of known parts in the same kind of sentence.
 
 What is not designed: which convention a team ends with, and how well the model reads a problem.
-
-The corpus of build (builders.py): targets of train, eight examples of each: 80 % of one of two
-agents, 15 % of one alone, 5 % of one of three; an eighth of the problems are in their second turn.
-Every response copies all of the target's rectangles as commands, in some order, and never with
-regard to a partner. The order is a new one each time in 20 %; in 30 % it is that of the prompt, in
-25 % from left to right, in 25 % from below to above, and each of these is reversed half of the
-time. 12 % of the responses have a fault of form. So the model has no convention of who builds what;
-if it has one of where to begin, then both agents have the same, which is worth nothing.
 
 Everything follows from --seed, for a given number of threads and version of torch.
 """

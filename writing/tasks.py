@@ -8,7 +8,7 @@ one covers.
 
 from typing import ClassVar
 
-from data.rows import fifths, file_rows, hub_rows, made
+from data.rows import file_rows, hub_rows
 from tasks import Task
 from writing.rewards import ARXIV, TLDR, copied, ends, lengths
 from writing.text import SEPARATOR, split, words
@@ -60,21 +60,28 @@ class Tldr(Task):
         """{"task_id", and the source in `field`} of each row; ValueError names a bad one."""
         if split not in self.ranges:
             raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(self.ranges)}")
-        if self.data:
-            rows = fifths(self.data, file_rows(self.data))[split]
-        else:
-            rows = hub_rows(self.hub, None, self.ranges[split])
-        texts = made(self.data or self.hub, rows, self.text)
-        named = [f"{self.name}/{split}/{number}" for number, _ in rows]
-        return [{"task_id": i, self.field: text} for i, text in zip(named, texts, strict=True)]
+        source, found = self.data or self.hub, []
+        rows = self.own(split) if self.data else hub_rows(self.hub, None, self.ranges[split])
+        for number, row in rows:
+            text = row.get(self.field)
+            if not isinstance(text, str) or not text.strip():
+                there = f"it has {', '.join(map(str, row))}"
+                there = f"it is {text!r:.40}" if self.field in row else there
+                raise ValueError(
+                    f"{source}, row {number}: task {self.name} needs a text in the field "
+                    f"{self.field!r} ({there})"
+                )
+            found.append({"task_id": f"{self.name}/{split}/{number}", self.field: text})
+        return found
 
-    def text(self, row: dict) -> str:
-        """A row's source; ValueError says what is there instead."""
-        text = row.get(self.field)
-        if isinstance(text, str) and text.strip():
-            return text
-        found = f"it is {text!r:.40}" if self.field in row else f"it has {', '.join(map(str, row))}"
-        raise ValueError(f"task {self.name} needs a text in the field {self.field!r} ({found})")
+    def own(self, split: str) -> list[tuple[int, dict]]:
+        """The rows of a split of --data."""
+        rows = file_rows(self.data)
+        if len(rows) < 3:
+            raise ValueError(f"{self.data} holds {len(rows)} rows: train, dev, test need 3")
+        fifth = max(len(rows) // 5, 1)
+        first, last = len(rows) - 2 * fifth, len(rows) - fifth
+        return {"train": rows[:first], "dev": rows[first:last], "test": rows[last:]}[split]
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The source and the agent's role, then its own responses with what it was told."""
