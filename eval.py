@@ -143,9 +143,9 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     from evaluation.methods import latencies, plan, play_method, reference
 
     seats = {
-        "team": lambda: Player(main, team),
-        "solo": lambda: Player(solo_settings(args, main, team, solo), solo),
-        "single": lambda: Player(single_settings(main, args.single_model)),
+        "team": lambda: Player(main, team, reward),
+        "solo": lambda: Player(solo_settings(args, main, team, solo), solo, reward),
+        "single": lambda: Player(single_settings(main, args.single_model), None, reward),
     }
     methods = plan(args, main.num_agents, team, solo, items)
     header, records = describe(args, main, task, reward, items, [team, solo]), []

@@ -15,7 +15,8 @@ import types
 from pathlib import Path
 
 import pytest
-from test_doctor import rows, samples, write
+from test_code_signs import samples
+from test_doctor import rows, write
 
 import eval as evaluation
 import train
@@ -23,6 +24,7 @@ from evaluation import methods as playing
 from evaluation import players, report
 from magrpo import Rollout
 from running import doctor
+from running.plugins import find_reward, make_task
 
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "1"]
 SMALL += ["--max-new-tokens", "32", "--lr", "0.02", "--advantage", "none"]  # every agent moves
@@ -258,8 +260,8 @@ def test_greedy_only_and_another_task_reward_and_turns(team, tmp_path):
 
 @pytest.fixture(scope="module")
 def player(team):
-    args = evaluation.parse(["--run", str(team)])
-    return players.Player(players.settings(args, team), team)
+    flags = players.settings(evaluation.parse(["--run", str(team)]), team)
+    return players.Player(flags, team, find_reward(flags, make_task(flags)))
 
 
 def asked(player, kind, monkeypatch) -> list[tuple[int, str]]:
