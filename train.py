@@ -152,7 +152,14 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         args = top.parse_args(argv_of(top, resumed(argv, args.resume)))
     elif args.max_steps and args.epochs:
         raise ValueError("--max-steps and --epochs: give one of them")
-    settle_flags(args)
+    # what was left open
+    models = args.model or [own_model(args.task, args.num_agents) or TINY]
+    args.model = each([TINY if name == "tiny" else name for name in models], args.num_agents)
+    if args.lr is None:
+        args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
+    args.freeze = sorted(set(args.freeze or ()))
+    most = args.num_generations ** (args.num_agents - 1)
+    args.joint = args.joint or (min(JOINTS, most) if args.num_agents > 2 else "cross")
     if wrong := conflict(args):
         raise ValueError(wrong)
     return args
@@ -172,17 +179,6 @@ def resumed(argv: list[str] | None, directory: str) -> dict:
     return read_args(run_folder(directory))["args"] | given
 
 
-def settle_flags(args) -> None:
-    """Puts a value where a flag was left open."""
-    models = args.model or [own_model(args.task, args.num_agents) or TINY]
-    args.model = each([TINY if name == "tiny" else name for name in models], args.num_agents)
-    if args.lr is None:
-        args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
-    args.freeze = sorted(set(args.freeze or ()))
-    most = args.num_generations ** (args.num_agents - 1)
-    args.joint = args.joint or (min(JOINTS, most) if args.num_agents > 2 else "cross")
-
-
 def build(args, prepared: tuple | None = None):
     """Everything a run needs, loaded and checked: (module, held-out items by split)."""
     import torch
@@ -196,7 +192,7 @@ def build(args, prepared: tuple | None = None):
     torch.manual_seed(args.seed)  # the adapters' first weights
     load = {"bits": args.bits, "memory": args.memory, "trust_remote_code": args.trust_remote_code}
     team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
-    if args.init and not checkpoint(args):
+    if args.init and not checkpoint(args.resume):
         learners.load(team, args)
     judge = make_judge(args, team) if asks(reward) else None
     module = MAGRPO(team, task, Scorer(reward, judge), problems, args)
@@ -264,7 +260,7 @@ def fit(module, recorder, loggers, args) -> None:
         enable_model_summary=False,
     )
     try:
-        trainer.fit(module, ckpt_path=checkpoint(args), weights_only=True)
+        trainer.fit(module, ckpt_path=checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
         if is_first(args):
             print(

@@ -45,9 +45,9 @@ def has_ended(directory: Path, args) -> bool:
     return json.loads(file.read_text())["steps"] == args.max_steps
 
 
-def checkpoint(args) -> Path | None:
+def checkpoint(resumed: str | None) -> Path | None:
     """That of the run of --resume, where it has one already."""
-    path = args.resume and run_folder(args.resume) / "checkpoints" / "last.ckpt"
+    path = resumed and run_folder(resumed) / CHECKPOINT
     return path if path and path.exists() else None
 
 

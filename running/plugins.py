@@ -135,8 +135,6 @@ def find_reward(args, task):
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
         raise ValueError(f"{whose} needs its largest value, a number above 0, as .maximum")
-    if args.judge and not asks(reward):
-        raise ValueError(f"--judge {args.judge}: the reward asks no language model")
     return reward
 
 
@@ -165,6 +163,8 @@ def prepare(args) -> tuple:
         args.init = learners.agent_folders(args)
     task = make_task(args)
     reward = find_reward(args, task)
+    if args.judge and not asks(reward):
+        raise ValueError(f"--judge {args.judge}: the reward asks no language model")
     for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits or 32)
     for name in args.model if args.chat_template else ():
