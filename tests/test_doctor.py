@@ -5,6 +5,7 @@ Those of a coding team are in tests/test_code_signs.py.
 
 import json
 import random
+import re
 from typing import ClassVar
 
 import pytest
@@ -110,7 +111,8 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     odd = {"step": 50, "responses": ["a\u2028b", "c\x85d"]}  # they end a text's lines, no file's
     write(tmp_path, lines, [odd])
     text = doctor.report(tmp_path)
-    assert "nothing to learn         SEEN        frac_reward_zero_std 1 -> 1, return 0.1" in text
+    seen = r"nothing to learn +SEEN +frac_reward_zero_std \S+ -> \S+, return \S+ -> \S+\n +try: "
+    assert re.search(seen, text)
     assert "silent agent             not seen" in text
     assert "feedback shock           cannot tell the run has no turn_1/reward" in text
     assert text.count("try:") == 1
