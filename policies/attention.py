@@ -36,16 +36,16 @@ class Grid:
 
     def by_prompt(self, x: Tensor) -> Tensor:
         """(R h, g, X) -> (P h, S g, X)."""
-        _, group, size = x.shape
-        x = self.groups.split(x.view(-1, self.heads * group * size))
-        x = x.view(self.groups.count, self.groups.size, self.heads, group, size).transpose(1, 2)
-        return x.reshape(-1, self.groups.size * group, size)
+        x, groups = self.groups.pad(x.view(-1, self.heads, *x.shape[1:])), self.groups
+        x = x.view(groups.count, groups.size, *x.shape[1:]).transpose(1, 2)
+        return x.reshape(groups.count * self.heads, -1, x.shape[-1])
 
     def by_row(self, x: Tensor) -> Tensor:
         """(P h, S g, X) -> (R h, g, X)."""
-        size = x.shape[2]
-        x = x.view(self.groups.count, self.heads, self.groups.size, -1, size).transpose(1, 2)
-        return self.groups.join(x).view(-1, x.shape[3], size)
+        groups, size = self.groups, x.shape[2]
+        x = x.view(groups.count, self.heads, groups.size, -1, size).transpose(1, 2)
+        x = groups.unpad(x.reshape(groups.count * groups.size, self.heads, -1, size))
+        return x.reshape(-1, x.shape[2], size)
 
 
 class RowCache(DynamicLayer):
@@ -60,8 +60,8 @@ class RowCache(DynamicLayer):
         self.lazy_initialization(keys, values)
         self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
         self.grid, self.used = grid, 0
-        shape = (rows * grid.heads, room)
-        self.own = [t.new_empty(*shape, t.shape[3]) for t in (keys, values)]  # (R h, T, D)
+        shape = (rows, grid.heads, room)
+        self.own = [t.new_empty(*shape, t.shape[3]) for t in (keys, values)]  # (R, h, T, D)
 
     def get_seq_length(self) -> int:
         return self.grid.width + self.used
@@ -69,7 +69,7 @@ class RowCache(DynamicLayer):
     def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
         """Takes a token's keys and values (R, h, 1, D); `attend` is given the cache itself."""
         for own, new in zip(self.own, (keys, values), strict=True):
-            own.select(1, self.used).view(new.shape[:2] + new.shape[3:]).copy_(new.select(2, 0))
+            own.select(2, self.used).copy_(new.select(2, 0))
         self.used += 1
         return self, self
 
@@ -80,7 +80,7 @@ class RowCache(DynamicLayer):
         prompt = capped(_products(grid.by_prompt(query), self.keys), softcap)
         if grid.hidden is not None:
             prompt += grid.hidden
-        keys, values = (own.narrow(1, 0, self.used) for own in self.own)
+        keys, values = (own.flatten(0, 1).narrow(1, 0, self.used) for own in self.own)
         own = capped(_products(query, keys.transpose(1, 2)), softcap)
         weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(self.values.dtype)
         prompt, own = weights.split_with_sizes([grid.width, self.used], -1)
@@ -91,14 +91,13 @@ class RowCache(DynamicLayer):
 
     def select(self, rows: Tensor, grid: Grid) -> None:
         """Keeps these rows and their prompts, which `grid` lays out anew."""
-
-        def kept(x: Tensor, which) -> Tensor:
-            return x.unflatten(0, (-1, grid.heads))[which].flatten(0, 1)
-
-        self.own = [kept(own, rows) for own in self.own]
+        self.own = [own[rows] for own in self.own]
         if grid.prompts != self.grid.prompts:
             left = [self.grid.prompts.index(prompt) for prompt in grid.prompts]
-            self.keys, self.values = kept(self.keys, left), kept(self.values, left)
+            self.keys, self.values = (
+                t.unflatten(0, (-1, grid.heads))[left].flatten(0, 1)
+                for t in (self.keys, self.values)
+            )
         self.grid = grid
 
 

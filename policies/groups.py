@@ -15,13 +15,20 @@ class Groups:
             places = [torch.arange(size) + i * self.size for i, size in enumerate(sizes)]
             self.place = torch.cat(places).to(device)
 
+    def pad(self, x: Tensor) -> Tensor:
+        """(N, ...) -> (n C, ...)."""
+        if self.place is None:
+            return x
+        return x.new_zeros(self.count * self.size, *x.shape[1:]).index_copy_(0, self.place, x)
+
+    def unpad(self, x: Tensor) -> Tensor:
+        """(n C, ...) -> (N, ...)."""
+        return x if self.place is None else x.index_select(0, self.place)
+
     def split(self, x: Tensor) -> Tensor:
         """(N, X) -> (n, C, X)."""
-        if self.place is not None:
-            x = x.new_zeros(self.count * self.size, x.shape[1]).index_copy_(0, self.place, x)
-        return x.view(self.count, self.size, -1)
+        return self.pad(x).view(self.count, self.size, -1)
 
     def join(self, x: Tensor) -> Tensor:
         """(n, C, X) -> (N, X)."""
-        x = x.reshape(self.count * self.size, -1)
-        return x if self.place is None else x.index_select(0, self.place)
+        return self.unpad(x.view(self.count * self.size, -1))

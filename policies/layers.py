@@ -54,19 +54,26 @@ class Layers:
         self.net, self.linear = net, adapters.linear
         self.layers, self.norm = [Layer(layer) for layer in net.layers], Norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
+        self.table = torch.empty(0)
 
-    def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T)."""
-        cos, sin = self.net.rotary_emb(self.net.embed_tokens.weight, positions)  # of its type
-        first, second = sin.chunk(2, -1)
-        return cos.unsqueeze(-2), torch.cat([-first, second], -1).unsqueeze(-2)
+    def rotations(self, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T) below count,
+        looked up: to make them for every token takes longer than a small layer."""
+        weight = self.net.embed_tokens.weight
+        if len(self.table) < count or self.table.device != weight.device:
+            cos, sin = self.net.rotary_emb(
+                weight, torch.arange(2 * count, device=weight.device)[None]
+            )
+            first, second = sin[0].chunk(2, -1)
+            self.table = torch.cat([cos[0], -first, second], -1)  # (positions, 2 D)
+        return F.embedding(positions, self.table).unsqueeze(-2).split(self.size, -1)
 
     def __call__(
         self, tokens: Tensor, positions: Tensor, cache: Cache, mask: Tensor | None, keys_only: bool
     ) -> Tensor:
         """Last hidden states (R, T, hidden) of tokens (R, T); see Base.hidden."""
         shape = tokens.shape
-        cos, sin = self.rotations(positions)
+        cos, sin = self.rotations(positions, cache.get_seq_length() + shape[1])
         x = self.net.embed_tokens(tokens).flatten(0, 1)
         for index, layer in enumerate(self.layers):
             parts = self.linear(layer.qkv, layer.input_norm(x))
