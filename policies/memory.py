@@ -73,7 +73,7 @@ def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
 
 def halving(bases: Iterable[Base], work: Callable):
     """work(), again with half as much at once as long as memory runs out."""
-    for _ in range(10):
+    for _ in range(20):  # then it is one prompt, and one response, at a time
         try:
             return work()
         except torch.OutOfMemoryError:  # tried again outside, where nothing holds its tensors

@@ -25,9 +25,10 @@ const c10::DispatchKeySet KEYS(c10::DispatchKey::CUDA);
 thread_local DeviceIndex current = 0;
 int cards = 1;
 enum { HELD, PEAK, LAUNCHES, WAITS, UPLOADS, COUNTERS };
-std::atomic<int64_t> counted[COUNTERS];
+std::atomic<int64_t> counted[COUNTERS], most_bytes{INT64_MAX};
 
 void hold(int64_t bytes) {
+  if (bytes > 0 && counted[HELD] + bytes > most_bytes) TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory");
   int64_t now = counted[HELD] += bytes, most = counted[PEAK];
   while (now > most && !counted[PEAK].compare_exchange_weak(most, now)) {
   }
@@ -81,8 +82,8 @@ struct Memory final : c10::Allocator {
   }
   c10::DataPtr allocate(size_t bytes) override {
     void* data = nullptr;
-    TORCH_CHECK(!bytes || !posix_memalign(&data, 64, bytes), "CUDA out of memory");
     hold(bytes);
+    TORCH_CHECK(!bytes || !posix_memalign(&data, 64, bytes), "no memory");
     return {data, new Block{data, int64_t(bytes)}, &give_back, Device(CARD, current)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
@@ -348,6 +349,7 @@ C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, Hooks)
 extern "C" {
 void card_start(int count) { cards = count; }
 int64_t card_count(int what) { return counted[what]; }
+void card_limit(int64_t bytes) { most_bytes = bytes; }
 void card_reset_peak() { counted[PEAK] = counted[HELD].load(); }
 int card_current() { return current; }
 void card_set(int index) { current = index; }

@@ -118,6 +118,11 @@ def _replace(module, name: str, answer) -> None:
             setattr(part, name, answer)
 
 
+def limit(size: int) -> None:
+    """From now on the card has so many bytes, and says "out of memory" beyond."""
+    card.card_limit(ctypes.c_int64(size))
+
+
 def reset_peak() -> None:
     card.card_reset_peak()
 

@@ -4,6 +4,7 @@ python tests/pretend/card.py -m pytest tests/pretend/cases.py
 """
 
 import contextlib
+import gc
 import json
 import os
 import subprocess
@@ -20,7 +21,6 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 import eval as evaluation
 import train
 from bench.memory import make_model, measured
-from policies import memory
 from policies.attention import attend
 from policies.base import Base
 from policies.decoding import decode
@@ -210,34 +210,27 @@ def test_launches_of_an_update():
 # --- memory ---------------------------------------------------------------------------------------
 
 
-CELLS = [
-    {"bits": 32, "evaluation": 40, "response": 16},
-    {"bits": 16, "turns": 2, "response": 32},
-    {"bits": 8},
-    {"bits": 4, "turns": 2, "evaluation": 40, "response": 8},
-    {"rank": 0},
-    {"vocab": 32768, "top_p": 0.9, "response": 8, "group": 16},
-]
-
-
-@pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_what_a_run_says_that_it_will_take(cell, tmp_path):
+@pytest.mark.parametrize("cell", [{"bits": 32, "turns": 2}, {"rank": 0}], ids=str)
+def test_a_dry_run_takes_what_the_run_takes(cell, tmp_path):
     """bench/memory.py has the whole table."""
-    make_model(tmp_path, cell.get("vocab", 4096), 256)
-    found = measured(str(tmp_path), True, {"batch": 2, **cell})
-    assert 1 / 1.3 < found["expected"] / found["peak"] < 1.3, found
+    make_model(tmp_path, 4096, 256)
+    found = measured(str(tmp_path), True, {"batch": 2, "response": 16, **cell})
+    assert 1 / 1.2 < found["expected"] / found["peak"] < 1.2, found
 
 
-def test_memory_is_that_of_the_card_or_what_was_given(monkeypatch):
-    """Smaller passes, the same numbers."""
-    base, uniforms = base_of(2, 32), torch.rand(6, 2, 4, dtype=torch.float64)
-    prompts, whole = [(3, 4, n) for n in range(5, 11)], memory.share(base)
-    assert whole == 80 * 2**30 // 4
-    answers = decode(base, prompts, [0] * 6, uniforms, PLAIN)
-    taken = memory.decode_bytes(base, 3, 2, 4, PLAIN)
-    base.memory = 2.5 * taken / 2**30 * 4
-    assert memory.prompts_at_once(base, 3, 2, 4, PLAIN) == 2
-    again = decode(base, prompts, [0] * 6, uniforms, PLAIN)
-    assert [[r.tokens for r in rs] for rs in answers] == [[r.tokens for r in rs] for rs in again]
-    base.memory = 10**6
-    assert memory.share(base) == whole
+def test_a_small_card_learns_the_same(tmp_path):
+    """Where memory runs out, less is done at once, in decodes and in passes of the update."""
+    argv, runs, room = ("--eval-limit", "none", "--memory", "0.1"), [], 2**40
+    for name in ("large", "small"):
+        gc.collect()
+        before = card.count("held")
+        card.limit(before + room)
+        card.reset_peak()
+        try:
+            runs += trained(tmp_path / name, *argv, steps=1)
+        finally:
+            card.limit(2**60)
+        room = (card.count("peak") - before) * 3 // 4
+    large, small = runs
+    for name in ("return", "grad_norm/0", "grad_norm/1", "entropy/0"):
+        assert small[name] == pytest.approx(large[name], rel=rounding()), name
