@@ -54,33 +54,39 @@ class Adapters:
             self.kept = None
 
     def linear(self, layers: tuple[nn.Module, ...], x: Tensor) -> list[Tensor]:
-        """W x + s B A x of layers that read the same x: (N, in) -> (N, out) of each. Adapters
-        compute in their own, single precision, as their gradients need it."""
+        """W x + s B A x of layers that read the same x: (N, in) -> (N, out) of each."""
         if not self.names:
             return [_call(_base(layer), x) for layer in layers]
         if self.kept is not None and len(self.names) * self.bytes <= MERGED_BYTES:
             return self._merged_linear(layers, x)
-        downs, ups, scale = self._once(stack, layers)
-        inner = torch.bmm(self.groups.split(x.to(downs.dtype)), downs)
-        outputs = []
+        # In the update adapters compute in single precision, as their gradients need it.
+        dtype = x.dtype if self.kept is not None else torch.float32
+        downs, ups, scale = self._once(stack, layers, dtype)
+        inner, outputs = torch.bmm(self.groups.split(x.to(dtype)), downs), []
         for layer, part, up in zip(layers, inner.split(ups[0].shape[1], 2), ups, strict=True):
-            output, delta = _call(_base(layer), x), self.groups.join(torch.bmm(part, up))
-            outputs.append(torch.add(output, delta.to(output.dtype), alpha=scale))
+            output, plain = _call(_base(layer), x), type(_base(layer)) is nn.Linear
+            alike = output.dtype == part.dtype == up.dtype  # not in a mixed --precision
+            if plain and alike and self.groups.place is None:  # in place
+                output = self.groups.split(output).baddbmm_(part, up, alpha=scale).flatten(0, 1)
+            else:
+                delta = self.groups.join(torch.bmm(part, up)).to(output.dtype)
+                output = torch.add(output, delta, alpha=scale)
+            outputs.append(output)
         return outputs
 
     def _merged_linear(self, layers: tuple, x: Tensor) -> tuple[Tensor, ...]:
         """The same as one product. A token of a small model is bound by how many there are."""
-        weight, bias, sizes = self._once(merge, layers)
+        weight, bias, sizes = self._once(merge, layers, x.dtype)
         x = self.groups.split(x)
         x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
         return self.groups.join(x).split_with_sizes(sizes, 1)
 
-    def _once(self, make, layers: tuple) -> tuple:
+    def _once(self, make, layers: tuple, dtype: torch.dtype) -> tuple:
         if self.kept is None:
-            return make(layers, self.names)
+            return make(layers, self.names, dtype)
         key = layers[0], self.names
         if key not in self.kept:
-            self.kept[key] = make(layers, self.names)
+            self.kept[key] = make(layers, self.names, dtype)
         return self.kept[key]
 
     def _forward(self, layer: LoraLayer, x: Tensor) -> Tensor:
@@ -89,18 +95,19 @@ class Adapters:
         return self.linear((layer,), x.flatten(0, -2))[0].view(*x.shape[:-1], -1)
 
 
-def stack(layers: tuple, names: tuple[str, ...]) -> tuple[Tensor, list[Tensor], float]:
+def stack(layers: tuple, names: tuple[str, ...], dtype) -> tuple[Tensor, list[Tensor], float]:
     """The adapters of n agents: A of all layers side by side, (n, in, k r); B of each layer,
     (n, r, out); s."""
     downs = torch.cat([layer.lora_A[name].weight for name in names for layer in layers])
     downs = downs.view(len(names), -1, downs.shape[1]).transpose(1, 2)
     ups = [torch.stack([layer.lora_B[name].weight for name in names]) for layer in layers]
-    return downs, [up.transpose(1, 2) for up in ups], layers[0].scaling[names[0]]
+    ups = [up.transpose(1, 2).to(dtype) for up in ups]
+    return downs.to(dtype), ups, layers[0].scaling[names[0]]
 
 
-def merge(layers: tuple, names: tuple[str, ...]) -> tuple[Tensor, Tensor | None, list[int]]:
+def merge(layers: tuple, names: tuple[str, ...], dtype) -> tuple[Tensor, Tensor | None, list[int]]:
     """W + s B A of each agent, the layers side by side, (n, in, k out); bias; sizes of out."""
-    downs, ups, scale = stack(layers, names)
+    downs, ups, scale = stack(layers, names, dtype)
     parts = zip(layers, downs.split(ups[0].shape[1], 2), ups, strict=True)
     merged = [torch.baddbmm(_base(la).weight.T, down, up, alpha=scale) for la, down, up in parts]
     biases = [_base(layer).bias for layer in layers]

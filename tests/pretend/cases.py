@@ -25,7 +25,6 @@ from policies.attention import attend
 from policies.base import Base
 from policies.decoding import decode
 from policies.sampling import Sampling
-from policies.scoring import Row, score
 
 PLAIN = Sampling(1.0, 0, 1.0, 64)
 SMALL = ["--batch-size", "2", "--num-generations", "3", "--eval-limit", "2", "--sample-every", "1"]
@@ -182,29 +181,11 @@ def test_launches_and_waits_of_a_token(bits):
     a_token = (many["launches"] - few["launches"]) / tokens
     a_layer = ((deep[1]["launches"] - deep[0]["launches"]) / tokens - a_token) / 2
     rest, waits = a_token - 2 * a_layer, (many["waits"] - few["waits"]) / tokens
-    uploads = (many["uploads"] - few["uploads"]) / tokens
     print(f"bits {bits}: a token launches {a_layer:g} a layer and {rest:g}, waits {waits:g} times")
-    most = LAUNCHES[bits]
-    assert a_layer <= most[0]
-    assert rest <= most[1]
+    assert a_layer <= LAUNCHES[bits][0]
+    assert rest <= LAUNCHES[bits][1]
     assert waits <= 1 / 8
-    assert uploads == 0
-    assert many["waits"] < 40
-
-
-def test_launches_of_an_update():
-    base, found = base_of(2, 16), {}
-    rows = [Row(agent, (3, 4, 5 + p), [6, 7, 8, 1], 0.1) for agent in (0, 1) for p in (0, 1)] * 3
-    for layers in (2, 4):
-        base = base_of(layers, 16)
-        with counted(found.setdefault(layers, {})):
-            for _, logps, mask in score(base, rows, PLAIN):
-                (logps * mask).sum().backward()
-    a_layer = (found[4]["launches"] - found[2]["launches"]) / 2
-    print(f"an update launches {a_layer:g} a layer, waits {found[2]['waits']} times")
-    assert a_layer <= 308
-    assert found[2]["waits"] == found[4]["waits"]
-    assert found[4]["uploads"] == found[2]["uploads"]
+    assert many["uploads"] == few["uploads"]
 
 
 # --- memory ---------------------------------------------------------------------------------------
