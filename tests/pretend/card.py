@@ -6,10 +6,10 @@
 Plain tensors of device cuda:0 whose memory and kernels are the CPU's (card.cpp; a C++ compiler
 makes it once, in half a minute). So every branch for a card is taken, tensors of two devices do not
 mix, autograd and autocast are torch's own, and bytes, launches, waits of the host for the card and
-uploads are counted. It shows no speed, no limit that only a card's kernel has, neither its rounding
-nor its order of sums, and gloo stands in for NCCL.
+uploads are counted, and memory runs out. It shows no speed, no limit that only a card's kernel has,
+neither its rounding nor its order of sums, and gloo stands in for NCCL.
 
-CARD_GIB in the environment is the memory that the card says it has, CARDS how many there are.
+CARD_GIB in the environment is the memory that the card has, CARDS how many there are.
 """
 
 import ctypes
@@ -65,6 +65,7 @@ def insert() -> None:
     import torch
 
     gib = float(os.environ.get("CARD_GIB", 80))
+    limit(int(gib * 2**30))
     about = types.SimpleNamespace(
         name="pretend card", major=9, minor=0, total_memory=int(gib * 2**30), uuid="0"
     )
