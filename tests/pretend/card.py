@@ -5,8 +5,8 @@
 
 Plain tensors of device cuda:0 whose memory and kernels are the CPU's (card.cpp; a C++ compiler
 makes it once, in half a minute). So every branch for a card is taken, tensors of two devices do not
-mix, autograd and autocast are torch's own, and bytes, launches, waits of the host for the card and
-uploads are counted, and memory runs out. It shows no speed, no limit that only a card's kernel has,
+mix, autograd and autocast are torch's own, bytes, waits of the host for the card and uploads are
+counted, and memory runs out. It shows no speed, no limit that only a card's kernel has,
 neither its rounding nor its order of sums, and gloo stands in for NCCL.
 
 CARD_GIB in the environment is the memory that the card has, CARDS how many there are.
@@ -24,7 +24,7 @@ import types
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-COUNTERS = ("held", "peak", "launches", "waits", "uploads")
+COUNTERS = ("held", "peak", "waits", "uploads")
 card = None
 
 
@@ -129,7 +129,7 @@ def reset_peak() -> None:
 
 
 def count(what: str) -> int:
-    """Bytes held and their peak; launches, waits and uploads so far."""
+    """Bytes held and their peak; waits and uploads so far."""
     return card.card_count(COUNTERS.index(what))
 
 
