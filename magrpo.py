@@ -243,6 +243,8 @@ class Rollout:
         self.team, self.task, self.reward, self.args = team, task, reward, args
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="feedback")
         self.seconds: dict[str, float] = defaultdict(float)
+        for base in team.base_of.values():  # in a chat, a response ends by itself
+            base.end_at("" if args.chat_template else getattr(task, "stop", ""))
 
     def __call__(
         self, items: list, key: tuple, samples: int, sampling: Sampling, joints: float, chain: bool

@@ -1,9 +1,9 @@
 """How often does an untrained coding team divide its work, by how it is asked?
 
     python -m bench.prompts --data coophumaneval.jsonl --model qwen2.5-coder-0.5b.gguf
-                            [--wordings paper worked ...] [--chat yes] [--samples FILE]
+                            [--task coophumaneval coding.paper.CoopHumanEval ...] [--chat yes]
 
-Plays the first training problems with a frozen team, once for each wording (bench/wordings.py), and
+Plays the first training problems with a frozen team, once for each task, whose wordings differ, and
 scores all G x G joint responses of a problem with `code`.
 
 calls     main's function calls a helper: share of main's responses
@@ -27,16 +27,20 @@ import time
 from pathlib import Path
 
 import train
-from bench.wordings import WORDINGS
 from coding.extraction import extract
 from evaluation.players import Player
 from magrpo import EVAL
 from running.bits import settle
+from running.plugins import make_task
 
 HEAD = (
     "| wording | template | calls | passes | of calls: tests passed | of calls: all pass | needed "
     "| coop | problems | defines | tokens, cut off |\n" + "|---" * 11 + "|"
 )
+
+
+TASKS = ["coding.paper.CoopHumanEval", "bench.wordings.HasToCall", "bench.wordings.Worked"]
+TASKS.append("coophumaneval")
 
 
 def calls(text: str, entry: str) -> bool:
@@ -91,8 +95,7 @@ def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     flags.add_argument("--model", required=True)
     flags.add_argument("--data", required=True)
-    flags.add_argument("--task", default="coophumaneval")
-    flags.add_argument("--wordings", nargs="+", default=list(WORDINGS), choices=WORDINGS)
+    flags.add_argument("--task", nargs="+", default=TASKS)
     flags.add_argument("--chat", choices=("yes", "no", "both"), default="both")
     flags.add_argument("--problems", type=int, default=20)
     flags.add_argument("--num-samples", type=int, default=8)
@@ -101,21 +104,22 @@ def main() -> None:
     flags.add_argument("--max-new-tokens", default="160")
     flags.add_argument("--samples", help="every joint response and its score, in JSONL")
     args = flags.parse_args()
-    told = ["--task", args.task, "--data", args.data, "--model", args.model, "--reward", "code"]
+    told = ["--task", args.task[0], "--data", args.data, "--model", args.model, "--reward", "code"]
     told += ["--temperature", args.temperature, "--top-p", args.top_p]
     told += ["--max-new-tokens", args.max_new_tokens, "--max-prompt-tokens", "2000"]
     train.quiet()
     settings = train.parse(told)
     settle(settings)
     player = Player(settings)
-    items = player.task.items("train")[: args.problems]
     print(HEAD, flush=True)
     templates = {"yes": [True], "no": [False], "both": [True, False]}[args.chat]
-    for name, chat in itertools.product(args.wordings, templates):
+    for name, chat in itertools.product(args.task, templates):
         start = time.perf_counter()
-        player.task.wording, player.args.chat_template = WORDINGS[name], chat
-        key = (0, EVAL, 0, 0)
+        settings.task, settings.chat_template = name, chat
+        player.task = make_task(settings)
+        items = player.task.items("train")[: args.problems]
         sampling = player.sampling(greedy=False)
+        key = (0, EVAL, 0, 0)
         [nodes] = player.rollout()(items, key, args.num_samples, sampling, math.inf, True)
         found = joint_responses(nodes)
         template = "chat" if chat else "none"
@@ -124,7 +128,7 @@ def main() -> None:
         if args.samples:
             with Path(args.samples).open("a") as file:
                 for record in found:
-                    file.write(json.dumps({"wording": name, "template": template} | record) + "\n")
+                    file.write(json.dumps({"task": name, "template": template} | record) + "\n")
 
 
 if __name__ == "__main__":

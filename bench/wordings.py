@@ -1,6 +1,9 @@
-"""Wordings that bench/prompts.py plays: those of coding/tasks.py, and others that were tried."""
+"""Wordings that were tried for two agents, for bench/prompts.py to play. The tasks' own is in
+coding/tasks.py, the paper's in coding/paper.py."""
 
-from coding.tasks import PAPER
+from coding import paper
+from coding.items import signature
+from coding.tasks import CoopHumanEval
 
 _HAS_TO_CALL = """\
 {problem}
@@ -52,84 +55,31 @@ Now this problem:
 
 {rules}
 '''
-_FILE_NAMES = {
-    "helper": "File helper.py, with the function `{name}`:\n\n",
-    "main": "File main.py, with the function `{entry}`, which calls {helpers}:\n\n",
-}
+_FILE_NAMES = [
+    "File helper.py, with the function `aux`:\n\n",
+    "File main.py, with the function `{entry}`, which calls `aux`:\n\n",
+]
+_RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
 
-# Two other problems, a convention of what aux says, and the answer as a file to be continued.
-_YES_OR_NO = '''\
-Two programmers write each of these programs. One writes helper.py with the function `aux`, the
-other one writes main.py, which calls `aux`. Neither sees the file of the other. `aux` takes one
-value and says whether it counts: True or False.
 
-### Program 1
+class HasToCall(paper.CoopHumanEval):
+    """The paper's roles, but main is told to call a helper that is written already."""
 
-def late_trains(trains):
-    """Each train is (number, planned, actual), with times such as "17:05".
-    Return the numbers of the trains that are more than five minutes late, sorted.
-    """
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        return _asked(_HAS_TO_CALL, item) if agent else super().observe(agent, item, history)
 
-helper.py:
-```python
-def aux(value):
-    _, planned, actual = value
-    minutes = [60 * int(time[:2]) + int(time[3:]) for time in (planned, actual)]
-    return minutes[1] - minutes[0] > 5
-```
 
-main.py:
-```python
-from helper import aux
+class Worked(CoopHumanEval):
+    """One other problem solved by such a pair, and two files to be written from the start."""
 
-def late_trains(trains):
-    return sorted(train[0] for train in trains if aux(train))
-```
+    stop = ""
 
-### Program 2
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        return _asked(_WORKED + _FILE_NAMES[agent], item)
 
-def first_free_row(rows):
-    """Rows are strings in which "x" is a taken seat and "." a free one. Return the number of the
-    first row in which no seat is taken, or -1.
-    """
 
-helper.py:
-```python
-def aux(value):
-    return "x" not in value
-```
-
-main.py:
-```python
-from helper import aux
-
-def first_free_row(rows):
-    for number, row in enumerate(rows):
-        if aux(row):
-            return number
-    return -1
-```
-
-### Program 3
-
-{problem}
-
-'''
-_THEIR_FILE = """\
-helper.py:
-```python
-def aux(value):
-    ...  # written by the other programmer
-```
-
-"""
-
-WORDINGS = {
-    "paper": PAPER,
-    "has to call": {"helper": PAPER["helper"], "main": _HAS_TO_CALL},
-    "worked": {role: _WORKED + name for role, name in _FILE_NAMES.items()},
-    "yes or no": {
-        "helper": _YES_OR_NO + "helper.py:\n```python\n",
-        "main": _YES_OR_NO + _THEIR_FILE + "main.py:\n```python\nfrom helper import aux\n\n",
-    },
-}
+def _asked(text: str, item: dict) -> str:
+    entry, problem = item["entry_point"], item["prompt"].strip("\n")
+    return text.format(
+        problem=problem, entry=entry, signature=signature(item["prompt"], entry), rules=_RULES
+    )

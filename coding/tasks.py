@@ -11,83 +11,54 @@ import argparse
 import ast
 import functools
 import sys
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from coding.feedback import configured
-from coding.items import code_item, signature
+from coding.items import code_item
 from coding.rewards import verdict
 from coding.schemes import classify
 from data.rows import file_rows, hub_rows
 
 # --- what the agents are asked --------------------------------------------------------------------
-# Change the wording here: a text for a helper's author, main's author, and one agent that writes
-# both. bench/prompts.py measures what a frozen team makes of it.
+# Change the wording here; coding/paper.py has the paper's roles, bench/prompts.py measures what a
+# frozen team makes of a wording. An answer is a file that the prompt begins: a pretrained model
+# continues it where it would explain in a chat. Neither author is told which part of the problem
+# is the other's; what they share is one example, and the convention of what a helper says.
 
-_RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
+_TOGETHER = (
+    "{count} programmers write each of these programs. {helpers} The last one writes main.py, "
+    "which calls {names}. Nobody sees the file of another one. "
+)
+_ALONE = (
+    "Each of these programs has a helper, the function `aux`, and a main function that calls it. "
+)
+_CONVENTION = "A helper takes one value and says whether it counts: True or False."
 
-# The paper's roles: helpers have to return useful data, main may call them and has its signature.
-PAPER = {
-    "helper": """\
-{problem}
-
-Several programmers solve this problem together, and none of them sees what another one writes.
-You write the helper function `{name}`.
-The programmer of `{entry}` will call it, so let it return data that is useful for the solution.
-{rules}
-Write `{name}` and nothing else, in this form:
-
-def {name}(...):
-    # your code here
-    return result
-
-Your code:
-""",
-    "main": """\
-{problem}
-
-Several programmers solve this problem together, and none of them sees what another one writes.
-You write the function `{entry}`, and you have access to {calls}.
-You can call what helps you and keep the returned value in a variable.
-Do not define {helpers} yourself.
-{rules}
-Write `{entry}` and nothing else, with exactly this signature:
-
-{signature}
-    # your code here
-    return result
-
-Your code:
-""",
-    "single": """\
-{problem}
-
-Solve this problem with two functions.
-The helper `aux` returns data that is useful for the solution, and `{entry}` calls `aux`.
-{rules}
-Write both functions and nothing else, in this form:
-
-def aux(...):
-    # your code here
-    return result
-
-{signature}
-    # your code here
-    return result
-
-Your code:
-""",
-}
-
-_AGAIN = """\
-{response}
-
-{said}Revise {names}.
-{rules}
-
-Your code:
+_EXAMPLE = '''\
+def frost_days(days):
+    """Days are dicts with the temperatures "low" and "high". Return the days on which it froze all
+    day.
+    """
+'''
+_HELPER = """\
+def aux(value):
+    return value["high"] < 0
 """
+_MAIN = """\
+def frost_days(days):
+    return [day for day in days if aux(day)]
+"""
+
+
+def _file(name: str, *texts: str) -> str:
+    return f"{name}.py:\n```python\n" + "\n".join(texts)
+
+
+def _programs(intro: str, files: list[str], problem: str) -> str:
+    """The example's files, and the problem whose files are to be written."""
+    shown = "".join(f"{file}```\n\n" for file in files)
+    return f"{intro}\n\n### Program 1\n\n{_EXAMPLE}\n{shown}### Program 2\n\n{problem}\n\n"
 
 
 class HumanEval:
@@ -103,7 +74,7 @@ class HumanEval:
     """
 
     reward = "code"
-    wording: ClassVar = PAPER
+    stop = "``"  # of the fence that ends a file; a tokenizer may cut the three apart
     name, rows = "humaneval", 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
@@ -148,29 +119,36 @@ class HumanEval:
         return self.problems[start:end]
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """The problem and the agent's role, then its own responses with what it was told."""
-        entry = item["entry_point"]
-        own, role = [entry], "main"
+        """The problem, and the agent's file as far as it is written. At later turns its own
+        responses follow, each with what it was told, and its file once more."""
+        files, problem = {f"helper{name[3:]}": name for name in self.helpers}, item["prompt"]
         if self.num_agents == 1:
-            own, role = ["aux", entry], "single"
-        elif agent < self.num_agents - 1:
-            own, role = [self.helpers[agent]], "helper"
-        prompt = self.wording[role].format(
-            problem=item["prompt"].strip("\n"),
-            entry=entry,
-            name=own[0],
-            calls=_and(f"`{helper}(...)`" for helper in self.helpers),
-            helpers=_and(f"`{helper}`" for helper in self.helpers),
-            signature=signature(item["prompt"], entry),
-            rules=_RULES,
+            intro, shown = _ALONE, [_file("main", _HELPER, _MAIN)]
+        else:
+            intro = _TOGETHER
+            shown = [_file("helper", _HELPER), _file("main", "from helper import aux\n", _MAIN)]
+        intro += _CONVENTION
+        writes = (f"One writes {file}.py with the function `{files[file]}`." for file in files)
+        intro = intro.format(
+            count=self.num_agents,
+            helpers=" ".join(writes),
+            names=", ".join(f"`{name}`" for name in self.helpers),
         )
+        prompt = _programs(intro, shown, problem.strip("\n"))
+        if agent < self.num_agents - 1:
+            begun = _file(list(files)[agent], "")
+        elif self.num_agents == 1:
+            begun = _file("main", "")
+        else:
+            for file, name in files.items():
+                stub = f"def {name}(value):\n    ...  # written by another programmer\n"
+                prompt += _file(file, stub) + "```\n\n"
+            imports = [f"from {file} import {name}" for file, name in files.items()]
+            begun = _file("main", *imports, "", "")
         for response, told in history:
             said = f"{told}\n\n" if told else ""
-            names = _and(f"`{name}`" for name in own)
-            prompt += _AGAIN.format(
-                response=response.strip("\n"), said=said, names=names, rules=_RULES
-            )
-        return prompt
+            prompt += f"{begun}{response.strip(chr(10))}\n```\n\n{said}Revised: "
+        return prompt + begun
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         return self.tell(item, responses)
@@ -199,11 +177,6 @@ class MBPP(HumanEval):
     hub, config = "google-research-datasets/mbpp", "sanitized"
     hub_split = "test+train+validation+prompt"
     ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
-
-
-def _and(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 # --- the check of a data set ----------------------------------------------------------------------

@@ -37,7 +37,7 @@ class Base(nn.Module):
         self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
         self.memory: float | None = None  # GiB to plan with, None: all that the device has
         self.halved = 0  # how often memory ran out (policies/memory.py)
-        self.eos = eos_tokens(model, tokenizer)
+        self.eos = self.ends = eos_tokens(model, tokenizer)
         self.context = context(model.config.get_text_config())  # in tokens
         model.set_attn_implementation("shared_prompts")
         if self.lora:
@@ -131,6 +131,13 @@ class Base(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """(R, hidden) -> (R, V)."""
         return capped(self.head(hidden), self.softcap)
+
+    def end_at(self, text: str) -> None:
+        """Lets responses end with each token that begins with `text`, too; "": no other one."""
+        names = self.tokenizer.get_vocab().items() if text else ()
+        found = {n for name, n in names if text in name}
+        begins = {n for n in found if self.tokenizer.decode([n]).lstrip().startswith(text)}
+        self.ends = self.eos | begins
 
     def encode(self, text: str, chat: bool, limit: int) -> tuple[int, ...]:
         """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`."""

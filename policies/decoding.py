@@ -73,7 +73,7 @@ def _decode(
     positions = lengths.repeat_interleave(samples)[:, None]
     vocab = len(base.head.weight)
     ends = torch.zeros(vocab, dtype=torch.bool, device=base.device)  # whether a token is one
-    ends[[token for token in base.eos if token < vocab]] = True
+    ends[[token for token in base.ends if token < vocab]] = True
     alive = torch.arange(len(owners), device=base.device)  # the decoded rows' numbers
     done = torch.zeros_like(alive, dtype=torch.bool)
     steps = []  # of each token: rows, tokens, log-probabilities, entropies
@@ -111,8 +111,8 @@ def _responses(base: Base, steps: list[tuple], prompts: int, samples: int) -> li
 
 
 def _response(base: Base, tokens: list[int], logps: list, entropy: list) -> Response:
-    """Cuts a decoded row after its first end-of-sequence token."""
-    end = next((i for i, token in enumerate(tokens) if token in base.eos), None)
+    """Cuts a decoded row after the first token that ends a response, which is not in its text."""
+    end = next((i for i, token in enumerate(tokens) if token in base.ends), None)
     size = len(tokens) if end is None else end + 1
     text = base.tokenizer.decode(tokens[:end], skip_special_tokens=True)
     return Response(tokens[:size], text, logps[:size], sum(entropy[:size]), end is not None)

@@ -26,6 +26,8 @@ def measure(module) -> dict[str, float]:
         "reward_std": spreads.mean(),
         "frac_reward_zero_std": (spreads < 1e-9).double().mean(),
     }
+    if module.team.size == 2 and module.args.joint == "cross":
+        metrics |= influences([node for node in nodes if node.samples > 1])
     for turn, here in enumerate(module.turns):
         metrics[f"turn_{turn}/reward"] = np.mean([float(node.rewards.mean()) for node in here])
     tokens = 0
@@ -65,6 +67,28 @@ def reward_spreads(module) -> torch.Tensor:
     differs most: (groups,)."""
     groups = [torch.cat([node.pay.flatten(1) for node in group], 1) for group in module.groups()]
     return torch.stack([max(pay.std(correction=0) for pay in group) for group in groups])
+
+
+def influences(nodes: list) -> dict[str, float]:
+    """Whose samples decide what a joint response earns: the variance of the reward over the joint
+    responses of a prompt, split into agent 0's, agent 1's and their interaction. Means over nodes,
+    in units of the reward squared; each estimate is unbiased, so that it may be below 0.
+
+    It is the two-way analysis of variance with random effects (Searle, Casella and McCulloch,
+    Variance Components, 1992): both agents' samples are independent draws, and all G x G joint
+    responses are scored.
+    """
+    sums = np.zeros(3)
+    for node in nodes:
+        group = node.samples
+        table = np.empty((group, group))
+        table[tuple(node.joints.T.tolist())] = node.rewards
+        means = table.mean(1), table.mean(0)
+        rest = table - means[0][:, None] - means[1] + table.mean()
+        together = np.square(rest).sum() / (group - 1) ** 2
+        sums += [*(mean.var(ddof=1) - together / group for mean in means), together]
+    names = "influence/0", "influence/1", "influence/together"
+    return dict(zip(names, sums / len(nodes), strict=True)) if nodes else {}
 
 
 def logp_differences(rows: list[Row]) -> dict[str, float]:

@@ -53,6 +53,9 @@ class Tokenizer:
     def __call__(self, text):
         return {"input_ids": [max(2, ord(c) - 40) % VOCAB for c in text]}
 
+    def get_vocab(self):
+        return {chr(40 + i): i for i in range(VOCAB)}
+
     def decode(self, ids, skip_special_tokens=True):
         return "".join(chr(40 + i) for i in ids if i > EOS)
 

@@ -14,7 +14,7 @@ import pandas
 import pytest
 
 import train
-from coding import rewards
+from coding import paper, rewards
 from coding import tasks as code_tasks
 from coding.items import code_item, signature, split_tests
 from coding.tasks import MBPP, CoopHumanEval, HumanEval
@@ -345,57 +345,56 @@ def test_signature_is_read_from_the_tree(prompt, line):
     item = code_item(row | {"test": "def check(candidate):\n    assert candidate(1) == 1"})
     assert signature(item["prompt"], "f") == line
     compile(item["prompt"] + item["setup"], "item", "exec")
-    observed = HumanEval().observe(1, item, [])
+    observed = paper.HumanEval().observe(1, item, [])
     assert f"\n{line}\n    # your code here" in observed
 
 
 # --- what agents observe --------------------------------------------------------------------------
 
 
-def test_each_role_is_told_what_the_paper_lists():
-    item = code_item(ROWS[1])
-    task = HumanEval()
-    aux, main = (task.observe(agent, item, []) for agent in (0, 1))
-    for text in (aux, main):
-        assert text.startswith(item["prompt"].strip())
-        assert "no markdown, no tests, no examples, no explanation" in text
+def test_an_answer_is_a_file_to_be_continued():
+    item, task = code_item(ROWS[1]), HumanEval(num_agents=3)
+    aux, aux2, main = (task.observe(agent, item, []) for agent in range(3))
+    alone = HumanEval(num_agents=1).observe(0, item, [])
+    for text in (aux, aux2, main, alone):
+        assert item["prompt"].strip() in text
+        assert text.count("```") % 2, "the last fence is open"
         assert not any(test in text for test in item["tests"])
-    assert "helper function `aux`" in aux
-    assert "def aux(...):" in aux
-    assert "`decode`" in aux
-    assert "useful" in aux
-    assert "access to `aux(...)`" in main
-    assert "Do not define `aux`" in main
-    assert "Write `decode` and nothing else" in main
-    assert "def decode(s: str) -> str:" in main
-    single = HumanEval(num_agents=1).observe(0, item, [])
-    assert "def aux(...):" in single
-    assert "def decode(s: str) -> str:" in single
-    assert "Write both functions" in single
-
-
-def test_any_number_of_agents():
-    item, task = code_item(ROWS[0]), HumanEval(num_agents=4)
-    helpers = [task.observe(agent, item, []) for agent in range(3)]
-    for name, text in zip(("aux", "aux2", "aux3"), helpers, strict=True):
-        assert f"def {name}(...):" in text
-        assert f"Write `{name}` and nothing else" in text
-    main = task.observe(3, item, [])
-    assert "`aux(...)`, `aux2(...)` and `aux3(...)`" in main
+    assert aux.endswith("\n\nhelper.py:\n```python\n")
+    assert aux.removesuffix(".py:\n```python\n") + "2.py:\n```python\n" == aux2, "told alike"
+    assert main.endswith(
+        "main.py:\n```python\nfrom helper import aux\nfrom helper2 import aux2\n\n"
+    )
+    assert alone.endswith("\n\nmain.py:\n```python\n")
     with pytest.raises(ValueError, match="at least 1 agent"):
         HumanEval(num_agents=0)
 
 
-def test_history_is_the_agents_own_in_order():
-    item, task = code_item(ROWS[0]), HumanEval()
+def test_each_role_is_told_what_the_paper_lists():
+    item, task = code_item(ROWS[1]), paper.HumanEval(num_agents=3)
+    aux, aux2, main = (task.observe(agent, item, []) for agent in range(3))
+    for text in (aux, aux2, main):
+        assert text.startswith(item["prompt"].strip())
+        assert "no markdown, no tests, no examples, no explanation" in text
+    assert "helper function `aux2`" in aux2
+    assert "def aux2(...):" in aux2
+    assert "useful" in aux
+    assert "access to `aux(...)` and `aux2(...)`" in main
+    assert "Do not define `aux` and `aux2`" in main
+    assert "def decode(s: str) -> str:" in main
+    assert "Write both functions" in paper.HumanEval(num_agents=1).observe(0, item, [])
+
+
+@pytest.mark.parametrize("kind", [HumanEval, paper.HumanEval])
+def test_history_is_the_agents_own_in_order(kind):
+    item, task = code_item(ROWS[0]), kind()
     first = task.observe(0, item, [])
     history = [("def aux(x):\n    return 1\n", "told one"), ("def aux(x):\n    return 2", "")]
     text = task.observe(0, item, history)
-    assert text.startswith(first + "def aux(x):\n    return 1\n\ntold one\n\nRevise `aux`.")
+    assert text.startswith(first + "def aux(x):\n    return 1\n")
     assert text.index("return 1") < text.index("told one") < text.index("return 2")
-    assert text.count("Revise `aux`.") == 2
-    assert text.endswith("Your code:\n")
-    assert "Revise `aux` and `double`." in HumanEval(num_agents=1).observe(0, item, history)
+    assert text.count("Revise") == 2
+    assert text.endswith(first[-10:])
 
 
 def test_feedback_is_the_one_that_was_given():

@@ -8,7 +8,9 @@ autograd of the expected return.
 import collections
 import itertools
 import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from helpers import flags
@@ -29,6 +31,7 @@ from magrpo import (
 )
 from policies.decoding import Response
 from rewards import Scorer
+from running.metrics import influences
 
 torch.set_default_dtype(torch.float32)
 F64 = torch.float64
@@ -206,6 +209,9 @@ class Game:
         self.script = iter(())
         self.base_of = {0: self, 1: self}
 
+    def end_at(self, text):
+        assert text == ""
+
     def encode(self, text, chat, limit):
         return tuple(text.encode())
 
@@ -335,3 +341,43 @@ def test_problem_order_is_a_function_of_the_position():
     assert order[:10] != order[10:20]
     assert problem_numbers(7, 5, 10, seed=3) == order[7:12]
     assert problem_numbers(0, 10, 10, seed=4) != order[:10]
+
+
+# --- who mattered: the analysis of variance -------------------------------------------------------
+
+
+def table_node(table):
+    """A node whose joint responses are all pairs, in another order than the table's."""
+    group = len(table)
+    joints = torch.tensor(list(itertools.product(range(group), repeat=2))).flip(0)
+    rewards = torch.tensor([table[i][j] for i, j in joints.tolist()])
+    return SimpleNamespace(samples=group, joints=joints, rewards=rewards)
+
+
+def test_influences_are_unbiased():
+    """Agents of three actions each; every draw of G = 2 samples with its probability."""
+    pay = np.array([[0.0, 1.0, 4.0], [2.0, -1.0, 0.5], [0.0, 3.0, 1.0]])
+    chances = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
+    means = pay @ chances[1], pay.T @ chances[0]
+    mean = chances[0] @ means[0]
+    want = [float(chances[i] @ (means[i] - mean) ** 2) for i in (0, 1)]
+    total = float(chances[0] @ (pay - mean) ** 2 @ chances[1])
+    want.append(total - sum(want))
+    found = np.zeros(3)
+    for draw in itertools.product(range(3), repeat=4):
+        rows, columns = draw[:2], draw[2:]
+        chance = np.prod(chances[0][list(rows)]) * np.prod(chances[1][list(columns)])
+        node = table_node(pay[np.ix_(rows, columns)].tolist())
+        found += chance * np.array(list(influences([node]).values()))
+    assert found == pytest.approx(want)
+
+
+def test_influences_of_tables_with_known_answers():
+    def of(table):
+        return list(influences([table_node(table)]).values())
+
+    assert of([[1.0, 1.0], [3.0, 3.0]]) == pytest.approx([2, 0, 0])  # agent 0 alone
+    assert of([[0.0, 1.0, 5.0]] * 3) == pytest.approx([0, 7, 0])  # agent 1 alone
+    assert of([[1.0, 2.0], [4.0, 5.0]]) == pytest.approx([4.5, 0.5, 0])  # a sum of both
+    assert of([[1.0, 0.0], [0.0, 1.0]]) == pytest.approx([-0.5, -0.5, 1])  # nothing but the fit
+    assert influences([]) == {}

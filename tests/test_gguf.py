@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import gguf
 import psutil
 import pytest
 import torch
@@ -18,7 +19,6 @@ import train
 from policies import loading
 from policies.finding import fingerprint
 
-gguf = pytest.importorskip("gguf", reason="pip install --no-deps -r requirements-real.txt")
 TOKENS = [*sorted(ByteLevel.alphabet()), "Ġa", "<|im_start|>", "<|im_end|>"]
 END = len(TOKENS) - 1
 CHAT = (

@@ -1,7 +1,7 @@
 """The module on a small model, in Lightning's own loop: python -m pytest tests/test_magrpo.py"""
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import lightning as L
 import numpy as np
@@ -10,8 +10,9 @@ import torch
 from helpers import assert_close, assert_same_gradients, flags, rounding, small_base
 
 import magrpo
-from magrpo import MAGRPO, Team
+from magrpo import MAGRPO, Rollout, Team
 from policies import scoring
+from policies.sampling import Sampling
 from policies.scoring import Row, score
 from rewards import RewardError, Scorer
 from running.heldout import evaluate, played
@@ -138,6 +139,27 @@ def test_counts_of_agents_turns_and_branches(argv):
             assert node.advantages.shape == (agents, samples)
     assert len(module.turns) == args.turns
     assert set(measure(module)) >= {f"turn_{t}/reward" for t in range(args.turns)}
+
+
+def test_a_response_ends_at_the_tasks_stop():
+    team, task, args = small_team(), Echo(), flags("--max-new-tokens", "24")
+
+    def responses(stop):
+        task.stop = stop
+        rollout = Rollout(team, task, Scorer(rewarding(long_answers)), args)
+        [nodes] = rollout(task.items("train"), (0, 1, 0, 0), 4, Sampling(1.0, 0, 1.0, 24), 1, False)
+        return [response for node in nodes for own in node.responses for response in own]
+
+    free = responses("")
+    [(stop, count)] = Counter("".join(response.text for response in free)).most_common(1)
+    assert count > 9
+    for long, short in zip(free, responses(stop), strict=True):
+        text, *after = long.text.split(stop)
+        assert short.text == text
+        assert short.ended if after else short.tokens == long.tokens
+        assert short.tokens == long.tokens[: len(short.tokens)], "the token that ended it counts"
+        assert len(short.logps) == len(short.tokens)
+    assert [response.tokens for response in responses("")] == [r.tokens for r in free]
 
 
 def test_returns_are_discounted_means_of_what_follows():

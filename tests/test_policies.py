@@ -343,7 +343,7 @@ def test_a_row_decodes_alike_alone_and_in_company(temperature, merged_bytes, mon
 def test_finished_rows_leave_the_decode(monkeypatch):
     """Here the first of the rows that are left ends at every step."""
     base, rows = small_base(), []
-    base.eos = frozenset({EOS, VOCAB})  # a tokenizer may know more tokens than the model
+    base.ends = frozenset({EOS, VOCAB})  # a tokenizer may know more tokens than the model
 
     def choose(logits, *_):
         rows.append(len(logits))
@@ -386,7 +386,7 @@ def test_rare_looks_at_what_has_finished_change_no_response(monkeypatch):
 )
 def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
     base = small_base()
-    base.eos = frozenset(eos)
+    base.ends = frozenset(eos)
     response = decoding._response(base, decoded, [-1.0] * 3, [0.5] * 3)
     assert (response.tokens, response.ended) == (tokens, ended)
     assert (len(response.logps), response.entropy) == (len(tokens), 0.5 * len(tokens))

@@ -131,7 +131,7 @@ def test_grouped_heads_in_32_bits_keep_no_scores():
 def test_a_decode_waits_for_the_card_at_every_eighth_token():
     """And sends nothing there. No row ends early."""
     base, prompts = small_base().to("cuda"), [(3, 4, 5), (6, 7), (8, 9, 10), (11, 12)]
-    base.eos, found = frozenset([10**6]), []
+    base.ends, found = frozenset([10**6]), []
     for tokens in (32, 64):
         uniforms = torch.rand(4, 3, tokens, dtype=torch.float64)
         before = card.count("waits"), card.count("uploads")
