@@ -43,6 +43,7 @@ from policies import parallel
 from policies.base import Base
 from policies.decoding import Response, decode
 from policies.loading import load_base
+from policies.memory import halving
 from policies.sampling import Sampling, sampling_of
 from policies.scoring import Row, score
 
@@ -447,20 +448,11 @@ class MAGRPO(L.LightningModule):
 
     def update(self, rows: list[Row]) -> list[float]:
         """One step of every agent on its own loss. Returns the agents' gradient norms."""
-        args, coef_kl, optimizer = self.args, self.args.kl_coef, self.optimizers()
+        args, optimizer = self.args, self.optimizers()
         rows = [row for row in rows if parallel.is_own(row.problem, len(self.turns[0]))]
         # A response without advantage has no gradient: but for its KL, it is not even run.
-        self.learned = rows = [row for row in rows if row.coef != 0.0 or coef_kl]
-        optimizer.zero_grad()
-        reference = self.reference(rows) if coef_kl else []
-        for numbers, logps, mask in self.team.score(rows, self.sampling):
-            coef = torch.tensor([rows[n].coef for n in numbers], device=logps.device)
-            loss = policy_loss(logps, mask, coef)
-            if coef_kl:
-                weight = torch.tensor([rows[n].weight for n in numbers], device=logps.device)
-                frozen = nn.utils.rnn.pad_sequence([reference[n] for n in numbers], True)
-                loss = loss + coef_kl * kl_loss(logps, frozen, mask, weight)
-            self.manual_backward(loss)
+        self.learned = rows = [row for row in rows if row.coef != 0.0 or args.kl_coef]
+        halving(self.team.bases, lambda: self.set_gradients(rows))
         groups = [group["params"] for group in optimizer.param_groups]  # one per agent
         parallel.sum_gradients([parameter for params in groups for parameter in params])
         norms = [float(nn.utils.clip_grad_norm_(params, GRAD_CLIP)) for params in groups]
@@ -472,6 +464,19 @@ class MAGRPO(L.LightningModule):
             group["lr"] = self.learning_rate
         optimizer.step()
         return norms
+
+    def set_gradients(self, rows: list[Row]) -> None:
+        """Gradients of the agents' losses, in micro-batches that add up."""
+        self.optimizers().zero_grad()
+        reference = self.reference(rows) if self.args.kl_coef else []
+        for numbers, logps, mask in self.team.score(rows, self.sampling):
+            coef = torch.tensor([rows[n].coef for n in numbers], device=logps.device)
+            loss = policy_loss(logps, mask, coef)
+            if self.args.kl_coef:
+                weight = torch.tensor([rows[n].weight for n in numbers], device=logps.device)
+                frozen = nn.utils.rnn.pad_sequence([reference[n] for n in numbers], True)
+                loss = loss + self.args.kl_coef * kl_loss(logps, frozen, mask, weight)
+            self.manual_backward(loss)
 
     @torch.no_grad()
     def reference(self, rows: list[Row]) -> list[Tensor]:

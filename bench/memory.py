@@ -1,17 +1,13 @@
-"""Peak memory of a training process, and what it says beforehand that it will take.
+"""Peak memory of a training process, beside what --dry-run expects of it.
 
     python -m bench.memory [--card] [--only bits agents ...]
 
-Each line is a process of its own: train.py makes two steps with a Qwen2 of random weights (8
-layers) and, where "evaluation" problems are held out, plays them before and after. "expected" is
-what train.py and --dry-run print, the larger of training and evaluation. On a CPU "peak" is what
-the resident set grew by over that of the imports (VmHWM, the kernel's high-water mark). --card runs
+Each line is two processes: train.py with a Qwen2 of random weights (8 layers), once with --dry-run
+and once for two steps. On a CPU it is the resident set, with Python and its libraries; --card runs
 on the pretend card of tests/pretend, where it is what tensors take at most at a time.
 """
 
 import argparse
-import contextlib
-import io
 import json
 import re
 import shutil
@@ -22,15 +18,12 @@ import zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+CARD = ROOT / "tests" / "pretend" / "card.py"
+FEEDBACK = 32  # tokens between two turns
 BASE = {"agents": 2, "rank": 16, "bits": 32, "vocab": 8192, "prompt": 64, "response": 64}
-BASE |= {"group": 4, "batch": 4, "turns": 1, "evaluation": 0, "top_p": 1.0, "hidden": 512}
+BASE |= {"group": 4, "batch": 4, "turns": 1, "top_p": 1.0, "hidden": 512}
 TABLES = {
-    "bits": [
-        {"bits": bits, "turns": turns, "evaluation": evaluation}
-        for bits in (32, 16, 8, 4)
-        for turns in (1, 2)
-        for evaluation in (0, 40)
-    ],
+    "bits": [{"bits": bits, "turns": turns} for bits in (32, 16, 8, 4) for turns in (1, 2)],
     "agents": [{"agents": n, "rank": rank} for rank in (16, 0) for n in (1, 2, 4, 8)],
     "vocabulary": [{"vocab": 65536, "top_p": p, "group": 16} for p in (1.0, 0.9)],
     "prompt": [{"prompt": tokens} for tokens in (256, 1024, 4096)],
@@ -90,56 +83,31 @@ def make_model(folder: Path, vocab: int, hidden: int) -> None:
         shutil.copy(file, folder)
 
 
-def high_water() -> float:
-    """Largest resident set of this process so far, in MiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
-
-
-def child(folder: str, on_card: bool, setting: dict) -> None:
-    """What a measured process does."""
-    if on_card:
-        sys.path.insert(0, str(ROOT / "tests" / "pretend"))
-        import card
-
-        card.insert()
-    import running.preview
-    import running.recorder  # noqa: F401  (what all of them import is no part of a run's memory)
-    import train
-    from running.estimate import TOLD
-
+def measured(folder: str, on_card: bool, setting: dict) -> dict:
+    """MiB at the peak of a run, and what --dry-run expects: each a process of its own."""
+    setting, said = BASE | setting, ""
     with tempfile.TemporaryDirectory() as here:
         data = Path(here) / "text.json"
-        data.write_text(json.dumps([" x" * setting["prompt"], " x" * (setting["response"] + TOLD)]))
+        texts = [" x" * setting["prompt"], " x" * (setting["response"] + FEEDBACK)]
+        data.write_text(json.dumps(texts))
         flags = f"""--model {folder} --task {__file__}:Text --reward {__file__}:pay --data {data}
             --num-agents {setting["agents"]} --lora-rank {setting["rank"]} --bits {setting["bits"]}
             --num-generations {setting["group"]} --batch-size {setting["batch"]} --joint aligned
-            --advantage none
+            --advantage none --eval-limit none
             --turns {setting["turns"]} --max-new-tokens {setting["response"]} --max-steps 2
-            --max-prompt-tokens 100000 --top-p {setting["top_p"]} --lr 1e-4 --run {here}/run
-            --eval-limit {setting["evaluation"] or "none"}"""
-        before, said = high_water(), io.StringIO()
-        with contextlib.redirect_stdout(said):
-            train.main(flags.split())
-    peak = card.count("peak") / 2**20 if on_card else high_water() - before
-    told = re.search("memory expected.*", said.getvalue()).group()
-    expected = max(int(size) for size in re.findall(r"(\d+) MiB", told))
-    print(json.dumps({"peak": peak, "expected": expected}))
-
-
-def measured(folder: str, on_card: bool, setting: dict) -> dict:
-    """MiB at the peak of a run in a process of its own, and expected by it."""
-    command = [sys.executable, "-m", "bench.memory", "--child", folder]
-    command.append(json.dumps([on_card, BASE | setting]))
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        raise SystemExit(f"{setting}: {done.stderr[-3000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+            --max-prompt-tokens 100000 --top-p {setting["top_p"]} --lr 1e-4 --run {here}/run"""
+        start = [sys.executable, *([str(CARD)] if on_card else []), "train.py", *flags.split()]
+        for more in (["--dry-run"], []):
+            done = subprocess.run([*start, *more], capture_output=True, text=True, cwd=ROOT)
+            if done.returncode:
+                raise SystemExit(f"{setting}: {done.stderr[-3000:]}")
+            said += done.stdout
+        rows = (Path(here) / "run" / "metrics.jsonl").read_text().splitlines()
+    expected = int(re.search(r"memory expected.* (\d+) MiB", said).group(1))
+    return {"expected": expected, "peak": json.loads(rows[-1])["memory_gib"] * 2**10}
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--child"]:
-        return child(sys.argv[2], *json.loads(sys.argv[3]))
     top = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     top.add_argument("--only", nargs="*", choices=TABLES, default=list(TABLES))
     top.add_argument("--card", action="store_true")

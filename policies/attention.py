@@ -1,8 +1,8 @@
 """Attention over prompts that several rows share, for every model through transformers'
 AttentionInterface.
 
-Shapes: P prompts of S rows each, R rows, H query heads, h key heads, g = H / h, W prompt positions,
-T tokens of a response, D units of a head.
+Shapes: P prompts of up to S rows each, R rows, H query heads, h key heads, g = H / h, W prompt
+positions, T tokens of a response, D units of a head.
 """
 
 import math
@@ -13,46 +13,39 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import DynamicLayer
 
+from policies.groups import Groups
 from policies.sampling import capped
 
 
 class Grid:
     """Which prompt each of R rows continues: rows are ordered by prompt and laid out P x S, so that
-    a prompt's keys are read once for all of its rows. place: where each row stands in the layout,
-    None where they fill it."""
+    a prompt's keys are read once for all of its rows."""
 
-    def __init__(self, owner: Tensor, lengths: Tensor, width: int, heads: int):
-        self.owner, self.lengths, self.width, self.heads = owner, lengths, width, heads
-        counts = torch.bincount(owner)
-        self.prompts, self.samples = len(counts), int(counts.max())
-        first = (counts.cumsum(0) - counts)[owner]
-        self.place = owner * self.samples + torch.arange(len(owner), device=owner.device) - first
-        if self.prompts * self.samples == len(owner):
-            self.place = None
+    def __init__(self, owners: list[int], lengths: Tensor, width: int, heads: int):
+        """owners: of each row the number of its prompt, in order; lengths: of all prompts."""
+        self.width, self.heads = width, heads
+        self.prompts = list(dict.fromkeys(owners))  # that have rows
+        self.groups = Groups([owners.count(prompt) for prompt in self.prompts], lengths.device)
+        lengths = lengths[self.prompts]
         self.hidden = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
         if int(lengths.min()) < width:
-            padding = torch.arange(width, device=owner.device) >= lengths[:, None]
-            self.hidden = torch.zeros(padding.shape, device=owner.device)
-            self.hidden = self.hidden.masked_fill(padding, -math.inf)[:, None]
-            self.hidden = self.hidden.repeat_interleave(heads, 0)
+            padding = torch.arange(width, device=lengths.device) >= lengths[:, None]
+            hidden = torch.zeros(padding.shape, device=lengths.device)
+            hidden = hidden.masked_fill(padding, -math.inf)[:, None]
+            self.hidden = hidden.repeat_interleave(heads, 0)
 
     def by_prompt(self, x: Tensor) -> Tensor:
         """(R h, g, X) -> (P h, S g, X)."""
-        _, group, size = x.shape
-        if self.place is not None:
-            x = x.view(-1, self.heads * group * size)
-            x = x.new_zeros(self.prompts * self.samples, x.shape[1]).index_copy_(0, self.place, x)
-        x = x.view(self.prompts, self.samples, self.heads, group, size).transpose(1, 2)
-        return x.reshape(self.prompts * self.heads, self.samples * group, size)
+        x, groups = self.groups.pad(x.view(-1, self.heads, *x.shape[1:])), self.groups
+        x = x.view(groups.count, groups.size, *x.shape[1:]).transpose(1, 2)
+        return x.reshape(groups.count * self.heads, -1, x.shape[-1])
 
     def by_row(self, x: Tensor) -> Tensor:
         """(P h, S g, X) -> (R h, g, X)."""
-        _, group, size = x.shape
-        group //= self.samples
-        x = x.view(self.prompts, self.heads, self.samples, group, size).transpose(1, 2)
-        if self.place is not None:
-            x = x.reshape(self.prompts * self.samples, -1).index_select(0, self.place)
-        return x.reshape(-1, group, size)
+        groups, size = self.groups, x.shape[2]
+        x = x.view(groups.count, self.heads, groups.size, -1, size).transpose(1, 2)
+        x = groups.unpad(x.reshape(groups.count * groups.size, self.heads, -1, size))
+        return x.reshape(-1, x.shape[2], size)
 
 
 class RowCache(DynamicLayer):
@@ -60,20 +53,15 @@ class RowCache(DynamicLayer):
     row's own in a store with room for every token. (DynamicLayer grows by concatenation: copying
     the whole cache for every token took 3/4 of the decode's time on a CPU.)"""
 
-    def __init__(self, keys: Tensor, values: Tensor, grid: Grid, room: int):
+    def __init__(self, keys: Tensor, values: Tensor, grid: Grid, rows: int, room: int):
         super().__init__()
         if not keys.is_cuda:  # there these products are made in single precision: cast only once
             keys, values = keys.float(), values.float()
         self.lazy_initialization(keys, values)
         self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
         self.grid, self.used = grid, 0
-        shape = (len(grid.owner), grid.heads, room)
-        self._hold(*(t.new_empty(*shape, t.shape[3]) for t in (keys, values)))
-
-    def _hold(self, keys: Tensor, values: Tensor) -> None:
-        """The rows' own keys and values, (R, h, T, D) to write and (R h, T, D) to read."""
-        self.own = keys, values
-        self.own_keys, self.own_values = keys.flatten(0, 1), values.flatten(0, 1)
+        shape = (rows, grid.heads, room)
+        self.own = [t.new_empty(*shape, t.shape[3]) for t in (keys, values)]  # (R, h, T, D)
 
     def get_seq_length(self) -> int:
         return self.grid.width + self.used
@@ -92,21 +80,22 @@ class RowCache(DynamicLayer):
         prompt = capped(_products(grid.by_prompt(query), self.keys), softcap)
         if grid.hidden is not None:
             prompt += grid.hidden
-        own = _products(query, self.own_keys.narrow(1, 0, self.used).transpose(1, 2))
-        own = capped(own, softcap)
+        keys, values = (own.flatten(0, 1).narrow(1, 0, self.used) for own in self.own)
+        own = capped(_products(query, keys.transpose(1, 2)), softcap)
         weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(self.values.dtype)
         prompt, own = weights.split_with_sizes([grid.width, self.used], -1)
         mixed = grid.by_row(torch.bmm(prompt, self.values))  # to add to it in place saves a copy
-        own, values = grid.by_row(own), self.own_values.narrow(1, 0, self.used)
-        mixed.baddbmm_(own.to(mixed.dtype), values.to(mixed.dtype))  # autocast does not see it
+        own = grid.by_row(own).to(mixed.dtype)
+        mixed.baddbmm_(own, values.to(mixed.dtype))  # autocast does not see it
         return mixed.view(rows, 1, heads, -1).to(query.dtype)
 
-    def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
-        """Keeps these rows and prompts, which `grid` lays out anew."""
-        self._hold(*(own[rows] for own in self.own))
-        if len(prompts) < self.grid.prompts:
+    def select(self, rows: Tensor, grid: Grid) -> None:
+        """Keeps these rows and their prompts, which `grid` lays out anew."""
+        self.own = [own[rows] for own in self.own]
+        if grid.prompts != self.grid.prompts:
+            left = [self.grid.prompts.index(prompt) for prompt in grid.prompts]
             self.keys, self.values = (
-                t.unflatten(0, (-1, grid.heads))[prompts].flatten(0, 1)
+                t.unflatten(0, (-1, grid.heads))[left].flatten(0, 1)
                 for t in (self.keys, self.values)
             )
         self.grid = grid

@@ -15,14 +15,14 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from policies.adapters import Adapters, Crew
+from policies.adapters import Adapters
 from policies.finding import NO_TEMPLATE
 from policies.layers import Layers, is_known
 from policies.sampling import capped
@@ -36,6 +36,7 @@ class Base(nn.Module):
         super().__init__()
         self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
         self.memory: float | None = None  # GiB to plan with, None: all that the device has
+        self.halved = 0  # how often memory ran out (policies/memory.py)
         self.eos = self.ends = eos_tokens(model, tokenizer)
         self.context = context(model.config.get_text_config())  # in tokens
         model.set_attn_implementation("shared_prompts")
@@ -85,8 +86,8 @@ class Base(nn.Module):
 
     @contextlib.contextmanager
     def acting(self, agents: Sequence[int] | None, tokens: int):
-        """Rows of so many tokens are run as these agents; None: as the frozen base, which is the KL
-        reference."""
+        """Rows of so many tokens are run as these agents, in order; None: as the frozen base, which
+        is the KL reference."""
         self.act(agents, tokens)
         try:
             yield
@@ -94,30 +95,21 @@ class Base(nn.Module):
             self.act(None)
 
     def act(self, agents: Sequence[int] | None, tokens: int = 1) -> None:
-        known = self.lora and agents
-        self.adapters.crew = Crew(agents, tokens, self.device) if known else None
+        self.adapters.act(agents if self.lora else None, tokens, self.device)
 
     def prefill(
-        self,
-        prompts: Sequence[tuple[int, ...]],
-        agents: Sequence[int] | None,
-        past: Sequence[Sequence[Tensor]] | None = None,
+        self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
     ) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
-        past: those of tokens that every one of the prompts follows, which are then in front.
 
         Padding is on the right, after every real token, so it needs no mask here; `Grid` and `mask`
         hide it from what follows. The last token opens the response's row, so no logits are needed.
         """
-        width, start = max(map(len, prompts)) - 1, past[0][0].shape[2] if past else 0
+        width, cache = max(map(len, prompts)) - 1, DynamicCache()
         ids = torch.tensor([p[:-1] + (0,) * (width + 1 - len(p)) for p in prompts])
-        positions = torch.arange(start, start + width, device=self.device)[None]
-        mask = None
-        if past:  # a query sees what is before the piece, and the piece up to itself
-            mask = positions.new_ones(1, 1, width, start + width, dtype=torch.bool).tril(start)
-        cache = cached(past) if past else DynamicCache()
+        positions = torch.arange(width, device=self.device)[None]
         with self.acting(agents, width):
-            self.hidden(ids.to(self.device), positions, cache, mask, keys_only=True)
+            self.hidden(ids.to(self.device), positions, cache, keys_only=True)
         return [(layer.keys, layer.values) for layer in cache.layers]
 
     def hidden(
@@ -176,7 +168,7 @@ class Base(nn.Module):
         )
 
 
-def cached(past: Sequence[Sequence[Tensor]]) -> Cache:
+def cached(past: Iterable[tuple[Tensor, Tensor]]) -> Cache:
     """A cache that holds these keys and values (R, H, W, D) of every layer."""
     layers = []
     for keys, values in past:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from transformers.cache_utils import Cache
 
 from policies.attention import Grid, RowCache
 from policies.base import Base
-from policies.memory import prefilled_at_once, prompts_at_once
+from policies.memory import halving, prompts_at_once
 from policies.sampling import Sampling, choose
 
 # Tokens between two looks at which rows have finished. On a GPU a look is a wait, in which the host
@@ -43,13 +42,16 @@ def decode(
     (prompts, S, T) in [0, 1) decide the tokens, and nothing else does.
     """
     samples, limit = uniforms.shape[1:]
-    found: list[list[Response]] = []
-    while len(found) < len(prompts):
-        longest = max(map(len, prompts[len(found) :]))
-        count = prompts_at_once(base, longest, samples, limit, sampling)
-        some = slice(len(found), len(found) + count)
-        found += _decode(base, prompts[some], agents and agents[some], uniforms[some], sampling)
-    return found
+
+    def in_parts() -> list[list[Response]]:
+        found: list[list[Response]] = []
+        while len(found) < len(prompts):
+            longest = max(map(len, prompts[len(found) :]))
+            part = slice(len(found), len(found) + prompts_at_once(base, longest, samples, limit))
+            found += _decode(base, prompts[part], agents and agents[part], uniforms[part], sampling)
+        return found
+
+    return halving([base], in_parts)
 
 
 @torch.inference_mode()  # the many small kernels of a step cost an eighth less than in no_grad
@@ -62,21 +64,20 @@ def _decode(
 ) -> list[list[Response]]:
     samples, limit = uniforms.shape[1:]
     lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=base.device)
-    owner = torch.arange(len(prompts), device=base.device).repeat_interleave(samples)
-    prefix = prefill(base, prompts, agents)
-    grid = Grid(owner, lengths, max(map(len, prompts)) - 1, prefix[0][0].shape[1])
-    cache = Cache([RowCache(k, v, grid, limit) for k, v in prefix])
+    owners = [number for number in range(len(prompts)) for _ in range(samples)]  # of each row
+    prefix = base.prefill(prompts, agents)
+    grid = Grid(owners, lengths, max(map(len, prompts)) - 1, prefix[0][0].shape[1])
+    cache = Cache([RowCache(k, v, grid, len(owners), limit) for k, v in prefix])
     uniforms = uniforms.flatten(0, 1).to(base.device)  # (R, T)
-    tokens = torch.tensor([prompt[-1:] for prompt in prompts], device=base.device)[owner]
-    positions = lengths[owner][:, None]
+    tokens = torch.tensor([[prompts[owner][-1]] for owner in owners], device=base.device)
+    positions = lengths.repeat_interleave(samples)[:, None]
     vocab = len(base.head.weight)
     ends = torch.zeros(vocab, dtype=torch.bool, device=base.device)  # whether a token is one
     ends[[token for token in base.ends if token < vocab]] = True
-    alive = torch.arange(len(owner), device=base.device)  # the decoded rows' numbers
+    alive = torch.arange(len(owners), device=base.device)  # the decoded rows' numbers
     done = torch.zeros_like(alive, dtype=torch.bool)
     steps = []  # of each token: rows, tokens, log-probabilities, entropies
-    acting = agents and [agents[prompt] for prompt in owner.tolist()]
-    with base.acting(acting, 1), base.adapters.still():
+    with base.acting(agents and [agents[owner] for owner in owners], 1), base.adapters.decoding():
         for step in range(limit):
             logits = base.logits(base.hidden(tokens, positions, cache)[:, -1])
             new, *measured = choose(logits, uniforms[:, step], sampling)
@@ -90,32 +91,14 @@ def _decode(
                 break
             if 4 * finished >= len(alive):  # copying the cache costs about one step
                 keep = (~done).nonzero().squeeze(-1)
-                left, owner = grid.owner[keep].unique(return_inverse=True)
-                grid = Grid(owner, grid.lengths[left], grid.width, grid.heads)
+                owners = [owners[row] for row in keep.tolist()]
+                grid = Grid(owners, lengths, grid.width, grid.heads)
                 for layer in cache.layers:
-                    layer.select(keep, left, grid)
+                    layer.select(keep, grid)
                 alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
                 uniforms, done = uniforms[keep], done[keep]
-                base.act(agents and [agents[row // samples] for row in alive.tolist()])
+                base.act(agents and [agents[owner] for owner in owners])
     return _responses(base, steps, len(prompts), samples)
-
-
-def prefill(
-    base: Base, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
-) -> list[tuple[Tensor, Tensor]]:
-    """Base.prefill, so many prompts at a time as a pass bears (policies/memory.py)."""
-    width = max(map(len, prompts))
-    count = prefilled_at_once(base, width)
-    if count >= len(prompts):
-        return base.prefill(prompts, agents)
-    parts = []
-    for start in range(0, len(prompts), count):
-        some = slice(start, start + count)
-        part = base.prefill(prompts[some], agents and agents[some])
-        room = width - 1 - part[0][0].shape[2]  # behind the tokens of a part of shorter ones
-        parts.append([F.pad(t, (0, 0, 0, room)) for pair in part for t in pair])
-    whole = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
-    return list(zip(whole[::2], whole[1::2], strict=True))
 
 
 def _responses(base: Base, steps: list[tuple], prompts: int, samples: int) -> list[list[Response]]:

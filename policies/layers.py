@@ -54,17 +54,18 @@ class Layers:
         self.net, self.linear = net, adapters.linear
         self.layers, self.norm = [Layer(layer) for layer in net.layers], Norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
-        self.table = torch.empty(0)  # of rotations, (positions, 2 D)
+        self.table = torch.empty(0)
 
     def rotations(self, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T) below count."""
-        weight = self.net.embed_tokens.weight  # for its device and type
-        known = (self.table.device, self.table.dtype) == (weight.device, weight.dtype)
-        if len(self.table) < count or not known:
-            every = torch.arange(max(count, 2 * len(self.table)), device=weight.device)
-            cos, sin = self.net.rotary_emb(weight, every[None])
+        """Cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T) below count,
+        looked up: to make them for every token takes longer than a small layer."""
+        weight = self.net.embed_tokens.weight
+        if len(self.table) < count or self.table.device != weight.device:
+            cos, sin = self.net.rotary_emb(
+                weight, torch.arange(2 * count, device=weight.device)[None]
+            )
             first, second = sin[0].chunk(2, -1)
-            self.table = torch.cat([cos[0], -first, second], -1)
+            self.table = torch.cat([cos[0], -first, second], -1)  # (positions, 2 D)
         return F.embedding(positions, self.table).unsqueeze(-2).split(self.size, -1)
 
     def __call__(
@@ -72,15 +73,14 @@ class Layers:
     ) -> Tensor:
         """Last hidden states (R, T, hidden) of tokens (R, T); see Base.hidden."""
         shape = tokens.shape
-        turn = self.rotations(positions, cache.get_seq_length() + shape[1])
+        cos, sin = self.rotations(positions, cache.get_seq_length() + shape[1])
         x = self.net.embed_tokens(tokens).flatten(0, 1)
         for index, layer in enumerate(self.layers):
-            both, value = self.linear(layer.qkv, layer.input_norm(x), joined=2)
-            both = both.view(*shape, -1, self.size)  # queries and keys
+            parts = self.linear(layer.qkv, layer.input_norm(x))
+            query, key, value = (part.view(*shape, -1, self.size) for part in parts)
             if layer.q_norm:
-                query, key = both.split_with_sizes(layer.heads, 2)
-                both = torch.cat([layer.q_norm(query), layer.k_norm(key)], 2)
-            both, value = rotate(both, *turn), value.view(*shape, -1, self.size)
+                query, key = layer.q_norm(query), layer.k_norm(key)
+            both = rotate(torch.cat([query, key], 2), cos, sin)
             query, key = both.transpose(1, 2).split_with_sizes(layer.heads, 1)
             key, value = cache.update(key, value.transpose(1, 2), index)
             if keys_only and index + 1 == len(self.layers):

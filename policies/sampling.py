@@ -93,95 +93,58 @@ def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
     """Tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
 
     One number in [0, 1) decides one token, so a row's sample depends on nothing else in the batch:
-    not on which rows are decoded beside it, nor on when finished ones leave. In a large vocabulary,
-    whose running sum is slow, first a block of tokens is found, then one of the block.
+    not on which rows are decoded beside it, nor on when finished ones leave.
     """
-    shares, size = uniforms.double()[:, None], 256
-    if mass.shape[-1] <= 16 * size:
-        ends = mass.cumsum(-1, dtype=torch.float64)
-        return _passed(ends, shares * ends[:, -1:])[:, 0]
-    if mass.shape[-1] % size:
-        mass = F.pad(mass, (0, -mass.shape[-1] % size))
-    blocks = mass.unflatten(-1, (-1, size))
-    ends = blocks.sum(-1).cumsum(-1, dtype=torch.float64)
-    points = shares * ends[:, -1:]
-    block = _passed(ends, points)
-    points = points - F.pad(ends, (1, 0)).gather(-1, block)
-    inside = blocks[torch.arange(len(block), device=block.device), block[:, 0]]
-    return (size * block + _passed(inside.cumsum(-1, dtype=torch.float64), points))[:, 0]
-
-
-def _passed(ends: Tensor, points: Tensor) -> Tensor:
-    """Index of the first of the running sums (R, X) that is past a row's point (R, 1)."""
+    ends = mass.cumsum(-1, dtype=torch.float64)
+    points = uniforms.double()[:, None] * ends[:, -1:]
     below = 1 - 1e-12  # rounding must not lead past the last token of nonzero probability
-    return torch.searchsorted(ends, points.minimum(below * ends[:, -1:]), right=True)
+    return torch.searchsorted(ends, points.minimum(below * ends[:, -1:]), right=True)[:, 0]
+
+
+def target_logps(logits: Tensor, targets: Tensor, sampling: Sampling) -> Tensor:
+    """log pi (N,) of target tokens (N,) from the model's logits (N, V)."""
+    warped = warp(logits, sampling, targets[:, None])
+    return -F.cross_entropy(warped, targets, reduction="none")
 
 
 class TokenLogps(torch.autograd.Function):
-    """log pi of target tokens (N,) from the last hidden states (N, D) and the output layer.
+    """logps_of(hidden, targets): log pi (N,) of target tokens (N,) from the last hidden states
+    (N, D), a few tokens at a time, because each has V logits.
 
-    Of N x V logits only a few rows exist at a time. d log pi / d hidden is a row of its own for
-    every token, known once its logits are: it is made with them, and backward only scales it. A
-    trained output layer (full copies) needs its logits once more, for its own gradient.
+    A token's log pi depends on its own hidden state alone. So its gradient is taken as soon as its
+    logits are there, and backward only scales it. `weights` are what is trained in `logps_of`
+    itself: the output layer of a full copy, whose gradient needs the logits once more.
     """
 
     @staticmethod
-    def forward(ctx, hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling, softcap=None):
-        logps = hidden.new_empty(len(hidden), dtype=torch.float32)
-        slope = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        ctx.how = sampling, softcap
-        for part in _parts(hidden, weight):
-            x, those = hidden[part], targets[part]
-            logps[part], mass, steep = _token_logps(x, weight, bias, those, *ctx.how)
-            if slope is None:
-                continue
-            if steep is None:  # d log pi / d logits: (1 at the target) - pi
-                slope[part] = F.embedding(those, weight) - mass @ weight
-            else:
-                odds = (-mass).scatter_add_(-1, those[:, None], torch.ones_like(mass[:, :1]))
-                slope[part] = (odds * steep) @ weight
-        if slope is not None and sampling.temperature:
-            slope /= sampling.temperature
-        ctx.save_for_backward(hidden, weight, bias, targets, slope)
-        return logps
+    def forward(ctx, hidden: Tensor, targets: Tensor, logps_of, size: int, *weights: Tensor):
+        learns, found, slopes = ctx.needs_input_grad[0], [], []
+        for part, those in zip(hidden.split(size), targets.split(size), strict=True):
+            with torch.set_grad_enabled(learns):
+                x = part.detach().requires_grad_(learns)
+                logps = logps_of(x, those)
+            found.append(logps.detach())
+            if learns:
+                slopes += torch.autograd.grad(logps, x, torch.ones_like(logps))
+        ctx.logps_of, ctx.size, ctx.weights = logps_of, size, weights
+        ctx.save_for_backward(hidden, targets, torch.cat(slopes) if learns else None)
+        return torch.cat(found)
 
     @staticmethod
     def backward(ctx, grad: Tensor):
-        hidden, weight, bias, targets, slope = ctx.saved_tensors
-        grads = [None if slope is None else slope * grad[:, None].to(slope.dtype), None, None]
-        if ctx.needs_input_grad[1]:
-            grads[1] = torch.zeros_like(weight)
-            grads[2] = None if bias is None else torch.zeros_like(bias)
-            for part in _parts(hidden, weight):
-                x = hidden[part].to(weight.dtype)
-                _, mass, steep = _token_logps(x, weight, bias, targets[part], *ctx.how)
-                scale = (grad[part, None] / (ctx.how[0].temperature or 1)).to(mass.dtype)
-                odds = (mass * -scale).scatter_add_(-1, targets[part, None], scale)
-                odds = odds if steep is None else odds * steep
-                grads[1].addmm_(odds.T, x)
-                if bias is not None:
-                    grads[2] += odds.sum(0)
-        return *grads, None, None, None
-
-
-def _parts(hidden: Tensor, weight: Tensor) -> list[slice]:
-    """Tokens whose logits exist at the same time."""
-    size = tokens_at_once(hidden.device, len(weight))
-    return [slice(start, start + size) for start in range(0, len(hidden), size)]
+        hidden, targets, slope = ctx.saved_tensors
+        total = [torch.zeros_like(weight) for weight in ctx.weights]
+        parts = (x.split(ctx.size) for x in (hidden, targets, grad))
+        for x, those, down in zip(*parts, strict=True) if total else ():
+            with torch.enable_grad():
+                logps = ctx.logps_of(x, those)
+            grads = torch.autograd.grad(logps, ctx.weights, down)
+            total = [whole.add_(part) for whole, part in zip(total, grads, strict=True)]
+        scaled = None if slope is None else slope * grad[:, None].to(slope.dtype)
+        return scaled, None, None, None, *total
 
 
 def tokens_at_once(device: torch.device, vocab: int) -> int:
-    """On a CPU as many as stay in its cache, on a GPU enough to keep its cores busy."""
+    """Tokens whose logits exist at the same time: on a CPU as many as stay in its cache, on a GPU
+    enough to keep its cores busy."""
     return max(2 ** (21 if device.type == "cpu" else 26) // vocab, 64)
-
-
-def _token_logps(hidden: Tensor, weight: Tensor, bias, targets: Tensor, sampling, softcap):
-    """log pi of the targets (N,), pi of all tokens (N, V), and what a soft cap leaves of a logit's
-    slope (N, V), None without one."""
-    raw = capped(F.linear(hidden, weight, bias), softcap)
-    steep = None if softcap is None else (1 - (raw / softcap).square()).to(weight.dtype)
-    logits = warp(raw, sampling, targets[:, None])
-    mass = logits.softmax(-1)
-    # log of the sum of exp(logits), from the likeliest token: the target's mass may round to 0
-    total = logits.amax(-1) - mass.amax(-1).log()
-    return logits.gather(-1, targets[:, None])[:, 0] - total, mass.to(weight.dtype), steep

@@ -35,31 +35,25 @@ def settle(args) -> None:
 
 @functools.cache
 def seconds_of_a_token() -> dict[int, float]:
-    """Seconds that a token takes in the products with one frozen weight, {bits: seconds}.
+    """CPU seconds that a token takes in the products with one frozen weight, {bits: seconds}.
 
-    CPUs differ in two ways, so that both are measured. Decoding multiplies few rows at a time,
-    about one for each response, and reads every weight anew; the update multiplies many tokens at
-    once, and runs each forwards and backwards. Instructions for 16 bits may help the one and slow
-    the other. The weight is that of a feed-forward layer in a model of 135 million parameters; the
-    kinds take turns, so that neither finds its own in a core's cache.
-
-    It is the CPU time of one thread, and the least of two or more: what else runs on the machine
-    would decide otherwise, because threads wait for each other.
+    Decoding multiplies few rows at a time, the update many, forwards and backwards; a CPU's
+    instructions for 16 bits may help the one and slow the other. The weight is that of a
+    feed-forward layer in a model of 135 million parameters. One thread, and the least of some
+    repetitions in which the kinds take turns: nothing else that runs on the machine decides.
     """
     import torch
 
-    start, threads = time.thread_time(), torch.get_num_threads()
     kinds = {16: torch.bfloat16, 32: torch.float32}
     weights = {bits: torch.ones(576, 1536, dtype=kind) for bits, kind in kinds.items()}
     least = {(bits, rows): float("inf") for rows in (24, 128) for bits in kinds}
-    turn, last = 0, 0.0
+    end, turns, threads = time.thread_time() + LIMIT, 0, torch.get_num_threads()
     torch.set_num_threads(1)
-    while turn < 2 or time.thread_time() + last < start + LIMIT:  # the first one warms up
-        began = time.thread_time()
+    while turns < 2 or time.thread_time() < end:  # the first one warms up
         for bits, rows in least:
-            x, before = torch.ones(rows, 1536, dtype=kinds[bits]), time.thread_time()
+            x, start = torch.ones(rows, 1536, dtype=kinds[bits]), time.thread_time()
             torch.nn.functional.linear(x, weights[bits])
-            least[bits, rows] = min(least[bits, rows], time.thread_time() - before)
-        turn, last = turn + 1, time.thread_time() - began
+            least[bits, rows] = min(least[bits, rows], time.thread_time() - start)
+        turns += 1
     torch.set_num_threads(threads)
     return {bits: least[bits, 24] / 24 + 2 * least[bits, 128] / 128 for bits in kinds}

@@ -1,12 +1,11 @@
-"""What will be trained once it is loaded, what memory it takes; --dry-run: one batch of it."""
+"""What will be trained once it is loaded; --dry-run: one batch of it, and the memory it takes."""
 
 import sys
 
 import torch
 
 from policies.loading import device
-from policies.memory import total
-from running.estimate import expected
+from policies.memory import halving
 from running.metrics import memory_gib, reward_spreads
 
 
@@ -28,10 +27,6 @@ def describe(module, args) -> str:
         lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
     if args.alternate:
         lines.append(f"one agent learns at a time, {args.alternate} step(s) each")
-    training, evaluation = (n / 2**20 for n in expected(module, args))
-    told = f"training {training:.0f} MiB" + f", evaluation {evaluation:.0f} MiB" * (evaluation > 0)
-    lines.append(f"memory expected, besides Python and its libraries: {told}")
-    lines.append(f"memory that is planned with: {total(module.team.bases[0]) / 2**20:.0f} MiB")
     lines.append(f"device:  {where()}")
     for line in remarks(module, args):
         print(f"warning: {line}", file=sys.stderr)
@@ -71,9 +66,16 @@ def dry_run(module, args) -> None:
         joints = sum(len(node.parts) for node in nodes)
         mean = sum(float(node.rewards.mean()) for node in nodes) / len(nodes)
         print(f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}")
-    for _, logps, mask in module.team.score(module.rows(), module.sampling):
-        (logps * mask).sum().backward()
+    trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
+    halving(module.team.bases, lambda: backward(module))
+    expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
     kind = "on the card" if device().type == "cuda" else "resident, Python and its libraries too"
-    print(f"memory taken by this and its backward passes, {kind}: {memory_gib() * 2**10:.0f} MiB")
+    print(f"memory expected, by this and its backward passes, {kind}: {expected * 2**10:.0f} MiB")
     flat = float((reward_spreads(module) < 1e-9).double().mean())
     print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")
+
+
+def backward(module) -> None:
+    """A backward pass over every response, whether or not it has an advantage."""
+    for _, logps, mask in module.team.score(module.rows(), module.sampling):
+        (logps * mask).sum().backward()

@@ -1,9 +1,6 @@
 """Rewards that ask a language model: python -m pytest tests/test_judging.py"""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -158,11 +155,6 @@ def test_the_judge_is_another_model_where_one_is_named(plugin, tmp_path, capsys)
         with pytest.raises(SystemExit):
             train.main([*SMALL, *argv, "--run", str(tmp_path / "bad")])
         assert told in capsys.readouterr().err
-    train.main(
-        [*run, "--lora-rank", "0", "--judge", str(ROOT / "tiny"), "--run", str(tmp_path / "full")]
-    )
-    full = metrics(tmp_path / "full")[0]
-    assert full["reward/text_0"] == pytest.approx(own["reward/text_0"], rel=rounding())
 
 
 def test_an_evaluation_asks_the_same_judge(plugin, tmp_path):
@@ -172,19 +164,6 @@ def test_an_evaluation_asks_the_same_judge(plugin, tmp_path):
     table = json.loads((tmp_path / "table").read_text())["methods"]
     assert {"trained", "naive", "single", "frozen-0"} <= table.keys()
     assert all(row["reward/text_0"] > 0 for row in table.values())
-
-
-@pytest.mark.slow
-def test_two_processes_ask_as_one_does(plugin, tmp_path):
-    run = [*SMALL, "--reward", plugin, "--max-steps", "1"]
-    alone = os.environ | {"OMP_NUM_THREADS": "1"}
-    for name, argv in (("one", ["--batch-size", "2"]), ("two", ["--batch-size", "1"])):
-        devices = ["--devices", "2", "--strategy", "ddp"] if name == "two" else []
-        command = [sys.executable, "train.py", *run, *argv, *devices, "--run", tmp_path / name]
-        subprocess.run(list(map(str, command)), cwd=ROOT, env=alone, check=True)
-    one, two = (metrics(tmp_path / name)[0] for name in ("one", "two"))
-    for name in ("return", "reward/text_0", "reward/text_1", "grad_norm/0", "grad_norm/1"):
-        assert one[name] == pytest.approx(two[name], rel=rounding())
 
 
 # --- eval.py --score ------------------------------------------------------------------------------
@@ -217,7 +196,6 @@ def test_any_reward_scores_a_file(plugin, tmp_path, capsys):
     [
         (["{"], "joint.jsonl, line 1: not one JSON object"),
         (['{"item": {"prompt": "x"}, "responses": ["a", "b"]}', "[]"], "line 2: it needs"),
-        (['{"item": {}, "responses": []}'], "line 1: it needs"),
         (['{"item": {}, "responses": ["a", 1]}'], "line 1: it needs"),
         ([], "holds no joint responses"),
         (["", '{"item": {}, "responses": ["a b", "c"]}'], "line 2: the reward raised KeyError"),

@@ -1,5 +1,5 @@
 // A CUDA card made of the CPU, for card.py: tensors of device cuda:i whose memory is the host's, and
-// on which every operation that has a CPU kernel runs that kernel. It counts bytes, launches, waits.
+// on which every operation that has a CPU kernel runs that kernel. It counts bytes and waits.
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -24,10 +24,11 @@ const c10::DispatchKeySet KEYS(c10::DispatchKey::CUDA);
 
 thread_local DeviceIndex current = 0;
 int cards = 1;
-enum { HELD, PEAK, LAUNCHES, WAITS, UPLOADS, COUNTERS };
-std::atomic<int64_t> counted[COUNTERS];
+enum { HELD, PEAK, WAITS, UPLOADS, COUNTERS };
+std::atomic<int64_t> counted[COUNTERS], most_bytes{INT64_MAX};
 
 void hold(int64_t bytes) {
+  if (bytes > 0 && counted[HELD] + bytes > most_bytes) TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory");
   int64_t now = counted[HELD] += bytes, most = counted[PEAK];
   while (now > most && !counted[PEAK].compare_exchange_weak(most, now)) {
   }
@@ -81,8 +82,8 @@ struct Memory final : c10::Allocator {
   }
   c10::DataPtr allocate(size_t bytes) override {
     void* data = nullptr;
-    TORCH_CHECK(!bytes || !posix_memalign(&data, 64, bytes), "CUDA out of memory");
     hold(bytes);
+    TORCH_CHECK(!bytes || !posix_memalign(&data, 64, bytes), "no memory");
     return {data, new Block{data, int64_t(bytes)}, &give_back, Device(CARD, current)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
@@ -187,7 +188,6 @@ void run(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* 
     c10::impl::ExcludeDispatchKeyGuard full(c10::autocast_dispatch_keyset);
     op.callBoxed(stack);
   }
-  bool view = !schema.returns().empty();
   for (auto i = stack->size() - schema.returns().size(); i < stack->size(); i++) {
     each((*stack)[i], [&](const Tensor& t, bool) -> Tensor {
       if (!t.defined()) return t;
@@ -198,18 +198,14 @@ void run(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* 
             into->set_storage_keep_dtype(taken(t, *card).storage());
           if (here[n].sizes() != t.sizes())
             into->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
-          view = false;
           return here[n];
         }
         if (t.numel() && there[n].storage().data() == t.storage().data())
           return over(here[n].storage(), here[n].key_set(), t, t.storage_offset(), true);
       }
-      view = false;
       return taken(t, *card);
     });
-    view &= (*stack)[i].isTensor() || (*stack)[i].isTensorList();
   }
-  counted[LAUNCHES] += !view;
   counted[WAITS] += waited;
 }
 
@@ -227,7 +223,7 @@ Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional
 
 Tensor& copy(Tensor& to, const Tensor& from, bool) {
   at::AutoDispatchBelowADInplaceOrView plain;
-  if (to.numel()) counted[to.is_cuda() && from.is_cuda() ? LAUNCHES : to.is_cuda() ? UPLOADS : WAITS]++;
+  if (to.numel() && to.is_cuda() != from.is_cuda()) counted[to.is_cuda() ? UPLOADS : WAITS]++;
   (to.is_cuda() ? lent(to) : to).copy_(from.is_cuda() ? lent(from) : from);
   return to;
 }
@@ -243,10 +239,9 @@ Tensor& set_whole(Tensor& x, at::Storage source) {
   return set_part(x, std::move(source), 0, {count}, {1});
 }
 
-// What only a card has as one kernel. `alone` is one launch, whatever the CPU needs for it.
+// What only a card has as one kernel.
 template <class F>
 auto alone(F f) {
-  counted[LAUNCHES]++;
   at::AutoDispatchBelowADInplaceOrView plain;
   c10::impl::ExcludeDispatchKeyGuard full(c10::autocast_dispatch_keyset);
   return f();
@@ -348,6 +343,7 @@ C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, Hooks)
 extern "C" {
 void card_start(int count) { cards = count; }
 int64_t card_count(int what) { return counted[what]; }
+void card_limit(int64_t bytes) { most_bytes = bytes; }
 void card_reset_peak() { counted[PEAK] = counted[HELD].load(); }
 int card_current() { return current; }
 void card_set(int index) { current = index; }

@@ -5,11 +5,11 @@
 
 Plain tensors of device cuda:0 whose memory and kernels are the CPU's (card.cpp; a C++ compiler
 makes it once, in half a minute). So every branch for a card is taken, tensors of two devices do not
-mix, autograd and autocast are torch's own, and bytes, launches, waits of the host for the card and
-uploads are counted. It shows no speed, no limit that only a card's kernel has, neither its rounding
-nor its order of sums, and gloo stands in for NCCL.
+mix, autograd and autocast are torch's own, bytes, waits of the host for the card and uploads are
+counted, and memory runs out. It shows no speed, no limit that only a card's kernel has,
+neither its rounding nor its order of sums, and gloo stands in for NCCL.
 
-CARD_GIB in the environment is the memory that the card says it has, CARDS how many there are.
+CARD_GIB in the environment is the memory that the card has, CARDS how many there are.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ import types
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-COUNTERS = ("held", "peak", "launches", "waits", "uploads")
+COUNTERS = ("held", "peak", "waits", "uploads")
 card = None
 
 
@@ -65,6 +65,7 @@ def insert() -> None:
     import torch
 
     gib = float(os.environ.get("CARD_GIB", 80))
+    limit(int(gib * 2**30))
     about = types.SimpleNamespace(
         name="pretend card", major=9, minor=0, total_memory=int(gib * 2**30), uuid="0"
     )
@@ -118,12 +119,17 @@ def _replace(module, name: str, answer) -> None:
             setattr(part, name, answer)
 
 
+def limit(size: int) -> None:
+    """From now on the card has so many bytes, and says "out of memory" beyond."""
+    card.card_limit(ctypes.c_int64(size))
+
+
 def reset_peak() -> None:
     card.card_reset_peak()
 
 
 def count(what: str) -> int:
-    """Bytes held and their peak; launches, waits and uploads so far."""
+    """Bytes held and their peak; waits and uploads so far."""
     return card.card_count(COUNTERS.index(what))
 
 
