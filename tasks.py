@@ -31,7 +31,7 @@ class Task:
     reward: str | None = None  # name of its default reward; of the run's own, once it is made
     model: Any = None  # its default model, or a function of the number of agents that gives it
     field = "prompt"  # of an item, which has the problem's text
-    stop = ""  # text that ends a response, which keeps it; in a chat a response ends by itself
+    stop = ""  # a token that begins with this text ends a response; in a chat none does
     modes: tuple[str, ...] = ()  # names that --feedback takes
     colors: ClassVar[dict[str, str]] = {}  # block -> "#rrggbb", in the legend's order, if it draws
     # Columns of eval.py's table, each of a part of the reward: "pass@k" is the expected best of k
