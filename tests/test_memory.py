@@ -86,6 +86,7 @@ def test_where_memory_runs_out_less_is_done_at_once(monkeypatch):
     assert tokens(base) == answers
     assert base.halved == 2  # 8, 4, 2 prompts
     scarce(monkeypatch, scoring, "_score", 5)
+    monkeypatch.setattr(scoring, "update_tokens", lambda base: 400 / 2**base.halved)
 
     def update():
         base.zero_grad()
