@@ -143,9 +143,9 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     from evaluation.methods import latencies, plan, play_method, reference
 
     seats = {
-        "team": lambda: Player(main, team),
-        "solo": lambda: Player(solo_settings(args, main, team, solo), solo),
-        "single": lambda: Player(single_settings(main, args.single_model)),
+        "team": lambda: Player(main, team, reward),
+        "solo": lambda: Player(solo_settings(args, main, team, solo), solo, reward),
+        "single": lambda: Player(single_settings(main, args.single_model), None, reward),
     }
     methods = plan(args, main.num_agents, team, solo, items)
     header, records = describe(args, main, task, reward, items, [team, solo]), []
@@ -185,8 +185,7 @@ def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
     flags |= {flag: getattr(main, flag) for flag in FLAGS}
     flags |= {"reward": name, "maximum": reward.maximum, "runs": args.run, "items": count}
     flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}
-    header = {"settings": flags, "timing": {}, "items": []}
-    header["measures"] = task.measures
+    header = {"settings": flags, "timing": {}, "items": [], "measures": task.measures}
     for item in items:
         prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
         header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
@@ -215,7 +214,7 @@ def table(args) -> None:
         shown = [record for record in records if record["method"] in found["methods"]]
         print(report.show(header, shown, args.show))
     else:
-        print(report.render(found, header.get("measures", {})))
+        print(report.render(found, header["measures"]))
     if args.json:
         write_json(Path(args.json), found)
     if args.csv:

@@ -88,7 +88,7 @@ def summarize(header: dict, records: list[dict], methods: list[str] | None = Non
     decoding's measures have the prefix greedy/. Every method after the first has "vs", a paired
     comparison of its return with the first one's.
     """
-    own = header.get("measures", {})
+    own = header["measures"]
     by_method = defaultdict(list)
     for record in records:
         if methods is None or record["method"] in methods:

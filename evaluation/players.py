@@ -9,7 +9,7 @@ import copy
 import json
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import train
@@ -136,17 +136,17 @@ class Clock:
 
 
 class Player:
-    """A team with its task and reward, whose agents play trained or untrained."""
+    """A team with its task, whose agents play trained or untrained. reward: what scores them; --ask
+    needs none."""
 
-    def __init__(self, args, directory: Path | None = None):
+    def __init__(self, args, directory: Path | None = None, reward: Callable | None = None):
         from magrpo import Team
         from policies.judging import Judge, make_judge
         from policies.loading import device
         from running.folder import check_bases, warn_of_other_code
-        from running.plugins import find_reward, make_task
+        from running.plugins import make_task
 
         self.args, self.task = args, make_task(args)
-        reward, judge = find_reward(args, self.task), None
         load = {"bits": args.bits, "memory": args.memory}
         load["trust_remote_code"] = args.trust_remote_code
         team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
@@ -158,12 +158,13 @@ class Player:
             warn_of_other_code(directory)
             load_agents(team, directory)
             self.weights[True] = self.copies()
+        judge = None
         if asks(reward):
             # Without a run no agent is trained: the model to ask may be the one that plays.
             own = not directory and args.judge == args.model[0]
             judge = Judge(team.bases[0], args.chat_template) if own else make_judge(args, team)
             judge.base.to(device())
-        self.reward = Scorer(reward, judge)
+        self.reward = reward and Scorer(reward, judge)
         self.clock = Clock(team.to(device()))
 
     def copies(self) -> list[list]:

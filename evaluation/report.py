@@ -32,7 +32,7 @@ def render(table: dict, measures: dict[str, str]) -> str:
 
 
 ACROSS = 6  # columns beside each other
-HEADER = {"settings", "items", "timing"}  # what a samples file's first line has ...
+HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has ...
 RECORD = {"method", "greedy", "item", "sample", "return", "turns"}  # ... and every other one
 LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens"}
 LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s"}
@@ -98,8 +98,7 @@ def show(header: dict, records: list[dict], count: int) -> str:
     shown = []
     for number in range(min(count, len(header["items"]))):
         item = header["items"][number]
-        prompts = item.get("prompts") or [item.get("prompt", "")]  # of an earlier version
-        shown += [f"=== {item.get('task_id') or number}", side_by_side(prompts), ""]
+        shown += [f"=== {item['task_id'] or number}", side_by_side(item["prompts"]), ""]
         for record in [r for r in records if r["item"] == number and r["sample"] == 0]:
             kind = "greedy" if record["greedy"] else "sampled"
             for turn, played in enumerate(record["turns"]):

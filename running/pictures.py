@@ -101,9 +101,10 @@ def paint(axes, picture: Picture, colors: dict[str, str], points: float) -> None
         style = {"hatch": HATCHES[agent % len(HATCHES)], "edgecolors": color + "88"}
         axes.add_collection(PolyCollection(some, facecolors="none", linewidths=0, **style))
     for is_built, some in wrong.items():
-        size, style = (0.55 * points) ** 2, {"color": WRONG, "linewidths": 0.1 * points}
         marker = {"marker": "x"} if is_built else {"marker": "s", "facecolors": "none"}
-        axes.scatter(*zip(*some, strict=True), s=size, **style, **marker)
+        for color, width in ((EMPTY, 0.18), (WRONG, 0.09)):  # seen on every colour
+            style = {"s": (0.55 * points) ** 2, "color": color, "linewidths": width * points}
+            axes.scatter(*zip(*some, strict=True), **style | marker)
 
 
 def ink(color: str) -> str:
