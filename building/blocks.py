@@ -59,7 +59,6 @@ def material(rectangles: list[Rectangle], agents: int) -> int:
 
 def rules(item: dict, agents: int) -> Rules:
     return Rules(
-        (0, 0),
         (SIDE - 1, SIDE - 1),
         (frozenset(COLORS),) * agents,
         (MOST,) * agents,

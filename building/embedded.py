@@ -6,7 +6,6 @@ from typing import ClassVar
 from building import blocks
 from building.labour import Divisions, X, Y
 from building.tasks import Building
-from building.world import build
 
 SPLITS = {"train": 2000, "dev": 100, "test": 100}
 
@@ -14,14 +13,9 @@ SPLITS = {"train": 2000, "dev": 100, "test": 100}
 class Build(Building):
     """A picture of coloured rectangles that a team has to build together, with /fill commands.
 
-    Every agent reads the same prompt, which does not say who builds what; the agents differ only in
-    what each of them has learned. Two copies of one policy spend their material on the same cells.
-    A single agent has material for everything.
-
-    With --turns 2 the world stays as it was built. The next turn asks for what is left of the
-    target, and brings new material for it.
-
-    The splits share no layout of rectangles, and nothing depends on a seed.
+    Every agent reads the same prompt, which does not say who builds what: two copies of one policy
+    spend their material on the same cells. With --turns 2 the world stays as it was built, and the
+    next turn asks for what is left, with new material. The splits share no layout of rectangles.
     """
 
     reward = "build"
@@ -65,12 +59,12 @@ class Build(Building):
         return prompt + f"# {team}\n"
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        target = blocks.target(item)
-        correct = blocks.correct(target, build(blocks.rules(item, len(responses)), responses))
-        return [f"# {len(correct)} of {len(target)} cells are right"] * len(responses)
+        _, correct = self.built(item, responses)
+        told = f"# {len(correct)} of {len(blocks.target(item))} cells are right"
+        return [told] * len(responses)
 
     def advance(self, item: dict, responses: list[str]) -> dict:
-        stands = build(blocks.rules(item, len(responses)), responses).cells
+        stands = self.built(item, responses)[0].cells
         return item | {"standing": [[*cell, *stands[cell]] for cell in sorted(stands)]}
 
     def divisions(self, item: dict) -> Divisions:

@@ -95,7 +95,6 @@ def rules(item: dict, agents: int) -> Rules:
     material = {b: -(-counts[b] // agents) + counts[b] // (2 * agents) for b in palette}
     high = (len(item["layers"][0][0]) - 1, len(item["layers"]) - 1, len(item["layers"][0]) - 1)
     return Rules(
-        (0, 0, 0),
         high,
         (palette,) * agents,
         share(MAX_COMMANDS, agents),

@@ -57,7 +57,7 @@ def rules(item: dict, agents: int) -> Rules:
     """What the agents of a StrBuild item may do: set single cells to one of their two blocks."""
     high = (len(item["rows"][0]) - 1, len(item["rows"]) - 1, 0)
     palettes = tuple(map(frozenset, PALETTES[:agents]))
-    return Rules((0, 0, 0), high, palettes, share(MOST, agents), frozenset({"setblock"}))
+    return Rules(high, palettes, share(MOST, agents), frozenset({"setblock"}))
 
 
 def target(item: dict) -> dict[Cell, str]:

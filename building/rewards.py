@@ -7,10 +7,9 @@ loses without that agent, divided by the share of the target that its partners c
 
     pay = min( V(team), min_i (V(team) - V(team without i)) / least )
 
-"Without i" means that i writes nothing, so the difference is the difference reward of Wolpert and
-Tumer (2002). What two agents would both have built is lost without neither of them: a team with a
-silent agent, or with two that write the same list, is paid 0. A team that divides the work in any
-way, of two agents up to 3 to 1 where material has no limit, is paid V.
+"Without i" means that i writes nothing: the difference reward of Wolpert and Tumer (2002). A team
+with a silent agent, or with two that write the same list, is paid 0. A team that divides the work
+in any way, of two agents up to 3 to 1 where material has no limit, is paid V.
 
 | a cell of the target is correct if it holds |                                        |
 |---------------------------------------------|----------------------------------------|

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from building import houses, labour, letters, paper, rewards
-from building.world import Cell, Rules, build, read
+from building.world import Cell, Rules, World, build, read
 from tasks import Task
 
 SPLITS = {"train": 1000, "dev": 100, "test": 100}
@@ -25,7 +25,7 @@ You write after agent 1, and your commands overwrite its: choose a reasonable pa
 """
 _STRBUILD = """\
 {second}{target}
-The world goes from {low} to {high}: x from left to right, y from bottom to top, z always 0.
+The world goes from [0, 0, 0] to {high}: x from left to right, y from bottom to top, z always 0.
 Your blocks: {blocks}, air
 Rules:
 - One command on each line, and only /setblock.
@@ -39,7 +39,7 @@ Your blocks: {blocks}, air
 The target, layer by layer, as rectangles from corner to corner (all else is air):
 {target}
 
-The world goes from {low} to {high}; y is up.
+The world goes from [0, 0, 0] to {high}; y is up.
 {spiders}
 Rules:
 - One command on each line, and only /fill and /kill.
@@ -58,11 +58,15 @@ class Building(Task):
 
     measures: ClassVar = {"pass@k": "metric/pass"}
 
+    def built(self, item: dict, responses: list[str]) -> tuple[World, set[Cell]]:
+        """The team's world, and the target's cells that are right in it."""
+        world = build(self.site.rules(item, len(responses)), responses)
+        return world, self.site.correct(self.site.target(item), world)
+
     def scheme(self, item: dict, responses: list[str]) -> str:
         """How the team divided its work, as labour.scheme names it."""
-        built = build(self.site.rules(item, len(responses)), responses)
-        correct = self.site.correct(self.site.target(item), built)
-        owners = {cell: built.cells[cell][1] for cell in correct}
+        world, correct = self.built(item, responses)
+        owners = {cell: world.cells[cell][1] for cell in correct}
         return labour.scheme(owners, len(responses), self.divisions(item))
 
     def divisions(self, item: dict) -> labour.Divisions:
@@ -74,8 +78,8 @@ class Building(Task):
         target, wrong = self.site.target(item), set()
         cells = {cell: (block, None) for cell, block in target.items()}
         if responses:
-            built = build(self.site.rules(item, len(responses)), responses)
-            cells, correct = built.cells, self.site.correct(target, built)
+            world, correct = self.built(item, responses)
+            cells = world.cells
             wrong = (target.keys() | cells.keys()) - correct
         return {
             title: [[(*cells.get(cell, ("", None)), cell in wrong) for cell in row] for row in rows]
@@ -83,11 +87,14 @@ class Building(Task):
         }
 
     def grids(self, item: dict) -> dict[str, list[list[Cell]]]:
-        """The cells of a picture by title, in rows: here of a flat world, its highest row first."""
+        """The cells of a picture by title, in rows: of a flat world, its highest row first; else of
+        each layer, the lowest first."""
         rules = self.site.rules(item, self.num_agents)
-        (x0, y0, *z), (x1, y1, *_) = rules.low, rules.high
-        heights = range(y1, y0 - 1, -1)
-        return {"": [[(x, y, *z) for x in range(x0, x1 + 1)] for y in heights]}
+        across, heights, *depths = (range(n + 1) for n in rules.high)
+        if not any(rules.high[2:]):
+            flat = rules.high[2:]
+            return {"": [[(x, y, *flat) for x in across] for y in reversed(heights)]}
+        return {f"y={y}": [[(x, y, z) for x in across] for z in depths[0]] for y in heights}
 
 
 class StrBuild(Building):
@@ -121,9 +128,6 @@ class StrBuild(Building):
         if num_agents not in (1, 2):
             raise ValueError(f"task {self.name} is for 1 or 2 agents, not {num_agents}")
         self.num_agents, self.mode = num_agents, feedback or self.modes[0]
-        if self.mode not in self.modes:
-            known = ", ".join(self.modes)
-            raise ValueError(f"task {self.name} has no feedback {feedback!r}: {known}")
 
     # -- problems
 
@@ -158,10 +162,13 @@ class StrBuild(Building):
         if self.shown:
             target = f"\nThe target, its top row first (# is a target, . is not):\n{rows}\n"
             place = "- Place blocks on # only.\n"
-        world = {"low": list(rules.low), "high": list(rules.high)}
-        blocks = ", ".join(letters.PALETTES[agent])
-        second = _SECOND if agent else ""
-        return _STRBUILD.format(second=second, target=target, place=place, blocks=blocks, **world)
+        return _STRBUILD.format(
+            second=_SECOND if agent else "",
+            target=target,
+            place=place,
+            blocks=", ".join(letters.PALETTES[agent]),
+            high=list(rules.high),
+        )
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         """score_feedback: the turn's reward; position_feedback: all target cells, whatever the team
@@ -233,15 +240,7 @@ class HouseBuild(StrBuild):
         return _HOUSEBUILD.format(
             blocks=", ".join(sorted(rules.palettes[agent])),
             target=houses.described(item),
-            low=list(rules.low),
             high=list(rules.high),
             spiders=spiders,
             limits="".join(f"{block} {most}\n" for block, most in limits),
         )
-
-    def grids(self, item: dict) -> dict[str, list[list[Cell]]]:
-        """A grid of each layer, the lowest first."""
-        return {
-            f"y={y}": [[(x, y, z) for x in range(len(row))] for z, row in enumerate(rows)]
-            for y, rows in enumerate(item["layers"])
-        }

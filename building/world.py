@@ -33,8 +33,7 @@ _LANGUAGE = re.compile(r"[\w+-]*\s*")  # after the first fence
 class Rules:
     """What the agents of one problem may do."""
 
-    low: Cell  # the world's corners, both within it
-    high: Cell
+    high: Cell  # the world's last cell; the first has zeros
     palettes: tuple[frozenset[str], ...]  # per agent: its blocks; air is always allowed
     max_commands: tuple[int, ...]  # per agent: how many are accepted
     commands: frozenset[str] = frozenset({"setblock", "fill", "kill"})
@@ -43,7 +42,7 @@ class Rules:
     standing: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # before the first command
 
     def cells(self) -> Iterator[Cell]:
-        return box(self.low, self.high)
+        return box((0,) * len(self.high), self.high)
 
 
 @dataclass(frozen=True)
@@ -122,16 +121,13 @@ def parse(line: str, rules: Rules, agent: int) -> Command | None:
         return None
     if name == "kill":
         return Command(line, "")
-    axes, corners = len(rules.low), 1 if name == "setblock" else 2
+    axes, corners = len(rules.high), 1 if name == "setblock" else 2
     if len(rest) != corners * axes + 1 or not all(map(_INTEGER.fullmatch, rest[:-1])):
         return None
     block = rest.pop().removeprefix("minecraft:")
     numbers = list(map(int, rest))
     ends = list(zip(numbers[:axes], numbers[-axes:], strict=True))
     low, high = tuple(map(min, ends)), tuple(map(max, ends))
-    inside = all(
-        first <= a and b <= last
-        for first, a, b, last in zip(rules.low, low, high, rules.high, strict=True)
-    )
+    inside = all(0 <= a <= b <= c for a, b, c in zip(low, high, rules.high, strict=True))
     own = block == AIR or block in rules.palettes[agent]
     return Command(line, block, tuple(box(low, high))) if inside and own else None

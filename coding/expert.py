@@ -9,8 +9,8 @@ import hashlib
 import json
 import logging
 import os
+import re
 import threading
-import urllib.parse
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
@@ -62,7 +62,7 @@ class Expert:
         """
         parts = [f"Problem:\n{problem}"]
         parts += [f"Function {name}:\n{code[:MAX_CODE]}" for name, code in functions.items()]
-        system = _INSTRUCTIONS.format(keys=", ".join(json.dumps(name) for name in functions))
+        system = _INSTRUCTIONS.format(keys=", ".join(map(json.dumps, functions)))
         messages = [
             {"role": "system", "content": system},
             {"role": "user", "content": "\n\n".join(parts)},
@@ -79,7 +79,7 @@ class Expert:
                     _to_disk(path, text)
         if found is None:
             logging.warning("the expert %s does not answer with the JSON asked for", self.model)
-        return {name: text for name, text in (found or {}).items() if text.strip()}
+        return found or {}
 
     def _ask(self, messages: list[dict]) -> str:
         """The text of one answer, or ExpertError. The client repeats what may work at a later try:
@@ -105,12 +105,10 @@ class Expert:
 
 
 def _base_url(url: str) -> str:
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("--expert-url has to look like https://host/v1")
-    if parts.username or parts.password or parts.query or parts.fragment:
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", url):
         raise ValueError(  # flags are written to args.json
-            f"--expert-url has to end after its path; a key belongs into the environment, {KEYS[0]}"
+            "--expert-url has to look like https://host/v1, and has to end after its path; a key "
+            f"belongs into the environment, {KEYS[0]}"
         )
     return url.rstrip("/").removesuffix("/chat/completions")
 

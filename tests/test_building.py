@@ -29,7 +29,7 @@ def worth(parts: dict) -> float:
 
 # --- the world ------------------------------------------------------------------------------------
 
-BOX = Rules((0, 0, 0), (5, 6, 6), (frozenset({"stone", "wood"}), frozenset({"glass"})), (300, 300))
+BOX = Rules((5, 6, 6), (frozenset({"stone", "wood"}), frozenset({"glass"})), (300, 300))
 
 
 def blocks(text: str) -> dict:

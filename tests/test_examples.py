@@ -29,11 +29,10 @@ def test_they_are_short():
         assert len(path.read_text().splitlines()) < (60 if path == PLUGIN else 80), path
 
 
-@pytest.mark.parametrize("flags", [[], ["--reward", f"{PLUGIN}:meet"]])
-def test_it_trains_by_flag(flags, tmp_path, monkeypatch):
+def test_it_trains_by_flag(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = "--max-steps 2 --batch-size 2 --num-generations 4 --max-new-tokens 30 --run x"
-    train.main(["--task", f"{PLUGIN}:Rendezvous", *flags, *small.split(), "--eval-limit", "2"])
+    train.main(["--task", f"{PLUGIN}:Rendezvous", *small.split(), "--eval-limit", "2"])
     rows = list(map(json.loads, Path("runs/x/metrics.jsonl").read_text().splitlines()))
     assert len(rows) == 2
     for row in rows:
@@ -41,8 +40,9 @@ def test_it_trains_by_flag(flags, tmp_path, monkeypatch):
         assert row["return"] == pytest.approx(parts / meet.maximum)
 
 
-def test_every_split_has_pairs_of_its_own_in_both_orders():
-    pairs = {s: {i["open"] for i in Rendezvous().items(s)} for s in ("train", "dev", "test")}
+@pytest.mark.parametrize("kind", [Rendezvous, board.Board])
+def test_every_split_has_pairs_of_its_own_in_both_orders(kind):
+    pairs = {s: {i["open"] for i in kind().items(s)} for s in ("train", "dev", "test")}
     assert all({pair[::-1] for pair in of} == of for of in pairs.values())
     assert sum(map(len, pairs.values())) == len(set.union(*pairs.values())) == 42
 
@@ -96,11 +96,6 @@ def test_the_board_shows_where_the_other_went_and_nothing_else_does():
 def test_what_a_turn_of_the_board_is_worth():
     for responses, worth in ((["7", "7"], 1.0), (["3", "7"], 0.5), (["3", ""], 0.25)):
         assert sum(board.meet(TOWN, responses).values()) == worth
-
-
-def test_the_board_s_splits_are_pairs_of_their_own():
-    pairs = {s: {i["open"] for i in board.Board().items(s)} for s in ("train", "dev", "test")}
-    assert sum(map(len, pairs.values())) == len(set.union(*pairs.values())) == 42
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The writing tasks and rewards: python -m pytest tests/test_writing.py
 
-A real model's judgement takes a minute: python -m pytest -m slow tests/test_writing.py
+A real model's judgement takes minutes: python -m pytest -m slow tests/test_writing.py
 tests/data/writing_pairs.jsonl has posts and abstracts, each with an honest pair of responses, in
 the form that `eval.py --score` takes; all of it was written for the tests.
 """

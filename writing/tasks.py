@@ -26,11 +26,7 @@ class Tldr(Task):
     reward = name = "tldr"
     bonuses: ClassVar = {"coherence": "consistency"}  # of tldr_paper and arxiv_paper
     hub, field, kind = "trl-lib/tldr", "prompt", TLDR
-    ranges: ClassVar = {
-        "train": "train[:1000]",
-        "dev": "validation[:1000]",
-        "test": "test[:1000]",
-    }
+    ranges: ClassVar = {"train": "train[:1000]", "dev": "validation[:1000]", "test": "test[:1000]"}
     given = "A post from an online forum:"
     # per agent: what it is asked for, and how its text is introduced
     roles = (
