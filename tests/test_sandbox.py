@@ -208,20 +208,15 @@ def handle(number: int):
     "line",
     [
         '["value", {"s": {"r": [0, 1000000000000000, 1]}}]',
-        '["value", {"t": {"r": [0, 1000000000000000, 1]}}]',
         '["value", {"d": [{"r": [0, 1000000000000000, 1]}]}]',
         '["value", {"C": [[[], 1]]}]',
         '["value", {"z": 1}]',
-        '["value", {"t": [], "s": []}]',
         '["value", {}]',
         '["value", {"h": 1}]',
         '["value", {"F": [1, 0]}]',
-        '["value", {"D": "1e"}]',
         '["value", {"i": "zz"}]',
-        '["value", {"i": 1}]',
         '["value", {"b": "0"}]',
         '["value", {"c": [1, 2, 3]}]',
-        '["value", {"r": ["a"]}]',
         '["value", ' + "9" * 5000 + "]",
         "[" * 100_000,
         "ready",
@@ -294,8 +289,7 @@ def test_memory_is_limited():
 
 def test_no_tests_still_tell_whether_it_loads(box):
     loads, fails = box.run([Program("def f(): pass", [], "f"), Program("def f(:", [], "f")])
-    assert (loads.passed, loads.outcome, loads.errors) == ([], "ok", [])
-    assert fails.outcome == "error"
+    assert (loads.passed, loads.outcome, fails.outcome) == ([], "ok", "error")
 
 
 def test_errors_are_bounded_and_can_be_encoded(box):
@@ -383,27 +377,14 @@ def test_threads_share_a_sandbox_and_get_verdicts_in_the_order_asked(box):
     assert box.run([]) == []
 
 
-def test_verdicts_are_the_same_again():
-    code = "import random\ndef f(): return [random.random(), hash('x'), list({'a', 'b', 'c'})]"
-    asked = [Program(f"{code} # {n}", ["assert f() == 0, f()"], "f") for n in range(12)]
-    with Sandbox(workers=2) as box:
-        first = [verdict.errors for verdict in box.run(asked)]
-    with Sandbox(workers=1) as box:
-        second = [verdict.errors for verdict in box.run(asked[::-1])][::-1]
-    assert first == second
-    assert len({error for [error] in first}) == 1
-
-
 def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
     """The judge is seeded by its tests, which no program knows, and candidates by a constant."""
     test = "import random\nn = random.randrange(10**9)\nassert f() == n, n"
     foresees = "import random\ndef f(): return random.randrange(10**9)"
-    programs = [Program(f"{foresees} # {i}", [test], "f") for i in range(2)]
-    other = Program(foresees, [test + " "], "f")
-    first, again, else_ = (verdict.errors[0] for verdict in box.run([*programs, other]))
-    assert first == again
-    assert first.startswith("AssertionError")
-    assert else_ != first
+    asked = [Program(f"{foresees} # {i}", [test], "f") for i in range(2)]
+    first, again, other = box.run([*asked, Program(foresees, [test + " "], "f")])
+    assert first.errors == again.errors != other.errors
+    assert first.errors[0].startswith("AssertionError")
 
 
 def test_programs_that_need_not_be_apart_share_a_process_but_no_module():
@@ -449,7 +430,7 @@ CALLS = "def f(n, seen=[]):\n    seen.append(n)\n    return aux(len(seen))"
 @pytest.mark.parametrize(
     ("code", "test"),
     [
-        (LARGE.replace("yield from", "return"), "assert f(90_000)[0] == 'x'"),
+        (LARGE.replace("yield from", "return"), "assert f(9_000)[0] == 'x'"),
         (LARGE, "assert list(f(3)) == ['x'] * 3"),  # the answer stays where it is
         (CALLS, "assert [f(5), f(5)] == [1, 2]"),
         (CALLS, "assert f(f(7)) == 2"),
@@ -469,45 +450,31 @@ def test_parts_of_the_bank_that_do_not_end_say_nothing():
     ends = code.format("None", "pass")  # a part is called so often, and no more
     many = code.format("aux", "pass").replace("while aux(n) is aux", "while True")
     asked = [Program(text, ["assert f(1) == 1"], "f", "", False, "aux") for text in (few, ends)]
-    with Sandbox(workers=1, test_timeout=0.3) as box:
+    with Sandbox(workers=1, test_timeout=0.1) as box:
         assert [verdict.passed for verdict in box.run(asked)] == [[True], [True]]
         [verdict] = box.run([Program(many, ["assert f(1) == 1"], "f", "", False, "aux")])
     assert (verdict.passed, verdict.outcome) == ([False], "timeout")
 
 
 def test_a_program_is_a_value():
-    assert Program(ADD.code, list(ADD.tests), "add", "") == ADD
-    assert len({ADD, Program(ADD.code, ADD.tests, "add")}) == 1
+    assert len({ADD, Program(ADD.code, list(ADD.tests), "add")}) == 1
     with pytest.raises(TypeError, match="list of tests"):
         Program("", "assert f()", "f")
 
 
-@pytest.mark.parametrize(
-    ("setup", "reason"),
-    [
-        ("import nowhere", "No module named 'nowhere'"),
-        ("def (", "SyntaxError"),
-        ("1 / 0", "division"),
-        ("raise SystemExit", "SystemExit"),
-    ],
-)
-def test_a_broken_setup_is_the_data_sets_mistake(box, setup, reason):
-    with pytest.raises(ValueError, match=f"setup of 'f'.*{reason}"):
+@pytest.mark.parametrize("setup", ["import nowhere", "def (", "raise SystemExit"])
+def test_a_broken_setup_is_the_data_sets_mistake(box, setup):
+    with pytest.raises(ValueError, match="setup of 'f' does not run: "):
         box.run([Program("def f(): pass", ["f()"], "f", setup)])
-    assert box.run([ADD])[0].passed == [True, False]
 
 
 def test_setup_is_out_of_the_programs_reach(box):
-    # The program changes its own copy; the tests use the judge's.
+    # The program changes its own copy; the tests use the judge's, and see no other name of it.
     setup = "LIMIT = 3\ndef check(x): return x == LIMIT"
-    code = "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT"
-    [verdict] = box.run([Program(code, ["assert check(f())", "assert LIMIT == 3"], "f", setup)])
-    assert verdict.passed == [False, True]
-
-
-def test_the_program_has_no_name_of_the_tests(box):
-    [verdict] = box.run([Program("def aux(): pass\ndef f(): return 1", ["aux()", "f()"], "f")])
-    assert verdict.passed == [False, True]
+    code = "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT\naux = f"
+    tests = ["assert check(f())", "assert LIMIT == 3", "aux()"]
+    [verdict] = box.run([Program(code, tests, "f", setup)])
+    assert verdict.passed == [False, True, False]
 
 
 # ---- workers ------------------------------------------------------------------------------------
@@ -584,10 +551,7 @@ def test_a_worker_killed_from_outside_is_replaced(victim):
 
 
 def zygote_of(judge) -> int:
-    [pid] = map(
-        int,
-        Path(f"/proc/{judge.process.pid}/task/{judge.process.pid}/children").read_text().split(),
-    )
+    [pid] = children(judge.process.pid)
     return pid
 
 
@@ -682,21 +646,13 @@ def test_workers_die_with_the_trainer(fork):
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_ctrl_c_does_not_reach_the_workers():
-    with Sandbox(workers=1, **PATIENT) as box:
-        box.run([ADD])
-        [judge] = box._workers
-        pids = [judge.process.pid, zygote_of(judge)]
-        assert all(os.getsid(pid) != os.getsid(0) for pid in pids)
-        assert all(os.getpgid(pid) == judge.process.pid for pid in pids)
-
-
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_a_worker_holds_nothing_of_the_trainers():
+def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
     with open("/dev/null") as _held, Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])
         [judge] = box._workers
         for pid, most in ((judge.process.pid, 6), (zygote_of(judge), 4)):
+            assert os.getsid(pid) != os.getsid(0)
+            assert os.getpgid(pid) == judge.process.pid
             assert len(os.listdir(f"/proc/{pid}/fd")) <= most
             status = Path(f"/proc/{pid}/status").read_text()
             assert "NoNewPrivs:\t1" in status
@@ -704,11 +660,8 @@ def test_a_worker_holds_nothing_of_the_trainers():
             assert "CapEff:\t0000000000000000" in status
             assert "CapPrm:\t0000000000000000" in status
             with contextlib.suppress(PermissionError):
-                names = {
-                    line.split(b"=")[0]
-                    for line in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                    if line
-                }
+                environment = Path(f"/proc/{pid}/environ").read_bytes()
+                names = {line.split(b"=")[0] for line in environment.split(b"\0") if line}
                 assert names <= {b"PATH", b"LC_ALL", b"PYTHONHASHSEED", b"LD_LIBRARY_PATH"}
 
 
@@ -790,17 +743,11 @@ def test_it_holds_for_an_ordinary_user(tmp_path):
         folder.chmod(folder.stat().st_mode | 0o755) if folder.owner() == "root" else None
     tmp_path.chmod(0o777)
     nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+    probe = ["-c", "import sys; assert sys.version_info >= (3, 11)"]
     for python in (sys.executable, "/usr/bin/python3"):
-        try:
-            subprocess.run(
-                [python, "-c", "import sys; assert sys.version_info >= (3, 11)"],
-                check=True,
-                capture_output=True,
-                **nobody,
-            )
-            break
-        except (OSError, subprocess.CalledProcessError):
-            continue
+        with contextlib.suppress(OSError):
+            if not subprocess.run([python, *probe], capture_output=True, **nobody).returncode:
+                break
     else:
         pytest.skip("no Python that nobody can run")
     done = subprocess.run(

@@ -14,7 +14,7 @@ import itertools
 import json
 import operator
 
-MOST_CALLS = 100_000  # of one helper or of what it says: a loop that waits for more would not end
+MOST_CALLS = 20_000  # of one helper or of what it says: a loop that waits for more would not end
 
 
 class Endless(RuntimeError):

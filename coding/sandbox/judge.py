@@ -16,14 +16,13 @@ import types
 
 import bank
 import locks
-from candidate import ERROR_CHARS, LATE
+from candidate import ERROR_CHARS, LATE, MOST_HANGS
 from remote import NOT_READY, BadTest, Candidate, Crash, Remote, Version, Versions
 
 READY_SECONDS = 10.0
 OK, LOADED = ("ok", None), '["value", null]'
 FAILED = ("error", "no part of the bank passes it")
 HANGS = ("timeout", "too many parts of the bank do not end")
-MOST_HANGS = 5  # parts of the bank, each of which takes test_timeout
 ENDED = ("ok", "error")  # of a program that came to an end by itself
 SHARED = 500  # programs, one after the other, that one candidate may see
 
@@ -191,11 +190,11 @@ class Judge:
                 results[number].append(result)
             late = [number for number in live if versions.lines.get(number) == LATE]
             hangs += len(late)
-            live = [
-                number
-                for number in live
-                if results[number][-1] == OK or not (all_or_none or number in late)
-            ]
+            passed = [one.count(OK) for one in results]
+            # What can still be the best: each may pass all the tests that are left.
+            least = len(tests) if all_or_none else max(passed)
+            room = len(tests) - len(results[live[0]])
+            live = [n for n in live if passed[n] + room >= least and n not in late]
         return results, hangs
 
     def test(self, function: Remote, seconds: float, test: str, space: dict, entry_point: str):

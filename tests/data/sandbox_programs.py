@@ -46,7 +46,6 @@ def cases(tests=SQUARE, entry_point="f", outcomes=None, **codes: str) -> list[Ca
 # ---- attacks on the verdict ---------------------------------------------------------------------
 
 LEAVE = cases(
-    exit_at_top="import sys\nsys.exit(0)",
     hard_exit_in_call="import os\ndef f(n): os._exit(0)",
     exit_through_libc="import ctypes\ndef f(n): ctypes.CDLL(None).exit(0)",
     exit_at_exit="""
@@ -99,7 +98,6 @@ def equal_to_all(base: str, value: str) -> str:
 OBJECTS = cases(
     equal_object=EQUAL + "def f(n): return Equal()",
     equal_entry=EQUAL + "f = Equal()",
-    equal_in_list=EQUAL + "def f(n): return [Equal()]",
     equal_as_key=EQUAL + "def f(n): return {Equal(): Equal()}",
     equal_class="""
         class Meta(type):
@@ -146,14 +144,6 @@ SABOTAGE = cases(
         import json
         json.dumps = lambda *_, **__: '["value", 14]'
         json.loads = lambda *_, **__: ["call", abs, [14], {}]
-        def f(n): return 0
-        """,
-    poisoned_modules="""
-        import sys
-        class Anything:
-            def __getattr__(self, name): return lambda *_, **__: 13
-        for name in list(sys.modules):
-            sys.modules[name] = Anything()
         def f(n): return 0
         """,
     patched_harness="""
@@ -308,9 +298,6 @@ FORGE = cases(
     forged_letters=forged("ooooooooooo"),
     forged_stop=forged('["stop"]', '["error", "StopIteration", "x", "y"]'),
     forged_no_exception=forged('["error", "print", "x", "y"]'),
-    forged_garbage=forged("\x00\xff garbage"),
-    forged_handle=forged('["value", {"h": {"d": []}}]'),
-    forged_set_of_a_range=forged('["value", {"s": {"r": [0, 1000000000000, 1]}}]'),
     forged_later_reply="""
         import os
         for descriptor in range(3, 64):
@@ -360,19 +347,6 @@ TEXTS = cases(
         def f(n): raise Bad
         """,
     text_that_is_huge="def f(n): raise ValueError('x' * 5_000_000)",
-    text_that_is_no_text="""
-        class Odd(str):
-            def __getitem__(self, key): return 13
-        class Bad(Exception):
-            def __str__(self): return Odd('x')
-        def f(n): raise Bad
-        """,
-    name_that_raises="""
-        class Meta(type):
-            __name__ = property(lambda self: 1 / 0)
-        class Bad(Exception, metaclass=Meta): pass
-        def f(n): raise Bad
-        """,
 )
 
 SOURCES = [
@@ -443,14 +417,11 @@ FILES = cases(
     truncate=tries("os.truncate('TMP/secret.txt', 0)"),
     delete=tries("os.unlink('TMP/secret.txt')"),
     rename=tries("os.rename('TMP/secret.txt', 'TMP/loot')"),
-    hard_link=tries("os.link('TMP/secret.txt', 'TMP/loot')"),
     symbolic_link=tries("os.symlink('/etc/passwd', 'TMP/loot')"),
     chmod=tries("os.chmod('TMP/secret.txt', 0o777)"),
     chown=tries("os.chown('TMP/secret.txt', 1, 1)"),
     attributes=tries("os.setxattr('TMP/secret.txt', 'user.x', b'y')"),
-    remove_directory=tries("os.rmdir('TMP')"),
     make_fifo=tries("os.mkfifo('TMP/loot')"),
-    change_directory=tries("os.chdir('TMP')"),
     change_root=tries("os.chroot('TMP')"),
     shared_memory=tries("os.open('/dev/shm/loot', os.O_CREAT | os.O_RDWR)"),
     through_libc=tries(
@@ -463,7 +434,6 @@ FILES = cases(
     ),
     at_exit="import atexit\natexit.register(lambda: open('TMP/loot', 'w'))\n" + tries("1 / 0"),
     read=tries("assert 'treasure' in open('TMP/secret.txt').read()"),
-    list_directory=tries("os.listdir('/')"),
     stat=tries("os.stat('TMP/secret.txt')"),
     read_process=tries("open('/proc/self/status').read()"),
     handle_at=calls(304, "0", "0", "0"),
@@ -525,14 +495,11 @@ PROCESSES = cases(
     clone3=calls(435, "b'\\0' * 64", "64"),
     new_thread=tries("threading.Thread(target=print).start()", imports="threading"),
     memory_file=tries("os.memfd_create('loot')"),
-    own_session=tries("os.setsid()"),
-    own_group=tries("os.setpgid(0, 0)"),
     signal_trainer=tries("os.kill(PID, signal.SIGUSR1)", imports="os, signal"),
     signal_parent=tries("os.kill(os.getppid(), 0)"),
     signal_own_group=tries("os.killpg(0, signal.SIGUSR1)", imports="os, signal"),
     signal_everybody=tries("os.kill(-1, 0)"),
     signal_by_thread=calls(234, "PID", "PID", "10"),
-    signal_by_queue=calls(129, "PID", "10", "b'\\0' * 128"),
     signal_by_descriptor=tries("os.pidfd_open(PID)"),
     signal_by_input=calls(72, "3", "8", "PID"),
     signal_on_input=calls(72, "3", "4", "0x2000"),
@@ -549,7 +516,6 @@ POWERS = cases(
     "attack",
     own_limit=tries("resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))", imports="resource"),
     limit_of_trainer=tries("resource.prlimit(PID, resource.RLIMIT_NOFILE)", imports="resource"),
-    nice=tries("os.nice(-5)"),
     affinity=tries("os.sched_setaffinity(0, {0})"),
     scheduler=tries("os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"),
     become_root=tries("os.setuid(0)"),
@@ -643,7 +609,6 @@ EXHAUST = cases(
     maps_memory="import mmap\ndef f(n): return mmap.mmap(-1, 1 << 36)",
     huge_answer="def f(n): return 'x' * (50 << 20)",
     deep_answer="def f(n):\n    x = []\n    for _ in range(10 ** 5): x = [x]\n    return x",
-    cyclic_answer="def f(n):\n    x = []\n    x.append(x)\n    return x",
     shared_answer="def f(n):\n    x = []\n    for _ in range(60): x = [x, x]\n    return x",
     recursion_without_limit="""
         import sys
@@ -657,11 +622,6 @@ EXHAUST = cases(
         def f(n):
             for _ in range(10 ** 4): threading.Thread(target=time.sleep, args=(60,)).start()
             return 5
-        """,
-    many_descriptors="""
-        import os
-        def f(n):
-            while True: os.dup(0)
         """,
     bad_exit_handler="""
         import atexit
@@ -817,34 +777,6 @@ HONEST = [
         "assert f('bool') is True",
     ),
     honest(
-        "dataclass",
-        """
-        from dataclasses import dataclass, asdict, field
-        @dataclass(order=True)
-        class Item:
-            name: str
-            tags: list = field(default_factory=list)
-        def f(name): return asdict(Item(name))
-        """,
-        "assert f('x') == {'name': 'x', 'tags': []}",
-    ),
-    honest(
-        "enum",
-        """
-        from enum import Enum
-        class Color(Enum):
-            RED = 'red'
-        def f(): return Color.RED
-        """,
-        "assert f().value == 'red' and f().name == 'RED'",
-    ),
-    honest(
-        "generator",
-        "def f(n):\n    for k in range(n): yield k, k * k",
-        "assert list(f(3)) == [(0, 0), (1, 1), (2, 4)]",
-        "assert dict(f(2)) == {0: 0, 1: 1}",
-    ),
-    honest(
         "infinite_generator",
         "def f():\n    n = 0\n    while True:\n        yield n\n        n += 1",
         "from itertools import islice\nassert list(islice(f(), 3)) == [0, 1, 2]",
@@ -878,12 +810,6 @@ HONEST = [
         "assert f(0.1 + 0.2) == 0.1 + 0.2 and f(-0.0) == 0 and f(5e-324) == 5e-324",
     ),
     honest(
-        "not_numbers",
-        "def f(text): return float(text)",
-        "import math\nassert math.isnan(f('nan'))",
-        "assert f('-inf') == float('-inf')",
-    ),
-    honest(
         "big_integers",
         "def f(n): return 7 ** n",
         "assert f(50_000) == 7 ** 50_000",
@@ -905,17 +831,6 @@ HONEST = [
         "main_guard",
         "def f(n): return n\nif __name__ == '__main__':\n    print(input())\n    f(1 / 0)",
         "assert f(1) == 1",
-    ),
-    honest(
-        "lambda",
-        "f = lambda a, /, b=2, *c, d=4, **e: [a, b, c, d, e]",
-        "assert f(1) == [1, 2, (), 4, {}]",
-        "assert f(1, 3, 5, d=6, z=7) == [1, 3, (5,), 6, {'z': 7}]",
-    ),
-    honest(
-        "callable_object",
-        "class Add:\n    def __call__(self, a, b): return a + b\nf = Add()",
-        "assert f(1, 2) == 3",
     ),
     honest(
         "solution_class",
@@ -946,12 +861,6 @@ HONEST = [
         "a, b = f([1]), f([2])\nassert a.last(b).value == 2 and a != b",
     ),
     honest(
-        "returns_a_function",
-        "def f(n):\n    def add(m): return n + m\n    return add",
-        "assert f(2)(3) == 5",
-        "assert list(map(f(1), [1, 2])) == [2, 3]",
-    ),
-    honest(
         "raises_as_expected",
         """
         class TooSmall(ValueError): pass
@@ -969,12 +878,6 @@ HONEST = [
         "import random\nrandom.seed(4)\ndef f(): return random.randint(1, 9)",
         "import random\nrandom.seed(4)\nassert f() == random.randint(1, 9)",
     ),
-    honest("coding_cookie", "# -*- coding: latin-1 -*-\ndef f(): return 'é'", "assert f() == 'é'"),
-    honest(
-        "future_import",
-        "from __future__ import annotations\ndef f(n: Nowhere) -> None: return n",
-        "assert f(1) == 1",
-    ),
     honest(
         "names_of_the_harness",
         """
@@ -989,24 +892,10 @@ HONEST = [
         entry_point="load",
     ),
     honest(
-        "entry_like_a_builtin",
-        "def sum(xs): return 'own'",
-        "assert sum([1]) == 'own'",
-        entry_point="sum",
-    ),
-    honest(
         "large_arguments",
         "def f(xs): return xs[-1], len(xs)",
         "assert f(list(range(200_000))) == (199_999, 200_000)",
         "assert f('é' * 3_000_000) == ('é', 3_000_000)",
-    ),
-    honest(
-        "large_answer", "def f(n): return list(range(n))", "assert f(50_000) == list(range(50_000))"
-    ),
-    honest(
-        "fifty_megabytes",
-        "def f():\n    x = bytearray(50 << 20)\n    x[-1] = 3\n    return sum(x[-5:])",
-        "assert f() == 3",
     ),
     honest(
         "setup_on_both_sides",
@@ -1023,28 +912,10 @@ HONEST = [
         setup="def twice(n): return f(f(n))",
     ),
     honest(
-        "setup_is_replaced",
-        "def helper(): return 'own'\ndef f(): return helper()",
-        "assert f() == 'own' and helper() == 'given'",
-        setup="def helper(): return 'given'",
-    ),
-    honest(
         "entry_in_setup",
         "def f(n): return n + 1",
         "assert f(1) == 2",
         setup="def f(n):\n    raise NotImplementedError",
-    ),
-    honest(
-        "global_scope",
-        "data = {}\ndef f(key):\n    def inner():\n        global data\n"
-        "        data[key] = 1\n    inner()\n    return globals()['data']",
-        "assert f('a') == {'a': 1}",
-    ),
-    honest(
-        "pickles_its_own",
-        "import copy, pickle\nclass A:\n    x = 1\ndef f():\n"
-        "    return pickle.loads(pickle.dumps(A())).x + copy.deepcopy(A()).x",
-        "assert f() == 2",
     ),
     honest(
         "reads_no_input",
@@ -1056,12 +927,5 @@ HONEST = [
         "closes_its_output",
         "import sys\ndef f():\n    sys.stdout.close()\n    return 1",
         "assert f() == 1",
-    ),
-    honest(
-        "truthy_object",
-        "import re\ndef f(text): return re.match('a+', text)",
-        "assert f('aab')",
-        "assert f('b') is None",
-        "assert f('aab').group() == 'aa'",
     ),
 ]
