@@ -85,15 +85,6 @@ def test_a_helper_cut_short_costs_syntax_and_tests(cut):
     assert total(rewards.code(SQUARES, ["", alone])) == pytest.approx(2.1)
 
 
-def test_components():
-    scores = rewards.code(SQUARES, [EVEN, FILTER])
-    parts = [scores[key] for key in rewards.COMPONENTS]
-    assert parts == pytest.approx([1.0, 0.5, 1.0, 1.5])
-    assert total(scores) == rewards.code.maximum
-    dropped = rewards.code(SQUARES, [EVEN.replace("return", "print"), main("return aux(xs[0])")])
-    assert dropped["structure"] == pytest.approx(0.6)
-
-
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_scores_the_minimum(name):
     text = GARBAGE[name]
