@@ -261,28 +261,9 @@ _PURE = {
 _DATA = (str, bytes, list, tuple, dict, set, int, float, complex, Counter, deque, re.Match)
 _ATTRIBUTES = {name for data in (*map(dir, _DATA), *_PURE.values()) for name in data}
 _ATTRIBUTES = {name for name in _ATTRIBUTES if not name.startswith("_")}
-_LEADS_OUT = {
-    "eval",
-    "exec",
-    "compile",
-    "open",
-    "input",
-    "globals",
-    "locals",
-    "vars",
-    "dir",
-    "type",
-}
-_LEADS_OUT |= {
-    "getattr",
-    "setattr",
-    "delattr",
-    "object",
-    "super",
-    "breakpoint",
-    "help",
-    "memoryview",
-}
+_OUTWARD = """eval exec compile open input globals locals vars dir type getattr setattr delattr
+object super breakpoint help memoryview"""
+_LEADS_OUT = set(_OUTWARD.split())
 
 
 def _tame(statement: ast.stmt) -> bool:
@@ -300,11 +281,11 @@ def _tame(statement: ast.stmt) -> bool:
                 pass
             case ast.Attribute() | ast.MatchClass(kwd_attrs=[_, *_]):
                 return False
-            case ast.Import(names=names) if any(alias.name not in _PURE for alias in names):
+            case ast.Import(names=names) if not {alias.name for alias in names} <= _PURE.keys():
                 return False
-            case ast.ImportFrom(module=module, names=names) if any(
-                alias.name not in _PURE.get(module, ()) for alias in names
-            ):
+            case ast.ImportFrom(module=module, names=names) if not {
+                alias.name for alias in names
+            } <= _PURE.get(module, set()):
                 return False
             case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.arg(arg=name) if (
                 name in _LEADS_OUT or name.startswith("__")

@@ -145,24 +145,21 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
     remembers it over partners.
     """
     *helpers, main = team
-    p, limit = _share(verdict), 0.25
-    while limit < 2 * verdict.seconds:
-        limit *= 2
+    p = _share(verdict)
 
     def lost(programs) -> float:
         """The least of (p - q) / (1 - q): as soon as one is 0, the others need not run."""
         least = 1.0
         for program in programs:
             [found] = sandbox().run([program])
-            known = not program.replaced or found.outcome in ("ok", "error")  # not too late
+            known = not program.replaced or found.outcome in ("ok", "error")  # or too much hangs
             least = min(least, contribution(p, _share(found) if known else p))
             if not least:
                 break
         return least
 
     def bank(team, replaced: str, **place) -> Program:
-        place |= {"replaced": replaced, "limit": limit, "all_or_none": p == 1}
-        return _program(item, team, replaced, **place)
+        return _program(item, team, replaced, replaced=replaced, all_or_none=p == 1, **place)
 
     def for_helper(name: str) -> Iterator[Program]:
         yield from _by_partners(item, responses, team, name)

@@ -397,7 +397,7 @@ def test_a_sandbox_worker_killed_from_outside_changes_no_verdict(tmp_path):
         "calls, killed = itertools.count(), []\n"
         "def reward(item, responses):\n"
         "    if next(calls) in (12, 40, 70):\n"
-        "        judge = next(iter(rewards.sandbox()._judges))\n"
+        "        judge = next(iter(rewards.sandbox()._workers))\n"
         "        os.kill(judge.process.pid, signal.SIGKILL)\n"
         "        killed.append(judge.process.pid)\n"
         "        open(__file__ + '.killed', 'a').write('x')\n"

@@ -34,7 +34,7 @@ def test_the_number_of_reward_workers_changes_nothing(turns, tmp_path, monkeypat
             monkeypatch.setattr(rewards, "_box", box)
             path = str(tmp_path / str(threads))
             train.main([*SMALL, "--turns", str(turns), "--joint", "aligned", "--run", path])
-            assert len(box._threads) <= workers
+            assert len(box._workers) <= workers
     assert_same_run(tmp_path / "1", tmp_path / "16")
 
 

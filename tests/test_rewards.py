@@ -85,15 +85,6 @@ def test_a_helper_cut_short_costs_syntax_and_tests(cut):
     assert total(rewards.code(SQUARES, ["", alone])) == pytest.approx(2.1)
 
 
-def test_components():
-    scores = rewards.code(SQUARES, [EVEN, FILTER])
-    parts = [scores[key] for key in rewards.COMPONENTS]
-    assert parts == pytest.approx([1.0, 0.5, 1.0, 1.5])
-    assert total(scores) == rewards.code.maximum
-    dropped = rewards.code(SQUARES, [EVEN.replace("return", "print"), main("return aux(xs[0])")])
-    assert dropped["structure"] == pytest.approx(0.6)
-
-
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_scores_the_minimum(name):
     text = GARBAGE[name]
@@ -133,8 +124,6 @@ HONEST = {  # forms of a helper, all of them needed: each team earns 4.0
     "a class": "class aux:\n    def __init__(self, x):\n        self.x = x\n"
     "    def __bool__(self):\n        return self.x % 2 == 0\n",
     "a def in an if": f"if True:\n    {EVEN.replace(chr(10), chr(10) + '    ')}",
-    "a def in a try": f"try:\n    {EVEN.replace(chr(10), chr(10) + '    ')}\n"
-    "except Exception:\n    pass\n",
     "a table": "EVEN = {'0', '2', '4', '6', '8'}\n\ndef aux(x):\n    return str(x)[-1] in EVEN\n",
 }
 HONEST_MAINS = {  # helper, main
@@ -190,13 +179,10 @@ TRIVIAL = {
     "a function of nothing": ("lambda: x", "p = aux(xs)()"),
     "a lock": ("__import__('contextlib').nullcontext(x)", "with aux(xs) as p:\n    pass"),
     "an iterator": ("iter([x])", "p = next(aux(xs))"),
-    "numbered": ("list(enumerate(x))", "p = [x for _, x in aux(xs)]"),
-    "its indices": ("range(len(x))", "p = [xs[i] for i in aux(xs)]"),
     "as JSON": ("__import__('json').dumps(x)", "import json\np = json.loads(aux(xs))"),
     "backwards twice": ("x[::-1]", "p = aux(aux(xs))"),
     "its length, checked": ("len(x)", "p = xs if aux(xs) == len(xs) else None"),
     "one, or not at all": ("1", "p = xs * aux(xs)"),
-    "no elements, first": ("[]", "p = aux(xs) + xs"),
     "a value nobody reads": ("(x, 'note')", "p, note = aux(xs)"),
 }
 
@@ -216,7 +202,6 @@ WHOLE_AND = {
     "as text": ("str(y)", "int(aux(xs))"),
     "under a key": ("{'result': y, 'n': len(xs)}", "aux(xs)['result']"),
     "an error and the answer": ("(None, y)", "aux(xs)[1]"),
-    "for a function": ("lambda: y", "aux(xs)()"),
     "a first call for nothing": ("y", "aux([]) + aux(xs)"),
     "the larger of two": ("y", "max(aux([]), aux(xs))"),
 }
@@ -289,7 +274,7 @@ def passed_by(code: str, replaced: str = "", caller_of: str = "", number: int = 
         space = {}
         with contextlib.suppress(Exception):
             if replaced:
-                bank.install(space, replaced, caller_of, number)
+                bank.install(replaced, caller_of, number, space)
             exec(code, space)
             answer = eval(test.removeprefix("assert ").partition(" == ")[0], space)
             passed += type(answer) is int and answer == eval(test.partition(" == ")[2])
@@ -435,12 +420,6 @@ SPOILERS = {  # ways for a main to tell a second run in its process from the fir
     "a count in a module": "import math\nmath.n = getattr(math, 'n', 0) + 1\nok = math.n < 2",
     "a builtin": "import builtins\nok = not hasattr(builtins, 'n')\nbuiltins.n = 1",
     "through a frame": "b = (x for x in xs).gi_frame.f_builtins\nok = 'n' not in b\nb['n'] = 1",
-    "a class of a module": "import re\nok = not hasattr(re.Match, 'n') and not hasattr(re, 'n')\n"
-    "re.n = 1",
-    "through an exception": "try:\n    1 / 0\nexcept Exception as e:\n"
-    "    b = e.__traceback__.tb_frame.f_builtins\nok = 'n' not in b\nb['n'] = 1",
-    "a pattern": "match abs:\n    case object(__self__=b):\n        b = vars(b)\n"
-    "ok = 'n' not in b\nb['n'] = 1",
 }
 
 
@@ -488,15 +467,6 @@ def test_verdict_says_which_tests_passed():
     assert verdict.passed == [False, True, False, False, False]
     assert verdict.errors[1] is None
     assert "AttributeError" in verdict.errors[0]
-
-
-def test_same_scores_every_time_and_from_any_thread():
-    team = ["def aux(x):\n    return x % 2 == 0 and x != 8\n", FILTER]
-    expected = rewards.code(SQUARES, team)
-    rewards.extract.cache_clear()
-    with ThreadPoolExecutor(8) as threads:
-        results = list(threads.map(lambda _: rewards.code(SQUARES, team), range(50)))
-    assert all(list(scores.items()) == list(expected.items()) for scores in results)
 
 
 def test_partners_share_the_programs_that_do_not_depend_on_them(monkeypatch):

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -130,21 +131,19 @@ def state() -> dict:
 # ---- the programs -------------------------------------------------------------------------------
 
 
-def test_there_are_enough_programs():
-    attacks = programs.VERDICT + programs.MACHINE + programs.SLOW + programs.EXHAUST
-    assert len(attacks) >= 200
-    assert len(programs.HONEST) >= 40
-    names = [case.name for case in [*attacks, *programs.STEER, *programs.HONEST]]
-    assert len(set(names)) == len(names)
-
-
 @pytest.mark.parametrize("locks", [True, False], ids=["locks", "no_locks"])
-def test_no_attack_on_the_verdict_earns_a_test(locks):
+def test_no_attack_on_the_verdict_earns_a_test_and_honest_programs_pass(locks):
     with Sandbox(workers=4, kernel_locks=locks, **QUICK) as box:
-        verdicts = box.run([program(case) for case in programs.VERDICT])
-    for case, verdict in zip(programs.VERDICT, verdicts, strict=True):
+        attacks = box.run([program(case) for case in programs.VERDICT])
+    for case, verdict in zip(programs.VERDICT, attacks, strict=True):
         assert not any(verdict.passed), (case.name, verdict)
         assert verdict.outcome in case.outcomes, (case.name, verdict)
+    with Sandbox(workers=2, kernel_locks=locks, **PATIENT) as box:
+        verdicts = box.run([program(case) for case in programs.HONEST])
+    for case, verdict in zip(programs.HONEST, verdicts, strict=True):
+        assert verdict.errors == [None] * len(case.tests), case.name
+        assert all(verdict.passed), case.name
+        assert verdict.outcome == "ok", case.name
 
 
 @pytest.mark.skipif(not LINUX, reason="kernel locks are Linux's")
@@ -172,11 +171,9 @@ def test_attacks_on_the_machine_are_refused_and_leave_no_trace(canary):
 
 
 @pytest.mark.skipif(not LINUX, reason="no memory limit elsewhere")
-@pytest.mark.parametrize(
-    "cases", [programs.SLOW, programs.EXHAUST, programs.STEER], ids=["slow", "exhaust", "steer"]
-)
-def test_time_and_memory_are_bounded(cases):
+def test_time_and_memory_are_bounded():
     before = state()
+    cases = programs.SLOW + programs.EXHAUST + programs.STEER
     with Sandbox(workers=6, **QUICK) as box:
         verdicts = box.run([program(case) for case in cases])
         pids = family(os.getpid()) - before["children"]
@@ -186,25 +183,6 @@ def test_time_and_memory_are_bounded(cases):
         assert verdict.seconds < 6
     assert state() == before
     assert soon(lambda: not alive(pids))
-
-
-@pytest.mark.parametrize("case", programs.HONEST, ids=lambda case: case.name)
-def test_honest_programs_pass(box, case):
-    [verdict] = box.run([program(case)])
-    assert verdict.errors == [None] * len(case.tests)
-    assert verdict.passed == [True] * len(case.tests)
-    assert verdict.outcome == "ok"
-
-
-def test_honest_programs_pass_without_kernel_locks():
-    with Sandbox(workers=2, kernel_locks=False, **PATIENT) as box:
-        verdicts = box.run([program(case) for case in programs.HONEST])
-    failed = [
-        (case.name, verdict.errors)
-        for case, verdict in zip(programs.HONEST, verdicts, strict=True)
-        if not all(verdict.passed)
-    ]
-    assert not failed
 
 
 def test_nothing_passes_from_one_program_to_the_next():
@@ -230,20 +208,15 @@ def handle(number: int):
     "line",
     [
         '["value", {"s": {"r": [0, 1000000000000000, 1]}}]',
-        '["value", {"t": {"r": [0, 1000000000000000, 1]}}]',
         '["value", {"d": [{"r": [0, 1000000000000000, 1]}]}]',
         '["value", {"C": [[[], 1]]}]',
         '["value", {"z": 1}]',
-        '["value", {"t": [], "s": []}]',
         '["value", {}]',
         '["value", {"h": 1}]',
         '["value", {"F": [1, 0]}]',
-        '["value", {"D": "1e"}]',
         '["value", {"i": "zz"}]',
-        '["value", {"i": 1}]',
         '["value", {"b": "0"}]',
         '["value", {"c": [1, 2, 3]}]',
-        '["value", {"r": ["a"]}]',
         '["value", ' + "9" * 5000 + "]",
         "[" * 100_000,
         "ready",
@@ -258,21 +231,6 @@ def test_what_is_no_answer_is_refused_at_once(line):
 
 
 # ---- the interface ------------------------------------------------------------------------------
-
-
-def test_verdicts_come_in_the_order_asked(box):
-    asked = [
-        Program(
-            f"import time\ndef f():\n    time.sleep({(20 - n) % 7 / 100})\n    return {n}",
-            [f"assert f() == {n}", f"assert f() == {n + 1}"],
-            "f",
-        )
-        for n in range(40)
-    ]
-    verdicts = box.run(asked)
-    assert [verdict.passed for verdict in verdicts] == [[True, False]] * 40
-    assert {verdict.outcome for verdict in verdicts} == {"error"}
-    assert box.run([]) == []
 
 
 def test_a_verdict_says_what_happened(box):
@@ -331,21 +289,16 @@ def test_memory_is_limited():
 
 def test_no_tests_still_tell_whether_it_loads(box):
     loads, fails = box.run([Program("def f(): pass", [], "f"), Program("def f(:", [], "f")])
-    assert (loads.passed, loads.outcome, loads.errors) == ([], "ok", [])
-    assert fails.outcome == "error"
+    assert (loads.passed, loads.outcome, fails.outcome) == ([], "ok", "error")
 
 
-def test_errors_are_bounded(box):
-    code = "def f(n):\n    raise ValueError('x' * n)"
-    [verdict] = box.run([Program(code, ["f(10 ** 6)", "assert False, 'y' * 10 ** 6"], "f")])
-    assert [len(error) for error in verdict.errors] == [300, 300]
-
-
-def test_error_texts_can_be_encoded(box):
+def test_errors_are_bounded_and_can_be_encoded(box):
     """Half of a character in an error would pass through feedback into a prompt."""
-    code = "def f(n):\n    raise ValueError('\\ud800' * n)"
-    [verdict] = box.run([Program(code, ["f(2)"], "f")])
-    assert verdict.errors == ["ValueError: ??"]
+    code = "def f(text, n):\n    raise ValueError(text * n)"
+    tests = ["f('x', 10 ** 6)", "assert False, 'y' * 10 ** 6", "f('\\ud800', 2)"]
+    [verdict] = box.run([Program(code, tests, "f")])
+    assert [len(error) for error in verdict.errors[:2]] == [300, 300]
+    assert verdict.errors[2] == "ValueError: ??"
 
 
 def test_a_bad_input_does_not_cost_the_other_tests():
@@ -391,35 +344,15 @@ def test_a_test_that_hangs_the_judge_leaves_the_earlier_ones():
     assert after.passed == [True, False]
 
 
-def test_a_slow_program_holds_up_no_other_while_a_worker_is_free():
-    with Sandbox(workers=2, test_timeout=60, total_timeout=60) as box:
-        box.run([Program(f"def f(): return {n}", ["f()"], "f") for n in range(20)])  # both started
-        for n in range(5):
-            slow = Program(f"import time\ndef f(): time.sleep(0.5) # {n}", ["f()"], "f")
-            fast = Program(f"def f(): return 'fast' # {n}", ["f()"], "f")
-            thread = threading.Thread(target=box.run, args=([slow],))
-            thread.start()
-            time.sleep(0.05)
-            box.run([fast])
-            assert thread.is_alive()
-            thread.join()
-
-
 def test_identical_programs_run_once():
     # The system's randomness tells one run from two.
     code = "import os\ndef f(): return os.urandom(8).hex()"
     once = [Program(code, ["assert f() == 0, f()"], "f") for _ in range(20)]
-    with Sandbox(workers=4, **PATIENT) as box:
-        first = box.run(once)
-        again = box.run(once[:1])
-        others = []
-        threads = [threading.Thread(target=lambda: others.extend(box.run(once))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(others) == 80
-    assert len({verdict.errors[0] for verdict in [*first, *again, *others]}) == 1
+    with Sandbox(workers=4, **PATIENT) as box, ThreadPoolExecutor(4) as threads:
+        found = [verdict for some in threads.map(box.run, [once] * 4) for verdict in some]
+        found += box.run(once[:1])
+    assert len(found) == 81
+    assert len({verdict.errors[0] for verdict in found}) == 1
 
 
 def test_a_verdict_is_the_callers_own(box):
@@ -428,47 +361,30 @@ def test_a_verdict_is_the_callers_own(box):
     assert box.run([ADD])[0].passed == [True, False]
 
 
-def test_threads_can_share_a_sandbox():
-    wrong = []
-
-    def ask(base: int) -> None:
+def test_threads_share_a_sandbox_and_get_verdicts_in_the_order_asked(box):
+    def ask(base: int) -> list[list[bool]]:
+        numbers = range(base, base + 60)
+        tests = [[f"assert f() == {n}", "assert f() == -1"] for n in numbers]
         asked = [
-            Program(f"def f(): return {n}", [f"assert f() == {n}", "assert f() == -1"], "f")
-            for n in range(base, base + 60)
+            Program(f"import time\ndef f(): time.sleep({n % 7 / 1000}); return {n}", test, "f")
+            for n, test in zip(numbers, tests, strict=True)
         ]
-        if any(verdict.passed != [True, False] for verdict in box.run(asked)):
-            wrong.append(base)
+        return [verdict.passed for verdict in box.run(asked)]
 
-    with Sandbox(workers=2, **PATIENT) as box:
-        threads = [threading.Thread(target=ask, args=(30 * k,)) for k in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
-
-
-def test_verdicts_are_the_same_again():
-    code = "import random\ndef f(): return [random.random(), hash('x'), list({'a', 'b', 'c'})]"
-    asked = [Program(f"{code} # {n}", ["assert f() == 0, f()"], "f") for n in range(12)]
-    with Sandbox(workers=2) as box:
-        first = [verdict.errors for verdict in box.run(asked)]
-    with Sandbox(workers=1) as box:
-        second = [verdict.errors for verdict in box.run(asked[::-1])][::-1]
-    assert first == second
-    assert len({error for [error] in first}) == 1
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(ask, range(0, 120, 30)):
+            assert found == [[True, False]] * 60
+    assert box.run([]) == []
 
 
 def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
     """The judge is seeded by its tests, which no program knows, and candidates by a constant."""
     test = "import random\nn = random.randrange(10**9)\nassert f() == n, n"
     foresees = "import random\ndef f(): return random.randrange(10**9)"
-    programs = [Program(f"{foresees} # {i}", [test], "f") for i in range(2)]
-    other = Program(foresees, [test + " "], "f")
-    first, again, else_ = (verdict.errors[0] for verdict in box.run([*programs, other]))
-    assert first == again
-    assert first.startswith("AssertionError")
-    assert else_ != first
+    asked = [Program(f"{foresees} # {i}", [test], "f") for i in range(2)]
+    first, again, other = box.run([*asked, Program(foresees, [test + " "], "f")])
+    assert first.errors == again.errors != other.errors
+    assert first.errors[0].startswith("AssertionError")
 
 
 def test_programs_that_need_not_be_apart_share_a_process_but_no_module():
@@ -491,7 +407,7 @@ def test_programs_that_need_not_be_apart_share_a_process_but_no_module():
 @pytest.mark.parametrize("apart", [False, True])
 def test_the_best_part_of_the_bank_in_a_functions_place(box, apart, all_or_none):
     def best(code, tests, *place, parts=None):
-        program = Program(code, tests, "f", "", apart, *place, 2.0, all_or_none, parts)
+        program = Program(code, tests, "f", "", apart, *place, all_or_none, parts)
         return box.run([program])[0].passed
 
     main = "def f(xs): return sum(aux(xs))"
@@ -507,46 +423,58 @@ def test_the_best_part_of_the_bank_in_a_functions_place(box, apart, all_or_none)
     assert best(boxed, tests, "aux", "", parts=1) == [False, False]
 
 
-def test_a_bank_that_takes_too_long_is_no_verdict():
-    slow = "import time\ndef f(xs):\n    time.sleep(0.2)\n    return aux(xs)"
-    with Sandbox(workers=1, total_timeout=0.5) as box:
-        [verdict] = box.run([Program(slow, ["assert f(1) == 7"], "f", "", True, "aux", "", 0.4)])
-    assert verdict.outcome == "timeout"
+LARGE = "def f(n):\n    yield from [aux('x')] * n"  # an answer for each part, together too large
+CALLS = "def f(n, seen=[]):\n    seen.append(n)\n    return aux(len(seen))"
+
+
+@pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        (LARGE.replace("yield from", "return"), "assert f(5_000)[0] == 'x'"),
+        (LARGE, "assert list(f(3)) == ['x'] * 3"),  # the answer stays where it is
+        (CALLS, "assert [f(5), f(5)] == [1, 2]"),
+        (CALLS, "assert f(f(7)) == 2"),
+        (CALLS, "import random\nassert f(random.random()) == 1"),
+    ],
+)
+def test_a_test_may_call_a_part_of_the_bank_as_it_likes(box, code, test):
+    """Only the first call of a test is made of all parts at once."""
+    [verdict] = box.run([Program(code, [test], "f", "", False, "aux")])
+    assert verdict.passed == [True]
+
+
+def test_parts_of_the_bank_that_do_not_end_say_nothing():
+    """One is stopped by its CPU time, so that it does not matter how busy the machine is."""
+    code = "def f(n):\n    while aux(n) is {}:\n        {}\n    return n"
+    few = code.format("None", "while True: pass")
+    ends = code.format("None", "pass")  # a part is called so often, and no more
+    many = code.format("aux", "pass").replace("while aux(n) is aux", "while True")
+    asked = [Program(text, ["assert f(1) == 1"], "f", "", False, "aux") for text in (few, ends)]
+    with Sandbox(workers=1, test_timeout=0.1) as box:
+        assert [verdict.passed for verdict in box.run(asked)] == [[True], [True]]
+        [verdict] = box.run([Program(many, ["assert f(1) == 1"], "f", "", False, "aux")])
+    assert (verdict.passed, verdict.outcome) == ([False], "timeout")
 
 
 def test_a_program_is_a_value():
-    assert Program(ADD.code, list(ADD.tests), "add", "") == ADD
-    assert len({ADD, Program(ADD.code, ADD.tests, "add")}) == 1
+    assert len({ADD, Program(ADD.code, list(ADD.tests), "add")}) == 1
     with pytest.raises(TypeError, match="list of tests"):
         Program("", "assert f()", "f")
 
 
-@pytest.mark.parametrize(
-    ("setup", "reason"),
-    [
-        ("import nowhere", "No module named 'nowhere'"),
-        ("def (", "SyntaxError"),
-        ("1 / 0", "division"),
-        ("raise SystemExit", "SystemExit"),
-    ],
-)
-def test_a_broken_setup_is_the_data_sets_mistake(box, setup, reason):
-    with pytest.raises(ValueError, match=f"setup of 'f'.*{reason}"):
+@pytest.mark.parametrize("setup", ["import nowhere", "def (", "raise SystemExit"])
+def test_a_broken_setup_is_the_data_sets_mistake(box, setup):
+    with pytest.raises(ValueError, match="setup of 'f' does not run: "):
         box.run([Program("def f(): pass", ["f()"], "f", setup)])
-    assert box.run([ADD])[0].passed == [True, False]
 
 
 def test_setup_is_out_of_the_programs_reach(box):
-    # The program changes its own copy; the tests use the judge's.
+    # The program changes its own copy; the tests use the judge's, and see no other name of it.
     setup = "LIMIT = 3\ndef check(x): return x == LIMIT"
-    code = "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT"
-    [verdict] = box.run([Program(code, ["assert check(f())", "assert LIMIT == 3"], "f", setup)])
-    assert verdict.passed == [False, True]
-
-
-def test_the_program_has_no_name_of_the_tests(box):
-    [verdict] = box.run([Program("def aux(): pass\ndef f(): return 1", ["aux()", "f()"], "f")])
-    assert verdict.passed == [False, True]
+    code = "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT\naux = f"
+    tests = ["assert check(f())", "assert LIMIT == 3", "aux()"]
+    [verdict] = box.run([Program(code, tests, "f", setup)])
+    assert verdict.passed == [False, True, False]
 
 
 # ---- workers ------------------------------------------------------------------------------------
@@ -563,13 +491,20 @@ def test_workers_start_when_needed():
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_close_leaves_nothing():
+def test_close_interrupts_what_runs_and_leaves_nothing():
     before = state()
-    box = Sandbox(workers=3, **QUICK)
+    box = Sandbox(workers=3, test_timeout=60, total_timeout=60)
     box.run([Program(f"def f(): return {n}", ["f()"], "f") for n in range(30)])
-    assert state() != before
-    pids = family(os.getpid()) - before["children"]
-    box.close()
+    hang = [Program(f"while True: pass # {n}", ["f()"], "f") for n in range(9)]
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(box.run, hang)
+        assert soon(lambda: len(family(os.getpid()) - before["children"]) == 9)
+        pids = family(os.getpid()) - before["children"]
+        began = time.monotonic()
+        box.close()
+        with pytest.raises(RuntimeError, match="the Sandbox was closed"):
+            waiting.result()
+    assert time.monotonic() - began < 5
     assert state() == before
     assert soon(lambda: not alive(pids))
     box.close()
@@ -577,32 +512,6 @@ def test_close_leaves_nothing():
         box.run([ADD])
     Sandbox().close()
     assert state() == before
-
-
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_close_interrupts_what_runs():
-    before = state()
-    box = Sandbox(workers=2, test_timeout=60, total_timeout=60)
-    box.run([ADD])
-    raised = []
-
-    def ask() -> None:
-        try:
-            box.run([Program(f"while True: pass # {n}", ["f()"], "f") for n in range(9)])
-        except RuntimeError as error:
-            raised.append(str(error))
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    assert soon(lambda: len(family(os.getpid()) - before["children"]) == 6)
-    pids = family(os.getpid()) - before["children"]
-    began = time.monotonic()
-    box.close()
-    thread.join()
-    assert time.monotonic() - began < 5
-    assert raised == ["the Sandbox was closed"]
-    assert state() == before
-    assert soon(lambda: not alive(pids))
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
@@ -623,15 +532,12 @@ def test_a_worker_killed_from_outside_is_replaced(victim):
 
 
 def zygote_of(judge) -> int:
-    [pid] = map(
-        int,
-        Path(f"/proc/{judge.process.pid}/task/{judge.process.pid}/children").read_text().split(),
-    )
+    [pid] = children(judge.process.pid)
     return pid
 
 
 def kill_worker(box: Sandbox, victim: str) -> int:
-    [judge] = box._judges
+    [judge] = box._workers
     pid = judge.process.pid if victim == "judge" else zygote_of(judge)
     os.kill(pid, signal.SIGKILL)
     return pid
@@ -721,21 +627,13 @@ def test_workers_die_with_the_trainer(fork):
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_ctrl_c_does_not_reach_the_workers():
-    with Sandbox(workers=1, **PATIENT) as box:
-        box.run([ADD])
-        [judge] = box._judges
-        pids = [judge.process.pid, zygote_of(judge)]
-        assert all(os.getsid(pid) != os.getsid(0) for pid in pids)
-        assert all(os.getpgid(pid) == judge.process.pid for pid in pids)
-
-
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_a_worker_holds_nothing_of_the_trainers():
+def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
     with open("/dev/null") as _held, Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])
-        [judge] = box._judges
+        [judge] = box._workers
         for pid, most in ((judge.process.pid, 6), (zygote_of(judge), 4)):
+            assert os.getsid(pid) != os.getsid(0)
+            assert os.getpgid(pid) == judge.process.pid
             assert len(os.listdir(f"/proc/{pid}/fd")) <= most
             status = Path(f"/proc/{pid}/status").read_text()
             assert "NoNewPrivs:\t1" in status
@@ -743,11 +641,8 @@ def test_a_worker_holds_nothing_of_the_trainers():
             assert "CapEff:\t0000000000000000" in status
             assert "CapPrm:\t0000000000000000" in status
             with contextlib.suppress(PermissionError):
-                names = {
-                    line.split(b"=")[0]
-                    for line in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                    if line
-                }
+                environment = Path(f"/proc/{pid}/environ").read_bytes()
+                names = {line.split(b"=")[0] for line in environment.split(b"\0") if line}
                 assert names <= {b"PATH", b"LC_ALL", b"PYTHONHASHSEED", b"LD_LIBRARY_PATH"}
 
 
@@ -772,14 +667,7 @@ def test_the_probe_finds_open_doors(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "WORKER", tmp_path / process.WORKER.name)
     with Sandbox(workers=1, kernel_locks=False) as box, pytest.warns(RuntimeWarning) as told:
         box.run([])
-    for door in (
-        "write files",
-        "read files",
-        "open sockets",
-        "start processes",
-        "send signals",
-        "change limits",
-    ):
+    for door in sandbox.DOORS.keys() - {"take 64 GiB of memory"}:
         assert door in str(told[0].message)
 
 
@@ -810,15 +698,11 @@ warnings.simplefilter("error")
 def program(case):
     code = case.code.replace("TMP", sys.argv[1]).replace("PID", str(os.getpid()))
     return Program(code.replace("PORT", "9"), case.tests, case.entry_point, case.setup)
-attacks = programs.VERDICT + programs.MACHINE
 with Sandbox(workers=2, test_timeout=2, total_timeout=9, restarts=0) as box:
-    for case, verdict in zip(attacks, box.run([program(case) for case in attacks])):
-        if any(verdict.passed):
-            print(case.name, verdict)
-with Sandbox(workers=2, test_timeout=20, total_timeout=60) as box:
-    for case, verdict in zip(programs.HONEST, box.run([program(c) for c in programs.HONEST])):
-        if not all(verdict.passed):
-            print(case.name, verdict)
+    verdicts = box.run([program(case) for case in programs.MACHINE])
+for case, verdict in zip(programs.MACHINE, verdicts):
+    if any(verdict.passed):
+        print(case.name, verdict)
 print(os.getuid(), "done")
 """
 
@@ -833,17 +717,11 @@ def test_it_holds_for_an_ordinary_user(tmp_path):
         folder.chmod(folder.stat().st_mode | 0o755) if folder.owner() == "root" else None
     tmp_path.chmod(0o777)
     nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+    probe = ["-c", "import sys; assert sys.version_info >= (3, 11)"]
     for python in (sys.executable, "/usr/bin/python3"):
-        try:
-            subprocess.run(
-                [python, "-c", "import sys; assert sys.version_info >= (3, 11)"],
-                check=True,
-                capture_output=True,
-                **nobody,
-            )
-            break
-        except (OSError, subprocess.CalledProcessError):
-            continue
+        with contextlib.suppress(OSError):
+            if not subprocess.run([python, *probe], capture_output=True, **nobody).returncode:
+                break
     else:
         pytest.skip("no Python that nobody can run")
     done = subprocess.run(

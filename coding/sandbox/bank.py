@@ -1,10 +1,9 @@
 """The bank: parts that know nothing of any problem, to be put in the place of an agent's part.
 
-`HELPERS` stand in for a helper, `MAINS` for a main function; one line is one part, in the order in
-which they are tried. A new trick is a new line. What belongs here fits every problem: what was
-passed in, whole, wrapped or unwrapped; constants; structure such as lengths and positions. Work
-does not, such as sorting or sums: tried in place of a helper that sorts, it would say that sorting
-adds nothing.
+`HELPERS` stand in for a helper, `MAINS` for a main function, in the order in which they are tried.
+What belongs here fits every problem: what was passed in, whole, wrapped or unwrapped; constants;
+structure such as lengths and positions. Work does not, such as sorting or sums: tried in place of a
+helper that sorts, it would say that sorting adds nothing.
 
 Candidates have this module loaded, and make a part with `install`.
 """
@@ -13,8 +12,13 @@ import ast
 import inspect
 import itertools
 import json
+import operator
 
-MOST_CALLS = 100_000  # of one helper: a loop that waits for what it never says would not end
+MOST_CALLS = 20_000  # of one helper or of what it says: a loop that waits for more would not end
+
+
+class Endless(RuntimeError):
+    """A main has asked too often."""
 
 
 class Nothing:
@@ -25,7 +29,7 @@ class Nothing:
     truth = True
 
     def __init__(self, size: int = 0):
-        self.size = size
+        self.size, self.asked = size, 0
 
     def __bool__(self):
         return self.truth
@@ -39,20 +43,26 @@ class No(Nothing):
 
 
 class Blank(list):
-    """An argument that a helper wants and a main function does not have: an empty list, or zero."""
+    """What a main fills or counts up: an empty list, or zero."""
+
+    asked = 0
 
 
-def _itself(self, *_, **__):
-    return self
+def _operators(kind: type, function, names: str) -> None:
+    def asked(self, *others, **_):
+        self.asked += 1
+        if self.asked > MOST_CALLS:
+            raise Endless
+        return function(self, *others)
+
+    for name in names.split():
+        setattr(kind, f"__{name}__", asked)
 
 
-def _other(self, other, *_):
-    return other
-
-
-# What they do: a function, and the names of the operators that it is.
+_ARITHMETIC = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul"
+_ARITHMETIC = " ".join(f"{name} r{name} i{name}" for name in _ARITHMETIC.split())
 for _kind, _function, _names in (
-    (Nothing, _itself, "getattr call getitem enter next abs neg pos invert round"),
+    (Nothing, lambda self, *_: self, "getattr call getitem enter next abs neg pos invert round"),
     (Nothing, lambda *_: None, "setitem delitem exit"),
     (Nothing, lambda *_: True, "eq lt le ge contains"),
     (Nothing, lambda *_: False, "ne gt"),
@@ -61,33 +71,33 @@ for _kind, _function, _names in (
     (Nothing, lambda self: self.size, "len int index hash"),
     (Nothing, lambda *_: 0.0, "float"),
     (Nothing, lambda *_: "", "str"),
+    (Nothing, lambda self, other, *_: other, _ARITHMETIC),
     (Blank, lambda *_: 0, "int index"),
+    (Blank, lambda self, other, *_: other, _ARITHMETIC),
 ):
-    for _name in _names.split():
-        setattr(_kind, f"__{_name}__", _function)
-_OPERATORS = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul"
-for _name in _OPERATORS.split():
-    for _side in ("", "r", "i"):
-        setattr(Nothing, f"__{_side}{_name}__", _other)
-        setattr(Blank, f"__{_side}{_name}__", _other)
+    _operators(_kind, _function, _names)
 
 
-class Box(tuple):
+class Box(list):
     """Values, however they are asked for: by position, as attributes or under any keys in the
-    order of asking, the last for all that follow; called, or as the next, the last. Backwards or
-    in part, in another code or copied, a box of one value is that value."""
+    order of asking, the last for all that follow; called, or taken out, the last; or one after the
+    other as the next. Backwards or in part, in another code or copied, a box of one value is that
+    value."""
 
     def __getitem__(self, key):
         if isinstance(key, slice) and len(self) == 1:
             return self[0]
         if isinstance(key, int | slice):
-            return tuple.__getitem__(self, key)
+            return list.__getitem__(self, key)
         asked = self.__dict__.setdefault("asked", [])
         asked += [key] * (key not in asked)
-        return tuple.__getitem__(self, min(asked.index(key), len(self) - 1))
+        return list.__getitem__(self, min(asked.index(key), len(self) - 1))
 
     def __getattr__(self, name: str):
         return self[name]
+
+    def __next__(self):
+        return next(self.__dict__.setdefault("left", iter(self)))
 
     def __call__(self, *_, **__):
         return self[-1]
@@ -98,7 +108,7 @@ class Box(tuple):
     def values(self):
         return list(self)
 
-    __next__ = __enter__ = get = pop = popleft = read = getvalue = result = __call__
+    __enter__ = get = pop = popleft = read = getvalue = result = __call__
     decode = split = copy = __call__
 
 
@@ -111,82 +121,53 @@ def _raise(error: Exception):
     raise error
 
 
-def _appended(x, y):
-    x.append(y)
-    return x
+def _field(size: int, at: int, kind: type):
+    """The first argument as one field of several, beside others that say nothing."""
+    return lambda x, y, a: Box(
+        x if i == at else kind(len(x) if hasattr(x, "__len__") else 0) for i in range(size)
+    )
 
 
 # Parts take x, y, a: the first argument, the second (or None), and all of them.
-CONSTANTS = tuple(
-    lambda x, y, a, make=make: make()
-    for make in (
-        lambda: None,
-        lambda: True,
-        lambda: False,
-        lambda: 0,
-        lambda: 1,
-        str,
-        list,
-        dict,
-        set,
-    )
-)
-# The first argument as one field of two or three, beside others that say nothing.
-FIELDS = tuple(
-    lambda x, y, a, size=size, at=at, kind=kind: Box(
-        x if i == at else kind(len(x) if hasattr(x, "__len__") else 0) for i in range(size)
-    )
-    for size in (2, 3)
-    for at in range(size)
-    for kind in (Nothing, No)
-)
 HELPERS = (
-    # what it was given, as it is
+    # what it was given, as it is or in a box; nothing
     lambda x, y, a: x,
     lambda x, y, a: Nothing(),
     lambda x, y, a: No(),
     lambda x, y, a: y,
-    lambda x, y, a: a,
-    # in a box
-    lambda x, y, a: Box([x]),
-    *FIELDS,
-    lambda x, y, a: [x],
-    lambda x, y, a: Box([Box([x])]),
     lambda x, y, a: Box(a),
+    lambda x, y, a: Box([x]),
+    *(_field(size, at, kind) for size in (2, 3) for at in range(size) for kind in (Nothing, No)),
+    lambda x, y, a: Box([Box([x])]),
     lambda x, y, a: Box(a[::-1]),
     lambda x, y, a: _raise(Raised(x)),
-    lambda x, y, a: iter([x]),
-    lambda x, y, a: lambda *b: (*b, None)[0],
-    # each element in a box, or one after the other, or in two pieces
+    # its elements: each in a box, some of them, in two pieces
     lambda x, y, a: [Box([value, Nothing()]) for value in x],
     lambda x, y, a: list(enumerate(x)),
     lambda x, y, a: dict(enumerate(x)),
     lambda x, y, a: list(zip(*a, strict=False)),
-    lambda x, y, a: iter(x),
-    lambda x, y, a: next(x),
-    lambda x, y, a: list(x),
-    lambda x, y, a: tuple(x),
-    lambda x, y, a: set(x),
     lambda x, y, a: x.pop(),
     lambda x, y, a: x.pop(0),
     lambda x, y, a: x[y],
     lambda x, y, a: Box([x[: len(x) // 2], x[len(x) // 2 :]]),
     lambda x, y, a: Box([x[:1], x[1:]]),
-    # in another code
-    lambda x, y, a: str(x),
-    lambda x, y, a: json.dumps(x),
-    # structure
-    lambda x, y, a: len(x),
+    # in another code; its structure
+    *(
+        lambda x, y, a, code=code: code(x)
+        for code in (iter, next, list, tuple, set, str, json.dumps, len)
+    ),
     lambda x, y, a: range(len(x)),
-    lambda x, y, a: iter(range(*a)),  # always true, where a range is if x > 0
-    lambda x, y, a: iter(range(1, x + 1)),
-    lambda x, y, a: [0] * len(x),
-    lambda x, y, a: [None] * len(x),
-    lambda x, y, a: [[] for _ in x],
-    lambda x, y, a: _appended(x, y),
-    lambda x, y, a: _appended(y, x),
-    *CONSTANTS,
-    # a function that it was given, applied
+    lambda x, y, a: range(1, x + 1),
+    lambda x, y, a: [Blank() for _ in x],
+    lambda x, y, a: x.append(y) or x,
+    lambda x, y, a: y.append(x) or y,
+    # constants
+    *(
+        lambda x, y, a, make=make: make()
+        for make in (type(None), lambda: True, bool, int, lambda: 1, str, list, dict, set)
+    ),
+    # a function, or the first argument as one
+    lambda x, y, a: lambda *b: (*b, None)[0],
     lambda x, y, a: x(*a[1:]),
     lambda x, y, a: [x(value) for value in y],
     lambda x, y, a: [value for value in y if x(value)],
@@ -195,6 +176,7 @@ HELPERS = (
 # v, a, g: the helper's value; what it was given and its author's global lists, after the call.
 MAINS = (
     lambda v, a, g: v,
+    # a piece of it
     lambda v, a, g: parts(v)[0],
     lambda v, a, g: parts(v)[-1],
     lambda v, a, g: parts(v)[1],
@@ -202,28 +184,27 @@ MAINS = (
     lambda v, a, g: parts(parts(v)[0])[0],
     lambda v, a, g: parts(parts(v)[-1])[-1],
     lambda v, a, g: parts(v)[0] + parts(v)[1],
-    lambda v, a, g: parts(v),
-    lambda v, a, g: not v,
-    lambda v, a, g: -v,
-    lambda v, a, g: v - 1,
-    lambda v, a, g: v + 1,
     lambda v, a, g: v[::-1],
     lambda v, a, g: v[:-1],
     lambda v, a, g: v[1:],
-    lambda v, a, g: list(v),
-    lambda v, a, g: tuple(v),
-    lambda v, a, g: set(v),
-    lambda v, a, g: str(v),
-    lambda v, a, g: int(v),
-    lambda v, a, g: float(v),
-    lambda v, a, g: bool(v),
+    # in another code
+    lambda v, a, g: parts(v),
+    lambda v, a, g: tuple(parts(v)),
+    lambda v, a, g: set(parts(v)),
+    *(
+        lambda v, a, g, code=code: code(v)
+        for code in (str, int, float, bool, operator.not_, operator.neg, ast.literal_eval)
+    ),
     lambda v, a, g: v.decode(),
-    lambda v, a, g: ast.literal_eval(v),
+    lambda v, a, g: v - 1,
+    lambda v, a, g: v + 1,
+    # what it left elsewhere
     lambda v, a, g: a[0],
     lambda v, a, g: a[-1],
     lambda v, a, g: a[-1][-1],
     lambda v, a, g: g[-1],
     lambda v, a, g: g[-1][-1],
+    # constants
     lambda v, a, g: True,
     lambda v, a, g: False,
     lambda v, a, g: None,
@@ -259,7 +240,7 @@ def called(function, args: list):
     return function(*taken[:count], **dict(zip(names, taken[count:], strict=True)))
 
 
-def install(module: dict, replaced: str, caller_of: str, number: int) -> None:
+def install(replaced: str, caller_of: str, number: int, module: dict) -> None:
     """Puts one part of the bank into a program's module: a helper, or else a main function that
     calls the helper `caller_of`."""
 
@@ -267,7 +248,7 @@ def install(module: dict, replaced: str, caller_of: str, number: int) -> None:
 
     def aux(*args, **kwargs):
         if next(calls) > MOST_CALLS:
-            raise RuntimeError("called without end")
+            raise Endless
         args += tuple(kwargs.values())
         try:
             return HELPERS[number](*(*args, None, None)[:2], args)

@@ -49,20 +49,18 @@ programs that use the clock, `id` or the system's randomness, or run close to a 
 """
 
 import collections
-import json
 import os
 import signal
 import threading
 import time
 import warnings
 from collections.abc import Iterable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from coding.sandbox.process import START_SECONDS, Worker
 
 OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
-GRACE_SECONDS = 3.0  # on top of total_timeout, which a judge keeps itself unless it hangs in C code
 NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
 # Signals that a program has no way to end its judge with.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
@@ -92,14 +90,14 @@ def closed(way):
 @dataclass(frozen=True)
 class Program:
     """An answer to be judged. `tests` are statements that call `entry_point` by name, each of them
-    complete in itself; `setup` is trusted code that both the tests and the program need. What is
-    not to be kept `apart` shares a process with its like, each in a new module, and takes a fifth
-    of the time: the caller knows that it outlasts no module (extraction.py's tame parts).
+    complete in itself; `setup` is trusted code that both the tests and the program need. A program
+    that need not be `apart` shares a process with others, each in a new module, and takes a fifth
+    of the time: the caller knows that nothing it does outlasts its module (extraction.py).
 
     With `replaced`, parts of the bank (bank.py), all or the first few, take the place of the
     function of that name: helpers, or mains that call the helper `caller_of`. The verdict is the
-    best part's; its outcome is "timeout" if total_timeout ran out. `limit`: seconds for each.
-    `all_or_none`: a part that fails a test passes none."""
+    best part's; its outcome is "timeout" if too many of them did not end. `all_or_none`: a part
+    that fails a test passes none."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
@@ -108,7 +106,6 @@ class Program:
     apart: bool = True
     replaced: str = ""
     caller_of: str = ""
-    limit: float = 2.0
     all_or_none: bool = False
     parts: int | None = None
 
@@ -153,15 +150,18 @@ class Sandbox:
     ):
         self.workers = workers or os.cpu_count() or 1
         self._limits = [memory_mb, test_timeout, total_timeout, restarts, kernel_locks]
-        self._patience = 2 * total_timeout + GRACE_SECONDS  # setup may take as long again
+        # A judge keeps its limits itself, for setup, tests and the bank, unless it hangs in C code.
+        self._patience = 10 * total_timeout
         self._strict, self._missing = strict, []
         self._probed, self._probing = False, threading.Lock()
         self._pid = os.getpid()
-        self._changed = threading.Condition()  # guards everything below
-        self._queue = collections.deque()  # of Job
+        # A thread for each worker, that lives as long as it: the kernel's parent-death signal comes
+        # when the thread that started a process ends.
+        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox")
+        self._own = threading.local()  # .worker: the thread's
+        self._lock = threading.Lock()  # guards everything below
         self._known = collections.OrderedDict()  # Program -> Future, the oldest first
-        self._threads, self._judges = [], set()
-        self._working = set()  # identities of those threads that have a program
+        self._workers = set()  # all workers
         self._closed = False
 
     def __enter__(self):
@@ -183,23 +183,29 @@ class Sandbox:
             if not self._probed:
                 self._probe()
                 self._probed = True
-        return [future.result().copy() for future in self._submit(programs)]
+        futures = [self._future(program) for program in programs]
+        try:
+            return [future.result().copy() for future in futures]
+        except CancelledError:
+            raise RuntimeError("the Sandbox was closed") from None
 
     def close(self) -> None:
         """Ends all processes and threads. A run() that still waits raises RuntimeError."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            for judge in self._judges:
-                judge.interrupt()
-        for thread in self._threads:
-            thread.join()
+        with self._lock:
+            self._closed, workers = True, list(self._workers)
+        for worker in workers:
+            worker.interrupt()
+        for worker in workers:  # before the thread that started it ends
+            worker.wait()
+        self._pool.shutdown(cancel_futures=True)
+        while self._workers:
+            self._workers.pop().close(None)
 
     def _probe(self) -> None:
         """One warning that names what this machine lacks and which doors are open."""
         ways = [f"assert closed({way!r})" for way in DOORS.values()]
-        [future] = self._submit([Program(PROBE, ["assert not closed('pass')", *ways], "closed")])
-        (works, *shut), (why, *_) = future.result().passed, future.result().errors
+        probe = self._future(Program(PROBE, ["assert not closed('pass')", *ways], "closed"))
+        (works, *shut), (why, *_) = probe.result().passed, probe.result().errors
         if not works:
             raise RuntimeError(f"the sandbox does not work on this machine: {why}")
         doors = [door for door, is_shut in zip(DOORS, shut, strict=True) if not is_shut]
@@ -215,136 +221,92 @@ class Sandbox:
             raise RuntimeError(text)
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 
-    def _submit(self, programs: Iterable[Program]) -> list[Future]:
-        futures = []
-        with self._changed:
+    def _future(self, program: Program) -> Future:
+        with self._lock:
             if self._closed:
                 raise RuntimeError("this Sandbox is closed")
-            for program in programs:
-                if program not in self._known:
-                    job = Job(program)
-                    self._queue.append(job)
-                    self._known[program] = job.future
-                self._known.move_to_end(program)
-                futures.append(self._known[program])
-            while len(self._known) > CACHED:
+            if program not in self._known:
+                self._known[program] = self._pool.submit(self._judge, program)
+            self._known.move_to_end(program)
+            if len(self._known) > CACHED:
                 self._known.popitem(last=False)
-            wanted = min(len(self._queue) + len(self._working), self.workers)
-            for _ in range(wanted - len(self._threads)):
-                self._threads.append(threading.Thread(target=self._work, daemon=True))
-                self._threads[-1].start()
-            self._changed.notify(len(self._queue))
-        return futures
+            return self._known[program]
 
-    def _work(self) -> None:
-        # One thread per worker, for the whole of its life: the kernel's parent-death signal
-        # comes when the thread that started a process ends.
-        judge, flying = None, collections.deque()  # flying: sent to the judge, or about to be
-        try:
-            while self._refill(flying):
-                try:
-                    judge = judge or self._open_judge()
-                    judge.send(flying)
-                    reply = judge.reply(self._patience)
-                except (OSError, EOFError) as error:  # TimeoutError is an OSError
-                    reply = self._lost(flying[0], judge, error)
-                    judge = None
-                if reply:
-                    self._settle(flying.popleft(), reply)
-        finally:
-            if judge:
-                self._close_judge(judge, signal.SIGTERM if flying else None)
-            for job in flying:
-                job.future.set_exception(RuntimeError("the Sandbox was closed"))
-
-    def _refill(self, flying: collections.deque) -> bool:
-        """Keeps one program with the judge and, if no other worker is free for it, one on its way.
-        Waits for work; False to stop."""
-        with self._changed:
-            if not flying:
-                self._working.discard(threading.get_ident())
-            while not (self._queue or flying or self._closed):
-                self._changed.wait()
-            self._working.add(threading.get_ident())
-            free = len(self._threads) - len(self._working)
-            while self._queue and (
-                self._closed or not flying or (len(flying) < 2 and len(self._queue) > free)
-            ):
-                flying.append(self._queue.popleft())
-            return not self._closed
-
-    def _open_judge(self) -> Worker:
-        judge = Worker(self._limits)
-        with self._changed:
-            self._judges.add(judge)
-            if self._closed:
-                judge.interrupt()
-        try:
-            self._missing = judge.receive(START_SECONDS)
-        except (OSError, EOFError) as error:
-            status = self._close_judge(judge, signal.SIGKILL)
-            raise EOFError(f"status {status}") from error
-        return judge
-
-    def _close_judge(self, judge: Worker, by: signal.Signals | None) -> int:
-        with self._changed:
-            self._judges.discard(judge)
-        return judge.close(by)
-
-    def _lost(self, job: "Job", judge: Worker | None, error: Exception) -> dict | None:
-        """What it means for a program that its judge is gone: a reply, or None to try once more."""
-        if judge is None:
-            seconds, status = 0.0, NOT_READY
-            why = f"no worker starts ({error})"
-        else:
-            done = [name for letter in judge.progress() for name in OUTCOMES if name[0] == letter]
-            seconds = time.monotonic() - judge.turn
-            status = self._close_judge(judge, signal.SIGTERM if self._closed else signal.SIGKILL)
+    def _judge(self, program: Program) -> Verdict:
+        """In a thread of the pool: the verdict of its worker, or else of one more."""
+        request = [*vars(program).values()]
+        for _ in range(2):
+            worker = None
+            began = time.monotonic()
+            try:
+                worker = self._worker()
+                return _verdict(program, worker.ask(request, self._patience))
+            except (OSError, EOFError) as error:  # TimeoutError is an OSError
+                if worker is None:
+                    why = f"no worker starts ({error})"
+                    continue
+                letters, status = worker.progress(), self._discard(worker)
+                left = _left(error, status)
+            if left and not self._closed:
+                done = [name for letter in letters for name in OUTCOMES if name[0] == letter]
+                results = [[name, None if name == "ok" else name] for name in done]
+                results += [left] * (len(program.tests) - len(results))
+                seconds = time.monotonic() - began
+                return _verdict(program, {"load": left, "results": results, "seconds": seconds})
             why = f"its worker ended with status {status}"
-        if judge and (isinstance(error, TimeoutError) or status == -signal.SIGVTALRM):
-            left = ["timeout", "TimeoutError: the test hangs"]
-        elif status in FROM_OUTSIDE or status == NOT_READY:
-            job.tries += 1
-            if job.tries < 2 or self._closed:
-                return None
-            return {"lost": why}
-        else:  # such as an answer that the judge itself runs out of memory on
-            left = ["crash", "Crash: the test ended the judge"]
-        results = [[name, None if name == "ok" else name] for name in done]
-        results += [left] * (len(job.program.tests) - len(results))
-        return {"load": left, "results": results, "seconds": seconds}
+        with self._lock:
+            self._known.pop(program, None)  # the next to ask may have better luck
+        if self._closed:
+            raise RuntimeError("the Sandbox was closed")
+        shown = f"{program.entry_point!r}: {why}, twice: {program.code[:200]!r}"
+        raise RuntimeError(f"program {shown}")
 
-    def _settle(self, job: "Job", reply: dict) -> None:
-        program = job.program
-        if "setup" in reply:
-            job.future.set_exception(
-                ValueError(f"the setup of {program.entry_point!r} does not run: {reply['setup']}")
-            )
-        elif "lost" in reply:
-            with self._changed:
-                self._known.pop(program, None)  # the next to ask may have better luck
-            shown = f"{program.entry_point!r}: {reply['lost']}, twice: {program.code[:200]!r}"
-            job.future.set_exception(RuntimeError(f"program {shown}"))
-        else:
-            statuses = [status for status, _ in reply["results"]]
-            job.future.set_result(
-                Verdict(
-                    passed=[status == "ok" for status in statuses],
-                    outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
-                    errors=[error and _encodable(error) for _, error in reply["results"]],
-                    seconds=reply["seconds"],
-                )
-            )
+    def _worker(self) -> Worker:
+        """This thread's worker, started if it has none."""
+        if worker := getattr(self._own, "worker", None):
+            return worker
+        with self._lock:
+            if self._closed:
+                raise EOFError
+            worker = Worker(self._limits)
+            self._workers.add(worker)
+        try:
+            self._missing = worker.receive(START_SECONDS)
+        except (OSError, EOFError) as error:
+            raise EOFError(f"status {self._discard(worker)}") from error
+        self._own.worker = worker
+        return worker
+
+    def _discard(self, worker: Worker) -> int:
+        """The exit status of a worker that hangs or is gone."""
+        self._own.worker = None
+        with self._lock:
+            self._workers.discard(worker)
+        return worker.close(signal.SIGTERM if self._closed else signal.SIGKILL)
+
+
+def _left(error: Exception, status: int) -> list[str] | None:
+    """What it means for a program's tests that its judge is gone; None if it is not to blame."""
+    if isinstance(error, TimeoutError) or status == -signal.SIGVTALRM:
+        return ["timeout", "TimeoutError: the test hangs"]
+    if status in FROM_OUTSIDE or status == NOT_READY:
+        return None
+    # such as an answer that the judge itself runs out of memory on
+    return ["crash", "Crash: the test ended the judge"]
+
+
+def _verdict(program: Program, reply: dict) -> Verdict:
+    if "setup" in reply:
+        raise ValueError(f"the setup of {program.entry_point!r} does not run: {reply['setup']}")
+    statuses = [status for status, _ in reply["results"]]
+    return Verdict(
+        passed=[status == "ok" for status in statuses],
+        outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
+        errors=[error and _encodable(error) for _, error in reply["results"]],
+        seconds=reply["seconds"],
+    )
 
 
 def _encodable(text: str) -> str:
     """A program's text without half characters, which no tokenizer and no file takes."""
     return text.encode(errors="replace").decode()
-
-
-class Job:
-    """A program on its way, and how many workers were lost under it."""
-
-    def __init__(self, program: Program):
-        self.program, self.future, self.tries = program, Future(), 0
-        self.request = json.dumps([*vars(program).values()]).encode() + b"\n"

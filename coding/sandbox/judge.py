@@ -7,7 +7,6 @@ back as built-in values, so that no line and no object of the candidate is ever 
 import builtins
 import contextlib
 import functools
-import json
 import os
 import random
 import signal
@@ -17,24 +16,19 @@ import types
 
 import bank
 import locks
-from candidate import ERROR_CHARS
-from remote import NOT_READY, BadTest, Candidate, Crash, Remote, number_of, rebuilt
-from wire import Packer, unpack
+from candidate import ERROR_CHARS, LATE, MOST_HANGS
+from remote import NOT_READY, BadTest, Candidate, Crash, Remote, Version, Versions
 
 READY_SECONDS = 10.0
-OK = ("ok", None)
+OK, LOADED = ("ok", None), '["value", null]'
 FAILED = ("error", "no part of the bank passes it")
-LATE = ("timeout", "the bank takes too long")
+HANGS = ("timeout", "too many parts of the bank do not end")
 ENDED = ("ok", "error")  # of a program that came to an end by itself
 SHARED = 500  # programs, one after the other, that one candidate may see
 
 
 class TimeLimit(BaseException):
     """The alarm. Not an Exception, lest a test's `except Exception` catches it."""
-
-
-class Unsure(BaseException):
-    """It takes more than the answer to one call to know."""
 
 
 def shown(error: BaseException) -> str:
@@ -102,29 +96,31 @@ class Judge:
             return late if self.rang else ("error", shown(error))
         return late if self.rang else ("ok", None)
 
-    def judge(self, code, tests, entry_point, setup, apart, replaced, caller_of, *limits) -> dict:
+    def judge(
+        self, code, tests, entry_point, setup, apart, replaced, caller_of, all_or_none, parts
+    ) -> dict:
         """{"load": result, "results": one per test, "seconds": } or {"setup": error}. Where a
         function is replaced, the results are those of the best part of the bank."""
-        # The inputs that tests draw follow from what no program has ever seen.
+        # What setup and tests draw follows from what no program has ever seen.
         random.seed(repr((setup, tests)))
         space = {"__name__": "tests", "__builtins__": builtins}
         status, error = self.attempt(self.total_timeout, self.execute, setup, space)
         if status != "ok":
             return {"setup": error}
-        self.drawn, began, program = random.getstate(), time.monotonic(), (setup, code, entry_point)
+        began, program = time.monotonic(), (setup, code, entry_point)
         if replaced:
-            program = (*program, replaced, caller_of)
-            load, results = self.try_parts(program, tests, space, apart, *limits)
+            numbers = [*range(bank.size(caller_of))][:parts]
+            load, results = self.try_parts(
+                program, (replaced, caller_of), numbers, tests, space, apart, all_or_none
+            )
         else:
             load, results = self.run(program, tests, space, apart)
-        self.report("\n")
         locks.keep_to(self.processors)
         return {"load": load, "results": results, "seconds": time.monotonic() - began}
 
     def run(self, program: tuple[str, str, str], tests: list[str], space: dict, apart: bool):
         """How the program loads, and the result of each test."""
         deadline, restarts, results = time.monotonic() + self.total_timeout, self.restarts, []
-        random.setstate(self.drawn)
         candidate, load = self.start(program, deadline, apart)
         used = candidate.programs > 1
         for test in tests:
@@ -136,116 +132,76 @@ class Judge:
             elif candidate.lost:
                 result = results[-1]
             else:
-                result = self.test(candidate, self.share(deadline), test, space, program[2])
+                function = Remote(candidate, 0)
+                result = self.test(function, self.share(deadline), test, space, program[2])
             if used and result[0] not in ENDED:
                 break
             results.append(result)
             self.report(result[0][0])
         self.leave(candidate, apart)
-        if len(results) < len(tests):
+        if len(results) < len(tests):  # who knows what was there before: once more, in a fresh one
             self.report("\n")
             return self.run(program, tests, space, apart=True)
         return load, results
 
-    def try_parts(self, program, tests, space: dict, apart: bool, limit, all_or_none, parts):
-        """Whether the bank was gone through in time, and the results of its best part."""
-        deadline, best = time.monotonic() + self.total_timeout, [FAILED] * len(tests)
-        least = len(tests) if all_or_none else 1  # tests that it takes to be better
-        first = tests[:1] if all_or_none else tests
-        numbers = range(bank.size(program[-1]))[:parts]
-        known = {} if apart else self.known(program, first, space, limit, len(numbers))
-        for number in numbers:
-            if time.monotonic() > deadline:
-                return LATE, best
-            if least > len(tests):
-                break
-            results = known.get(number, [])
-            if len(results) < len(tests) and FAILED not in results:
-                room = len(tests) - least
-                results = self.try_part((*program, number), tests, space, apart, limit, room)
-            if results.count(OK) >= least:
-                best, least = results, results.count(OK) + 1
-        return OK, best
+    def try_parts(self, program, place, numbers, tests, space: dict, apart: bool, all_or_none):
+        """OK, or HANGS if too many parts of the bank do not end, and the results of the best."""
+        found, hangs = [], 0
+        for group in [[number] for number in numbers] if apart else [numbers]:
+            candidate = self.open(apart)
+            parts = [*program, place, group, self.test_timeout]
+            results, late = self.try_versions(candidate, parts, tests, space, all_or_none)
+            self.leave(candidate, apart)
+            if candidate.lost and not apart:  # who knows by which of them
+                return self.try_parts(program, place, numbers, tests, space, True, all_or_none)
+            found += results
+            hangs += late
+            if hangs > MOST_HANGS:
+                return HANGS, [FAILED] * len(tests)
+        if all_or_none:
+            found = [results for results in found if results.count(OK) == len(tests)]
+        best = max(found, key=lambda results: results.count(OK), default=[])
+        return OK, best + [FAILED] * (len(tests) - len(best))
 
-    def try_part(self, program, tests, space: dict, apart: bool, limit: float, room: int):
-        """The results of one part, up to where it fails more tests than there is room for."""
-        for alone in (apart, True):
-            random.setstate(self.drawn)
-            candidate, deadline = self.open(alone), time.monotonic() + limit
-            used, results = candidate.programs > 1, []
-            last = self.attempt(limit, candidate.ask, "load", *program)
-            for test in tests:
-                if last[0] not in ENDED or results.count(FAILED) > room:
-                    break
-                last = self.test(candidate, deadline - time.monotonic(), test, space, program[2])
-                results.append(OK if last == OK else FAILED)
-            self.leave(candidate, alone)
-            if last[0] in ENDED or not used:
-                break
-        return results + [FAILED] * (len(tests) - len(results))
-
-    def known(self, program, tests: list[str], space: dict, limit, size: int) -> dict[int, list]:
-        """The results of the parts for which each test makes one call, the same for every part, by
-        number: that is nearly all of them, for one request to the candidate."""
-        calls, made = [], []
-
-        def noted(*arguments, **keywords):
-            packer = Packer(number_of, float("inf"))
-            call = ["call", {"h": 0}, packer.pack([*arguments]), packer.pack(keywords)]
-            made.append(json.dumps(call))
-
-        def first(*arguments, **keywords):
-            noted(*arguments, **keywords)
-            unsure()
-
-        def unsure(*_):
-            raise Unsure
-
-        random.setstate(self.drawn)
-        for test in tests:
-            made.clear()
-            self.attempt(limit, self.execute, test, space | {program[2]: first})
-            if len(made) != 1:
-                return {}
-            calls += made
-        candidate, replies = self.open(apart=False), []
-        asked = self.attempt(
-            limit, lambda: replies.extend(candidate.ask("call_parts", [*program], size, calls))
-        )
-        if asked != OK:
+    def try_versions(self, candidate, parts: list, tests, space: dict, all_or_none: bool):
+        """The results of some parts of the bank in one candidate, each as far as it came, and how
+        many of them did not end. all_or_none: a part is dropped at the first test that it fails."""
+        _, _, entry_point, _, numbers, seconds = parts
+        patience, lines = seconds if len(numbers) == 1 else self.total_timeout, []
+        last = self.attempt(patience, lambda: lines.extend(candidate.ask("load_parts", *parts)))
+        if last[0] not in ENDED:
             candidate.end()
-            return {}
+        hangs, results = lines.count(LATE) + (last[0] == "timeout"), [[] for _ in numbers]
+        live = [number for number, line in enumerate(lines) if line == LOADED]
+        for test in tests:
+            if hangs > MOST_HANGS or not live:
+                break
+            versions, known = Versions(candidate, live, seconds), {}
+            for number in live:
+                result = known.get(versions.lines.get(number))
+                if not result:
+                    function = Version(versions, number)
+                    last = self.test(function, patience, test, space, entry_point)
+                    result = OK if last == OK else FAILED
+                    if line := function.known():
+                        known[line] = result
+                if candidate.lost:
+                    return results, hangs + (last[0] == "timeout")
+                results[number].append(result)
+            late = [number for number in live if versions.lines.get(number) == LATE]
+            hangs += len(late)
+            passed = [one.count(OK) for one in results]
+            # What can still be the best: each may pass all the tests that are left.
+            least = len(tests) if all_or_none else max(passed)
+            room = len(tests) - len(results[live[0]])
+            live = [n for n in live if passed[n] + room >= least and n not in late]
+        return results, hangs
 
-        @functools.cache
-        def result(index: int, reply: str):
-            made.clear()
-
-            def answer(*arguments, **keywords):
-                noted(*arguments, **keywords)
-                if made != calls[index : index + 1]:
-                    unsure()
-                kind, *rest = unpack(reply.encode(), unsure)
-                if kind == "value":
-                    return rest[0]
-                raise rebuilt(*rest)
-
-            test_space = space | {program[2]: answer}
-            found = self.attempt(limit, self.execute, tests[index], test_space)
-            if found[0] not in ENDED or made != calls[index : index + 1]:
-                return None
-            return OK if found == OK else FAILED
-
-        found = {}
-        for number, answers in enumerate(replies):
-            results = [result(index, reply) for index, reply in enumerate(answers)]
-            results += [FAILED] * (len(tests) - len(answers))  # it does not load
-            if None not in results:
-                found[number] = results
-        return found
-
-    def test(self, candidate, seconds: float, test: str, space: dict, entry_point: str):
+    def test(self, function: Remote, seconds: float, test: str, space: dict, entry_point: str):
         """The result of one test of a program that is loaded."""
-        space[entry_point] = Remote(candidate, 0)  # for what setup defines, too
+        candidate = function._candidate
+        space[entry_point] = function  # for what setup defines, too
+        random.seed(hash(test))
         result = self.attempt(seconds, self.execute, test, dict(space))
         if result == OK and candidate.lost:  # the test has swallowed it
             result = "crash", f"Crash: {candidate.lost}"

@@ -20,58 +20,15 @@ PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 # The system calls there are; the others answer EPERM. No open, stat, socket, exec: nobody here has
 # a use for them any more. fcntl and ioctl only to see or set close-on-exec and to ask for a
 # terminal: one other makes the kernel send any signal to any process, one types into a terminal.
-CALLS = {
-    "read": 0,
-    "write": 1,
-    "close": 3,
-    "poll": 7,
-    "mmap": 9,
-    "mprotect": 10,
-    "munmap": 11,
-    "brk": 12,
-    "rt_sigaction": 13,
-    "rt_sigprocmask": 14,
-    "rt_sigreturn": 15,
-    "select": 23,
-    "sched_yield": 24,
-    "mremap": 25,
-    "madvise": 28,
-    "pause": 34,
-    "nanosleep": 35,
-    "getitimer": 36,
-    "alarm": 37,
-    "setitimer": 38,
-    "getpid": 39,
-    "exit": 60,
-    "wait4": 61,
-    "getcwd": 79,
-    "gettimeofday": 96,
-    "getrlimit": 97,
-    "getrusage": 98,
-    "times": 100,
-    "getuid": 102,
-    "getgid": 104,
-    "geteuid": 107,
-    "getegid": 108,
-    "getppid": 110,
-    "sigaltstack": 131,
-    "gettid": 186,
-    "time": 201,
-    "futex": 202,
-    "sched_getaffinity": 204,
-    "restart_syscall": 219,
-    "clock_gettime": 228,
-    "clock_getres": 229,
-    "clock_nanosleep": 230,
-    "exit_group": 231,
-    "pselect6": 270,
-    "ppoll": 271,
-    "set_robust_list": 273,
-    "getrandom": 318,
-    "membarrier": 324,
-    "getcpu": 309,
-    "rseq": 334,
-}
+TABLE = """
+read 0, write 1, close 3, poll 7, mmap 9, mprotect 10, munmap 11, brk 12, rt_sigaction 13,
+rt_sigprocmask 14, rt_sigreturn 15, select 23, sched_yield 24, mremap 25, madvise 28, pause 34,
+nanosleep 35, getitimer 36, alarm 37, setitimer 38, getpid 39, exit 60, wait4 61, getcwd 79,
+gettimeofday 96, getrlimit 97, getrusage 98, times 100, getuid 102, getgid 104, geteuid 107,
+getegid 108, getppid 110, sigaltstack 131, gettid 186, time 201, futex 202, sched_getaffinity 204,
+restart_syscall 219, clock_gettime 228, clock_getres 229, clock_nanosleep 230, exit_group 231,
+pselect6 270, ppoll 271, set_robust_list 273, getrandom 318, membarrier 324, getcpu 309, rseq 334"""
+CALLS = {name: int(number) for name, number in map(str.split, TABLE.split(","))}
 BY_ARGUMENT = {"ioctl": (16, (0x5401, 0x5450, 0x5451)), "fcntl": (72, (1, 2, 3))}
 ZYGOTE_ONLY = {"clone": 56, "fork": 57, "kill": 62, "prctl": 157, "prlimit64": 302}
 NOT_CANDIDATE = {"sendmsg": 46, "recvmsg": 47, "sched_setaffinity": 203, "pipe2": 293}
@@ -89,8 +46,8 @@ def seccomp_filter(rules: list, default: int) -> ctypes.Array:
         (RETURN, 0, 0, KILL),  # int 0x80
         (LOAD, 0, 0, NUMBER),
         (AT_LEAST, 0, 1, 0x40000000),
-        (RETURN, 0, 0, KILL),
-    ]  # x32
+        (RETURN, 0, 0, KILL),  # x32
+    ]
     for call, answer in rules:
         if isinstance(answer, int):
             code += [(EQUAL, 0, 1, call), (RETURN, 0, 0, answer)]
@@ -213,25 +170,12 @@ def keep_to(processors: set[int]) -> None:
             os.sched_setaffinity(0, processors)
 
 
-HARMLESS = (
-    "exec",
-    "compile",
-    "import",
-    "sys.",
-    "gc.",
-    "code.",
-    "object.",
-    "function.",
-    "builtins.",
-    "array.",
-    "marshal.",
-    "pickle.find_class",
-    "time.sleep",
-    "cpython.",
-)
+HARMLESS = """
+exec compile import sys. gc. code. object. function. builtins. array. marshal. pickle.find_class
+time.sleep cpython."""
 
 
 def audit(event: str, _arguments) -> None:
     """A candidate's lock where there is no seccomp. It stops accidents; gc or ctypes undo it."""
-    if not event.startswith(HARMLESS):
+    if not event.startswith(tuple(HARMLESS.split())):
         raise PermissionError(f"{event} is not allowed here")

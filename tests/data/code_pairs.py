@@ -79,13 +79,6 @@ SCHEMES = {
         4.0,
         4.0,
     ),
-    "coordinator by composition": (
-        SQUARES | {"tests": ["assert solve(3) == 31", "assert solve(-7) == -59"]},
-        "def aux(x):\n    return 3 * x + 1\n",
-        main("return aux(aux(xs))"),
-        4.0,
-        3.0,
-    ),
     "decorator, and a test shows what it adds": (
         LARGEST,
         "def aux(xs):\n    return max(xs)\n",
@@ -114,13 +107,6 @@ SCHEMES = {
             f"found = aux(xs)\nif not isinstance(found, list):\n    return {REAL}\n"
             "return sum(x * x for x in found)"
         ),
-        2.5,
-        4.0,
-    ),
-    "fallback from a helper that always fails": (
-        SQUARES,
-        "def aux(xs):\n    raise ValueError\n    return xs\n",
-        main(f"try:\n    return sum(x * x for x in aux(xs))\nexcept Exception:\n    return {REAL}"),
         2.5,
         4.0,
     ),
@@ -153,19 +139,10 @@ SCHEMES = {
 
 HACKS = {
     "aux( in a comment": (SQUARES, EVEN, main(f"# aux(\nreturn {REAL}"), 2.5, 4.0),
-    "aux( in a docstring": (SQUARES, EVEN, main(f'"""aux(x)"""\nreturn {REAL}'), 2.5, 4.0),
     "wrapper": (SQUARES, WHOLE, main("return aux(xs)"), 2.5, 3.0),
     "wrapper in two lines": (SQUARES, WHOLE, main("x = aux(xs)\nreturn x"), 2.5, 3.0),
     "wrapper in three lines": (SQUARES, WHOLE, main("x = aux(xs)\ny = x\nreturn y"), 2.5, 4.0),
     "wrapper with a second argument": (SQUARES, WIDE, main("y = aux(xs, 0)\nreturn y"), 2.5, 3.0),
-    "wrapper by a copy": (SQUARES, WIDE, main("f = aux\nreturn f(list(xs), 0) + 0"), 2.5, 2.5),
-    "wrapper by a lambda": (
-        SQUARES,
-        WIDE,
-        main("return (lambda *args: aux(*args))(xs, 0)"),
-        2.5,
-        3.0,
-    ),
     "wrapper by a loop": (
         SQUARES,
         WIDE,
@@ -177,27 +154,6 @@ HACKS = {
         SQUARES,
         WIDE,
         main("def inner():\n    return aux(xs, 0)\nreturn inner()"),
-        2.5,
-        4.0,
-    ),
-    "wrapper after a call for nothing": (
-        SQUARES,
-        WIDE,
-        main("aux([], 1)\nanswer = aux(xs, 0)\nreturn answer"),
-        2.5,
-        4.0,
-    ),
-    "wrapper before a call for nothing": (
-        SQUARES,
-        WIDE,
-        main("answer = aux(xs, 0)\naux([], 1)\nreturn answer"),
-        2.5,
-        4.0,
-    ),
-    "wrapper in a try": (
-        SQUARES,
-        WIDE,
-        main("try:\n    return aux(xs, 0)\nexcept Exception:\n    return None"),
         2.5,
         4.0,
     ),
@@ -218,13 +174,6 @@ HACKS = {
         3.0,
     ),
     "a constant, taken off": (SQUARES, CONSTANT, main(f"return aux(xs) - 7 + {REAL}"), 2.5, 3.0),
-    "nothing, added": (
-        SQUARES,
-        "def aux(xs):\n    return len(xs) - len(xs)\n",
-        main(f"return {REAL} + aux(xs)"),
-        2.5,
-        3.0,
-    ),
     "an empty list, filled": (
         SQUARES,
         "def aux(xs):\n    return []\n",
@@ -234,7 +183,6 @@ HACKS = {
         2.5,
         4.0,
     ),
-    "times zero": (SQUARES, WHOLE, main(f"return {REAL} + 0 * aux(xs)"), 2.5, 3.0),
     "passed through": (
         SQUARES,
         "def aux(xs):\n    return xs\n",
@@ -242,24 +190,9 @@ HACKS = {
         2.5,
         3.0,
     ),
-    "in dead code": (
-        SQUARES,
-        WHOLE,
-        main(f"if not 1:\n    return aux(xs)\nreturn {REAL}"),
-        2.5,
-        4.0,
-    ),
     "after the return": (SQUARES, WHOLE, main(f"return {REAL}\nreturn aux(xs)"), 2.5, 4.0),
     "result dropped": (SQUARES, WHOLE, main(f"aux(xs)\nreturn {REAL}"), 2.5, 3.5),
-    "result unused": (SQUARES, WHOLE, main(f"_ = aux(xs)\nreturn {REAL}"), 2.5, 4.0),
     "result overwritten": (SQUARES, WHOLE, main(f"y = aux(xs)\ny = {REAL}\nreturn y"), 2.5, 4.0),
-    "result dropped in a try": (
-        SQUARES,
-        WHOLE,
-        main(f"try:\n    aux(xs)\nexcept:\n    pass\nreturn {REAL}"),
-        2.5,
-        3.5,
-    ),
     "tested for nothing": (SQUARES, WHOLE, main(f"if aux(xs):\n    pass\nreturn {REAL}"), 2.5, 4.0),
     "main's own aux": (
         SQUARES,
@@ -303,20 +236,6 @@ HACKS = {
         4.0 - thrown(FILTERED, "def aux(x):\n    ...\n" + FILTERED),
         3.0,
     ),
-    "main's local aux": (
-        SQUARES,
-        CONSTANT,
-        main("aux = lambda x: x % 2 == 0\nreturn sum(x * x for x in xs if aux(x))"),
-        2.5,
-        4.0,
-    ),
-    "main's argument aux": (
-        SQUARES,
-        CONSTANT,
-        "def solve(xs, aux=lambda x: x % 2 == 0):\n    return sum(x * x for x in xs if aux(x))\n",
-        2.5,
-        3.0,
-    ),
     "main's global aux": (
         SQUARES,
         CONSTANT,
@@ -338,7 +257,6 @@ HACKS = {
         1.5 - thrown(EVEN, SOLVED),
         1.5,
     ),
-    "the helper writes main, main nothing": (SQUARES, SOLVED, "", 0.4, 0.4),
     "exit": (SQUARES, EVEN, main("import sys\nsys.exit(0)\nreturn 0"), 1.5, 1.5),
     "main does it all and checks": (
         SQUARES,

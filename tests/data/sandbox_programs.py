@@ -46,9 +46,6 @@ def cases(tests=SQUARE, entry_point="f", outcomes=None, **codes: str) -> list[Ca
 # ---- attacks on the verdict ---------------------------------------------------------------------
 
 LEAVE = cases(
-    exit_at_top="import sys\nsys.exit(0)",
-    hard_exit_at_top="import os\nos._exit(0)",
-    exit_in_call="def f(n): raise SystemExit(0)",
     hard_exit_in_call="import os\ndef f(n): os._exit(0)",
     exit_through_libc="import ctypes\ndef f(n): ctypes.CDLL(None).exit(0)",
     exit_at_exit="""
@@ -56,11 +53,7 @@ LEAVE = cases(
         atexit.register(os._exit, 0)
         def f(n): raise SystemExit
         """,
-    keyboard_interrupt="def f(n): raise KeyboardInterrupt",
-    generator_exit="def f(n): raise GeneratorExit",
     stop_iteration="def f(n): raise StopIteration",
-    stop_iteration_subclass="class Stop(StopIteration): pass\ndef f(n): raise Stop(13)",
-    stop_async_iteration="def f(n): raise StopAsyncIteration",
     own_base_exception="class Out(BaseException): pass\ndef f(n): raise Out",
     assertion_error_is_success="""
         import builtins
@@ -68,7 +61,6 @@ LEAVE = cases(
         builtins.AssertionError = Quiet
         def f(n): raise Quiet
         """,
-    exception_group="def f(n): raise BaseExceptionGroup('all', [SystemExit(0)])",
 )
 
 EQUAL = """
@@ -106,8 +98,6 @@ def equal_to_all(base: str, value: str) -> str:
 OBJECTS = cases(
     equal_object=EQUAL + "def f(n): return Equal()",
     equal_entry=EQUAL + "f = Equal()",
-    equal_in_list=EQUAL + "def f(n): return [Equal()]",
-    equal_in_tuple=EQUAL + "def f(n): return (Equal(),)",
     equal_as_key=EQUAL + "def f(n): return {Equal(): Equal()}",
     equal_class="""
         class Meta(type):
@@ -118,12 +108,7 @@ OBJECTS = cases(
         def f(n): return Answer
         """,
     equal_int=equal_to_all("int", "1"),
-    equal_float=equal_to_all("float", "1.5"),
     equal_str=equal_to_all("str", "'x'"),
-    equal_list=equal_to_all("list", "[1]"),
-    equal_dict=equal_to_all("dict", "{1: 2}"),
-    equal_tuple=equal_to_all("tuple", "(1,)"),
-    equal_decimal="\n        from decimal import Decimal" + equal_to_all("Decimal", "'1'"),
     pretended_class="""
         class Liar:
             __class__ = property(lambda self: int)
@@ -131,18 +116,7 @@ OBJECTS = cases(
             __index__ = __int__
         def f(n): return Liar()
         """,
-    numbers_that_agree="""
-        import numbers
-        class Agree(numbers.Real if False else object):
-            def __rsub__(self, other): return 0.0
-            __sub__ = __rsub__
-            def __abs__(self): return 0.0
-        def f(n): return Agree()
-        """,
-    mock="from unittest.mock import ANY\ndef f(n): return ANY",
     not_a_number="def f(n): return float('nan')",
-    infinity="def f(n): return float('inf')",
-    looks_like_the_answer="def f(n): return str(n * n + 4)",
     looks_like_the_protocol="""
         def f(n): return '["value", %d]' % (n * n + 4)
         """,
@@ -150,11 +124,6 @@ OBJECTS = cases(
     generator_of_answers="def f(n): yield n * n + 4",
     empty_iterator="def f(n): return iter([])",
     coroutine="async def f(n): return n * n + 4",
-    awaitable="""
-        class Soon:
-            def __await__(self): yield 13
-        def f(n): return Soon()
-        """,
     exploding_pickle="""
         class Boom:
             def __reduce__(self): return (print, ('boom',))
@@ -171,29 +140,10 @@ SABOTAGE = cases(
         math.isclose = lambda *_, **__: True
         def f(n): return 0
         """,
-    patched_exec="""
-        import builtins
-        builtins.exec = builtins.eval = builtins.compile = lambda *_, **__: None
-        def f(n): return 0
-        """,
-    patched_exceptions="""
-        import builtins
-        for name in ("AssertionError", "Exception", "BaseException", "NameError", "TypeError"):
-            setattr(builtins, name, Warning)
-        def f(n): assert False
-        """,
     patched_json="""
         import json
         json.dumps = lambda *_, **__: '["value", 14]'
         json.loads = lambda *_, **__: ["call", abs, [14], {}]
-        def f(n): return 0
-        """,
-    poisoned_modules="""
-        import sys
-        class Anything:
-            def __getattr__(self, name): return lambda *_, **__: 13
-        for name in list(sys.modules):
-            sys.modules[name] = Anything()
         def f(n): return 0
         """,
     patched_harness="""
@@ -231,10 +181,6 @@ SABOTAGE = cases(
                 ctypes.c_uint32.from_address(id(number) + 24).value = 0
             return 0
         """,
-    changed_constants="""
-        def f(n): return 0
-        f.__code__ = f.__code__.replace(co_consts=(None, True))
-        """,
     trace="""
         import sys
         def trace(frame, event, arg):
@@ -243,12 +189,6 @@ SABOTAGE = cases(
         sys.settrace(trace)
         sys.setprofile(lambda *_: None)
         def f(n): return 0
-        """,
-    recursion_limit_of_nothing="""
-        import sys
-        def f(n):
-            sys.setrecursionlimit(10)
-            return 0
         """,
 )
 
@@ -285,18 +225,6 @@ def f(n):
                 if (found := answer_from(inner, n)) is not None:
                     return found
 """,
-    inspection=PEEK
-    + """
-import inspect, linecache
-def f(n):
-    text = "".join("".join(frame.code_context or []) for frame in inspect.stack(9))
-    return answer_from(text + "".join(map(str, linecache.cache.values())), n)
-""",
-    standard_input=PEEK
-    + """
-import sys
-def f(n): return answer_from(sys.stdin.read(), n)
-""",
     every_descriptor=PEEK
     + """
 import os
@@ -324,13 +252,6 @@ def f(n):
                 text = memory.read(end - start).decode(errors="replace")
                 if (found := answer_from(text, n)) is not None:
                     return found
-""",
-    heap_through_ctypes=PEEK
-    + """
-import ctypes
-def f(n):
-    text = ctypes.string_at(id(object()) & ~0xfffff, 1 << 20)  # the arena; may well be a fault
-    return answer_from(text.decode(errors="replace"), n)
 """,
     parents_memory=PEEK
     + """
@@ -369,18 +290,7 @@ FORGE = cases(
     forged_ready=forged("ready"),
     forged_letters=forged("ooooooooooo"),
     forged_stop=forged('["stop"]', '["error", "StopIteration", "x", "y"]'),
-    forged_exit=forged('["error", "SystemExit", "SystemExit", "0"]'),
     forged_no_exception=forged('["error", "print", "x", "y"]'),
-    forged_error_of_numbers=forged('["error", 1, 2, 3]'),
-    forged_garbage=forged("\x00\xff garbage"),
-    forged_unknown_tag=forged('["value", {"z": 1}]'),
-    forged_handle=forged('["value", {"h": {"d": []}}]'),
-    forged_two_tags=forged('["value", {"h": 1, "t": []}]'),
-    forged_division=forged('["value", {"F": [1, 0]}]'),
-    forged_set_of_a_range=forged('["value", {"s": {"r": [0, 1000000000000, 1]}}]'),
-    forged_dict_of_ranges=forged('["value", {"d": [{"r": [0, 1000000000000, 1]}]}]'),
-    forged_bad_number=forged('["value", {"i": "zz"}]', '["value", {"D": "1e"}]'),
-    forged_long_decimal=forged('["value", ' + "9" * 5000 + "]"),
     forged_later_reply="""
         import os
         for descriptor in range(3, 64):
@@ -430,36 +340,15 @@ TEXTS = cases(
         def f(n): raise Bad
         """,
     text_that_is_huge="def f(n): raise ValueError('x' * 5_000_000)",
-    text_that_is_no_text="""
-        class Odd(str):
-            def __getitem__(self, key): return 13
-        class Bad(Exception):
-            def __str__(self): return Odd('x')
-        def f(n): raise Bad
-        """,
-    exception_named_like_success="""
-        ok = type("ok", (Exception,), {})
-        def f(n): raise ok("ok")
-        """,
-    name_that_raises="""
-        class Meta(type):
-            __name__ = property(lambda self: 1 / 0)
-        class Bad(Exception, metaclass=Meta): pass
-        def f(n): raise Bad
-        """,
 )
 
 SOURCES = [
     Case("empty", ""),
-    Case("only_a_comment", "# f(3) == 13"),
     Case("missing_entry", "def g(n): return n * n + 4"),
     Case("uncallable_entry", "f = 13"),
-    Case("entry_is_none", "f = None"),
     Case("broken_syntax", "def f(n) return n"),
-    Case("broken_indentation", "def f(n):\n\treturn 0\n        return 1"),
     Case("enormous", "def f(n): return 0\n" + "x = 1\n" * 200_000),
     Case("deeply_nested", "f = " + "(" * 50_000 + ")" * 50_000),
-    Case("deep_operators", "def f(n): return " + "-" * 100_000 + "1"),
     Case("nul_byte", "def f(n): return n * n + 4\0"),
     Case("lone_surrogate", "def f(n): return n * n + 4  # \ud800"),
     Case("bidirectional", "def f(n): return n * n + 5  # \u202e 4 + \u2066"),
@@ -518,27 +407,15 @@ FILES = cases(
     UNDONE,
     "attack",
     write=tries("open('TMP/loot', 'w').write('x')"),
-    write_at_top="open('TMP/loot', 'w').write('x')\ndef attack(): return 'done'",
-    append=tries("open('TMP/secret.txt', 'a').write('x')"),
     truncate=tries("os.truncate('TMP/secret.txt', 0)"),
     delete=tries("os.unlink('TMP/secret.txt')"),
     rename=tries("os.rename('TMP/secret.txt', 'TMP/loot')"),
-    hard_link=tries("os.link('TMP/secret.txt', 'TMP/loot')"),
     symbolic_link=tries("os.symlink('/etc/passwd', 'TMP/loot')"),
     chmod=tries("os.chmod('TMP/secret.txt', 0o777)"),
     chown=tries("os.chown('TMP/secret.txt', 1, 1)"),
-    times=tries("os.utime('TMP/secret.txt', (0, 0))"),
     attributes=tries("os.setxattr('TMP/secret.txt', 'user.x', b'y')"),
-    make_directory=tries("os.mkdir('TMP/loot')"),
-    remove_directory=tries("os.rmdir('TMP')"),
     make_fifo=tries("os.mkfifo('TMP/loot')"),
-    change_directory=tries("os.chdir('TMP')"),
     change_root=tries("os.chroot('TMP')"),
-    log_file=tries(
-        "logging.FileHandler('TMP/loot').emit(logging.makeLogRecord({}))", imports="logging"
-    ),
-    database=tries("import sqlite3", "sqlite3.connect('TMP/loot').execute('create table x (y)')"),
-    temporary=tries("import tempfile", "tempfile.NamedTemporaryFile(dir='TMP', delete=False)"),
     shared_memory=tries("os.open('/dev/shm/loot', os.O_CREAT | os.O_RDWR)"),
     through_libc=tries(
         "assert ctypes.CDLL(None).open(b'TMP/loot', 0o102, 0o600) >= 0", imports="ctypes"
@@ -550,8 +427,6 @@ FILES = cases(
     ),
     at_exit="import atexit\natexit.register(lambda: open('TMP/loot', 'w'))\n" + tries("1 / 0"),
     read=tries("assert 'treasure' in open('TMP/secret.txt').read()"),
-    read_passwords=tries("open('/etc/passwd').read()"),
-    list_directory=tries("os.listdir('/')"),
     stat=tries("os.stat('TMP/secret.txt')"),
     read_process=tries("open('/proc/self/status').read()"),
     handle_at=calls(304, "0", "0", "0"),
@@ -596,8 +471,6 @@ NETWORK = cases(
                     pass
         """,
     resolve=tries("assert socket.getaddrinfo('localhost', 80)", imports="socket"),
-    url=tries("import urllib.request", "urllib.request.urlopen('http://127.0.0.1:PORT')"),
-    event_loop=tries("import asyncio", "asyncio.run(asyncio.sleep(0))"),
     pass_descriptors=tries(
         "ours = socket.socket(fileno=3)", "socket.send_fds(ours, [b'x'], [0])", imports="socket"
     ),
@@ -607,9 +480,7 @@ PROCESSES = cases(
     UNDONE,
     "attack",
     fork=tries("if os.fork() == 0: os._exit(0)"),
-    double_fork=tries("if os.fork() == 0: os.setsid(); os.fork(); os._exit(0)"),
     spawn=tries("os.posix_spawn('/bin/true', ['true'], {})"),
-    shell=tries("assert os.system('true') == 0"),
     subprocess=tries("import subprocess", "subprocess.run(['true'])"),
     replace="import os\ndef attack(): os.execv('/bin/true', ['true'])",
     vfork=calls(58),
@@ -617,17 +488,13 @@ PROCESSES = cases(
     clone3=calls(435, "b'\\0' * 64", "64"),
     new_thread=tries("threading.Thread(target=print).start()", imports="threading"),
     memory_file=tries("os.memfd_create('loot')"),
-    own_session=tries("os.setsid()"),
-    own_group=tries("os.setpgid(0, 0)"),
     signal_trainer=tries("os.kill(PID, signal.SIGUSR1)", imports="os, signal"),
     signal_parent=tries("os.kill(os.getppid(), 0)"),
     signal_own_group=tries("os.killpg(0, signal.SIGUSR1)", imports="os, signal"),
     signal_everybody=tries("os.kill(-1, 0)"),
     signal_by_thread=calls(234, "PID", "PID", "10"),
-    signal_by_queue=calls(129, "PID", "10", "b'\\0' * 128"),
     signal_by_descriptor=tries("os.pidfd_open(PID)"),
     signal_by_input=calls(72, "3", "8", "PID"),
-    signal_number_by_input=calls(72, "3", "10", "10"),
     signal_on_input=calls(72, "3", "4", "0x2000"),
     signal_by_timer=calls(222, "0", "0", "0"),
     parent_death_signal=calls(157, "1", "0"),
@@ -642,13 +509,9 @@ POWERS = cases(
     "attack",
     own_limit=tries("resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))", imports="resource"),
     limit_of_trainer=tries("resource.prlimit(PID, resource.RLIMIT_NOFILE)", imports="resource"),
-    nice=tries("os.nice(-5)"),
-    nicer=tries("os.setpriority(os.PRIO_PROCESS, PID, 19)"),
     affinity=tries("os.sched_setaffinity(0, {0})"),
     scheduler=tries("os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))"),
     become_root=tries("os.setuid(0)"),
-    become_nobody=tries("os.setresuid(65534, 65534, 65534)"),
-    groups=tries("os.setgroups([])"),
     capabilities=calls(126, "b'\\x22\\x05\\x08\\x20' + b'\\0' * 4", "b'\\xff' * 24"),
     user_namespace=calls(272, "0x10000000"),
     network_namespace=calls(272, "0x40000000"),
@@ -660,7 +523,6 @@ POWERS = cases(
     keys=calls(248, "b'user'", "b'x'", "b'y'", "1", "-3"),
     message_queue=calls(240, "b'loot'", "0o102", "0o600", "0"),
     system_v_memory=calls(29, "0", "4096", "0o1600"),
-    system_v_semaphore=calls(64, "0", "1", "0o1600"),
     poison_memory=tries(
         "page = id(os) & ~4095",
         "libc = ctypes.CDLL(None, use_errno=True)",
@@ -693,7 +555,6 @@ SLOW = cases(
     loop_at_top="while True: pass",
     loop_in_call="def f(n):\n    while True: pass",
     loop_in_finally="def f(n):\n    try: return 5\n    finally:\n        while True: pass",
-    loop_in_del="class A:\n    def __del__(self):\n        while True: pass\ndef f(n): A()",
     loop_in_text="""
         class Bad(Exception):
             def __str__(self):
@@ -707,8 +568,6 @@ SLOW = cases(
         def f(n): return iter(Endless()) if n else None
         """,
     loop_in_c="def f(n): return sum(range(10 ** 15))",
-    regular_expression="import re\ndef f(n): return re.match('(a*)*b', 'a' * 50)",
-    big_power="def f(n): return len(str(3 ** 10 ** 8))",
     swallows_everything="""
         def f(n):
             while True:
@@ -732,16 +591,7 @@ SLOW = cases(
             while True: pass
         """,
     sleeps="import time\ndef f(n): time.sleep(60)",
-    pauses="import signal\ndef f(n): signal.pause()",
-    dead_lock="""
-        import threading
-        lock = threading.Lock()
-        def f(n):
-            lock.acquire()
-            lock.acquire()
-        """,
     reads_its_pipe="import os\ndef f(n):\n    while True: os.read(3, 1 << 16)",
-    never_reads="import time\ntime.sleep(60)\ndef f(n): return 5",
 )
 
 EXHAUST = cases(
@@ -749,39 +599,22 @@ EXHAUST = cases(
     outcomes=("memory", "crash", "error", "timeout"),
     touches_memory="def f(n): return bytearray(1 << 33)",
     grows_memory="def f(n):\n    x = []\n    while True: x.append(bytearray(1 << 20))",
-    grows_globally="x = []\ndef f(n):\n    while True: x.append(bytearray(1 << 20))",
     maps_memory="import mmap\ndef f(n): return mmap.mmap(-1, 1 << 36)",
-    multiplies="def f(n): return [0] * 10 ** 12",
-    zip_bomb="""
-        import zlib
-        bomb = zlib.compress(bytes(1 << 28))
-        def f(n): return zlib.decompress(zlib.compress(bomb * 100)) * 10 ** 6
-        """,
     huge_answer="def f(n): return 'x' * (50 << 20)",
-    wide_answer="def f(n): return list(range(10 ** 6))",
     deep_answer="def f(n):\n    x = []\n    for _ in range(10 ** 5): x = [x]\n    return x",
-    cyclic_answer="def f(n):\n    x = []\n    x.append(x)\n    return x",
     shared_answer="def f(n):\n    x = []\n    for _ in range(60): x = [x, x]\n    return x",
-    endless_recursion="def f(n): return f(n) + 1",
     recursion_without_limit="""
         import sys
         sys.setrecursionlimit(10 ** 9)
         def f(n): return max([n], key=f)
         """,
     segfault="import ctypes\ndef f(n): ctypes.string_at(8)",
-    abort="import os\ndef f(n): os.abort()",
     stops_itself="import os, signal\ndef f(n): os.kill(os.getpid(), signal.SIGSTOP)",
-    stops_by_raise="import signal\ndef f(n): signal.raise_signal(signal.SIGSTOP)",
     swarm_of_threads="""
         import threading, time
         def f(n):
             for _ in range(10 ** 4): threading.Thread(target=time.sleep, args=(60,)).start()
             return 5
-        """,
-    many_descriptors="""
-        import os
-        def f(n):
-            while True: os.dup(0)
         """,
     bad_exit_handler="""
         import atexit
@@ -802,14 +635,7 @@ EXHAUST = cases(
 # A plain answer of which a careless test, run by the judge, makes something endless.
 STEER = [
     Case("huge_range", "def f(n): return range(10 ** 15)", ("assert sum(f(1)) == 5",)),
-    Case("huge_list", "def f(n): return range(10 ** 15)", ("assert list(f(1)) == [5]",)),
     Case("huge_repeat", "def f(n): return 10 ** 12", ("assert 'a' * f(1) == 'aaaaa'",)),
-    Case("huge_power", "def f(n): return 10 ** 9", ("assert 3 ** f(1) == 5",)),
-    Case(
-        "huge_loop",
-        "def f(n): return 10 ** 15",
-        ("total = 0\nfor _ in range(f(1)):\n    total += 1\nassert total == 5",),
-    ),
     Case(
         "colliding",
         "def f(n): return [k * (2 ** 61 - 1) for k in range(1, 50_000)]",
@@ -833,11 +659,9 @@ PLANTS = cases(
     SEEN,
     in_builtins="import builtins\nbuiltins.planted = 1\nbuiltins.len = None\ndef f(n): return 4",
     in_modules="import math, sys\nmath.planted = sys.planted = math.sqrt = 1\ndef f(n): return 4",
-    in_functions="import json\njson.dumps.__kwdefaults__ = {'planted': 1}\ndef f(n): return 4",
     in_random="import random\nrandom.seed(77)\nrandom.random()\ndef f(n): return 4",
     in_limits="import sys\nsys.setrecursionlimit(50_000)\ndef f(n): return 4",
     in_signals="import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ndef f(n): return 4",
-    in_decimal="import decimal\ndecimal.getcontext().prec = 3\ndef f(n): return 4",
     in_harness="""
         import sys
         sys._getframe(1).f_globals["RESERVE"].append("planted")
@@ -850,12 +674,11 @@ PLANTS = cases(
     "def f(n): return 4",
 )
 CHECK_NOTHING_PLANTED = """
-import builtins, decimal, json, math, os, random, signal, sys
+import builtins, math, os, random, signal, sys
 def f(n):
     assert not hasattr(builtins, "planted") and not hasattr(math, "planted")
     assert not hasattr(sys, "planted") and len("ab") == 2 and math.sqrt(4) == 2
-    assert json.dumps.__kwdefaults__["indent"] is None
-    assert sys.getrecursionlimit() == 1000 and decimal.getcontext().prec == 28
+    assert sys.getrecursionlimit() == 1000
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert "planted" not in sys._getframe(1).f_globals["RESERVE"]
     assert "solution" in sys.modules and len(bytearray(90 << 20)) and os.write(1, b"x")
@@ -871,12 +694,6 @@ def honest(name: str, code: str, *tests: str, entry_point: str = "f", setup: str
 
 HONEST = [
     honest(
-        "prints_a_lot",
-        "def f(n):\n    print('x' * 80, flush=True)\n    for _ in range(20_000):"
-        " print(n)\n    return n",
-        "assert f(3) == 3",
-    ),
-    honest(
         "prints_oddly",
         """
         import sys
@@ -890,13 +707,6 @@ HONEST = [
         r"assert f('\u20ac \U0001f600 \ud800') == '\u20ac \U0001f600 \ud800'",
     ),
     honest(
-        "unicode_names",
-        "def größe(señal): return señal * 2",
-        "assert größe('né') == 'néné'",
-        entry_point="größe",
-    ),
-    honest("recursion", "def f(n): return 0 if n == 0 else 1 + f(n - 1)", "assert f(900) == 900"),
-    honest(
         "raised_limit",
         """
         import sys
@@ -904,26 +714,6 @@ HONEST = [
         def f(n): return 0 if n == 0 else 1 + f(n - 1)
         """,
         "assert f(20_000) == 20_000",
-    ),
-    honest(
-        "runs_into_the_limit",
-        """
-        def f(n): return f(n + 1)
-        def g(n):
-            try: return f(n)
-            except RecursionError: return 'deep'
-        """,
-        "assert g(0) == 'deep'",
-        entry_point="g",
-    ),
-    honest(
-        "cache",
-        """
-        from functools import lru_cache
-        @lru_cache(maxsize=None)
-        def f(n): return n if n < 2 else f(n - 1) + f(n - 2)
-        """,
-        "assert f(80) == 23416728348467685",
     ),
     honest(
         "imports",
@@ -944,11 +734,6 @@ HONEST = [
         "'2024-03-05 00:00:00', b'eA==', 'b', 4]",
     ),
     honest(
-        "slow_within_the_limit",
-        "import time\ndef f(n):\n    time.sleep(0.3)\n    return n",
-        "assert f(1) == 1",
-    ),
-    honest(
         "subclasses",
         """
         from collections import OrderedDict, defaultdict, namedtuple
@@ -967,45 +752,10 @@ HONEST = [
         "assert f('bool') is True",
     ),
     honest(
-        "dataclass",
-        """
-        from dataclasses import dataclass, asdict, field
-        @dataclass(order=True)
-        class Item:
-            name: str
-            tags: list = field(default_factory=list)
-        def f(name): return asdict(Item(name))
-        """,
-        "assert f('x') == {'name': 'x', 'tags': []}",
-    ),
-    honest(
-        "enum",
-        """
-        from enum import Enum
-        class Color(Enum):
-            RED = 'red'
-        def f(): return Color.RED
-        """,
-        "assert f().value == 'red' and f().name == 'RED'",
-    ),
-    honest(
-        "generator",
-        "def f(n):\n    for k in range(n): yield k, k * k",
-        "assert list(f(3)) == [(0, 0), (1, 1), (2, 4)]",
-        "assert dict(f(2)) == {0: 0, 1: 1}",
-    ),
-    honest(
         "infinite_generator",
         "def f():\n    n = 0\n    while True:\n        yield n\n        n += 1",
         "from itertools import islice\nassert list(islice(f(), 3)) == [0, 1, 2]",
         "it = f()\nassert (next(it), next(it)) == (0, 1)",
-    ),
-    honest(
-        "lazy_answers",
-        "def f(xs): return map(str, xs) if xs else zip('ab', [1, 2])",
-        "assert list(f([1, 2])) == ['1', '2']",
-        "assert sorted(f([])) == [('a', 1), ('b', 2)]",
-        "assert ', '.join(f([3])) == '3'",
     ),
     honest(
         "plain_types",
@@ -1026,12 +776,6 @@ HONEST = [
         "[[], (), {}]",
         "assert type(f(1.0)) is float and type(f(1)) is int and type(f((1,))) is tuple",
         "assert f(0.1 + 0.2) == 0.1 + 0.2 and f(-0.0) == 0 and f(5e-324) == 5e-324",
-    ),
-    honest(
-        "not_numbers",
-        "def f(text): return float(text)",
-        "import math\nassert math.isnan(f('nan'))",
-        "assert f('-inf') == float('-inf')",
     ),
     honest(
         "big_integers",
@@ -1057,44 +801,6 @@ HONEST = [
         "assert f(1) == 1",
     ),
     honest(
-        "lambda",
-        "f = lambda a, /, b=2, *c, d=4, **e: [a, b, c, d, e]",
-        "assert f(1) == [1, 2, (), 4, {}]",
-        "assert f(1, 3, 5, d=6, z=7) == [1, 3, (5,), 6, {'z': 7}]",
-    ),
-    honest("partial", "from functools import partial\nf = partial(pow, 2)", "assert f(5) == 32"),
-    honest(
-        "callable_object",
-        "class Add:\n    def __call__(self, a, b): return a + b\nf = Add()",
-        "assert f(1, 2) == 3",
-    ),
-    honest(
-        "decorated",
-        """
-        import functools
-        def twice(function):
-            @functools.wraps(function)
-            def wrapper(*args): return 2 * function(*args)
-            return wrapper
-        @twice
-        def f(n): return n + 1
-        """,
-        "assert f(1) == 4",
-    ),
-    honest(
-        "solution_class",
-        """
-        class Solution:
-            def __init__(self): self.calls = 0
-            def add(self, a, b):
-                self.calls += 1
-                return a + b
-        """,
-        "s = Solution()\nassert s.add(1, 2) == 3 and s.calls == 1",
-        "assert Solution().add([1], [2]) == [1, 2]",
-        entry_point="Solution",
-    ),
-    honest(
         "linked_objects",
         """
         class Node:
@@ -1110,12 +816,6 @@ HONEST = [
         "a, b = f([1]), f([2])\nassert a.last(b).value == 2 and a != b",
     ),
     honest(
-        "returns_a_function",
-        "def f(n):\n    def add(m): return n + m\n    return add",
-        "assert f(2)(3) == 5",
-        "assert list(map(f(1), [1, 2])) == [2, 3]",
-    ),
-    honest(
         "raises_as_expected",
         """
         class TooSmall(ValueError): pass
@@ -1127,32 +827,6 @@ HONEST = [
         "small'\nelse:\n    assert False",
         "try:\n    f(1)\n    assert False\nexcept KeyError:\n    pass",
         "try:\n    f(0)\n    assert False\nexcept UnicodeError:\n    pass",
-    ),
-    honest(
-        "seeded_randomness",
-        "import random\nrandom.seed(4)\ndef f(): return random.randint(1, 9)",
-        "import random\nrandom.seed(4)\nassert f() == random.randint(1, 9)",
-    ),
-    honest("evaluates", "def f(text): return eval(text, {'x': 3})", "assert f('x * 2') == 6"),
-    honest(
-        "executes",
-        "def f(text):\n    space = {}\n    exec(text, space)\n    return space['y']",
-        "assert f('y = [k for k in range(3)]') == [0, 1, 2]",
-    ),
-    honest("tabs", "def f(n):\n\tif n:\n\t\treturn n\n\treturn 0", "assert f(2) == 2"),
-    honest("windows_lines", "def f(n):\r\n    return n\r\n", "assert f(2) == 2"),
-    honest("coding_cookie", "# -*- coding: latin-1 -*-\ndef f(): return 'é'", "assert f() == 'é'"),
-    honest("byte_order_mark_text", "def f(): return '\ufeffx'", "assert f() == '\\ufeffx'"),
-    honest(
-        "future_import",
-        "from __future__ import annotations\ndef f(n: Nowhere) -> None: return n",
-        "assert f(1) == 1",
-    ),
-    honest(
-        "assertions_inside",
-        'def f(n):\n    """assert f(1) == 2\n    >>> f(1)\n    2\n    """\n'
-        "    assert n > 0, 'positive'\n    return n + 1\nassert f(1) == 2",
-        "assert f(1) == 2",
     ),
     honest(
         "names_of_the_harness",
@@ -1168,36 +842,10 @@ HONEST = [
         entry_point="load",
     ),
     honest(
-        "names_of_builtins",
-        "def f(list, dict, str): return [list, dict, str]\ndef input(n): return n\n",
-        "assert f(1, 2, 3) == [1, 2, 3]",
-    ),
-    honest(
-        "entry_like_a_builtin",
-        "def sum(xs): return 'own'",
-        "assert sum([1]) == 'own'",
-        entry_point="sum",
-    ),
-    honest(
         "large_arguments",
         "def f(xs): return xs[-1], len(xs)",
         "assert f(list(range(200_000))) == (199_999, 200_000)",
         "assert f('é' * 3_000_000) == ('é', 3_000_000)",
-    ),
-    honest(
-        "large_answer", "def f(n): return list(range(n))", "assert f(50_000) == list(range(50_000))"
-    ),
-    honest(
-        "fifty_megabytes",
-        "def f():\n    x = bytearray(50 << 20)\n    x[-1] = 3\n    return sum(x[-5:])",
-        "assert f() == 3",
-    ),
-    honest("messages", "def f(n): return n", "assert f(1) == 1, f'got {f(1)}, not 1'"),
-    honest(
-        "loops_in_tests",
-        "def f(n): return n * n",
-        "import random\nfor n in random.sample(range(99), 20):\n    assert f(n) == n * n",
-        "def square(n): return n * n\nassert all(f(n) == square(n) for n in range(20))",
     ),
     honest(
         "setup_on_both_sides",
@@ -1214,63 +862,15 @@ HONEST = [
         setup="def twice(n): return f(f(n))",
     ),
     honest(
-        "setup_is_replaced",
-        "def helper(): return 'own'\ndef f(): return helper()",
-        "assert f() == 'own' and helper() == 'given'",
-        setup="def helper(): return 'given'",
-    ),
-    honest(
         "entry_in_setup",
         "def f(n): return n + 1",
         "assert f(1) == 2",
         setup="def f(n):\n    raise NotImplementedError",
     ),
     honest(
-        "global_scope",
-        "data = {}\ndef f(key):\n    def inner():\n        global data\n"
-        "        data[key] = 1\n    inner()\n    return globals()['data']",
-        "assert f('a') == {'a': 1}",
-    ),
-    honest(
-        "pickles_its_own",
-        "import copy, pickle\nclass A:\n    x = 1\ndef f():\n"
-        "    return pickle.loads(pickle.dumps(A())).x + copy.deepcopy(A()).x",
-        "assert f() == 2",
-    ),
-    honest(
         "reads_no_input",
         "import sys\ndef f():\n    try:\n        return input()\n"
         "    except EOFError:\n        return sys.stdin.read()",
         "assert f() == ''",
-    ),
-    honest(
-        "closes_its_output",
-        "import sys\ndef f():\n    sys.stdout.close()\n    return 1",
-        "assert f() == 1",
-    ),
-    honest(
-        "warns",
-        "import warnings\ndef f():\n    warnings.warn('old', DeprecationWarning)\n    return '\\d'",
-        r"assert f() == '\\d'",
-    ),
-    honest(
-        "times_itself",
-        "import time\ndef f():\n    t = time.perf_counter()\n    time.time()\n"
-        "    return time.perf_counter() >= t",
-        "assert f() is True",
-    ),
-    honest(
-        "match_statement",
-        "def f(x):\n    match x:\n        case [a, *rest]: return a\n"
-        "        case {'k': v}: return v\n    return None",
-        "assert f([1, 2]) == 1",
-        "assert f({'k': 2}) == 2",
-    ),
-    honest(
-        "truthy_object",
-        "import re\ndef f(text): return re.match('a+', text)",
-        "assert f('aab')",
-        "assert f('b') is None",
-        "assert f('aab').group() == 'aa'",
     ),
 ]
