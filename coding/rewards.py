@@ -30,7 +30,8 @@ agent's part. q is the largest share of tests that the team passes with a stand-
 
 This is the difference reward of Wolpert and Tumer (2002), which COMA (Foerster et al., 2018)
 brought to policy gradients; the stand-ins are its default action. A stand-in that fails, cannot be
-made or does not end says nothing: only one that passes tests is evidence.
+made or does not end says nothing: only one that passes tests is evidence. Where more than five do
+not end, in CPU time, the part earns nothing.
 
 Tests and cooperation of a wrong answer are together 1 - (1 - p) (1 - c): more than the same tests
 earn alone if c > 0, less than the 1.0 of a right answer alone, and more with each test passed at

@@ -180,7 +180,7 @@ def test_time_and_memory_are_bounded():
     for case, verdict in zip(cases, verdicts, strict=True):
         assert not any(verdict.passed), (case.name, verdict)
         assert verdict.outcome in case.outcomes, (case.name, verdict)
-        assert verdict.seconds < 6
+        assert verdict.seconds < 8  # twice total_timeout, and 3 s for a judge that hangs
     assert state() == before
     assert soon(lambda: not alive(pids))
 
@@ -558,7 +558,7 @@ def test_a_second_loss_names_the_program():
         thread = threading.Thread(target=assassin, daemon=True)
         thread.start()
         try:
-            with pytest.raises(RuntimeError, match=r"seldom.*status -9, twice"):
+            with pytest.raises(RuntimeError, match=r"seldom.*status -9.*twice"):
                 box.run([slow])
         finally:
             stop.set()

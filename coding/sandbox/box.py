@@ -61,6 +61,7 @@ from dataclasses import dataclass
 from coding.sandbox.process import START_SECONDS, Worker
 
 OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
+GRACE_SECONDS = 3.0
 NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
 # Signals that a program has no way to end its judge with.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
@@ -150,8 +151,6 @@ class Sandbox:
     ):
         self.workers = workers or os.cpu_count() or 1
         self._limits = [memory_mb, test_timeout, total_timeout, restarts, kernel_locks]
-        # A judge keeps its limits itself, for setup, tests and the bank, unless it hangs in C code.
-        self._patience = 10 * total_timeout
         self._strict, self._missing = strict, []
         self._probed, self._probing = False, threading.Lock()
         self._pid = os.getpid()
@@ -234,13 +233,15 @@ class Sandbox:
 
     def _judge(self, program: Program) -> Verdict:
         """In a thread of the pool: the verdict of its worker, or else of one more."""
-        request = [*vars(program).values()]
+        request, (_, _, total_timeout, *_) = [*vars(program).values()], self._limits
+        # A judge keeps its limits itself, unless it hangs in C code; setup may take as long again.
+        patience = (10 if program.replaced else 2) * total_timeout + GRACE_SECONDS
         for _ in range(2):
             worker = None
             began = time.monotonic()
             try:
                 worker = self._worker()
-                return _verdict(program, worker.ask(request, self._patience))
+                return _verdict(program, worker.ask(request, patience))
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
                 if worker is None:
                     why = f"no worker starts ({error})"
