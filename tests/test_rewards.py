@@ -373,6 +373,11 @@ SMALL = {  # helpers of one short line that are a part of the work: test, helper
         "w):\n    return w[::-1]",
         "return ' '.join(map(aux, xs.split()))",
     ),
+    "above zero": (
+        "assert solve([3, -1, 2, 0]) == [2, 3]",
+        "x):\n    return x > 0",
+        "return [x for x in xs if aux(x)][::-1]",
+    ),
     "which is longer": (
         "assert solve(['a', 'bcd', 'ef']) == 'bcd'\nassert solve(['ab', 'c']) == 'ab'",
         "a, b):\n    return len(a) > len(b)",

@@ -157,7 +157,8 @@ HELPERS = (
         for code in (iter, next, list, tuple, set, str, json.dumps, len)
     ),
     lambda x, y, a: range(len(x)),
-    lambda x, y, a: range(1, x + 1),
+    lambda x, y, a: iter(range(*a)),  # always true, where a range is if x > 0
+    lambda x, y, a: iter(range(1, x + 1)),
     lambda x, y, a: [Blank() for _ in x],
     lambda x, y, a: x.append(y) or x,
     lambda x, y, a: y.append(x) or y,

@@ -16,11 +16,11 @@ import types
 
 import bank
 import locks
-from candidate import ERROR_CHARS, LATE, MOST_HANGS
+from candidate import ERROR_CHARS, LATE, LOADED, MOST_HANGS
 from remote import NOT_READY, BadTest, Candidate, Crash, Remote, Version, Versions
 
 READY_SECONDS = 10.0
-OK, LOADED = ("ok", None), '["value", null]'
+OK = ("ok", None)
 FAILED = ("error", "no part of the bank passes it")
 HANGS = ("timeout", "too many parts of the bank do not end")
 ENDED = ("ok", "error")  # of a program that came to an end by itself
