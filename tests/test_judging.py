@@ -198,7 +198,7 @@ def test_any_reward_scores_a_file(plugin, tmp_path, capsys):
         (['{"item": {"prompt": "x"}, "responses": ["a", "b"]}', "[]"], "line 2: it needs"),
         (['{"item": {}, "responses": ["a", 1]}'], "line 1: it needs"),
         ([], "holds no joint responses"),
-        (["", '{"item": {}, "responses": ["a b", "c"]}'], "line 2: the reward raised KeyError"),
+        (["", '{"item": {}, "responses": ["a b", "c"]}'], "line 2: the reward raised"),
     ],
 )
 def test_a_bad_line_is_told_with_its_number(lines, said, plugin, tmp_path, capsys):
