@@ -90,6 +90,8 @@ def insert() -> None:
     for name in ("_exchange_device", "_maybe_exchange_device"):
         _replace(torch.cuda, name, lambda index: card.card_exchange(index))
     _replace(torch.cuda, "memory_allocated", lambda *a: count("held"))
+    size = about.total_memory
+    _replace(torch.cuda, "mem_get_info", lambda *a: (size - count("held"), size))
     _replace(torch.cuda, "max_memory_allocated", lambda *a: count("peak"))
     _replace(torch.cuda, "reset_peak_memory_stats", lambda *a: card.card_reset_peak())
     _collectives()
