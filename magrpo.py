@@ -243,7 +243,7 @@ class Rollout:
         self.team, self.task, self.reward, self.args = team, task, reward, args
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="feedback")
         self.seconds: dict[str, float] = defaultdict(float)
-        for base in team.base_of.values():  # in a chat, a response ends by itself
+        for base in set(team.base_of.values()):  # in a chat, a response ends by itself
             base.end_at("" if args.chat_template else task.stop)
 
     def __call__(

@@ -101,8 +101,6 @@ def main() -> None:
     for agents in flags.num_agents:
         argv = ["--num-agents", str(agents), "--eval-limit", "none"]
         args = train.parse(argv + ["--init", flags.run] * bool(flags.run))
-        if args.init:
-            args.init = train.learners.agent_folders(args)
         module, _ = train.build(args)
         most = min(flags.most, args.num_generations ** (agents - 1))
         counts = [2**i for i in range(int(math.log2(most)) + 1)]

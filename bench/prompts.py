@@ -30,8 +30,9 @@ import train
 from coding.extraction import extract
 from evaluation.players import Player
 from magrpo import EVAL
+from policies.sampling import sampling_of
 from running.bits import settle
-from running.plugins import make_task
+from running.plugins import find_reward, make_task
 
 HEAD = (
     "| wording | template | calls | passes | of calls: tests passed | of calls: all pass | needed "
@@ -39,8 +40,12 @@ HEAD = (
 )
 
 
-TASKS = ["coding.paper.CoopHumanEval", "bench.wordings.HasToCall", "bench.wordings.Worked"]
-TASKS.append("coophumaneval")
+TASKS = [
+    "coding.paper.CoopHumanEval",
+    "bench.wordings.HasToCall",
+    "bench.wordings.Worked",
+    "coophumaneval",
+]
 
 
 def calls(text: str, entry: str) -> bool:
@@ -110,7 +115,7 @@ def main() -> None:
     train.quiet()
     settings = train.parse(told)
     settle(settings)
-    player = Player(settings)
+    player = Player(settings, None, find_reward(settings, make_task(settings)))
     print(HEAD, flush=True)
     templates = {"yes": [True], "no": [False], "both": [True, False]}[args.chat]
     for name, chat in itertools.product(args.task, templates):
@@ -118,9 +123,10 @@ def main() -> None:
         settings.task, settings.chat_template = name, chat
         player.task = make_task(settings)
         items = player.task.items("train")[: args.problems]
-        sampling = player.sampling(greedy=False)
         key = (0, EVAL, 0, 0)
-        [nodes] = player.rollout()(items, key, args.num_samples, sampling, math.inf, True)
+        [nodes] = player.rollout()(
+            items, key, args.num_samples, sampling_of(settings), math.inf, True
+        )
         found = joint_responses(nodes)
         template = "chat" if chat else "none"
         print(f"| {name} | {template} | {row(nodes, found)} |", flush=True)

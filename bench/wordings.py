@@ -59,7 +59,6 @@ _FILE_NAMES = [
     "File helper.py, with the function `aux`:\n\n",
     "File main.py, with the function `{entry}`, which calls `aux`:\n\n",
 ]
-_RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
 
 
 class HasToCall(paper.CoopHumanEval):
@@ -81,5 +80,5 @@ class Worked(CoopHumanEval):
 def _asked(text: str, item: dict) -> str:
     entry, problem = item["entry_point"], item["prompt"].strip("\n")
     return text.format(
-        problem=problem, entry=entry, signature=signature(item["prompt"], entry), rules=_RULES
+        problem=problem, entry=entry, signature=signature(item["prompt"], entry), rules=paper.RULES
     )

@@ -53,10 +53,8 @@ def configured(
     return functools.partial(tell, mode=mode, expert=Expert(url, model))
 
 
-def disclosed(mode: str | None, limit: int) -> str:
+def disclosed(mode: str, limit: int) -> str:
     """For a run's report: how far its feedback let the agents see the tests."""
-    if mode not in MODES:
-        return f"feedback: the task's own{', ' + mode if mode else ''}"
     if mode not in LIMITED:
         return f"feedback {mode}: no test was shown to an agent"
     which = f"the first {limit} of a problem's tests" if limit else "all of a problem's tests"

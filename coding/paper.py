@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from coding import tasks
 from coding.items import signature
 
-_RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
+RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
 
 WORDING = {
     "helper": """\
@@ -89,13 +89,13 @@ class Roles:
             calls=_and(f"`{helper}(...)`" for helper in self.helpers),
             helpers=_and(f"`{helper}`" for helper in self.helpers),
             signature=signature(item["prompt"], entry),
-            rules=_RULES,
+            rules=RULES,
         )
         for response, told in history:
             said = f"{told}\n\n" if told else ""
             names = _and(f"`{name}`" for name in own)
             prompt += _AGAIN.format(
-                response=response.strip("\n"), said=said, names=names, rules=_RULES
+                response=response.strip("\n"), said=said, names=names, rules=RULES
             )
         return prompt
 

@@ -56,12 +56,6 @@ def _file(name: str, *texts: str) -> str:
     return f"{name}.py:\n```python\n" + "\n".join(texts)
 
 
-def _programs(intro: str, files: list[str], problem: str) -> str:
-    """The example's files, and the problem whose files are to be written."""
-    shown = "".join(f"{file}```\n\n" for file in files)
-    return f"{intro}\n\n### Program 1\n\n{_EXAMPLE}\n{shown}### Program 2\n\n{problem}\n\n"
-
-
 class CodeTask(Task):
     """What the tasks share whose responses are Python functions that tests call."""
 
@@ -82,7 +76,8 @@ class CodeTask(Task):
         return configured(args.feedback, *flags)
 
     def disclosed(self, args) -> str:
-        return disclosed(args.feedback, args.feedback_tests)
+        known = args.feedback in MODES
+        return disclosed(args.feedback, args.feedback_tests) if known else super().disclosed(args)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         return classify(responses, item["entry_point"])
@@ -150,24 +145,12 @@ class HumanEval(CodeTask):
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem, and the agent's file as far as it is written. At later turns its own
         responses follow, each with what it was told, and its file once more."""
-        files, problem = {f"helper{name[3:]}": name for name in self.helpers}, item["prompt"]
+        files = {f"helper{name[3:]}": name for name in self.helpers}
+        prompt = self._programs(files, item["prompt"].strip("\n"))
         if self.num_agents == 1:
-            intro, shown = _ALONE, [_file("main", _HELPER, _MAIN)]
-        else:
-            intro = _TOGETHER
-            shown = [_file("helper", _HELPER), _file("main", "from helper import aux\n", _MAIN)]
-        intro += _CONVENTION
-        writes = (f"One writes {file}.py with the function `{files[file]}`." for file in files)
-        intro = intro.format(
-            count=self.num_agents,
-            helpers=" ".join(writes),
-            names=", ".join(f"`{name}`" for name in self.helpers),
-        )
-        prompt = _programs(intro, shown, problem.strip("\n"))
-        if agent < self.num_agents - 1:
-            begun = _file(list(files)[agent], "")
-        elif self.num_agents == 1:
             begun = _file("main", "")
+        elif agent < self.num_agents - 1:
+            begun = _file(list(files)[agent], "")
         else:
             for file, name in files.items():
                 stub = f"def {name}(value):\n    ...  # written by another programmer\n"
@@ -175,9 +158,22 @@ class HumanEval(CodeTask):
             imports = [f"from {file} import {name}" for file, name in files.items()]
             begun = _file("main", *imports, "", "")
         for response, told in history:
-            said = f"{told}\n\n" if told else ""
-            prompt += f"{begun}{response.strip(chr(10))}\n```\n\n{said}Revised: "
+            prompt += begun + response.strip("\n") + "\n```\n\n"
+            prompt += (f"{told}\n\n" if told else "") + "Revised: "
         return prompt + begun
+
+    def _programs(self, files: dict[str, str], problem: str) -> str:
+        """The example's files, and the problem whose files {file: function} are to be written."""
+        if self.num_agents == 1:
+            intro, shown = _ALONE, [_file("main", _HELPER, _MAIN)]
+        else:
+            writes = (f"One writes {file}.py with the function `{files[file]}`." for file in files)
+            names = ", ".join(f"`{name}`" for name in self.helpers)
+            intro = _TOGETHER.format(count=self.num_agents, helpers=" ".join(writes), names=names)
+            shown = [_file("helper", _HELPER), _file("main", "from helper import aux\n", _MAIN)]
+        example = _EXAMPLE + "\n" + "".join(f"{file}```\n\n" for file in shown)
+        parts = [intro + _CONVENTION, "### Program 1", example + "### Program 2", problem, ""]
+        return "\n\n".join(parts)
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         return self.tell(item, responses)

@@ -150,19 +150,20 @@ def write_args(directory: Path, args) -> None:
 
 
 def code_version(flags: dict) -> str:
-    """The commit of this code, and a hash of what differs from it: uncommitted changes, and the
-    plug-in files that the flags name."""
+    """The last commit that changed this code (not its pages or tests), and a hash of what differs
+    from it: uncommitted changes, and the plug-in files that the flags name."""
 
     def git(*what: str) -> bytes:
         with contextlib.suppress(OSError):  # there is no git: the hash is of the plug-ins alone
             return subprocess.run(["git", "-C", str(ROOT), *what], capture_output=True).stdout
         return b""
 
-    changes = git("diff", "HEAD", "--", "*.py", ":!tests")
+    code = ("--", "*.py", ":!tests")
+    changes = git("diff", "HEAD", *code)
     for name in (flags["task"], flags["reward"]):
         file = Path((name or "").partition(":")[0])
         changes += file.read_bytes() if file.suffix == ".py" and file.is_file() else b""
-    commit = git("rev-parse", "--short=12", "HEAD").decode().strip() or "no-commit"
+    commit = git("log", "-1", "--format=%h", "--abbrev=12", *code).decode().strip() or "no-commit"
     return commit + (f"+{hashlib.sha256(changes).hexdigest()[:12]}" if changes else "")
 
 

@@ -101,13 +101,24 @@ def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys)
 
 
 def test_a_run_knows_its_code(tmp_path, capsys):
-    """The commit, and a hash of what differs from it; other code is told."""
+    """The last commit of code, and a hash of what differs from it; other code is told."""
     plug_in = tmp_path / "mine.py"
     text = "def short(item, texts):\n    return 1.0\nshort.maximum = 1.0\n"
     plug_in.write_text(text)
     path = run(tmp_path / "run", "--reward", f"{plug_in}:short", steps=1)
     record = json.loads((path / "args.json").read_text())
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    git = [
+        "git",
+        "-C",
+        str(ROOT),
+        "log",
+        "-1",
+        "--format=%h",
+        "--abbrev=12",
+        "--",
+        "*.py",
+        ":!tests",
+    ]
     commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or "no-commit"
     assert record["code"] == [code_version(record["args"])]
     assert re.fullmatch(rf"{commit}\+[0-9a-f]{{12}}", record["code"][0])
