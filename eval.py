@@ -28,7 +28,7 @@ from policies.finding import find_model, is_adapter
 from rewards import REWARDS
 from running.bits import settle
 from running.flags import Parser, at_least, named
-from running.folder import newest_run, read_args, run_folder, write_json
+from running.folder import has_agents, newest_run, read_args, run_folder, write_json
 from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
 
@@ -147,7 +147,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
         "solo": lambda: Player(solo_settings(args, main, team, solo), solo, reward),
         "single": lambda: Player(single_settings(main, args.single_model), None, reward),
     }
-    methods = plan(args, main.num_agents, team, solo, items)
+    methods = plan(args, main, team, solo, items)
     header, records = describe(args, main, task, reward, items, [team, solo]), []
     for seat in dict.fromkeys(seat for seat, _, _ in methods.values()):  # one at a time in memory
         player = seats[seat]() if seat else None
@@ -170,7 +170,6 @@ def evaluate(args) -> tuple[dict, list[dict]]:
 def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
     """The header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
-    from evaluation.players import is_finished
     from running.preview import where
 
     how = f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
@@ -178,7 +177,7 @@ def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
     name, count = task.reward, len(items)
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
     for run in filter(None, runs):
-        if not is_finished(run, read_args(run)["args"]["num_agents"]):
+        if not has_agents(run, read_args(run)["args"]):
             title += f"{run} was stopped: its last checkpoint plays\n"
     title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
     flags = {"title": title, "timed": HOW_TIMED.format(count=min(TIMED, count), device=where())}
@@ -187,7 +186,9 @@ def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
     flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}
     header = {"settings": flags, "timing": {}, "items": [], "measures": task.measures}
     for item in items:
-        prompts = [task.observe(agent, item, []) for agent in range(main.num_agents)]
+        asked, team = task.speakers(item, 0), range(main.num_agents)
+        asked = team if asked is None else asked
+        prompts = [task.observe(agent, item, []) if agent in asked else "" for agent in team]
         header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
         if args.show and task.colors:
             header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}

@@ -17,11 +17,11 @@ mean over those with a_i^g, and steps 4 and 5 are each agent's own, as they are 
 an agent of its own, on top of the team's r. Temperature, top-k and top-p are part of pi_i.
 
 What is not there: no critic; no division by the group's standard deviation (it biases the
-gradient); no importance ratio and nothing to clip it (a rollout is used for one step, so the ratio
-is 1); no entropy bonus; no KL term unless --kl-coef asks for one.
+gradient); no entropy bonus; no KL term unless --kl-coef asks for one; no importance ratio and
+nothing to clip it, as a rollout is used for one update and the ratio is 1 (--updates: for several).
 
-Read it in this order: the equations (pure functions), the team, the rollout (steps 1 to 4), the
-LightningModule (steps 5 to 7). How a model is run fast is in policies/.
+Read it in this order: the equations (pure functions), the rollout (steps 1 to 4), the
+LightningModule (steps 5 to 7). The team, and how a model is run fast, are in policies/.
 """
 
 import contextlib
@@ -40,12 +40,11 @@ import torch
 from torch import Tensor, nn
 
 from policies import parallel
-from policies.base import Base
-from policies.decoding import Response, decode
-from policies.loading import load_base
+from policies.decoding import Response
 from policies.memory import halving
 from policies.sampling import Sampling, sampling_of
-from policies.scoring import Row, score
+from policies.scoring import Row
+from policies.team import Team
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
 TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
@@ -124,6 +123,19 @@ def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
     return -(coef * (logps * mask).sum(-1)).sum()
 
 
+def clipped_loss(
+    logps: Tensor, old: Tensor, mask: Tensor, coef: Tensor, clip: tuple[float, float]
+) -> Tensor:
+    """PPO's loss (arXiv 1707.06347, Eq. 7) for a rollout's later updates, shapes as in policy_loss:
+    per token min(r A, r' A), with r = pi / old, and r' = r within 1 - clip[0] and 1 + clip[1].
+
+    old (R, T): log pi as it was before the first update, in which r = 1 and this is policy_loss.
+    """
+    ratio, coef = (logps - old).exp(), coef[:, None]
+    within = ratio.clamp(1 - clip[0], 1 + clip[1])
+    return -(torch.minimum(ratio * coef, within * coef) * mask).sum()
+
+
 def kl_loss(logps: Tensor, reference: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     """KL(pi || reference) over rows: 1/2 (log pi - log ref)^2 per token, summed as in policy_loss.
 
@@ -146,58 +158,7 @@ def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> f
 
 
 # --------------------------------------------------------------------------------------------------
-# 2. The team: agents with the same model share one frozen base, each with an adapter of its own.
-#    This must stay as it is, because what is sampled here is what section 4 scores: the same
-#    distribution, the same adapters, the same tokens.
-# --------------------------------------------------------------------------------------------------
-
-
-class Team(nn.Module):
-    """n agents. models: one name for all of them, or one per agent."""
-
-    def __init__(self, models: list[str], lora_rank: int, lora_alpha: int, bits: int = 32, **load):
-        super().__init__()
-        self.bases = nn.ModuleList()
-        self.base_of: dict[int, Base] = {}
-        shared = defaultdict(list)
-        for agent, name in enumerate(models):
-            shared[name if lora_rank else (name, agent)].append(agent)
-        for agents in shared.values():
-            name = models[agents[0]]
-            self.bases.append(load_base(name, agents, lora_rank, lora_alpha, bits, **load))
-            self.base_of |= dict.fromkeys(agents, self.bases[-1])
-        self.size = len(models)
-
-    def sample(
-        self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
-    ) -> list[list[Response]]:
-        """S responses to each of the (agent, prompt) pairs, decoded together base by base.
-
-        uniforms (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does.
-        """
-        answers: list = [None] * len(prompts)
-        for base in self.bases:
-            mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
-            mine.sort(key=lambda n: prompts[n][0])  # by agent
-            agents, texts = [prompts[n][0] for n in mine], [prompts[n][1] for n in mine]
-            found = decode(base, texts, agents, uniforms[mine], sampling)
-            for number, responses in zip(mine, found, strict=True):
-                answers[number] = responses
-        return answers
-
-    def parameters_of(self, agent: int) -> list[nn.Parameter]:
-        return self.base_of[agent].parameters_of(agent)
-
-    def score(self, rows: list[Row], sampling: Sampling, frozen: bool = False):
-        """Log-probabilities of responses, in micro-batches; see policies/scoring.py."""
-        for base in self.bases:
-            mine = [n for n, row in enumerate(rows) if row.agent in base.agents]
-            for batch, logps, mask in score(base, [rows[n] for n in mine], sampling, frozen):
-                yield [mine[b] for b in batch], logps, mask
-
-
-# --------------------------------------------------------------------------------------------------
-# 3. The rollout (steps 1 to 4).
+# 2. The rollout (steps 1 to 4).
 #    This must stay as it is, because what an agent observes is made from the item, its own history
 #    and the feedback (Rollout.act, Rollout.open), and nothing else makes the team decentralised: a
 #    partner's text reaches it only through a task that puts it into the item (advance) or feedback;
@@ -284,35 +245,44 @@ class Rollout:
         ]
 
     def encode(self, agent: int, text: str) -> tuple[int, ...]:
-        base, args = self.team.base_of[agent], self.args
-        ids = base.encode(text, args.chat_template, args.max_prompt_tokens)
-        if len(ids) + args.max_new_tokens > base.context:
+        args = self.args
+        limits = args.max_prompt_tokens, args.max_new_tokens
+        return self.team.base_of[agent].encode(text, args.chat_template, *limits)
+
+    def speakers(self, item: dict, turn: int) -> list[int]:
+        """Who answers at a turn. The others say "", and have nothing to learn there."""
+        everyone, named = range(self.team.size), self.task.speakers(item, turn)
+        if named is not None and (not named or set(named) - set(everyone)):
             raise ValueError(
-                f"a prompt of {len(ids)} tokens and --max-new-tokens {args.max_new_tokens} are "
-                f"more than the model's context of {base.context}"
+                f"speakers() names {named}, and the agents are 0 to {len(everyone) - 1}"
             )
-        return ids
+        return sorted(set(everyone if named is None else named))
 
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
-        """Every agent of every node answers its own prompt, all of them decoded together."""
-        team, observe = range(self.team.size), self.task.observe
+        """The agents who speak answer their own prompts, those of all nodes decoded together."""
+        size, prompts, uniforms = self.team.size, [], []
         for node in nodes:
-            node.observations = [observe(i, node.item, node.histories[i]) for i in team]
-            node.prompts = [self.encode(agent, node.observations[agent]) for agent in team]
-        uniforms = [
-            _generator(*node.key).random((len(team), node.samples, sampling.max_new_tokens))
-            for node in nodes
-        ]
-        prompts = [(agent, node.prompts[agent]) for node in nodes for agent in team]
-        answers = self.team.sample(prompts, torch.from_numpy(np.concatenate(uniforms)), sampling)
-        for number, node in enumerate(nodes):
-            node.responses = answers[number * len(team) : (number + 1) * len(team)]
+            node.observations, node.prompts = [""] * size, [()] * size
+            speakers = self.speakers(node.item, len(node.histories[0]))
+            for agent in speakers:
+                text = self.task.observe(agent, node.item, node.histories[agent])
+                node.observations[agent], node.prompts[agent] = text, self.encode(agent, text)
+                prompts.append((agent, node.prompts[agent]))
+            numbers = _generator(*node.key).random((size, node.samples, sampling.max_new_tokens))
+            uniforms.append(numbers[speakers])
+        uniforms = torch.from_numpy(np.concatenate(uniforms))
+        answers = iter(self.team.sample(prompts, uniforms, sampling))
+        for node in nodes:
+            silence = [Response([], "", [], 0.0, True)] * node.samples
+            node.responses = [next(answers) if prompt else silence for prompt in node.prompts]
 
     def judge(self, nodes: list[Node], joints: float) -> None:
         """Scores joint responses of every node, so that each response is in as many of them."""
         size, chosen = self.team.size, []
         for node in nodes:
-            node.joints = arrangement(size, node.samples, joints)
+            speakers = self.speakers(node.item, len(node.histories[0]))
+            columns = [speakers.index(i) if i in speakers else 0 for i in range(size)]
+            node.joints = arrangement(len(speakers), node.samples, joints)[:, columns]
             chosen += [(node.item, node.texts(numbers)) for numbers in node.joints.tolist()]
         found = iter(self.reward(chosen))
         self.seconds["judge"] += self.reward.seconds
@@ -358,7 +328,7 @@ def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
 
 
 # --------------------------------------------------------------------------------------------------
-# 4. The LightningModule (steps 5 to 7).
+# 3. The LightningModule (steps 5 to 7).
 #    Change this for an ablation: what each agent is paid (set_advantages), a response's weight
 #    (rows), the loss and the step (update).
 #    This must stay as it is, because it is silent when it is wrong: every agent's rows reach its
@@ -376,7 +346,6 @@ class MAGRPO(L.LightningModule):
         self.strict_loading = False  # a checkpoint holds what is trained, not the frozen bases
         self.team, self.problems, self.args = team, problems, args
         self.rollout = Rollout(team, task, reward, args)
-        self.maximum = reward.maximum * sum(args.gamma**t for t in range(args.turns))
         self.sampling = sampling_of(args)
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
@@ -433,6 +402,8 @@ class MAGRPO(L.LightningModule):
         for nodes in self.turns:
             share = 1.0 / sum(node.samples for node in nodes)
             for node, agent in itertools.product(nodes, self.learners()):
+                if not node.prompts[agent]:
+                    continue  # it did not speak
                 values = node.advantages[agent].tolist()  # G numbers
                 for answer, value in zip(node.responses[agent], values, strict=True):
                     row = Row(agent, node.prompts[agent], answer.tokens, value, share, node.problem)
@@ -447,31 +418,41 @@ class MAGRPO(L.LightningModule):
         return rows
 
     def update(self, rows: list[Row]) -> list[float]:
-        """One step of every agent on its own loss. Returns the agents' gradient norms."""
+        """--updates steps of every policy on its own loss, the sum over its agents. Returns the
+        agents' gradient norms in the last one."""
         args, optimizer = self.args, self.optimizers()
-        rows = [row for row in rows if parallel.is_own(row.problem, len(self.turns[0]))]
-        # A response without advantage has no gradient: but for its KL, it is not even run.
-        self.learned = rows = [row for row in rows if row.coef != 0.0 or args.kl_coef]
-        halving(self.team.bases, lambda: self.set_gradients(rows))
-        groups = [group["params"] for group in optimizer.param_groups]  # one per agent
-        parallel.sum_gradients([parameter for params in groups for parameter in params])
-        norms = [float(nn.utils.clip_grad_norm_(params, GRAD_CLIP)) for params in groups]
-        if not all(map(math.isfinite, norms)):  # one such step would ruin every weight
-            raise FloatingPointError(f"gradient norms {norms} at step {self.global_step}")
         schedule = (args.lr_schedule, args.warmup_steps, args.max_steps)
         self.learning_rate = args.lr * learning_rate_factor(self.global_step, *schedule)
         for group in optimizer.param_groups:
             group["lr"] = self.learning_rate
-        optimizer.step()
-        return norms
+        rows = [row for row in rows if parallel.is_own(row.problem, len(self.turns[0]))]
+        # A response without advantage has no gradient: but for its KL, it is not even run.
+        self.learned = rows = [row for row in rows if row.coef != 0.0 or args.kl_coef]
+        groups = [group["params"] for group in optimizer.param_groups]  # one per policy
+        for left in reversed(range(args.updates)):
+            halving(self.team.bases, lambda: self.set_gradients(rows))
+            parallel.sum_gradients([parameter for params in groups for parameter in params])
+            norms = [float(nn.utils.clip_grad_norm_(params, GRAD_CLIP)) for params in groups]
+            if not all(map(math.isfinite, norms)):  # one such step would ruin every weight
+                raise FloatingPointError(f"gradient norms {norms} at step {self.global_step}")
+            (optimizer.optimizer if left else optimizer).step()  # Lightning counts one of them
+            for row in rows:
+                row.old = row.scored if row.old is None else row.old
+        known, bases = self.team.policies(), self.team.base_of
+        return [norms[known.index(bases[i].policy_of[i])] for i in range(self.team.size)]
 
     def set_gradients(self, rows: list[Row]) -> None:
-        """Gradients of the agents' losses, in micro-batches that add up."""
+        """Gradients of the policies' losses, in micro-batches that add up."""
         self.optimizers().zero_grad()
         reference = self.reference(rows) if self.args.kl_coef else []
         for numbers, logps, mask in self.team.score(rows, self.sampling):
             coef = torch.tensor([rows[n].coef for n in numbers], device=logps.device)
-            loss = policy_loss(logps, mask, coef)
+            old = [rows[n].old for n in numbers if rows[n].old is not None]
+            if old:  # not the first update
+                old = nn.utils.rnn.pad_sequence(old, True)
+                loss = clipped_loss(logps, old, mask, coef, self.args.clip)
+            else:
+                loss = policy_loss(logps, mask, coef)
             if self.args.kl_coef:
                 weight = torch.tensor([rows[n].weight for n in numbers], device=logps.device)
                 frozen = nn.utils.rnn.pad_sequence([reference[n] for n in numbers], True)
@@ -485,7 +466,7 @@ class MAGRPO(L.LightningModule):
         return [row.scored for row in rows]
 
     def configure_optimizers(self):
-        groups = [{"params": self.team.parameters_of(agent)} for agent in range(self.team.size)]
+        groups = [{"params": self.team.parameters_of(agent)} for agent in self.team.policies()]
         return torch.optim.Adam(groups, lr=self.args.lr, betas=(0.9, 0.99), fused=True)
 
     def train_dataloader(self):

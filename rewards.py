@@ -6,9 +6,9 @@ scores one joint response; `reward.maximum` is its largest value, for normalised
 the values are summed, and logged as reward/<key>; keys that start with "metric/" earn nothing, and
 are logged as they are. "agent/<i>" is paid to agent i alone, on top of that sum, and is logged as
 agent/<i>/reward; what is logged as return, and has a maximum, is then the sum plus the mean of the
-agents' own. A reward has to be pure: it is called from several threads at once, and again where a
-run is resumed. One that raises, answers what is no finite number, or does not answer ends the run
-(`RewardError`).
+agents' own. {} says that this turn is not scored. A reward has to be pure: it is called from
+several threads at once, and again where a run is resumed. One that raises, answers what is no
+finite number, or does not answer ends the run (`RewardError`).
 
 A reward with `needs_model = True` may ask a language model: it is called as reward(item, responses,
 lm), and lm(prompt, text) gives the log-probabilities of the text's tokens after the prompt, as an

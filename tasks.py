@@ -55,6 +55,10 @@ class Task:
         """The problems of "train", "dev" or "test": plain dicts."""
         raise NotImplementedError(f"{type(self).__name__} has no items(split)")
 
+    def speakers(self, item: dict, turn: int) -> list[int] | None:
+        """Who answers at a turn, from 0; None: every agent. The others are not asked."""
+        return None
+
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """One agent's prompt; history: its own earlier responses, each with what it was told."""
         raise NotImplementedError(f"{type(self).__name__} has no observe(agent, item, history)")

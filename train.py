@@ -71,6 +71,7 @@ def team_flags(add) -> None:
         help="start from a run's agents, or one agent's folder; one, or one per agent",
     )
     add("--freeze", type=SIZE, nargs="+", metavar="I", help="agents that act and do not learn")
+    add("--share", action="store_true", help="all agents of one base are one policy")
     add("--alternate", type=COUNT, metavar="K", help="one agent learns at a time, K steps each")
     add("--lora-rank", type=SIZE, default=16, help="0: full copies, one per agent")
     add("--lora-alpha", type=COUNT, default=32, help="scale of the adapters: alpha / rank")
@@ -95,6 +96,10 @@ def algorithm_flags(add) -> None:
     add("--joint", type=joint, metavar="K", help=f"{scored} (cross; from three agents on 4)")
     add("--branching", choices=("tree", "chain"), default="tree", help="of turns after the first")
     add("--gamma", type=SHARE, default=1.0, help="discount of the next turn's return")
+    add(
+        "--updates", type=COUNT, default=1, metavar="K", help="of one rollout, clipped from the 2nd"
+    )
+    add("--clip", type=SHARE, nargs=2, metavar=("LOW", "HIGH"), help="of PPO's ratio (0.2 0.2)")
     baselines = ("mean", "rloo", "std", "max", "none")
     add("--advantage", choices=baselines, default="mean", help="baseline")
     add("--normalize", choices=("sum", "token", "sequence"), default="sum", help="of the loss")
@@ -158,6 +163,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.lr is None:
         args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
     args.freeze = sorted(set(args.freeze or ()))
+    args.clip = args.clip or ([0.2, 0.2] if args.updates > 1 else None)
     most = args.num_generations ** (args.num_agents - 1)
     args.joint = args.joint or (min(JOINTS, most) if args.num_agents > 2 else "cross")
     if wrong := conflict(args):
@@ -183,14 +189,16 @@ def build(args, prepared: tuple | None = None):
     """Everything a run needs, loaded and checked: (module, held-out items by split)."""
     import torch
 
-    from magrpo import MAGRPO, Team
+    from magrpo import MAGRPO
     from policies.judging import make_judge
     from policies.loading import device
+    from policies.team import Team
 
     task, reward, problems, held_out = prepared or prepare(args)
     settle(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
-    load = {"bits": args.bits, "memory": args.memory, "trust_remote_code": args.trust_remote_code}
+    load = {"bits": args.bits, "memory": args.memory, "share": args.share}
+    load["trust_remote_code"] = args.trust_remote_code
     team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
     if args.init and not checkpoint(args.resume):
         learners.load(team, args)

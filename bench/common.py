@@ -179,7 +179,8 @@ def take_turns(contenders: list[Contender], rounds: int, steps: int = 1) -> dict
 
 def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: list[str]) -> Contender:
     """This project's Trainer, as train.py makes it but for what is written to disk."""
-    from magrpo import MAGRPO, Team
+    from magrpo import MAGRPO
+    from policies.team import Team
 
     words = ["--model", folder, "--num-agents", str(num_agents), "--turns", str(turns)]
     words += ["--joint", "aligned", "--max-new-tokens", str(RESPONSE), "--max-steps", "1000000"]

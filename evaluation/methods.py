@@ -83,9 +83,10 @@ def reference(args, task, reward) -> Reference:
     return Reference(argparse.Namespace(size=1, base_of={}), task, scorer, one_turn)
 
 
-def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[dict]) -> dict:
-    """The methods that apply: name -> (who plays, kind of rollout, trained agents)."""
-    found = {}
+def plan(args, main, team: Path | None, solo: Path | None, items: list[dict]) -> dict:
+    """The methods that apply: name -> (who plays, kind of rollout, trained agents). main: the
+    flags that the team plays with."""
+    found, agents = {}, main.num_agents
     if agents > 1:
         found |= {"trained": ("team", Rollout, set(range(agents)))} if team else {}
         found |= {"naive": ("team", Rollout, set()), "sequential": ("team", Sequential, set())}
@@ -93,7 +94,7 @@ def plan(args, agents: int, team: Path | None, solo: Path | None, items: list[di
     found["single"] = ("solo" if solo and not args.single_model else "single", Rollout, set())
     if solo:
         found["single-trained"] = ("solo", Rollout, {0})
-    if agents > 1 and team:
+    if agents > 1 and team and not main.share:
         found |= {f"frozen-{agent}": ("team", Rollout, {agent}) for agent in range(agents)}
     if all(item.get("solution") for item in items):
         found["reference"] = (None, Reference, set())
@@ -137,12 +138,12 @@ def record(rollout: Rollout, root: Node, sample: int, show: bool = False) -> dic
         drawn = {"drawn": task.draw(item, texts)} if show else {}
         turns.append({"responses": texts, "tokens": tokens, "parts": parts} | drawn)
         node, at = (node.children[at] if node.children else None), 0
-    values = [worth(turn["parts"], len(texts)) for turn in turns if turn["parts"]]
-    weights = [gamma**turn for turn in range(len(values))]
-    paid = sum(w * value for w, value in zip(weights, values, strict=True))
+    scored = {t: gamma**t for t, turn in enumerate(turns) if turn["parts"]} or {0: 1.0}
+    paid = sum(w * worth(turns[t]["parts"], len(texts)) for t, w in scored.items())
+    most = rollout.reward.maximum * sum(scored.values())
     scheme = task.scheme(item, texts)
     named = {"scheme": scheme} if scheme else {}
-    return named | {"return": paid / (rollout.reward.maximum * sum(weights)), "turns": turns}
+    return named | {"return": paid / most, "turns": turns}
 
 
 def latencies(name: str, rollout: Rollout, items: list[dict], args, spent: float) -> dict:

@@ -14,7 +14,14 @@ from pathlib import Path
 
 import train
 from rewards import Scorer, asks
-from running.folder import CHECKPOINT, read_args, read_checkpoint, run_folder
+from running.folder import (
+    CHECKPOINT,
+    agent_folder,
+    has_agents,
+    read_args,
+    read_checkpoint,
+    run_folder,
+)
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback", "memory")
@@ -25,29 +32,27 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
     found: dict[bool, Path] = {}
     for name in names or []:
         directory = run_folder(name)
-        agents = read_args(directory)["args"]["num_agents"]
-        if not (is_finished(directory, agents) or (directory / CHECKPOINT).is_file()):
+        flags = read_args(directory)["args"]
+        if not (has_agents(directory, flags) or (directory / CHECKPOINT).is_file()):
             raise ValueError(
                 f"{directory} is not finished, and has no checkpoint: python train.py --resume "
                 f"{directory}"
             )
-        if found.setdefault(agents == 1, directory) != directory:
-            kind = "one agent" if agents == 1 else "a team"
+        alone = flags["num_agents"] == 1
+        if found.setdefault(alone, directory) != directory:
+            kind = "one agent" if alone else "a team"
             raise ValueError(f"two runs of {kind}: --compare is for that, --run takes one of each")
     return found.get(False), found.get(True)
-
-
-def is_finished(directory: Path, agents: int) -> bool:
-    return all((directory / "agents" / str(agent)).is_dir() for agent in range(agents))
 
 
 def load_agents(team, directory: Path) -> None:
     """A run's agents as it saved them at its end, or those of its last checkpoint."""
     from policies.loading import load_agent
 
-    if is_finished(directory, team.size):
-        for agent in range(team.size):
-            load_agent(team.base_of[agent], agent, directory / "agents" / str(agent))
+    flags = read_args(directory)["args"]
+    if has_agents(directory, flags):
+        for agent in team.policies():
+            load_agent(team.base_of[agent], agent, agent_folder(directory, agent, flags))
         return
     trained = {f"team.{name}": p for name, p in team.named_parameters() if p.requires_grad}
     step, weights = read_checkpoint(directory, trained)
@@ -140,14 +145,14 @@ class Player:
     needs none."""
 
     def __init__(self, args, directory: Path | None = None, reward: Callable | None = None):
-        from magrpo import Team
         from policies.judging import Judge, make_judge
         from policies.loading import device
+        from policies.team import Team
         from running.folder import check_bases, warn_of_other_code
         from running.plugins import make_task
 
         self.args, self.task = args, make_task(args)
-        load = {"bits": args.bits, "memory": args.memory}
+        load = {"bits": args.bits, "memory": args.memory, "share": args.share}
         load["trust_remote_code"] = args.trust_remote_code
         team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]

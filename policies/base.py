@@ -29,12 +29,16 @@ from policies.sampling import capped
 
 
 class Base(nn.Module):
-    """One model and the agents that share it: frozen, with a LoRA adapter each, or (lora_rank 0)
-    trained itself, as one agent's own copy. The rows of a batch are always ordered by agent."""
+    """One model and the agents that share it: frozen, with a LoRA adapter for each policy, or
+    (lora_rank 0) trained itself, as one policy's own copy. Each agent is a policy, or (share) all
+    are one. The rows of a batch are always ordered by agent."""
 
-    def __init__(self, model, tokenizer, agents: list[int], lora_rank: int, lora_alpha: int):
+    def __init__(
+        self, model, tokenizer, agents: list[int], lora_rank: int, lora_alpha: int, share=False
+    ):
         super().__init__()
         self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
+        self.policy_of = {agent: agents[0] if share else agent for agent in agents}
         self.memory: float | None = None  # GiB to plan with, None: all that the device has
         self.halved = 0  # how often memory ran out (policies/memory.py)
         self.eos = self.ends = eos_tokens(model, tokenizer)
@@ -47,7 +51,7 @@ class Base(nn.Module):
                 model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
             except ValueError as error:
                 raise ValueError(f"{kind} takes no adapters ({error!s:.200})") from error
-            for agent in agents[1:]:
+            for agent in agents[1:] if not share else ():
                 model.add_adapter(f"agent{agent}", config)
             model.base_model.disable_adapter_layers()  # `adapters` applies them, all in one batch
         self.model = model.eval()  # no dropout: the sampled policy is the scored one
@@ -81,7 +85,7 @@ class Base(nn.Module):
         return self.net.device
 
     def parameters_of(self, agent: int) -> list[nn.Parameter]:
-        mark = f".agent{agent}." if self.lora else ""
+        mark = f".agent{self.policy_of[agent]}." if self.lora else ""
         return [p for name, p in self.model.named_parameters() if mark in name]
 
     @contextlib.contextmanager
@@ -95,7 +99,8 @@ class Base(nn.Module):
             self.act(None)
 
     def act(self, agents: Sequence[int] | None, tokens: int = 1) -> None:
-        self.adapters.act(agents if self.lora else None, tokens, self.device)
+        learned = [self.policy_of[agent] for agent in agents or ()] if self.lora else None
+        self.adapters.act(learned, tokens, self.device)
 
     def prefill(
         self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
@@ -139,8 +144,9 @@ class Base(nn.Module):
         begins = {n for n in found if self.tokenizer.decode([n]).lstrip().startswith(text)}
         self.ends = self.eos | begins
 
-    def encode(self, text: str, chat: bool, limit: int) -> tuple[int, ...]:
-        """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`."""
+    def encode(self, text: str, chat: bool, limit: int, room: int = 0) -> tuple[int, ...]:
+        """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`, or
+        where it leaves the model's context no room for so many new tokens."""
         if not isinstance(text, str):
             raise ValueError(f"a prompt, which observe() gives, has to be a text, not {text!r:.60}")
         ids = self.ids(text, chat)
@@ -148,6 +154,11 @@ class Base(nn.Module):
             raise ValueError(
                 f"a prompt has {len(ids)} tokens and --max-prompt-tokens is {limit}; prompts are "
                 f"never cut: raise the limit or drop the item ({text[:60]!r}...)"
+            )
+        if len(ids) + room > self.context:
+            raise ValueError(
+                f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than the "
+                f"model's context of {self.context}"
             )
         if max(ids, default=0) >= (known := self.net.config.get_text_config().vocab_size):
             raise ValueError(

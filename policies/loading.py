@@ -35,11 +35,12 @@ def load_base(
     bits: int,
     trust_remote_code: bool,
     memory: float | None = None,
+    share: bool = False,
 ) -> Base:
-    """The base of these agents, with new adapters, or as one agent's own copy (lora_rank 0)."""
+    """The base of these agents, with new adapters, or as one policy's own copy (lora_rank 0)."""
     model, tokenizer = load_model(name, bits, trust_remote_code)
     own = model.config._attn_implementation
-    base = Base(model, tokenizer, agents, lora_rank, lora_alpha)
+    base = Base(model, tokenizer, agents, lora_rank, lora_alpha, share)
     base.memory = memory
     check(base, own)
     return base
@@ -201,7 +202,7 @@ def save_agent(base: Base, agent: int, path: Path) -> None:
     """Writes an agent as peft (transformers, without adapters) loads it, with its tokenizer."""
     path.mkdir(parents=True, exist_ok=True)
     if base.lora:
-        name = f"agent{agent}"  # peft adds a folder of that name
+        name = f"agent{base.policy_of[agent]}"  # peft adds a folder of that name
         base.model.save_pretrained(path, selected_adapters=[name], save_embedding_layers=False)
         for file in (path / name).iterdir():
             file.replace(path / file.name)
@@ -214,7 +215,7 @@ def save_agent(base: Base, agent: int, path: Path) -> None:
 
 def load_agent(base: Base, agent: int, path: Path) -> None:
     """Reads what `save_agent` wrote into this agent; ValueError where it was written by another."""
-    name = f"agent{agent}"
+    name = f"agent{base.policy_of[agent]}"
     try:  # safetensors alone: a .bin file is a pickle, which can run code
         if base.lora:
             mine = get_peft_model_state_dict(

@@ -28,6 +28,7 @@ class Row:
     problem: int = 0  # its number in the batch
     logps: list[float] = field(default_factory=list)  # of its tokens, as they were sampled
     scored: Tensor | None = None  # the same, as they were scored last
+    old: Tensor | None = None  # the same, as they were scored before the first update
 
     @property
     def coef(self) -> float:

@@ -83,6 +83,19 @@ def feedback_shock(run: Run) -> bool:
     return statistics.fmean(gaps) < -max(2 * error, 0.02 * abs(run.end(first)))
 
 
+def idle(agent: int):
+    """The check that what one of two agents says never mattered, alone or together. Over all steps:
+    who has learned to say one thing does not vary any more, and has no influence then."""
+
+    def idle_agent(run: Run) -> bool:
+        names = f"influence/{agent}", f"influence/{1 - agent}", "influence/together"
+        own, other, together = (max(run.mean(name), 0.0) for name in names)
+        return own + together < 0.02 * (own + other + together)
+
+    idle_agent.__name__ = f"agent_{agent}_does_not_matter"
+    return idle_agent
+
+
 def rollout_mismatch(run: Run) -> bool:
     """The update scores the sampled tokens otherwise than the decode that drew them.
 
@@ -124,6 +137,16 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         "train with one turn first and go on from there (`python train.py --run one`, then "
         "`python train.py --init one --turns 2`, with the other flags of this run); shorter "
         "feedback (--feedback); smaller --lr",
+    ),
+    *(
+        (
+            idle(agent),
+            [f"influence/{agent}", "influence/*"],
+            "what this agent says changes no reward: read it in samples.jsonl beside its "
+            "partner's; does the reward pay for what it can add? --method frozen-0 frozen-1 of "
+            "eval.py tells what each learned",
+        )
+        for agent in (0, 1)
     ),
     (
         rollout_mismatch,

@@ -146,6 +146,14 @@ def conflict(args) -> str:
         return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
     if len(frozen) == agents:
         return "--freeze names every agent: leave one to learn"
+    if args.share and any(
+        args.model[i] == args.model[j] for i in frozen for j in range(agents) if j not in frozen
+    ):
+        return "--freeze with --share: name all agents of a base, or none; they are one policy"
+    if args.clip and args.updates == 1:
+        return "--clip is of a rollout's second update and later ones: it needs --updates 2 or more"
+    if args.kl_coef and args.updates > 1:
+        return "--kl-coef is exact for the policy that sampled: not with --updates 2 or more"
     if args.alternate and agents - len(frozen) == 1:
         return "--alternate needs two agents that learn, and here is one"
     if args.lora_rank == 0 and args.bits not in (None, 32):

@@ -37,10 +37,21 @@ def run_folder(name: str) -> Path:
     return there if there.is_dir() and not (here / "args.json").is_file() else here
 
 
+def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
+    """Where a run with these flags saves an agent; those of one policy share a folder."""
+    first = flags["model"].index(flags["model"][agent]) if flags.get("share") else agent
+    return directory / "agents" / str(first)
+
+
+def has_agents(directory: Path, flags: dict) -> bool:
+    """Whether a run has saved its agents, as it does after its last step."""
+    return all(agent_folder(directory, a, flags).is_dir() for a in range(flags["num_agents"]))
+
+
 def has_ended(directory: Path, args) -> bool:
     """Whether a run has all its steps and what it writes after them."""
-    file, agents = directory / "summary.json", range(args.num_agents)
-    if not (file.is_file() and all((directory / "agents" / str(a)).is_dir() for a in agents)):
+    file = directory / "summary.json"
+    if not (file.is_file() and has_agents(directory, vars(args))):
         return False
     return json.loads(file.read_text())["steps"] == args.max_steps
 

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from magrpo import EVAL, MAGRPO, Node, Rollout, earned, shared
 from policies import parallel
 from policies.sampling import Sampling, sampling_of
-from running.metrics import mean_parts
+from running.metrics import largest_return, mean_parts
 
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
@@ -48,7 +48,8 @@ def evaluate(
         for name, greedy, samples in (("", False, EVAL_SAMPLES), ("greedy/", True, 1)):
             how = (args.seed, samples, sampling_of(args, greedy), bar)
             turns = play(module.rollout, items, *how)
-            returns = torch.DoubleTensor([node.value for node in turns[0]]) / module.maximum
+            values = torch.DoubleTensor([node.value for node in turns[0]])
+            returns = values / largest_return(turns, module.rollout)
             per_problem[f"{name}return"] = returns.tolist()
             spread = float(returns.std()) if len(items) > 1 else 0.0
             measures[f"{name}return"] = float(returns.mean())
@@ -61,10 +62,11 @@ def drawn(module: MAGRPO, items: list[dict], args) -> dict:
     """What the team builds of these items now, greedily: the frame that pictures.py draws."""
     how = (args.seed, 1, sampling_of(args, greedy=True), tqdm(disable=True))
     turns, task = play(module.rollout, items, *how), module.rollout.task
+    most = largest_return(turns, module.rollout)
     return {
         "name": f"step {module.global_step}",
         "drawn": [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]],
-        "returns": [node.value / module.maximum for node in turns[0]],
+        "returns": [node.value / most for node in turns[0]],
     }
 
 

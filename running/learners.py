@@ -1,8 +1,8 @@
 """Who learns (--freeze, --alternate), and from where: --init starts agents as they were trained
 before, with a new optimizer, which makes a curriculum.
 
-It names a run, whose agent i becomes agent i (a run of one agent: every agent), or the folder of
-one agent, as peft or transformers writes it. What would load and be worth nothing is refused:
+It names a run, whose agent i becomes agent i (a run of one agent, or of one shared policy: every
+agent), or the folder of one agent, as peft or transformers writes it. What would load and be worth nothing is refused:
 another base, another rank or scale of the adapter.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from policies.finding import ADAPTER, adapter_config, base_of, fingerprint, is_adapter
 from running.flags import each
-from running.folder import check_base, read_args, run_folder
+from running.folder import agent_folder, check_base, read_args, run_folder
 
 FULL = "config.json"  # of a whole model
 SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # what an adapter's output is scaled by
@@ -23,6 +23,12 @@ def agent_folders(args) -> list[str]:
     folders = [_folder(name, agent, args) for agent, name in named]
     for folder in folders:
         _check_kind(folder, args)
+    starts = dict(zip(args.model, folders, strict=True))
+    if args.share and any(starts[m] != f for m, f in zip(args.model, folders, strict=True)):
+        raise ValueError(
+            f"--init names several agents, and with --share there is one policy: give the folder "
+            f"of one, such as {folders[0]}"
+        )
     return list(map(str, folders))
 
 
@@ -33,13 +39,15 @@ def _folder(name: str, agent: int, args) -> Path:
             return run
         told = f"no run (no {run / 'args.json'}) and no agent (no {ADAPTER})"
         raise ValueError(f"--init {name}: {told}; give a run, or a folder such as RUN/agents/0")
-    count = read_args(run)["args"]["num_agents"]
+    flags = read_args(run)["args"]
+    one = flags.get("share") and len(set(flags["model"])) == 1
+    count = 1 if one else flags["num_agents"]
     if count not in (1, args.num_agents):
         raise ValueError(
             f"--init {name}: it has {count} agents and this team {args.num_agents}; name a folder "
             f"for each, such as {run / 'agents' / '0'}"
         )
-    folder = run / "agents" / str(agent if count > 1 else 0)
+    folder = agent_folder(run, agent if count > 1 else 0, flags)
     if not folder.is_dir():
         raise ValueError(f"--init {name}: it is not finished: python train.py --resume {run}")
     return folder

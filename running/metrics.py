@@ -3,7 +3,7 @@
 import itertools
 import resource
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import torch
@@ -21,29 +21,33 @@ def measure(module) -> dict[str, float]:
     roots = [node.value for node in module.turns[0]]
     spreads = reward_spreads(module)
     metrics = {
-        "return": np.mean(roots) / module.maximum,
+        "return": np.mean(roots) / largest_return(module.turns, module.rollout),
         **mean_parts(nodes),
         "reward_std": spreads.mean(),
         "frac_reward_zero_std": (spreads < 1e-9).double().mean(),
     }
     if module.team.size == 2 and module.args.joint == "cross":
-        metrics |= influences([node for node in nodes if node.samples > 1])
+        metrics |= influences([n for n in nodes if n.samples > 1 and all(n.prompts)])
     for turn, here in enumerate(module.turns):
         metrics[f"turn_{turn}/reward"] = np.mean([float(node.rewards.mean()) for node in here])
     tokens = 0
     # A full copy leaves no base to compare with, and KL is of distributions without truncation.
     plain = module.sampling.top_p == 1 and not module.sampling.top_k
     if module.args.lora_rank and plain:
-        metrics |= {f"kl/{agent}": kl for agent, kl in enumerate(divergences(module))}
+        metrics |= {f"kl/{agent}": kl for agent, kl in divergences(module, nodes).items()}
     for agent in range(module.team.size):
-        mine = [response for node in nodes for response in node.responses[agent]]
+        mine = [r for node in nodes if node.prompts[agent] for r in node.responses[agent]]
+        metrics[f"grad_norm/{agent}"] = module.norms[agent]
+        if not mine:
+            continue  # it did not speak
         length = sum(len(response.tokens) for response in mine)
         tokens += length
         metrics[f"completions/{agent}/mean_length"] = length / len(mine)
         metrics[f"completions/{agent}/clipped_ratio"] = np.mean([not r.ended for r in mine])
         metrics[f"entropy/{agent}"] = sum(response.entropy for response in mine) / length
-        metrics[f"grad_norm/{agent}"] = module.norms[agent]
     metrics |= logp_differences(module.learned)
+    if module.args.updates > 1:
+        metrics["clip_fraction"] = clip_fraction(module.learned, module.args.clip)
     metrics["lr"] = module.learning_rate
     seconds = dict(module.rollout.seconds)
     seconds["reward"] -= (judged := seconds.pop("judge"))  # what a reward asks of a language model
@@ -65,8 +69,22 @@ def memory_gib() -> float:
 def reward_spreads(module) -> torch.Tensor:
     """Standard deviation of the pay within each group of the latest rollout, of the agent whose pay
     differs most: (groups,)."""
-    groups = [torch.cat([node.pay.flatten(1) for node in group], 1) for group in module.groups()]
+    scored = [group for group in module.groups() if is_scored(group)] or module.groups()
+    groups = [torch.cat([node.pay.flatten(1) for node in group], 1) for group in scored]
     return torch.stack([max(pay.std(correction=0) for pay in group) for group in groups])
+
+
+def is_scored(nodes: list) -> bool:
+    """Whether a turn is scored: a reward gives {} to each joint response of one that is not."""
+    return any(map(any, (node.parts for node in nodes)))
+
+
+def largest_return(turns: list[list], rollout) -> float:
+    """The largest return of what was played: the reward's maximum for every turn that is scored
+    (all of them, where none is)."""
+    gamma, numbers = rollout.args.gamma, range(len(turns))
+    scored = [turn for turn in numbers if is_scored(turns[turn])] or numbers
+    return rollout.reward.maximum * sum(gamma**turn for turn in scored)
 
 
 def influences(nodes: list) -> dict[str, float]:
@@ -92,12 +110,12 @@ def influences(nodes: list) -> dict[str, float]:
 
 
 def logp_differences(rows: list[Row]) -> dict[str, float]:
-    """How far the update's log-probabilities of the sampled tokens are from the decode's, in nats;
-    0 where no process has a row that was scored. The algorithm takes them for equal."""
+    """How far the (first) update's log-probabilities of the sampled tokens are from the decode's,
+    in nats; 0 where no process has a row that was scored. The algorithm takes them for equal."""
     total, largest, count = 0.0, 0.0, 0
     if rows:
         decoded = list(itertools.chain(*(row.logps for row in rows)))
-        scored = torch.cat([row.scored for row in rows]).double()
+        scored = torch.cat([row.old for row in rows]).double()
         gaps = (scored - scored.new_tensor(decoded)).abs()
         (total, largest), count = torch.stack([gaps.sum(), gaps.max()]).tolist(), len(gaps)
     totals, highest, counts = zip(*parallel.tell((total, largest, count)), strict=True)
@@ -105,29 +123,39 @@ def logp_differences(rows: list[Row]) -> dict[str, float]:
     return {"logp_difference/mean": mean, "logp_difference/max": max(highest)}
 
 
+def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
+    """Share of the tokens whose ratio pi / old is outside PPO's bounds in the last update."""
+    gaps = [(row.scored - row.old).exp() for row in rows]
+    outside = [((ratio < 1 - clip[0]) | (ratio > 1 + clip[1])).sum().item() for ratio in gaps]
+    told = parallel.tell((sum(outside), sum(map(len, gaps))))
+    return sum(count for count, _ in told) / max(sum(tokens for _, tokens in told), 1)
+
+
 def mean_parts(nodes: list) -> dict[str, float]:
-    """Mean of every part of the reward over joint responses, by the name it is logged under."""
+    """Mean of every part of the reward over the joint responses that were scored, by the name it
+    is logged under."""
     sums: dict[str, float] = defaultdict(float)
     for parts in itertools.chain(*(node.parts for node in nodes)):
         for name, value in parts.items():
             sums[logged(name)] += value
-    count = sum(len(node.parts) for node in nodes)
+    count = sum(map(bool, itertools.chain(*(node.parts for node in nodes))))
     return {name: total / count for name, total in sums.items()}
 
 
 @torch.no_grad()
-def divergences(module) -> list[float]:
-    """KL(policy || frozen base) per token of each agent, by the k3 estimator, of its first response
-    to the first problems of the batch: one pass of few rows, so it is made at every step."""
-    team, rows = range(module.team.size), []
-    for node, agent in itertools.product(module.turns[0][:KL_PROBLEMS], team):
-        first = node.responses[agent][0]
-        rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
-    sums, tokens = [0.0 for _ in team], [0 for _ in team]
+def divergences(module, nodes: list) -> dict[int, float]:
+    """KL(policy || frozen base) per token of each agent that spoke, by the k3 estimator, of its
+    first response at its first nodes: one pass of few rows, so it is made at every step."""
+    rows = []
+    for agent in range(module.team.size):
+        for node in [node for node in nodes if node.prompts[agent]][:KL_PROBLEMS]:
+            first = node.responses[agent][0]
+            rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
+    sums, tokens = Counter(), Counter()
     for numbers, logps, _ in module.team.score(rows, module.sampling, frozen=True):
         for number, reference in zip(numbers, logps, strict=True):
             policy = reference.new_tensor(rows[number].logps)
             ratio = reference[: len(policy)] - policy
             sums[rows[number].agent] += float((ratio.exp() - 1 - ratio).sum())
             tokens[rows[number].agent] += len(policy)
-    return [kl / count for kl, count in zip(sums, tokens, strict=True)]
+    return {agent: sums[agent] / tokens[agent] for agent in tokens}

@@ -5,7 +5,6 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import itertools
 import json
 import math
 import numbers
@@ -147,13 +146,14 @@ def items_of(task, split: str) -> list[dict]:
 
 
 def check_prompts(rollout, items: list[dict]) -> None:
-    """Raises where an agent's first prompt for an item could not be used."""
-    for item, agent in itertools.product(items, range(rollout.team.size)):
-        try:
-            rollout.encode(agent, rollout.task.observe(agent, item, []))
-        except Exception as error:
-            error.add_note(f"(agent {agent}'s prompt for item {item!r:.300})")
-            raise
+    """Raises where the prompt of an agent that speaks at the first turn could not be used."""
+    for item in items:
+        for agent in rollout.speakers(item, 0):
+            try:
+                rollout.encode(agent, rollout.task.observe(agent, item, []))
+            except Exception as error:
+                error.add_note(f"(agent {agent}'s prompt for item {item!r:.300})")
+                raise
 
 
 def prepare(args) -> tuple:

@@ -25,6 +25,10 @@ def describe(module, args) -> str:
             "frozen, it acts and does not learn" if frozen else f"{trained:,} trainable parameters"
         )
         lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
+    if args.share:
+        lines.append(
+            f"shared:  agents of one base are one policy ({len(module.team.bases)} in all)"
+        )
     if args.alternate:
         lines.append(f"one agent learns at a time, {args.alternate} step(s) each")
     lines.append(f"device:  {where()}")
@@ -45,7 +49,8 @@ def remarks(module, args) -> list[str]:
     found = []
     for base in module.team.bases:
         name = args.model[base.agents[0]]
-        if not args.chat_template and getattr(base.tokenizer, "chat_template", None):
+        goes_on = module.rollout.task.stop  # a prompt that is to be continued, not answered
+        if not (args.chat_template or goes_on) and getattr(base.tokenizer, "chat_template", None):
             found.append(
                 f"{name} has a chat template and prompts go to it as raw text: if it is "
                 "instruction-tuned, add --chat-template"

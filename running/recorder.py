@@ -110,7 +110,6 @@ class Recorder(L.Callback):
         self.start = time.perf_counter()
         self.saved = -1  # step of the checkpoint on disk
         self.begun = False  # what comes before the first step was done
-        self.done = 0  # optimizer steps at the end of the last batch, of which some make several
         self.schemes: list[str] = []  # of dividing the work that were seen
         self.best: dict = {}  # {"step", "return"} on dev of the agents in kept/best
         self.frames: list[dict] = []  # what was built so far, of a task that can draw it
@@ -130,8 +129,7 @@ class Recorder(L.Callback):
         module.rollout.catch_signals()
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
         self.start = time.perf_counter()
-        self.done = module.global_step
-        self.saved = self.done if self.done else -1
+        self.saved = module.global_step or -1
         if trainer.is_global_zero:
             for name in ("metrics.jsonl", "samples.jsonl"):
                 keep_until(self.directory / name, module.global_step)
@@ -154,21 +152,15 @@ class Recorder(L.Callback):
             metrics = measure(module)
         metrics |= {"seconds/step": time.perf_counter() - self.began, "memory_gib": memory_gib()}
         module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
-        if self.passed(args.eval_every, done):
+        if due(args.eval_every, done):
             dev, _, _ = self.evaluate(trainer, module, "dev")
-        if self.passed(max(args.max_steps // pictures.FRAMES, 1), done) or done >= args.max_steps:
+        if due(max(args.max_steps // pictures.FRAMES, 1), done) or done >= args.max_steps:
             self.draw(trainer, module)
         if trainer.is_global_zero:
             self.record(trainer, module, done - 1, metrics, dev)
-        if self.passed(args.save_every, done) or done >= args.max_steps:
+        if due(args.save_every, done) or done >= args.max_steps:
             self.save(trainer)
         trainer.should_stop = done >= args.max_steps
-        self.done = done
-
-    def passed(self, every: int, done: int, start: int = 0) -> bool:
-        """Whether one of start, start + every, ... is among the steps of this batch, whose last
-        one is number `done`: a batch may make several. every 0: never."""
-        return bool(every) and (done - start) // every != (self.done - start) // every
 
     def record(self, trainer, module, step: int, metrics: dict, dev: dict | None) -> None:
         """What a step writes; dev: the measures of an evaluation after it."""
@@ -176,7 +168,7 @@ class Recorder(L.Callback):
         shares = self.shares(module)
         self.tell(trainer, shares, step)
         self.append("metrics.jsonl", [{"step": step, **metrics, **shares}])
-        if self.passed(args.sample_every, done, start=1):
+        if step % args.sample_every == 0:
             self.show_samples(trainer, module, step)
         if dev:
             self.append("metrics.jsonl", [{"step": step, **_under("dev", dev)}])
@@ -184,9 +176,9 @@ class Recorder(L.Callback):
             if dev["return"] > self.best.get("return", -math.inf):
                 self.best = {"step": done, "return": dev["return"]}
                 self.keep(module, "best")
-        if self.passed(args.keep_every, done):
+        if due(args.keep_every, done):
             self.keep(module, f"step-{done}")
-        if self.passed(max(args.max_steps // 10, doctor.STEPS), done):
+        if due(max(args.max_steps // 10, doctor.STEPS), done):
             for line in doctor.warnings(self.directory, self.warned, module.rollout.task):
                 print(f"\nwarning: {line}", file=sys.stderr)
 
@@ -313,8 +305,13 @@ class Recorder(L.Callback):
 
 
 def save_agents(module, directory: Path) -> None:
-    for agent in range(module.team.size):
+    for agent in module.team.policies():
         save_agent(module.team.base_of[agent], agent, directory / "agents" / str(agent))
+
+
+def due(every: int, done: int) -> bool:
+    """Whether something that is done every so many steps is done after this one; 0: never."""
+    return bool(every) and done % every == 0
 
 
 def _under(prefix: str, metrics: dict) -> dict:

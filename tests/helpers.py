@@ -84,9 +84,9 @@ def small_model(seed: int = 0, **config):
     return model
 
 
-def small_base(agents=(0, 1), rank: int = 4, seed: int = 0) -> Base:
+def small_base(agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False) -> Base:
     """A base whose adapters are not at their start, where they would do nothing."""
-    base = Base(small_model(seed), Tokenizer(), list(agents), rank, 2 * rank)
+    base = Base(small_model(seed), Tokenizer(), list(agents), rank, 2 * rank, share)
     if rank:
         with torch.no_grad():
             for name, parameter in base.named_parameters():

@@ -21,6 +21,7 @@ from magrpo import (
     Rollout,
     advantages,
     arrangement,
+    clipped_loss,
     earned,
     kl_loss,
     learning_rate_factor,
@@ -206,14 +207,17 @@ class Game(Task):
         [0.0, 3.0],
     )  # turn 0 by both, turn 1 by agent 0 + memory
 
-    def __init__(self):
-        self.script = iter(())
+    def __init__(self, silent: bool):
+        self.script, self.silent = iter(()), silent  # whether agent 1 does not speak at turn 1
         self.base_of = {0: self, 1: self}
 
     def end_at(self, text):
         assert text == ""
 
-    def encode(self, text, chat, limit):
+    def speakers(self, item, turn):
+        return [0] if turn and self.silent else None
+
+    def encode(self, text, chat, limit, room):
         return tuple(text.encode())
 
     def observe(self, agent, item, history):
@@ -231,15 +235,16 @@ class Game(Task):
         return answers
 
     def reward(self, item, texts):
-        (turn, first), (_, second) = texts
+        turn, first = texts[0]
+        assert (texts[1] == "") == (self.silent and turn != "2")
         if turn == "2":
-            return self.reward_of[0][int(first)][int(second)]
+            return self.reward_of[0][int(first)][int(texts[1][1])]
         return self.reward_of[1][int(first)]
 
     reward.maximum = 3.0
 
 
-def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float):
+def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float, silent=False):
     """(expected estimate, true gradient) of agent 0 turn 0, agent 1, agent 0 turn 1 (two)."""
     args = flags(
         *("--num-generations", "2", "--batch-size", "1", "--turns", "2"),
@@ -254,7 +259,7 @@ def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float):
     (true,) = torch.autograd.grad(now + gamma * (first * later).sum(), logits, retain_graph=True)
     if gamma:  # each turn's own return counts undiscounted from that turn on (Eq. 2)
         true = torch.cat([true[:2], true[2:] / gamma])
-    game = Game()
+    game = Game(silent)
     module = MAGRPO.__new__(MAGRPO)
     torch.nn.Module.__init__(module)
     object.__setattr__(module, "args", args)
@@ -273,6 +278,7 @@ def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float):
         for row in module.rows():
             text = bytes(row.prompt).decode()
             if row.agent == 1 and len(text) > 2:
+                assert not silent
                 continue  # acts without a choice
             place = row.agent if len(text) == 2 else 2 + int(text[-1])
             p = ones[place] if row.tokens[0] else 1 - ones[place]
@@ -291,9 +297,11 @@ def args_sampling():
 
 @pytest.mark.parametrize("branching", ["tree", "chain"])
 @pytest.mark.parametrize("joint", ["aligned", "cross"])
-@pytest.mark.parametrize(("mode", "scale"), [("mean", 0.5), ("rloo", 1.0)])
-def test_two_turns_estimate_the_true_gradient(branching, joint, mode, scale):
-    got, true = two_turn_gradient(branching, joint, mode, 1.0)
+@pytest.mark.parametrize(
+    ("mode", "scale", "silent"), [("mean", 0.5, False), ("rloo", 1.0, False), ("rloo", 1.0, True)]
+)
+def test_two_turns_estimate_the_true_gradient(branching, joint, mode, scale, silent):
+    got, true = two_turn_gradient(branching, joint, mode, 1.0, silent)
     torch.testing.assert_close(got, scale * true, rtol=1e-9, atol=1e-9)
 
 
@@ -311,6 +319,25 @@ def test_policy_loss_is_reinforce():
     assert float(loss) == -(0.5 * -7.0 + -2.0 * -0.5)
     loss.backward()
     assert logps.grad.tolist() == [[-0.5, -0.5, -0.5], [2.0, 0.0, 0.0]]  # padding has no gradient
+
+
+def test_the_clipped_loss_is_that_of_the_ratio():
+    """By enumeration: over what the old policy samples, the gradient is that of E[A] under the new
+    one; and of one token, none where the ratio is beyond its bound and would go on from it."""
+    logits = torch.tensor([0.3, -1.0, 0.6], dtype=F64, requires_grad=True)
+    old = torch.tensor([1.0, 0.2, -0.4], dtype=F64).log_softmax(-1)
+    worth, ones = torch.tensor([1.0, -2.0, 0.5], dtype=F64), torch.ones(3, 1, dtype=F64)
+    logps = logits.log_softmax(-1)
+    (want,) = torch.autograd.grad(-(logps.exp() * worth).sum(), logits, retain_graph=True)
+    loss = clipped_loss(logps[:, None], old[:, None], ones, worth * old.exp(), (1.0, 99.0))
+    (got,) = torch.autograd.grad(loss, logits)
+    torch.testing.assert_close(got, want)
+    for ratio, coef, slope in [(1.3, 1, 0), (1.3, -1, 1.3), (0.7, 1, -0.7), (0.7, -1, 0)]:
+        token = torch.tensor([[math.log(ratio)]], requires_grad=True)
+        clipped_loss(
+            token, torch.zeros(1, 1), torch.ones(1, 1), torch.tensor([coef]), (0.2, 0.2)
+        ).backward()
+        assert float(token.grad) == pytest.approx(slope)
 
 
 def test_kl_gradient_is_that_of_the_closed_form():

@@ -16,7 +16,7 @@ from test_train import adapters, assert_same_run, lines
 from test_train import interrupt_after as stop_after
 
 import eval as evaluation
-import magrpo
+import policies.team
 import train as program
 from evaluation import plots
 from magrpo import MAGRPO, Rollout
@@ -286,9 +286,9 @@ def test_a_frozen_agent_acts_and_costs_no_update(rank, bases, how, monkeypatch):
     team, scored = small_team(2, rank, bases), []
     before = snapshot(team)
     monkeypatch.setattr(
-        magrpo,
+        policies.team,
         "score",
-        lambda base, rows, *how, score=magrpo.score: (
+        lambda base, rows, *how, score=policies.team.score: (
             scored.extend(row.agent for row in rows) or score(base, rows, *how)
         ),
     )
@@ -413,6 +413,29 @@ def test_a_full_copy_starts_from_a_full_copy(tmp_path, capsys):
     next_one = run(tmp_path / "next", *argv, steps=1)
     weights = "agents/0/model.safetensors"
     assert (path / weights).read_bytes() == (next_one / weights).read_bytes()
+
+
+def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
+    """Saved once; it resumes exactly, and starts a team that shares or does not."""
+    how = ["--share", "--updates", "2", "--lr-schedule", "constant"]
+    path = run(tmp_path / "shared", *how, steps=2)
+    whole = run(tmp_path / "whole", *how, steps=3)
+    assert [file.name for file in (path / "agents").iterdir()] == ["0"]
+    program.main(["--resume", str(path), "--max-steps", "3"])
+    assert agent(path) == agent(whole)
+    capsys.readouterr()
+    three = ["--share", "--init", path, "--num-agents", 3, "--model", "tiny", "--joint", 2]
+    again = run(tmp_path / "again", *three, steps=1)
+    assert "agents of one base are one policy (1 in all)" in capsys.readouterr().out
+    apart = run(tmp_path / "apart", "--init", path, "--freeze", 0, steps=1)
+    assert agent(apart) == agent(path) != agent(apart, 1)
+    assert agent(again) != agent(path)
+    evaluation.main(["--run", str(path), "--limit", "1", "--num-samples", "1"])
+    out = capsys.readouterr().out
+    assert "trained" in out
+    assert "frozen-0" not in out  # there is no such team
+    assert "there is one policy" in refused(capsys, *SMALL, "--share", "--init", trained)
+    assert "they are one policy" in refused(capsys, *SMALL, "--share", "--freeze", 0)
 
 
 def edit(path: Path, **changes) -> None:

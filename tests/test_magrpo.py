@@ -10,10 +10,11 @@ import torch
 from helpers import assert_close, assert_same_gradients, flags, rounding, small_base
 
 import magrpo
-from magrpo import MAGRPO, Rollout, Team
+from magrpo import MAGRPO, Rollout
 from policies import scoring
 from policies.sampling import Sampling
 from policies.scoring import Row, score
+from policies.team import Team
 from rewards import RewardError, Scorer
 from running.heldout import evaluate, played
 from running.metrics import measure
@@ -35,13 +36,13 @@ class Echo(Task):
         return [f"!{i}" for i in range(len(responses))]
 
 
-def small_team(agents: int = 2, rank: int = 4, bases=None) -> Team:
+def small_team(agents: int = 2, rank: int = 4, bases=None, share: bool = False) -> Team:
     """A Team of small random models; `bases` splits the agents over several of them."""
     team = Team.__new__(Team)
     torch.nn.Module.__init__(team)
-    shares = bases or ([list(range(agents))] if rank else [[i] for i in range(agents)])
+    one = [list(range(agents))] if rank or share else [[i] for i in range(agents)]
     team.bases = torch.nn.ModuleList(
-        small_base(share, rank, seed) for seed, share in enumerate(shares)
+        small_base(those, rank, seed, share) for seed, those in enumerate(bases or one)
     )
     team.base_of = {agent: base for base in team.bases for agent in base.agents}
     team.size = agents
@@ -254,9 +255,11 @@ def test_normalisers(normalize):
     )
 
 
-def test_the_update_is_the_gradient_of_the_written_loss():
-    """Eq. 2 again, row by row, against what the optimizer was given."""
-    team = small_team()
+@pytest.mark.parametrize(("share", "rank"), [(False, 4), (True, 4), (True, 0)])
+def test_the_update_is_the_gradient_of_the_written_loss(share, rank):
+    """Eq. 2 again, row by row, against what the optimizer was given. With --share the agents'
+    losses add up in one policy, which is clipped once."""
+    team = small_team(rank=rank, share=share)
     given = {}
 
     class Probe(MAGRPO):
@@ -267,10 +270,10 @@ def test_the_update_is_the_gradient_of_the_written_loss():
             )
             return norms
 
-    args, task = flags("--lr", "0"), Echo()
+    args, task = flags("--lr", "0", "--lora-rank", str(rank)), Echo()
     module = Probe(team, task, Scorer(rewarding(long_answers)), task.items("train"), args)
     optimizer = torch.optim.SGD(
-        [{"params": team.parameters_of(agent)} for agent in range(2)], lr=0.0
+        [{"params": team.parameters_of(agent)} for agent in range(1 if share else 2)], lr=0.0
     )
     module.optimizers = lambda: optimizer
     module.manual_backward = lambda loss: loss.backward()
@@ -283,10 +286,64 @@ def test_the_update_is_the_gradient_of_the_written_loss():
                 row = Row(agent, node.prompts[agent], response.tokens)
                 for _, logps, mask in score(base, [row], module.sampling):
                     (-float(value) / 4 / 2 * (logps * mask).sum()).backward()
-    for agent in range(2):
-        torch.nn.utils.clip_grad_norm_(team.parameters_of(agent), 1.0)
+    norms = [
+        float(torch.nn.utils.clip_grad_norm_(team.parameters_of(agent), 1.0))
+        for agent in range(1 if share else 2)
+    ]
     named = team.named_parameters()
     assert_same_gradients(given, {n: p.grad for n, p in named if p.requires_grad})
+    assert_close(module.norms, norms * 2 if share else norms)
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+def test_several_updates_are_the_written_ones(agents, monkeypatch):
+    """--updates 3, row by row: the first with Eq. 2, the others with the clipped ratio against what
+    the rows were before the first one. It is one step, and a reward is asked once."""
+    team, asked = small_team(agents), []
+
+    def reward(item, texts):
+        asked.append(texts)
+        return long_answers(item, texts)
+
+    start = snapshot(team)
+    groups = [{"params": team.parameters_of(agent)} for agent in range(agents)]
+    # Adam would make much of rounding where a gradient is hardly more than that
+    monkeypatch.setattr(MAGRPO, "configure_optimizers", lambda _: torch.optim.SGD(groups, 0.2))
+    argv = ("--num-agents", str(agents), "--joint", "aligned", "--lr", "0.2")
+    argv += ("--updates", "3", "--clip", "0.05", "0.1")
+    module = train(reward, *argv, team=team)
+    assert module.trainer.global_step == 1
+    assert len(asked) == len({tuple(texts) for texts in asked})
+    got, base = snapshot(team), team.bases[0]
+    for name, parameter in team.named_parameters():
+        parameter.data.copy_(start[name])
+    optimizer, old, beyond = torch.optim.SGD(groups, 0.2), {}, []
+    for update in range(3):
+        optimizer.zero_grad()
+        for b, node in enumerate(module.turns[0]):
+            for agent, responses in enumerate(node.responses):
+                for g, (response, value) in enumerate(
+                    zip(responses, node.advantages[agent], strict=True)
+                ):
+                    row = Row(agent, node.prompts[agent], response.tokens)
+                    for _, logps, _ in score(base, [row], module.sampling):
+                        before = old.setdefault((b, agent, g), logps.detach())
+                        loss = 0.0
+                        for now, then in zip(logps[0], before[0], strict=True):
+                            ratio, weight = (now - then).exp(), float(value) / 4 / 2
+                            within = ratio.clamp(0.95, 1.1)
+                            beyond.append(update and bool(within != ratio))
+                            worse = update and bool(within * weight < ratio * weight)
+                            loss = loss - weight * (within if worse else ratio if update else now)
+                        loss.backward()
+        for group in groups:
+            torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
+        optimizer.step()
+    for name, parameter in team.named_parameters():
+        assert_close(got[name], parameter.detach())
+    assert 0.05 < np.mean(beyond) < 0.95
+    assert 0 < measure(module)["clip_fraction"] < 1
+    assert measure(module)["logp_difference/max"] < 1e-4  # of the first update
 
 
 def test_heterogeneous_team_shares_what_is_the_same():

@@ -1,0 +1,64 @@
+"""The team: agents with the same model share one frozen base, each with an adapter of its own.
+
+What is sampled here is what is scored here: the same distribution, the same adapters, the same
+tokens. So this must stay as it is in an ablation.
+"""
+
+from collections import defaultdict
+
+from torch import Tensor, nn
+
+from policies.base import Base
+from policies.decoding import Response, decode
+from policies.loading import load_base
+from policies.sampling import Sampling
+from policies.scoring import Row, score
+
+
+class Team(nn.Module):
+    """n agents; models: one name each. With share=True those of one base are one policy, with one
+    adapter or as one full copy; **load is load_base's."""
+
+    def __init__(self, models: list[str], lora_rank: int, lora_alpha: int, **load):
+        super().__init__()
+        self.bases = nn.ModuleList()
+        self.base_of: dict[int, Base] = {}
+        shared = defaultdict(list)
+        for agent, name in enumerate(models):
+            shared[name if lora_rank or load.get("share") else (name, agent)].append(agent)
+        for agents in shared.values():
+            name = models[agents[0]]
+            self.bases.append(load_base(name, agents, lora_rank, lora_alpha, **load))
+            self.base_of |= dict.fromkeys(agents, self.bases[-1])
+        self.size = len(models)
+
+    def sample(
+        self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
+    ) -> list[list[Response]]:
+        """S responses to each of the (agent, prompt) pairs, decoded together base by base.
+
+        uniforms (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does.
+        """
+        answers: list = [None] * len(prompts)
+        for base in self.bases:
+            mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
+            mine.sort(key=lambda n: prompts[n][0])  # by agent
+            agents, texts = [prompts[n][0] for n in mine], [prompts[n][1] for n in mine]
+            found = decode(base, texts, agents, uniforms[mine], sampling)
+            for number, responses in zip(mine, found, strict=True):
+                answers[number] = responses
+        return answers
+
+    def policies(self) -> list[int]:
+        """The agent by which each policy is known: all of them, or the first one of each base."""
+        return sorted({self.base_of[agent].policy_of[agent] for agent in range(self.size)})
+
+    def parameters_of(self, agent: int) -> list[nn.Parameter]:
+        return self.base_of[agent].parameters_of(agent)
+
+    def score(self, rows: list[Row], sampling: Sampling, frozen: bool = False):
+        """Log-probabilities of responses, in micro-batches; see policies/scoring.py."""
+        for base in self.bases:
+            mine = [n for n, row in enumerate(rows) if row.agent in base.agents]
+            for batch, logps, mask in score(base, [rows[n] for n in mine], sampling, frozen):
+                yield [mine[b] for b in batch], logps, mask
