@@ -41,6 +41,8 @@ MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples", "memory"},
     "compare": {"json"},
+    "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"}
+    | {"memory"},
     "doctor": set(),
     "merge": set(),
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
@@ -98,6 +100,7 @@ def parser() -> Parser:
     add = top.add_argument_group("other questions").add_argument
     add("--score", metavar="FILE", help="a reward's score of each line of a JSONL file (--samples)")
     add("--compare", nargs="+", metavar="DIR", help="runs; seeds are grouped; table and picture")
+    add("--crossplay", nargs="+", metavar="DIR", help="runs whose agents change partners; a table")
     add("--doctor", metavar="DIR", help="look a run over for known signs of failure")
     folders = ("AGENT", "DIR")
     add("--merge", nargs=2, metavar=folders, help="write an agent as a plain model into a new DIR")
@@ -292,6 +295,11 @@ def main(argv: list[str] | None = None) -> None:
             from evaluation import plots
 
             plots.compare(args.compare, args.json)
+        elif args.crossplay:
+            quiet()
+            from evaluation.crossplay import crossplay
+
+            crossplay(args)
         elif args.doctor:
             from running import doctor
 

@@ -177,8 +177,14 @@ class Player:
 
     def use(self, trained: Collection[int]) -> None:
         """These agents play as trained, the others as they were before."""
-        for agent, group in enumerate(self.parameters if self.weights else ()):
-            for parameter, value in zip(group, self.weights[agent in trained][agent], strict=True):
+        if self.weights:
+            team = range(len(self.parameters))
+            self.put([self.weights[agent in trained][agent] for agent in team])
+
+    def put(self, weights: list[list]) -> None:
+        """Each agent plays with these weights, as `copies` gives them."""
+        for group, values in zip(self.parameters, weights, strict=True):
+            for parameter, value in zip(group, values, strict=True):
                 parameter.data.copy_(value)
 
     def rollout(self, kind: type | None = None, trained: Collection[int] = ()):

@@ -48,7 +48,7 @@ def _block(methods: dict[str, dict], columns: list[str]) -> str:
     rows = [["method", *map(_label, columns)]]
     for name, row in methods.items():
         rows.append([name, *(_cell(row.get(c), row.get(f"{c}_se")) for c in columns)])
-    return _align(rows)
+    return align(rows)
 
 
 def _cell(value: float | None, error: float | None = None) -> str:
@@ -58,7 +58,8 @@ def _cell(value: float | None, error: float | None = None) -> str:
     return f"{value:.{digits}f}" + ("" if error is None else f" ±{error:.{digits}f}")
 
 
-def _align(rows: list[list[str]]) -> str:
+def align(rows: list[list[str]]) -> str:
+    """Rows of cells as lines, the first column to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for name, *cells in rows:
@@ -74,7 +75,7 @@ def _pairs(methods: dict[str, dict]) -> str:
             gap = _cell(vs["difference"], vs["difference_se"])
             counts = [str(vs[key]) for key in ("win", "tie", "loss")]
             rows.append([f"{name} - {vs['method']}", gap, *counts])
-    return _align(rows) if len(rows) > 1 else ""
+    return align(rows) if len(rows) > 1 else ""
 
 
 def _scheme_block(methods: dict[str, dict]) -> str:
@@ -87,7 +88,7 @@ def _scheme_block(methods: dict[str, dict]) -> str:
         cells = [found.get(scheme) for scheme in seen]
         texts = [c and f"{c['count'] / total:.2f} ({c['pass_rate']:.2f})" for c in cells]
         rows.append([name, *(text or "-" for text in texts)])
-    return _align(rows) if seen else ""
+    return align(rows) if seen else ""
 
 
 # --- joint responses ------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 before, with a new optimizer, which makes a curriculum.
 
 It names a run, whose agent i becomes agent i (a run of one agent, or of one shared policy: every
-agent), or the folder of one agent, as peft or transformers writes it. What would load and be worth nothing is refused:
-another base, another rank or scale of the adapter.
+agent), or the folder of one agent, as peft or transformers writes it. What would load and be worth
+nothing is refused: another base, another rank or scale of the adapter.
 """
 
 import sys

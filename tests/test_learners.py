@@ -438,6 +438,25 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     assert "they are one policy" in refused(capsys, *SMALL, "--share", "--freeze", 0)
 
 
+def test_cross_play_exchanges_partners(trained, solo, tmp_path, capsys):
+    """Each cell is what the team would earn that starts from these agents."""
+    other = run(tmp_path / "other", "--seed", "1", "--lr", "0.02")
+    file, runs = tmp_path / "cross.json", [trained, other]
+    how = ["--limit", "3", "--greedy", "--json", str(file)]
+    evaluation.main(["--crossplay", *map(str, runs), *how])
+    assert "with their own partners" in capsys.readouterr().out
+    table = json.loads(file.read_text())["returns"]
+    for a, first in enumerate(runs):
+        for b, second in enumerate(runs):
+            mixed = ["--init", first / "agents" / "0", second / "agents" / "1"]
+            path = run(tmp_path / f"mixed-{a}{b}", *mixed, steps=1)
+            assert table[a][b] == pytest.approx(summary(path)["before"]["greedy/return"])
+    assert len({value for row in table for value in row}) > 1
+    argv = ["--crossplay", trained, solo]
+    assert "has another num_agents than" in refused(capsys, *argv, program=evaluation)
+    assert "two runs or more" in refused(capsys, "--crossplay", trained, program=evaluation)
+
+
 def edit(path: Path, **changes) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
