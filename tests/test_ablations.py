@@ -30,7 +30,6 @@ def run(folder: Path, diff: Path, *flags: str) -> list[dict]:
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env=alone, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert (folder / "runs/x/samples.jsonl").read_text()  # whatever steps a batch ends at
     return metrics(folder)
 
 
@@ -43,8 +42,8 @@ def plain(tmp_path_factory):
     return metrics(folder)
 
 
-def test_there_are_four():
-    names = "advantage clipped_ratio entropy_bonus third_agent"
+def test_there_are_three():
+    names = "advantage entropy_bonus third_agent"
     assert [diff.stem for diff in DIFFS] == names.split()
 
 
@@ -69,17 +68,5 @@ def test_it_does_what_it_says(diff, plain, tmp_path):
         return
     # Of the same seed, so the first rollout is the same, and what is learned from it is not.
     assert first["reward_std"] == pytest.approx(was["reward_std"])
-    if diff.stem == "clipped_ratio":  # two optimizer steps are one rollout, the second clipped
-        assert [row["step"] for row in rows] == [1]
-        assert [row["step"] for row in plain] == [0, 1]
     norms = [first["grad_norm/0"], first["grad_norm/1"]]
     assert norms != pytest.approx([was["grad_norm/0"], was["grad_norm/1"]], rel=1e-4)
-
-
-@pytest.mark.slow
-def test_both_updates_of_a_rollout_are_of_one_agent(tmp_path):
-    (diff,) = (diff for diff in DIFFS if diff.stem == "clipped_ratio")
-    rows = run(tmp_path / "code", diff, "--alternate", "1", "--max-steps", "4")
-    first, second = ([row["grad_norm/0"], row["grad_norm/1"]] for row in rows)
-    assert first[0] > 0 == first[1]
-    assert second[0] == 0 < second[1]
