@@ -185,17 +185,20 @@ def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(branching, tm
 
 
 def test_a_message_is_cut_and_costs_and_only_the_partner_reads_it():
-    item = {"task_id": "messages/3-7", "numbers": (3, 7)}
+    item = {"task_id": "messages/3-7", "door": (3, 7)}
     for kind, reads in ((messages.Messages, "8 is it"), (messages.Told, 3), (messages.Deaf, 0)):
         task = kind()
-        now = task.advance(item, ["8 is\nit", "a message that is too long"])
-        assert now["sent"] == ["8 is it", "a message th"]
-        assert f"modulo {reads} of" in task.observe(1, now, [])
-        assert "modulo 7 of" not in task.observe(1, now, [])
-        assert messages.larger(item, ["7", "7"]) == {}
-        for answers, right in ((["7", "7"], 1), (["7", "3 or 7"], 0.5), (["", "9"], 0)):
-            assert messages.larger(now, answers) == {"right": right, "length": -0.095}
-    assert task.scheme(task.advance(item, ["x > 3", "7 8"]), ["", ""]) == "both say their number"
+        now = task.advance(item, ["8 is\nit", "a message that is longer than it may be"])
+        assert now["sent"] == ["8 is it", "a message that is longer than it"]
+        assert f"modulo {reads} of the numbers greater than 7" in task.observe(1, now, [])
+        assert "modulo 3 of" in task.observe(0, now, [])
+        assert "7" not in task.observe(0, item, [])
+        assert messages.find(item, ["3 7", "3 7"]) == {}
+        for answers, found in ((["3 7", "x % 3 > 7"], 1), (["7 3", "3, 7"], 0.5), (["", "9 9"], 0)):
+            got = messages.find(now, answers)
+            assert got == {"found": found, "length": pytest.approx(-0.0975)}
+    for sent, said in ((["x > 3", "7"], "numbers among words"), (["3", "7"], "numbers alone")):
+        assert task.scheme(task.advance(item, sent), ["", ""]) == said
 
 
 # --- pay of one's own -----------------------------------------------------------------------------
