@@ -43,7 +43,7 @@ from policies import parallel
 from policies.decoding import Response
 from policies.memory import halving
 from policies.sampling import Sampling, sampling_of
-from policies.scoring import Row
+from policies.scoring import Row, importance
 from policies.team import Team
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
@@ -447,6 +447,8 @@ class MAGRPO(L.LightningModule):
         reference = self.reference(rows) if self.args.kl_coef else []
         for numbers, logps, mask in self.team.score(rows, self.sampling):
             coef = torch.tensor([rows[n].coef for n in numbers], device=logps.device)
+            if self.team.engine:  # another program drew the tokens
+                mask = mask * importance(logps, [rows[n] for n in numbers])
             old = [rows[n].old for n in numbers if rows[n].old is not None]
             if old:  # not the first update
                 old = nn.utils.rnn.pad_sequence(old, True)

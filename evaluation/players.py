@@ -14,6 +14,7 @@ from pathlib import Path
 
 import train
 from rewards import Scorer, asks
+from running.flags import engine_conflict
 from running.folder import (
     CHECKPOINT,
     agent_folder,
@@ -61,8 +62,9 @@ def load_agents(team, directory: Path) -> None:
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
 
 
-def settings(args, directory: Path | None) -> argparse.Namespace:
-    """The run's flags with those given here; without a run, train.py's defaults."""
+def settings(args, directory: Path | None, main=None) -> argparse.Namespace:
+    """The run's flags with those given here; without a run, train.py's defaults. main: those of the
+    team, where this is of another run."""
     own = read_args(directory)["args"] if directory else {}
     task = args.task or own.get("task")
     values = vars(train.parse(["--task", task] if task else [])) | own
@@ -76,12 +78,23 @@ def settings(args, directory: Path | None) -> argparse.Namespace:
         values["model"] = models * (values["num_agents"] // len(models))
     if args.feedback and values["turns"] == 1:
         raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
-    return argparse.Namespace(**values)
+    values["engine"] = servers(main, values["model"]) if main else args.engine
+    flags = argparse.Namespace(**values | {"engine_folder": args.engine_folder})
+    if wrong := engine_conflict(flags):
+        raise ValueError(wrong)
+    return flags
+
+
+def servers(main: argparse.Namespace, models: list[str]) -> list[str] | None:
+    """Those of --engine for the bases of these models; None, and they play in this process, where
+    the team of `main` has no such base."""
+    known = dict(zip(dict.fromkeys(main.model), main.engine or (), strict=False))
+    return [known[name] for name in dict.fromkeys(models)] if {*models} <= known.keys() else None
 
 
 def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path):
     """The flags of a single agent's own run."""
-    flags = settings(args, solo)
+    flags = settings(args, solo, main)
     if (flags.task, flags.data) != (main.task, main.data):
         raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
@@ -97,6 +110,7 @@ def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Nam
     changes = {
         "num_agents": 1,
         "model": [train.TINY if model == "tiny" else model],
+        "engine": servers(main, [model]),
         "lora_rank": 0,
         "judge": main.judge or main.model[0],
         "max_new_tokens": main.num_agents * main.max_new_tokens,
@@ -171,6 +185,10 @@ class Player:
             judge.base.to(device())
         self.reward = reward and Scorer(reward, judge)
         self.clock = Clock(team.to(device()))
+        if args.engine:
+            from policies.engine import connect
+
+            connect(team, args)
 
     def copies(self) -> list[list]:
         return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]

@@ -5,8 +5,10 @@ import argparse
 import contextlib
 import difflib
 import importlib.util
+import re
 import shlex
 import sys
+from pathlib import Path
 
 
 def meant(name: str, known) -> str:
@@ -97,6 +99,13 @@ def at_least(kind, low, high=None):
     return number
 
 
+def server(text: str) -> str:
+    """An argparse type: the URL of a server. A key in it would be written into args.json."""
+    if re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} does not look like http://host:8000")
+
+
 def joint(text: str) -> str | int:
     """An argparse type: aligned, cross, or in how many joint responses each response is scored."""
     if text in ("aligned", "cross"):
@@ -178,4 +187,16 @@ def conflict(args) -> str:
         return "--eval-every needs held-out problems: not with --eval-limit none"
     if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
         return "--logger wandb needs the package wandb: pip install wandb"
+    return engine_conflict(args)
+
+
+def engine_conflict(args) -> str:
+    """Why no servers can sample for these flags, of train.py or eval.py; "" where they can."""
+    bases, urls, folder = len({*args.model}), args.engine or [], args.engine_folder
+    if folder and not (urls and Path(folder).is_dir()):
+        return f"--engine-folder {folder} has to be a folder, and goes with --engine"
+    if urls and args.lora_rank == 0:
+        return "--engine is for adapters: with --lora-rank 0 there is none to give to a server"
+    if len(urls) not in (0, bases):
+        return f"--engine names {len(urls)} for {bases} base(s): give one URL for each base"
     return ""
