@@ -120,7 +120,7 @@ class Engine:
     def __init__(self, team, urls: list[str], folder: str | None):
         self.base_of, self.run = team.base_of, f"magrpo-{secrets.token_hex(4)}"
         self.servers = dict(zip(team.bases, map(Server, urls), strict=True))
-        self.names: dict[int, str] = {}  # of the agents' adapters, as the servers have them
+        self.names: dict[int, str] = {}  # of the policies' adapters, as the servers have them
         self.folder = tempfile.TemporaryDirectory(prefix=f"{self.run}-", dir=folder)
         os.chmod(self.folder.name, 0o755)  # a server may be another user's
         self.loop = asyncio.new_event_loop()
@@ -153,15 +153,14 @@ class Engine:
 
     async def _sample(self, prompts, uniforms: Tensor, sampling: Sampling, stop: bool) -> list:
         """Of each prompt, S pairs of tokens and log-probabilities."""
-        agents = {agent for agent, _ in prompts}
-        names = await asyncio.gather(*map(self.load, agents))
-        models = dict(zip(agents, names, strict=True))
+        policies = [self.base_of[agent].policy_of[agent] for agent, _ in prompts]
+        await asyncio.gather(*map(self.load, {*policies}))
         seeds = (uniforms[:, 0, 0].double() * 2**53).long().tolist()
         requests = []
-        for (agent, prompt), seed in zip(prompts, seeds, strict=True):
+        for (agent, prompt), policy, seed in zip(prompts, policies, seeds, strict=True):
             base, how = self.base_of[agent], (seed, uniforms.shape[1], sampling)
             ends = sorted(t for t in base.ends if t < len(base.head.weight)) if stop else []
-            requests.append(self.servers[base].complete(models[agent], prompt, *how, ends))
+            requests.append(self.servers[base].complete(self.names[policy], prompt, *how, ends))
         found = await asyncio.gather(*requests)
         for (agent, _), rows in zip(prompts, found, strict=True):
             known = len((base := self.base_of[agent]).head.weight)
@@ -169,13 +168,14 @@ class Engine:
                 self.refuse(base, f"samples token {token}, and that one knows {known}")
         return found
 
-    async def load(self, agent: int) -> str:
-        """The name of this agent's adapter, which its server has been given; a full copy has none:
-        it plays as its base."""
+    async def load(self, agent: int) -> None:
+        """Gives a policy's adapter to its server, where it has changed; agent: the policy's. A full
+        copy has none: it plays as its base."""
         base = self.base_of[agent]
         server, old, weights = self.servers[base], self.names.get(agent), hashlib.sha256()
         if not base.lora:
-            return server.model
+            self.names[agent] = server.model
+            return
         for parameter in base.parameters_of(agent):
             weights.update(parameter.detach().float().cpu().numpy())
         name = f"{self.run}-agent{agent}-{weights.hexdigest()[:12]}"
@@ -187,7 +187,6 @@ class Engine:
             if old:
                 await server.change("unload", lora_name=old)
                 shutil.rmtree(path.parent / old)
-        return name
 
     def probe(self, sampling: Sampling) -> None:
         """Raises EngineError where a server and its base here are not the same model, sampled in
