@@ -64,8 +64,8 @@ class Server:
         except APITimeoutError:
             why = f"cannot {what}: no answer in {TIMEOUT.read:g} seconds"
         except APIStatusError as error:
-            body = error.body if isinstance(error.body, dict) else {}
-            why = f"cannot {what}: HTTP {error.status_code}, {body.get('message', error.message)}"
+            told = error.body.get("message") if isinstance(error.body, dict) else None
+            why = f"cannot {what}: HTTP {error.status_code}, {told or error.response.text}"
         except OpenAIError as error:
             why = f"cannot be reached: {error} {error.__cause__ or ''}"
         raise EngineError(f"the engine at {self.url} {' '.join(why.split())[:300]}")
