@@ -27,7 +27,7 @@ from evaluation import report
 from policies.finding import find_model, is_adapter
 from rewards import REWARDS
 from running.bits import settle
-from running.flags import Parser, at_least, named, server
+from running.flags import Parser, at_least, named
 from running.folder import has_agents, newest_run, read_args, run_folder, write_json
 from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
@@ -71,9 +71,7 @@ def parser() -> Parser:
     add("--model", nargs="+", help="base; one, or one per agent (the run's; the task's)")
     add("--single-model", help="model of method single (the team's)")
     add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
-    add(
-        "--engine", nargs="+", type=server, metavar="URL", help="servers that sample, as train.py's"
-    )
+    add("--engine", nargs="+", metavar="URL", help="servers that sample, as train.py's")
     add("--engine-folder", metavar="DIR", help="where they find adapters")
     add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 

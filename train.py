@@ -9,7 +9,7 @@ import sys
 from rewards import REWARDS, Scorer, asks
 from running import learners
 from running.bits import settle
-from running.flags import Parser, argv_of, at_least, conflict, each, joint, named, or_none, server
+from running.flags import Parser, argv_of, at_least, conflict, each, joint, named, or_none
 from running.folder import (
     checkpoint,
     has_ended,
@@ -63,13 +63,7 @@ def team_flags(add) -> None:
     kinds = "folder (an adapter's too), hub name or .gguf; one, or one per agent"
     add("--model", nargs="+", metavar="NAME", help=f"{kinds} (the task's own, tiny)")
     add("--judge", help="model that a reward asks, which needs one (the team's frozen base)")
-    add(
-        "--engine",
-        nargs="+",
-        type=server,
-        metavar="URL",
-        help="vLLM server that samples in this process's place; one for each base of the team",
-    )
+    add("--engine", nargs="+", metavar="URL", help="vLLM server that samples; one for each base")
     add("--engine-folder", metavar="DIR", help="where it finds adapters (one of this machine's)")
     add("--num-agents", type=COUNT, default=2, help="1 is single-agent GRPO on the same path")
     add(

@@ -62,9 +62,8 @@ def load_agents(team, directory: Path) -> None:
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
 
 
-def settings(args, directory: Path | None, main=None) -> argparse.Namespace:
-    """The run's flags with those given here; without a run, train.py's defaults. main: those of the
-    team, where this is of another run."""
+def settings(args, directory: Path | None) -> argparse.Namespace:
+    """The run's flags with those given here; without a run, train.py's defaults."""
     own = read_args(directory)["args"] if directory else {}
     task = args.task or own.get("task")
     values = vars(train.parse(["--task", task] if task else [])) | own
@@ -78,23 +77,15 @@ def settings(args, directory: Path | None, main=None) -> argparse.Namespace:
         values["model"] = models * (values["num_agents"] // len(models))
     if args.feedback and values["turns"] == 1:
         raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
-    values["engine"] = servers(main, values["model"]) if main else args.engine
-    flags = argparse.Namespace(**values | {"engine_folder": args.engine_folder})
-    if wrong := engine_conflict(flags):
-        raise ValueError(wrong)
-    return flags
-
-
-def servers(main: argparse.Namespace, models: list[str]) -> list[str] | None:
-    """Those of --engine for the bases of these models; None, and they play in this process, where
-    the team of `main` has no such base."""
-    known = dict(zip(dict.fromkeys(main.model), main.engine or (), strict=False))
-    return [known[name] for name in dict.fromkeys(models)] if {*models} <= known.keys() else None
+    values |= {"engine": args.engine, "engine_folder": args.engine_folder}  # not the run's
+    return argparse.Namespace(**values)
 
 
 def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path):
     """The flags of a single agent's own run."""
-    flags = settings(args, solo, main)
+    flags = settings(args, solo)
+    if {*flags.model} != {*main.model}:
+        flags.engine = flags.engine_folder = None  # its base is no server's
     if (flags.task, flags.data) != (main.task, main.data):
         raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
@@ -110,7 +101,7 @@ def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Nam
     changes = {
         "num_agents": 1,
         "model": [train.TINY if model == "tiny" else model],
-        "engine": servers(main, [model]),
+        "engine": main.engine if {model} == {*main.model} else None,
         "lora_rank": 0,
         "judge": main.judge or main.model[0],
         "max_new_tokens": main.num_agents * main.max_new_tokens,
@@ -165,6 +156,8 @@ class Player:
         from running.folder import check_bases, warn_of_other_code
         from running.plugins import make_task
 
+        if (directory or args.lora_rank) and (wrong := engine_conflict(args)):
+            raise ValueError(wrong)
         self.args, self.task = args, make_task(args)
         load = {"bits": args.bits, "memory": args.memory, "share": args.share}
         load["trust_remote_code"] = args.trust_remote_code

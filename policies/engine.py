@@ -2,15 +2,15 @@
 
 A server holds a frozen base and is given the agents' adapters; scoring and the update stay here.
 
-- Prompts and responses travel as token ids: the server's tokenizer and chat template do not count,
-  nor do the generation defaults that its checkpoint ships.
+- Prompts and responses travel as token ids: neither the server's tokenizer, its chat template nor
+  the generation defaults of its checkpoint count.
 - A request is one prompt with its samples, and its seed a function of the prompt's uniforms. All
-  are sent at once, and the server batches them. (A request of many prompts has one seed for all of
-  them: equal prompts would get equal responses.)
-- An adapter gets a new name and folder whenever its weights have changed. One replaced in place
-  would be half of the old one: vLLM keeps what it has cached of prompts by an adapter's name.
-- What the server computes differs from what the update computes, by rounding at least: the loss
-  corrects for it (scoring.importance), and `Engine.probe` refuses a server that differs by more.
+  are sent at once, and the server batches them. (Many prompts in a request would share its seed:
+  equal prompts would get equal responses.)
+- An adapter gets a new name and folder whenever its weights have changed: vLLM keeps what it has
+  cached of prompts by these two, so one replaced in place would be half of the old one.
+- The server's policy differs from the update's, by rounding at least: the loss corrects for it
+  (scoring.importance), and `Engine.probe` refuses a server that differs by more.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ import threading
 from pathlib import Path
 
 import torch
-from openai import APIStatusError, APITimeoutError, AsyncOpenAI, OpenAIError, Timeout
+from openai import APIStatusError, AsyncOpenAI, OpenAIError, Timeout
 from torch import Tensor
 
 from policies.base import Base
@@ -37,10 +37,7 @@ KEY = "MAGRPO_ENGINE_KEY"  # environment variable with the key of a server that 
 TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of three tries at most
 PROBE = 8  # tokens by which a server is compared with its base here ...
 APART = 0.5  # ... and the mean difference of their log-probabilities, in nats, that is refused
-NEEDS = (  # of a server, to take adapters
-    "it needs --enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, and to read "
-    "--engine-folder"
-)
+NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --engine-folder"
 
 
 class EngineError(RuntimeError):
@@ -57,60 +54,55 @@ class Server:
         key = os.environ.get(KEY) or "none"  # the client insists on one
         self.client = AsyncOpenAI(base_url=base_url, api_key=key, timeout=TIMEOUT)
 
-    async def tell(self, what: str, request):
-        """The answer to a request; what: the server does, for an error's words."""
+    def error(self, why: str) -> EngineError:
+        return EngineError(f"the engine at {self.url} {' '.join(why.split())[:300]}")
+
+    async def ask(self, what: str, path: str, body: dict | None = None):
+        """The answer to a request; what the server is to do, for an error's words."""
+        client = self.client
         try:
-            return await request
-        except APITimeoutError:
-            why = f"cannot {what}: no answer in {TIMEOUT.read:g} seconds"
+            if body:
+                return await client.post(path, cast_to=object, body=body)
+            return await client.get(path, cast_to=object)
         except APIStatusError as error:
             told = error.body.get("message") if isinstance(error.body, dict) else None
-            why = f"cannot {what}: HTTP {error.status_code}, {told or error.response.text}"
+            raise self.error(
+                f"cannot {what}: HTTP {error.status_code}, {told or error.response.text}"
+            ) from error
         except OpenAIError as error:
-            why = f"cannot be reached: {error} {error.__cause__ or ''}"
-        raise EngineError(f"the engine at {self.url} {' '.join(why.split())[:300]}")
+            told = f"{error} {error.__cause__ or ''}"
+            raise self.error(f"cannot be reached to {what}: {told}") from error
 
     async def find(self) -> float | None:
         """Finds the name of the server's model; its context, in tokens."""
-        cards = (await self.tell("list its models", self.client.models.list())).data
-        own = [card for card in cards or () if not getattr(card, "parent", None)]
-        if not own:
-            raise EngineError(f"the engine at {self.url} names no model: is it one of vLLM's?")
-        self.model = own[0].id
-        return getattr(own[0], "max_model_len", None)
-
-    async def change(self, what: str, **body) -> None:
-        """Adapters; what: load, unload."""
-        request = self.client.post(f"/{what}_lora_adapter", cast_to=str, body=body)
-        await self.tell(f"{what} an adapter ({NEEDS})", request)
+        try:
+            cards = (await self.ask("list its models", "/models"))["data"]
+            card = next(card for card in cards if not card.get("parent"))  # no adapter
+            self.model = card["id"]
+        except (KeyError, StopIteration, TypeError) as error:
+            raise self.error("names no model: is it one of vLLM's?") from error
+        return card.get("max_model_len")
 
     async def complete(
         self, model: str, prompt: tuple, seed: int, samples: int, sampling: Sampling, ends: list
     ) -> list[tuple[list[int], list[float]]]:
         """Token ids and log-probabilities of each sample, the token that ends it included."""
-        plain = {"min_p": 0.0, "repetition_penalty": 1.0}  # a checkpoint may ship others
-        request = self.client.completions.create(
-            model=model,
-            prompt=list(prompt),
-            n=samples,
-            seed=seed,
-            max_tokens=sampling.max_new_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            logprobs=0,  # of the sampled token alone
-            extra_body=plain
-            | {"top_k": sampling.top_k, "ignore_eos": True, "stop_token_ids": ends}
-            | {"return_token_ids": True},
-        )
-        answer = await self.tell("sample", request)
+        body = {"model": model, "prompt": list(prompt), "n": samples, "seed": seed}
+        body |= {"max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature}
+        body |= {"top_k": sampling.top_k, "top_p": sampling.top_p}
+        body |= {"min_p": 0.0, "repetition_penalty": 1.0}  # a checkpoint may ship others
+        body |= {"stop_token_ids": ends, "ignore_eos": True}  # which the ends have, too
+        body |= {"logprobs": 0, "return_token_ids": True}  # of the sampled tokens alone
+        answer = await self.ask("sample", "/completions", body)
         try:
-            found = {c.index: (c.token_ids, c.logprobs.token_logprobs) for c in answer.choices}
+            found = {c["index"]: c for c in answer["choices"]}
             rows = [found[sample] for sample in range(samples)]
+            rows = [(row["token_ids"], row["logprobs"]["token_logprobs"]) for row in rows]
             if all(0 < len(tokens) == len(logps) for tokens, logps in rows):
                 return rows
-        except (AttributeError, KeyError, TypeError):
-            pass
-        raise EngineError(f"the engine at {self.url} gives no token ids with log-probabilities")
+            raise ValueError("of different lengths")
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.error("gives no token ids with log-probabilities") from error
 
 
 class Engine:
@@ -142,30 +134,28 @@ class Engine:
     ) -> list[list[Response]]:
         """As Team.sample, but that uniforms decide the seeds. A server does not tell the entropy:
         its estimate is that of the sampled tokens, -log pi."""
+        found = self.wait(self._sample(prompts, uniforms, sampling))
+        return [
+            [response_of(self.base_of[agent], *row, [-logp for logp in row[1]]) for row in rows]
+            for (agent, _), rows in zip(prompts, found, strict=True)
+        ]
 
-        def cut(base: Base, row: tuple[list[int], list[float]]) -> Response:
-            tokens, logps = row
-            return response_of(base, tokens, logps, [-logp for logp in logps])
-
-        found = self.wait(self._sample(prompts, uniforms, sampling, stop=True))
+    async def _sample(self, prompts, uniforms: Tensor, sampling: Sampling, stop=True) -> list:
+        """Of each prompt, S pairs of tokens and log-probabilities. stop: at what ends responses."""
         bases = [self.base_of[agent] for agent, _ in prompts]
-        return [[cut(b, row) for row in rows] for b, rows in zip(bases, found, strict=True)]
-
-    async def _sample(self, prompts, uniforms: Tensor, sampling: Sampling, stop: bool) -> list:
-        """Of each prompt, S pairs of tokens and log-probabilities."""
-        policies = [self.base_of[agent].policy_of[agent] for agent, _ in prompts]
+        policies = [base.policy_of[a] for base, (a, _) in zip(bases, prompts, strict=True)]
         await asyncio.gather(*map(self.load, {*policies}))
         seeds = (uniforms[:, 0, 0].double() * 2**53).long().tolist()
         requests = []
-        for (agent, prompt), policy, seed in zip(prompts, policies, seeds, strict=True):
-            base, how = self.base_of[agent], (seed, uniforms.shape[1], sampling)
+        for base, policy, seed, (_, prompt) in zip(bases, policies, seeds, prompts, strict=True):
             ends = sorted(t for t in base.ends if t < len(base.head.weight)) if stop else []
-            requests.append(self.servers[base].complete(self.names[policy], prompt, *how, ends))
+            how = (self.names[policy], prompt, seed, uniforms.shape[1], sampling, ends)
+            requests.append(self.servers[base].complete(*how))
         found = await asyncio.gather(*requests)
-        for (agent, _), rows in zip(prompts, found, strict=True):
-            known = len((base := self.base_of[agent]).head.weight)
+        for base, rows in zip(bases, found, strict=True):
+            known = len(base.head.weight)
             if (token := max(max(tokens) for tokens, _ in rows)) >= known:
-                self.refuse(base, f"samples token {token}, and that one knows {known}")
+                raise self.other(base, f"samples token {token}, and this one knows {known}")
         return found
 
     async def load(self, agent: int) -> None:
@@ -182,10 +172,11 @@ class Engine:
         if name != old:
             path = Path(self.folder.name).resolve() / name
             save_adapter(base, agent, path)
-            await server.change("load", lora_name=name, lora_path=str(path))
+            new = {"lora_name": name, "lora_path": str(path)}
+            await server.ask(f"load an adapter ({NEEDS})", "/load_lora_adapter", new)
             self.names[agent] = name
             if old:
-                await server.change("unload", lora_name=old)
+                await server.ask("unload one", "/unload_lora_adapter", {"lora_name": old})
                 shutil.rmtree(path.parent / old)
 
     def probe(self, sampling: Sampling) -> None:
@@ -194,30 +185,19 @@ class Engine:
         sampling = dataclasses.replace(sampling, max_new_tokens=PROBE)
         for base in self.servers:
             prompt = tuple(n % len(base.head.weight) for n in (5, 3, 9, 4))
-            prompts = [(agent, prompt) for agent in base.agents]
-            seeds = torch.zeros(len(prompts), 1, PROBE)
-            found = self.wait(self._sample(prompts, seeds, sampling, stop=False))
-            rows = [
-                Row(agent, prompt, tokens, logps=logps)
-                for agent, ((tokens, logps),) in zip(base.agents, found, strict=True)
-            ]
+            pairs = [(agent, prompt) for agent in base.agents]
+            found = self.wait(self._sample(pairs, torch.zeros(len(pairs), 1, 1), sampling, False))
+            rows = [Row(*pair, t, logps=v) for pair, ((t, v),) in zip(pairs, found, strict=True)]
             with torch.no_grad():
                 list(score(base, rows, sampling))
-            told = torch.tensor([row.logps for row in rows])
-            gap = float((torch.stack([row.scored.cpu() for row in rows]) - told).abs().mean())
-            if not gap <= APART:
-                self.refuse(
-                    base,
-                    f"gives {PROBE} tokens log-probabilities that are {gap:.2g} nats off on "
-                    "average (another model, or without --logprobs-mode processed_logprobs)",
-                )
+            gaps = [(row.scored.cpu() - torch.tensor(row.logps)).abs().mean() for row in rows]
+            if not (gap := float(sum(gaps)) / len(gaps)) <= APART:
+                why = f"gives {PROBE} tokens log-probabilities {gap:.2g} nats off on average"
+                raise self.other(base, f"{why}; or is it without processed_logprobs?")
 
-    def refuse(self, base: Base, why: str) -> None:
-        server = self.servers[base]
-        raise EngineError(
-            f"the engine at {server.url} holds {server.model}, and the base here is "
-            f"{base.net.name_or_path}: it {why}"
-        )
+    def other(self, base: Base, why: str) -> EngineError:
+        server, name = self.servers[base], base.net.name_or_path
+        return server.error(f"holds {server.model}, another model than {name}: it {why}")
 
 
 def connect(team, args) -> None:

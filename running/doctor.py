@@ -19,7 +19,6 @@ from tasks import Task
 STEPS = 20  # below, nothing is said
 SILENT = 2.0  # tokens of a response that says nothing, its end included
 ALL = 0.95  # share of groups without a difference; share of the most that counts as the most
-CUT = 0.01  # share of tokens whose importance weight is cut
 FAR = 1.0  # log of the ratio, by which one response counts e times as much as another, or a third
 
 
@@ -97,8 +96,8 @@ def idle(agent: int):
     return idle_agent
 
 
-def far(run: Run) -> bool:
-    """Whether the update scores the sampled tokens otherwise than what drew them.
+def rollout_mismatch(run: Run) -> bool:
+    """The update scores the sampled tokens otherwise than the decode that drew them.
 
     A token's ratio of probabilities, which the algorithm takes for 1, has a logarithm; of equal and
     independent errors, that of a whole response is sqrt(tokens) times as wide, and a normal error's
@@ -106,15 +105,6 @@ def far(run: Run) -> bool:
     """
     length = run.end("completions/0/mean_length")
     return run.end("logp_difference/mean") * math.sqrt(math.pi / 2 * length) > FAR
-
-
-def rollout_mismatch(run: Run) -> bool:
-    return far(run) and not run.names("ratio/clipped")
-
-
-def server_mismatch(run: Run) -> bool:
-    """The same of a server (--engine), or it cuts many of the weights that correct for it."""
-    return far(run) or run.end("ratio/clipped") > CUT
 
 
 def hacked(bonus: str, substance: str):
@@ -162,13 +152,8 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         rollout_mismatch,
         ["logp_difference/mean", "completions/0/mean_length"],
         "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored: "
-        "look for a change of the one and not of the other (temperature, adapters, weights)",
-    ),
-    (
-        server_mismatch,
-        ["ratio/clipped", "logp_difference/mean", "completions/0/mean_length"],
-        "the server samples from another distribution than the update's: does it hold this base, "
-        "in as many bits, and run with --logprobs-mode processed_logprobs (docs/processes.md)?",
+        "look for a change of the one and not of the other (temperature, adapters, weights); of an "
+        "--engine: has it this base, in as many bits, and --logprobs-mode processed_logprobs?",
     ),
 )
 HACKING = (

@@ -5,7 +5,6 @@ import argparse
 import contextlib
 import difflib
 import importlib.util
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -97,13 +96,6 @@ def at_least(kind, low, high=None):
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
     return number
-
-
-def server(text: str) -> str:
-    """An argparse type: the URL of a server. A key in it would be written into args.json."""
-    if re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", text):
-        return text
-    raise argparse.ArgumentTypeError(f"{text!r} does not look like http://host:8000")
 
 
 def joint(text: str) -> str | int:

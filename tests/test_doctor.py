@@ -27,7 +27,6 @@ HEALTHY = {
     "metric/load_bearing": (0.1, 0.9),
     "metric/coop": (0.08, 0.8),
     "logp_difference/mean": (0.03, 0.03),
-    "ratio/clipped": (0.0, 0.0),
 }
 
 
@@ -65,7 +64,6 @@ def test_a_healthy_run_shows_no_sign():
 FLAT = {"frac_reward_zero_std": (0.999, 0.999)}
 STILL = {"reward/tests": (0.3, 0.3), "metric/pass": (0.2, 0.2), "metric/coop": (0.1, 0.15)}
 LONG = {"completions/0/mean_length": (25, 400)}
-HERE = {"ratio/clipped": None}  # sampled without a server
 APART = {"logp_difference/mean": (0.1, 0.1)}
 
 
@@ -86,15 +84,10 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         ("reward hacking", False, {"reward/tests": (0.99, 0.99)}),  # nothing is left to rise
         ("reward hacking", None, {"reward/tests": None}),
         # of whole responses: what is much in 400 tokens is not in 20
-        ("rollout mismatch", True, HERE | APART | LONG),
-        ("rollout mismatch", False, HERE | APART),
-        ("rollout mismatch", False, HERE | LONG | {"logp_difference/mean": (0.01, 0.01)}),
-        ("rollout mismatch", True, HERE | {"logp_difference/mean": (0.03, 0.5)}),
-        ("rollout mismatch", False, APART | LONG),  # a server's
-        ("server mismatch", True, APART | LONG),
-        ("server mismatch", False, APART),
-        ("server mismatch", True, {"ratio/clipped": (0.05, 0.05)}),
-        ("server mismatch", None, HERE | APART | LONG),
+        ("rollout mismatch", True, APART | LONG),
+        ("rollout mismatch", False, APART),
+        ("rollout mismatch", False, LONG | {"logp_difference/mean": (0.01, 0.01)}),
+        ("rollout mismatch", True, {"logp_difference/mean": (0.03, 0.5)}),
         ("rollout mismatch", None, {"logp_difference/mean": None}),
     ],
 )
@@ -102,7 +95,7 @@ def test_signs_in_the_metrics(sign, fires, ends):
     assert verdicts(rows(**ends))[sign] is fires
 
 
-@pytest.mark.parametrize("ends", [STILL, APART | LONG, HERE | APART | LONG])
+@pytest.mark.parametrize("ends", [STILL, APART | LONG])
 def test_one_failure_shows_one_sign(ends):
     assert list(verdicts(rows(**ends)).values()).count(True) == 1
 

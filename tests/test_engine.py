@@ -329,7 +329,7 @@ def other_base():
         ({"off": -0.6}, "0.6 nats off"),
         ({"off": math.nan}, "nan nats off"),
         ({"left": 0}, "cannot be reached"),
-        ({"base": other_base()}, r"nats off .*another model"),
+        ({"base": other_base()}, "holds base, another model than .* nats off"),
     ],
 )
 def test_a_server_that_cannot_sample_for_the_team_is_refused(server, wrong, said):
@@ -358,7 +358,7 @@ def test_one_that_rounds_otherwise_is_taken(server, off):
         ),
         (
             {"choices": [{"index": 0, "token_ids": [VOCAB], "logprobs": {"token_logprobs": [-1]}}]},
-            f"samples token {VOCAB}, and that one knows {VOCAB}",
+            f"samples token {VOCAB}, and this one knows {VOCAB}",
         ),
     ],
 )
@@ -373,7 +373,7 @@ def test_a_server_that_hangs_is_waited_for_so_long(server, monkeypatch):
     monkeypatch.setattr(engine, "TIMEOUT", engine.Timeout(0.2))
     team = connected(server)
     monkeypatch.setattr(server, "complete", lambda body: time.sleep(2) or (500, {}))
-    with pytest.raises(EngineError, match=r"cannot sample: no answer in 0\.2 seconds"):
+    with pytest.raises(EngineError, match="cannot be reached to sample: Request timed out"):
         ask(team, (0, (5, 9)))
 
 
@@ -392,8 +392,7 @@ def test_no_server_and_no_model(server, monkeypatch):
     ("argv", "said"),
     [
         (["--engine", "http://127.0.0.1:9"], "the engine at http://127.0.0.1:9 cannot be reached"),
-        (["--engine", "localhost:8000"], "'localhost:8000' does not look like http://host:8000"),
-        (["--engine", "http://key@host"], "does not look like"),
+        (["--engine", "localhost:8000"], "the engine at localhost:8000 cannot be reached"),
         (["--engine", "http://a", "--lora-rank", "0"], "--engine is for adapters"),
         (["--engine", "http://a", "http://b"], "--engine names 2 for 1 base"),
         (["--engine", "http://a", "--model", "tiny", "x"], "--engine names 1 for 2 base"),
