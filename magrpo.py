@@ -18,7 +18,8 @@ an agent of its own, on top of the team's r. Temperature, top-k and top-p are pa
 
 What is not there: no critic; no division by the group's standard deviation (it biases the
 gradient); no entropy bonus; no KL term unless --kl-coef asks for one; no importance ratio and
-nothing to clip it, as a rollout is used for one update and the ratio is 1 (--updates: for several).
+nothing to clip it, as a rollout is used for one update and the ratio is 1 (--updates: for several;
+--engine: of what its server has sampled, truncated).
 
 Read it in this order: the equations (pure functions), the rollout (steps 1 to 4), the
 LightningModule (steps 5 to 7). The team, and how a model is run fast, are in policies/.
