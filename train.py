@@ -63,8 +63,6 @@ def team_flags(add) -> None:
     kinds = "folder (an adapter's too), hub name or .gguf; one, or one per agent"
     add("--model", nargs="+", metavar="NAME", help=f"{kinds} (the task's own, tiny)")
     add("--judge", help="model that a reward asks, which needs one (the team's frozen base)")
-    add("--engine", nargs="+", metavar="URL", help="vLLM server that samples; one for each base")
-    add("--engine-folder", metavar="DIR", help="where it finds adapters (one of this machine's)")
     add("--num-agents", type=COUNT, default=2, help="1 is single-agent GRPO on the same path")
     add(
         "--init",
@@ -91,6 +89,8 @@ def sampling_flags(add) -> None:
     add("--top-k", type=SIZE, default=0, help="so many likeliest tokens, 0: all")
     add("--max-new-tokens", type=COUNT, default=96, help="of one response")
     add("--max-prompt-tokens", type=COUNT, default=2048, help="longer prompts are an error")
+    add("--engine", nargs="+", metavar="URL", help="vLLM server that samples; one for each base")
+    add("--engine-folder", metavar="DIR", help="where it finds adapters (one of this machine's)")
 
 
 def algorithm_flags(add) -> None:

@@ -7,7 +7,6 @@ import difflib
 import importlib.util
 import shlex
 import sys
-from pathlib import Path
 
 
 def meant(name: str, known) -> str:
@@ -184,9 +183,9 @@ def conflict(args) -> str:
 
 def engine_conflict(args) -> str:
     """Why no servers can sample for these flags, of train.py or eval.py; "" where they can."""
-    bases, urls, folder = len({*args.model}), args.engine or [], args.engine_folder
-    if folder and not (urls and Path(folder).is_dir()):
-        return f"--engine-folder {folder} has to be a folder, and goes with --engine"
+    bases, urls = len({*args.model}), args.engine or []
+    if args.engine_folder and not urls:
+        return "--engine-folder goes with --engine"
     if urls and args.lora_rank == 0:
         return "--engine is for adapters: with --lora-rank 0 there is none to give to a server"
     if len(urls) not in (0, bases):

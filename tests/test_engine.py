@@ -397,7 +397,7 @@ def test_no_server_and_no_model(server, monkeypatch):
         (["--engine", "http://a", "http://b"], "--engine names 2 for 1 base"),
         (["--engine", "http://a", "--model", "tiny", "x"], "--engine names 1 for 2 base"),
         (["--engine-folder", "."], "goes with --engine"),
-        (["--engine", "http://a", "--engine-folder", "nowhere"], "has to be a folder"),
+        (["--engine", "http://a", "--engine-folder", "nowhere"], "No such file or directory"),
     ],
 )
 def test_flags_that_cannot_be(capsys, tmp_path, argv, said):
