@@ -46,7 +46,7 @@ MODES = {  # what else may be given with the flag that chooses it
     "doctor": set(),
     "merge": set(),
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
-    | {"max_new_tokens", "memory"},
+    | {"max_new_tokens", "memory", "engine", "engine_folder"},
 }
 FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
 CHOSEN = ("run", "method", "task", "reward", "judge", "data", "model", "single_model", "score")
@@ -71,6 +71,8 @@ def parser() -> Parser:
     add("--model", nargs="+", help="base; one, or one per agent (the run's; the task's)")
     add("--single-model", help="model of method single (the team's)")
     add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
+    add("--engine", nargs="+", metavar="URL", help="servers that sample, as train.py's")
+    add("--engine-folder", metavar="DIR", help="where they find adapters")
     add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
     add = top.add_argument_group("how").add_argument
@@ -183,7 +185,8 @@ def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
         if not has_agents(run, read_args(run)["args"]):
             title += f"{run} was stopped: its last checkpoint plays\n"
     title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
-    flags = {"title": title, "timed": HOW_TIMED.format(count=min(TIMED, count), device=where())}
+    device = " and ".join(main.engine or [where()])
+    flags = {"title": title, "timed": HOW_TIMED.format(count=min(TIMED, count), device=device)}
     flags |= {flag: getattr(main, flag) for flag in FLAGS}
     flags |= {"reward": name, "maximum": reward.maximum, "runs": args.run, "items": count}
     flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}

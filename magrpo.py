@@ -18,7 +18,8 @@ an agent of its own, on top of the team's r. Temperature, top-k and top-p are pa
 
 What is not there: no critic; no division by the group's standard deviation (it biases the
 gradient); no entropy bonus; no KL term unless --kl-coef asks for one; no importance ratio and
-nothing to clip it, as a rollout is used for one update and the ratio is 1 (--updates: for several).
+nothing to clip it, as a rollout is used for one update and the ratio is 1 (--updates: for several;
+--engine: of what its server has sampled, truncated).
 
 Read it in this order: the equations (pure functions), the rollout (steps 1 to 4), the
 LightningModule (steps 5 to 7). The team, and how a model is run fast, are in policies/.
@@ -43,7 +44,7 @@ from policies import parallel
 from policies.decoding import Response
 from policies.memory import halving
 from policies.sampling import Sampling, sampling_of
-from policies.scoring import Row
+from policies.scoring import Row, importance
 from policies.team import Team
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
@@ -447,6 +448,8 @@ class MAGRPO(L.LightningModule):
         reference = self.reference(rows) if self.args.kl_coef else []
         for numbers, logps, mask in self.team.score(rows, self.sampling):
             coef = torch.tensor([rows[n].coef for n in numbers], device=logps.device)
+            if self.team.engine:  # another program drew the tokens
+                mask = mask * importance(logps, [rows[n] for n in numbers])
             old = [rows[n].old for n in numbers if rows[n].old is not None]
             if old:  # not the first update
                 old = nn.utils.rnn.pad_sequence(old, True)

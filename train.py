@@ -89,6 +89,8 @@ def sampling_flags(add) -> None:
     add("--top-k", type=SIZE, default=0, help="so many likeliest tokens, 0: all")
     add("--max-new-tokens", type=COUNT, default=96, help="of one response")
     add("--max-prompt-tokens", type=COUNT, default=2048, help="longer prompts are an error")
+    add("--engine", nargs="+", metavar="URL", help="vLLM server that samples; one for each base")
+    add("--engine-folder", metavar="DIR", help="where it finds adapters (one of this machine's)")
 
 
 def algorithm_flags(add) -> None:
@@ -207,6 +209,10 @@ def build(args, prepared: tuple | None = None):
     if judge:
         module.judge = judge.base  # so that it moves with the module; it is not trained
     module.to(device())
+    if args.engine:
+        from policies.engine import connect
+
+        connect(team, args)
     check_prompts(module.rollout, itertools.chain(problems, *held_out.values()))
     return module, held_out
 

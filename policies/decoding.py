@@ -106,12 +106,12 @@ def _responses(base: Base, steps: list[tuple], prompts: int, samples: int) -> li
     columns = [torch.cat(column).tolist() for column in zip(*steps, strict=True)]
     for row, *token in zip(*columns, strict=True):
         rows[row].append(token)
-    found = [_response(base, *map(list, zip(*row, strict=True))) for row in rows]
+    found = [response_of(base, *map(list, zip(*row, strict=True))) for row in rows]
     return [found[i : i + samples] for i in range(0, len(found), samples)]
 
 
-def _response(base: Base, tokens: list[int], logps: list, entropy: list) -> Response:
-    """Cuts a decoded row after the first token that ends a response, which is not in its text."""
+def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Response:
+    """A decoded row, cut after the first token that ends a response, which is not in its text."""
     end = next((i for i, token in enumerate(tokens) if token in base.ends), None)
     size = len(tokens) if end is None else end + 1
     text = base.tokenizer.decode(tokens[:end], skip_special_tokens=True)

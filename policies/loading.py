@@ -202,15 +202,20 @@ def save_agent(base: Base, agent: int, path: Path) -> None:
     """Writes an agent as peft (transformers, without adapters) loads it, with its tokenizer."""
     path.mkdir(parents=True, exist_ok=True)
     if base.lora:
-        name = f"agent{base.policy_of[agent]}"  # peft adds a folder of that name
-        base.model.save_pretrained(path, selected_adapters=[name], save_embedding_layers=False)
-        for file in (path / name).iterdir():
-            file.replace(path / file.name)
-        (path / name).rmdir()
-        (path / "README.md").unlink(missing_ok=True)  # peft's empty model card
+        save_adapter(base, agent, path)
     else:
         base.net.save_pretrained(path)
     base.tokenizer.save_pretrained(path)
+
+
+def save_adapter(base: Base, agent: int, path: Path) -> None:
+    """Writes an agent's adapter in peft's format."""
+    name = f"agent{base.policy_of[agent]}"  # peft adds a folder of that name
+    base.model.save_pretrained(path, selected_adapters=[name], save_embedding_layers=False)
+    for file in (path / name).iterdir():
+        file.replace(path / file.name)
+    (path / name).rmdir()
+    (path / "README.md").unlink(missing_ok=True)  # peft's empty model card
 
 
 def load_agent(base: Base, agent: int, path: Path) -> None:

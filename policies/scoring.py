@@ -3,17 +3,20 @@
 Shapes: R rows (responses), T tokens of a response, W cached prompt positions.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from policies.base import Base, cached
 from policies.memory import COPY, update_tokens
 from policies.sampling import Sampling, TokenLogps, target_logps, tokens_at_once
+
+CAP = 2.0  # largest importance weight of a token
 
 
 @dataclass
@@ -100,6 +103,20 @@ def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling
         *(p for p in base.head.parameters() if p.requires_grad),
     )
     return logps.new_zeros(mask.numel()).index_copy(0, real, logps).view_as(mask), mask
+
+
+def importance(logps: Tensor, rows: list[Row]) -> Tensor:
+    """Weights (R, T) in the loss of tokens that a server has sampled (engine.py), detached:
+    min(pi / mu, CAP), where pi is the policy before the first update, whose logps (R, T) are, and
+    mu the server's, the rows' own. On padding they mean nothing.
+
+    Truncated importance sampling (Ionides 2008) of each token for itself, as Yao et al. 2025 have
+    it (Your Efficient RL Framework Secretly Brings You Off-Policy RL Training): not unbiased, but
+    of bounded variance.
+    """
+    pad = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
+    before = logps.detach() if rows[0].old is None else pad([row.old for row in rows])
+    return (before - pad([logps.new_tensor(row.logps) for row in rows])).exp().clamp(max=CAP)
 
 
 def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:

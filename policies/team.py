@@ -19,6 +19,8 @@ class Team(nn.Module):
     """n agents; models: one name each. With share=True those of one base are one policy, with one
     adapter or as one full copy; **load is load_base's."""
 
+    engine = None  # with --engine: the servers that sample (policies/engine.py)
+
     def __init__(self, models: list[str], lora_rank: int, lora_alpha: int, **load):
         super().__init__()
         self.bases = nn.ModuleList()
@@ -39,6 +41,8 @@ class Team(nn.Module):
 
         uniforms (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does.
         """
+        if self.engine:
+            return self.engine.sample(prompts, uniforms, sampling)
         answers: list = [None] * len(prompts)
         for base in self.bases:
             mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]

@@ -152,7 +152,8 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         rollout_mismatch,
         ["logp_difference/mean", "completions/0/mean_length"],
         "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored: "
-        "look for a change of the one and not of the other (temperature, adapters, weights)",
+        "look for a change of the one and not of the other (temperature, adapters, weights); of an "
+        "--engine: has it this base, in as many bits, and --logprobs-mode processed_logprobs?",
     ),
 )
 HACKING = (

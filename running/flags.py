@@ -178,4 +178,16 @@ def conflict(args) -> str:
         return "--eval-every needs held-out problems: not with --eval-limit none"
     if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
         return "--logger wandb needs the package wandb: pip install wandb"
+    return engine_conflict(args)
+
+
+def engine_conflict(args) -> str:
+    """Why no servers can sample for these flags, of train.py or eval.py; "" where they can."""
+    bases, urls = len({*args.model}), args.engine or []
+    if args.engine_folder and not urls:
+        return "--engine-folder goes with --engine"
+    if urls and args.lora_rank == 0:
+        return "--engine is for adapters: with --lora-rank 0 there is none to give to a server"
+    if len(urls) not in (0, bases):
+        return f"--engine names {len(urls)} for {bases} base(s): give one URL for each base"
     return ""

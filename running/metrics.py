@@ -1,6 +1,7 @@
 """What is logged at every step, from its rollout; docs/metrics.md says what each name means."""
 
 import itertools
+import math
 import resource
 import sys
 from collections import Counter, defaultdict
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 
 from policies import parallel
-from policies.scoring import Row
+from policies.scoring import CAP, Row
 from rewards import logged
 
 KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
@@ -45,7 +46,7 @@ def measure(module) -> dict[str, float]:
         metrics[f"completions/{agent}/mean_length"] = length / len(mine)
         metrics[f"completions/{agent}/clipped_ratio"] = np.mean([not r.ended for r in mine])
         metrics[f"entropy/{agent}"] = sum(response.entropy for response in mine) / length
-    metrics |= logp_differences(module.learned)
+    metrics |= logp_differences(module.learned, bool(module.team.engine))
     if module.args.updates > 1:
         metrics["clip_fraction"] = clip_fraction(module.learned, module.args.clip)
     metrics["lr"] = module.learning_rate
@@ -109,18 +110,22 @@ def influences(nodes: list) -> dict[str, float]:
     return dict(zip(names, sums / len(nodes), strict=True)) if nodes else {}
 
 
-def logp_differences(rows: list[Row]) -> dict[str, float]:
+def logp_differences(rows: list[Row], engine: bool) -> dict[str, float]:
     """How far the (first) update's log-probabilities of the sampled tokens are from the decode's,
-    in nats; 0 where no process has a row that was scored. The algorithm takes them for equal."""
-    total, largest, count = 0.0, 0.0, 0
+    in nats; 0 where no process has a row that was scored. The algorithm takes them for equal; with
+    an engine it weighs tokens by their ratio: ratio/clipped is the share of weights that are cut.
+    """
+    total, largest, cut, count = 0.0, 0.0, 0.0, 0
     if rows:
         decoded = list(itertools.chain(*(row.logps for row in rows)))
         scored = torch.cat([row.old for row in rows]).double()
-        gaps = (scored - scored.new_tensor(decoded)).abs()
-        (total, largest), count = torch.stack([gaps.sum(), gaps.max()]).tolist(), len(gaps)
-    totals, highest, counts = zip(*parallel.tell((total, largest, count)), strict=True)
-    mean = sum(totals) / max(sum(counts), 1)
-    return {"logp_difference/mean": mean, "logp_difference/max": max(highest)}
+        gaps = scored - scored.new_tensor(decoded)
+        sums = gaps.abs().sum(), gaps.abs().max(), (gaps > math.log(CAP)).sum()
+        (total, largest, cut), count = torch.stack(sums).tolist(), len(gaps)
+    totals, highest, cuts, counts = zip(*parallel.tell((total, largest, cut, count)), strict=True)
+    tokens = max(sum(counts), 1)
+    found = {"logp_difference/mean": sum(totals) / tokens, "logp_difference/max": max(highest)}
+    return found | ({"ratio/clipped": sum(cuts) / tokens} if engine else {})
 
 
 def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:

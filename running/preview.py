@@ -31,6 +31,8 @@ def describe(module, args) -> str:
         )
     if args.alternate:
         lines.append(f"one agent learns at a time, {args.alternate} step(s) each")
+    if args.engine:
+        lines.append(f"sampled: by {' and '.join(args.engine)}")
     lines.append(f"device:  {where()}")
     for line in remarks(module, args):
         print(f"warning: {line}", file=sys.stderr)

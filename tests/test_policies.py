@@ -387,7 +387,7 @@ def test_rare_looks_at_what_has_finished_change_no_response(monkeypatch):
 def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
     base = small_base()
     base.ends = frozenset(eos)
-    response = decoding._response(base, decoded, [-1.0] * 3, [0.5] * 3)
+    response = decoding.response_of(base, decoded, [-1.0] * 3, [0.5] * 3)
     assert (response.tokens, response.ended) == (tokens, ended)
     assert (len(response.logps), response.entropy) == (len(tokens), 0.5 * len(tokens))
     assert response.text == Tokenizer().decode([t for t in tokens if t not in eos])
