@@ -193,8 +193,6 @@ def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
         asked = team if asked is None else asked
         prompts = [task.observe(agent, item, []) if agent in asked else "" for agent in team]
         header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
-        if args.show and task.colors:
-            header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}
     return header
 
 

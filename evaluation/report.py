@@ -7,7 +7,6 @@ import shutil
 import textwrap
 from pathlib import Path
 
-from running import pictures
 from running.folder import json_lines, write_whole
 
 # --- the table ------------------------------------------------------------------------------------
@@ -107,11 +106,7 @@ def show(header: dict, records: list[dict], count: int) -> str:
                 scores = ", ".join(f"{name} {value:.2f}" for name, value in paid.items())
                 head = f"--- {record['method']}, {kind}, turn {turn}: {scores}"
                 shown += [head, side_by_side(played["responses"])]
-                if "drawn" in played:
-                    both = {"target": item["target"], "built": played["drawn"]}
-                    shown.append(pictures.side_by_side(both, item["colors"]))
             shown[-1] += f"\nreturn {record['return']:.3f}"
-        shown += [pictures.legend(item["colors"]), ""] if "colors" in item else []
     return "\n".join(shown)
 
 

@@ -192,7 +192,7 @@ class Recorder(L.Callback):
         if self.frames:
             task, colors = module.rollout.task, module.rollout.task.colors
             target = [task.draw(item, []) for item in self.pictured(module)]
-            print(f"\n{pictures.write(self.directory, target, self.frames, colors)}")
+            pictures.write(self.directory, target, self.frames, colors)
         summary = {
             "steps": module.global_step,
             "seconds": self.state_dict()["seconds"],
