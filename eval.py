@@ -28,7 +28,14 @@ from policies.finding import find_model, is_adapter
 from rewards import REWARDS
 from running.bits import settle
 from running.flags import Parser, at_least, named
-from running.folder import has_agents, newest_run, read_args, run_folder, write_json
+from running.folder import (
+    has_agents,
+    newest_run,
+    read_args,
+    run_folder,
+    write_json,
+    write_lines,
+)
 from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
 
@@ -166,7 +173,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
                 header["timing"][name] = latencies(name, rollout, items, args, spent)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
             if args.samples:  # what is played is not lost, whatever comes
-                report.write_samples(args.samples, header, records)
+                write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
@@ -222,7 +229,7 @@ def table(args) -> None:
     if args.csv:
         report.write_csv(args.csv, found["methods"])
     if args.samples:
-        report.write_samples(args.samples, header, records)
+        write_lines(Path(args.samples), [header, *records])
 
 
 def score(args) -> None:

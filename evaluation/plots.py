@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
-from running.folder import json_lines, read_args, run_folder
+from running.folder import json_lines, read_args, reading, run_folder
 
 # Okabe and Ito's, which color-blind readers tell apart
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -67,19 +67,15 @@ class Group(NamedTuple):
 
 
 def read_run(name: str) -> Run:
-    """ValueError where it is none."""
     directory = run_folder(name)
-    record = read_args(directory)
-    try:
-        flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
-        lines = json_lines(directory / "metrics.jsonl")
-        rows = [row for _, row in lines if "return" in row]  # the others are evaluations
-        file = directory / "summary.json"
+    record, file = read_args(directory), directory / "summary.json"
+    flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
+    lines = json_lines(directory / "metrics.jsonl")
+    rows = [row for _, row in lines if "return" in row]  # the others are evaluations
+    if not rows:
+        raise ValueError(f"{directory}: no step was made")
+    with reading(file):
         returns = json.loads(file.read_text())["returns"] if file.is_file() else {}
-        if not rows:
-            raise ValueError("no step was made")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{directory} is not a run: {error}") from error
     return Run(directory, flags, rows, returns)
 
 

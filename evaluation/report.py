@@ -2,12 +2,11 @@
 
 import csv
 import itertools
-import json
 import shutil
 import textwrap
 from pathlib import Path
 
-from running.folder import json_lines, write_whole
+from running.folder import json_lines
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -131,13 +130,8 @@ def printable(text: str) -> str:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def write_samples(file: str, header: dict, records: list[dict]) -> None:
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *records))
-    write_whole(Path(file), "".join(lines))
-
-
 def read_samples(file: str) -> tuple[dict, list[dict]]:
-    """What write_samples wrote; ValueError names the line that it cannot have written."""
+    """The header and the records of a --samples file."""
     rows = []
     for number, row in json_lines(Path(file)):
         wanted = RECORD if rows else HEADER

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import lightning as L
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
-from torch.utils.tensorboard.summary import hparams
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
@@ -28,7 +27,6 @@ from running.heldout import as_markdown, drawn, evaluate, played, sample_record
 from running.metrics import measure, memory_gib
 
 KEPT = ("before", "returns", "example", "schemes", "best", "frames")  # by a checkpoint
-COMPARED = ("return", "test/return", "test/greedy/return")  # of TensorBoard's table of flags
 
 
 class Stopped(BaseException):
@@ -85,13 +83,10 @@ def loggers(directory: Path, args, steps: int) -> list:
 
 
 def show_flags(board, flags: dict) -> None:
-    """The flags in TensorBoard: as a text, and beside those of other runs."""
+    """The flags in TensorBoard, as a table."""
     cells = {name: html.escape(str(value)) for name, value in flags.items()}
     rows = "\n".join(f"|{name}|{cell.replace('|', '&#124;')}|" for name, cell in cells.items())
     board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
-    plain = {k: v if isinstance(v, (bool, int, float)) else str(v) for k, v in flags.items()}
-    for summary in hparams(plain, dict.fromkeys(COMPARED, 0)):  # as Lightning writes them, but
-        board._get_file_writer().add_summary(summary)  # that one logs the zeros, too
 
 
 class Recorder(L.Callback):

@@ -120,7 +120,7 @@ def lines(number: int = 1, **changes) -> bytes:
 
 DATA = [  # name, content, what is named
     ("missing.csv", None, "cannot read missing.csv: No such file"),
-    ("x.jsonl", lines()[:-20], "x.jsonl, row 5: not one JSON object"),
+    ("x.jsonl", lines()[:-20], "cannot read x.jsonl: row 5 is not one JSON object"),
     ("x.jsonl", lines(3, test=None), "x.jsonl, row 3: field 'test' is missing"),
     ("x.jsonl", lines(5, prompt=ROW["prompt"].replace("Add", "Add " * 999)), "a prompt has"),
 ]
@@ -284,16 +284,16 @@ def text(name: str, content: str):
 
 CHECKPOINT = "checkpoints/last.ckpt"
 RUNS = [
-    (text("args.json", "{"), "run/args.json is not what a run writes"),
-    (text("args.json", "[]"), "run/args.json is not what a run writes"),
+    (text("args.json", "{"), "run/args.json is damaged"),
+    (text("args.json", "[]"), "run/args.json is damaged"),
     (lambda r: edit_args(r, num_agents="two"), "--num-agents: 'two' is not a whole number"),
     (lambda r: edit_args(r, precision="bf16-mixed"), "with adapters, give --bits 16"),
     (lambda r: edit_args(r, task="cop"), "unknown task 'cop'"),
     (lambda r: edit_args(r, lora_rank=8), "is of another team"),
     (lambda r: cut(r / CHECKPOINT), "last.ckpt is damaged"),
-    (lambda r: edit_checkpoint(r, lambda s: s.update(x=Bomb())), "(UnpicklingError)"),
-    (lambda r: edit_checkpoint(r, lambda s: s.pop("state_dict")), "(KeyError)"),
-    (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl, line 1: not what a run writes"),
+    (lambda r: edit_checkpoint(r, lambda s: s.update(x=Bomb())), "UnpicklingError"),
+    (lambda r: edit_checkpoint(r, lambda s: s.pop("state_dict")), "KeyError"),
+    (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl is damaged"),
     (other_base, "is not what run was trained on"),
     (lambda r: shutil.rmtree(r.parent / "model"), "is no folder"),
 ]
@@ -334,7 +334,7 @@ EVAL = {
     "--compare a --doctor b": "does not go with",
     "--run run --model a b c": "--model names 3",
     "--from-samples run/metrics.jsonl": "line 1: not a line of eval.py --samples",
-    "--compare empty": "empty is not a run",
+    "--compare empty": "empty: no step was made",
     "--doctor nowhere": "nowhere is not a run",
     "--ask x --show 1": "--ask does not go with --show",
     "--ask x --task mine.py:Task": "takes an item as JSON, with task_id",
@@ -370,7 +370,7 @@ def only_a_cut_checkpoint(run: Path) -> None:
 EVALUATED = [
     (lambda r: [shutil.rmtree(r / name) for name in ("agents/1", "checkpoints")], "not finished"),
     (only_a_cut_checkpoint, "last.ckpt is damaged"),
-    (text("args.json", "{}"), "run/args.json is not what a run writes"),
+    (text("args.json", "{}"), "run/args.json is damaged"),
     (lambda r: cut(adapter(r)), "cannot read agent 1"),
     (lambda r: adapter(r).unlink(), "cannot read agent 1"),
     (drop_half, "of another model or another --lora-rank"),
