@@ -3,7 +3,6 @@ python -m pytest tests/test_building_tasks.py
 """
 
 import json
-import re
 
 import pytest
 from PIL import Image
@@ -97,14 +96,6 @@ def test_mistakes_are_named():
         HouseBuild().items("val")
     with pytest.raises(ValueError, match="housebuild makes its own problems: it takes no --data"):
         HouseBuild("data.json")
-
-
-def test_a_plug_in_that_draws_wrongly_is_told_so(tmp_path):
-    file = tmp_path / "mine.py"
-    wrong = "class Mine(building.tasks.StrBuild):\n    draw = lambda self, item: {}\n"
-    file.write_text(f"import building.tasks\n\n{wrong}")
-    with pytest.raises(ValueError, match=re.escape("needs draw(item, responses)")):
-        make_task(train.parse(["--task", f"{file}:Mine"]))
 
 
 # --- who built what -------------------------------------------------------------------------------

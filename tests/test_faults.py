@@ -63,7 +63,7 @@ def no_drafts(path: Path) -> bool:
 def test_a_text_s_own_line_ends_split_no_line(tmp_path):
     row = json.dumps({"step": 0, "responses": ["a\u2028b\x85"]}, ensure_ascii=False) + "\n"
     (tmp_path / "samples.jsonl").write_text(row + row[:9])
-    assert folder.read_lines(tmp_path / "samples.jsonl") == [(0, row)]
+    assert folder.read_lines(tmp_path / "samples.jsonl") == [(0, row[:-1])]
 
 
 @pytest.fixture(scope="module")
@@ -456,18 +456,6 @@ def test_a_training_holds_its_lock(tmp_path, monkeypatch):
     assert tried
     with folder.lock_run_folder(tmp_path / "run"):
         pass
-
-
-def test_a_file_system_without_locks_is_no_reason_to_stop(tmp_path, monkeypatch):
-    asked = []
-
-    def flock(*what):
-        asked.append(what)
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(folder.fcntl, "flock", flock)
-    with folder.lock_run_folder(tmp_path):
-        assert len(asked) == 1
 
 
 def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):

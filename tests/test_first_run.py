@@ -19,11 +19,10 @@ from test_train import run as trained
 import eval as evaluation
 import train
 from evaluation import players
-from rewards import REWARDS
 from running.heldout import as_markdown
 from running.recorder import Recorder
 from running.report import no_gain
-from tasks import DEFAULT, TASKS
+from tasks import DEFAULT
 
 ROOT = Path(train.__file__).parent
 PLUGIN = """
@@ -101,12 +100,6 @@ def test_a_wrong_name_costs_no_library(program, tmp_path):
         text=True,
     )
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("parser", [train.parser, evaluation.parser])
-def test_help_names_every_task_and_reward(parser):
-    shown = parser().format_help()
-    assert all(re.search(rf"\b{name}\b", shown) for name in [*TASKS, *REWARDS])
 
 
 def test_the_plan_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_path):

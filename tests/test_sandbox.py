@@ -355,12 +355,6 @@ def test_identical_programs_run_once():
     assert len({verdict.errors[0] for verdict in found}) == 1
 
 
-def test_a_verdict_is_the_callers_own(box):
-    [mine] = box.run([ADD])
-    mine.passed[0] = False
-    assert box.run([ADD])[0].passed == [True, False]
-
-
 def test_threads_share_a_sandbox_and_get_verdicts_in_the_order_asked(box):
     def ask(base: int) -> list[list[bool]]:
         numbers = range(base, base + 60)
@@ -458,8 +452,6 @@ def test_parts_of_the_bank_that_do_not_end_say_nothing():
 
 def test_a_program_is_a_value():
     assert len({ADD, Program(ADD.code, list(ADD.tests), "add")}) == 1
-    with pytest.raises(TypeError, match="list of tests"):
-        Program("", "assert f()", "f")
 
 
 @pytest.mark.parametrize("setup", ["import nowhere", "def (", "raise SystemExit"])
@@ -478,16 +470,6 @@ def test_setup_is_out_of_the_programs_reach(box):
 
 
 # ---- workers ------------------------------------------------------------------------------------
-
-
-def test_workers_start_when_needed():
-    before = children(os.getpid())  # the judges of other boxes, whose candidates come and go
-    with Sandbox(workers=8) as box:
-        assert children(os.getpid()) == before
-        box.run([ADD])
-        [judge] = children(os.getpid()) - before
-        assert soon(lambda: len(family(judge)) == 1)  # its zygote; the candidate is gone
-    assert Sandbox().workers == os.cpu_count()
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
