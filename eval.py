@@ -40,9 +40,10 @@ from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
 
 HOW_TIMED = """\
-latency: wall time of decoding for one problem alone ({device}), mean over {count} problems; agents
-decode at the same time, so it is the slowest agent's; rounds of sequential and discussion add up;
-rewards and feedback are not in it"""
+latency: wall time of decoding for one problem alone ({device}), mean over
+{count} problems, or fewer where that would be more than a tenth of a method's time; agents decode
+at the same time, so it is the slowest agent's; rounds of sequential and discussion add up; rewards
+and feedback are not in it"""
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples", "memory"},
@@ -168,7 +169,8 @@ def evaluate(args) -> tuple[dict, list[dict]]:
             rollout = player.rollout(kind, trained) if player else reference(main, task, reward)
             records += play_method(name, rollout, items, args)
             if player:
-                header["timing"][name] = latencies(name, rollout, items, args)
+                spent = time.perf_counter() - start
+                header["timing"][name] = latencies(name, rollout, items, args, spent)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
             if args.samples:  # what is played is not lost, whatever comes
                 write_lines(Path(args.samples), [header, *records])

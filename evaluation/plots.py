@@ -35,9 +35,9 @@ class Run(NamedTuple):
     rows: list[dict]  # the metrics of each step
     returns: dict  # of the held-out problems, before and after; {} where it is not finished
 
-    @property
-    def curve(self) -> list[float]:
-        return [row["return"] for row in self.rows]
+    def curve(self, name: str) -> list[float]:
+        """A metric at each step; 0 where a step has none."""
+        return [row.get(name, 0.0) for row in self.rows]
 
 
 class Group(NamedTuple):
@@ -191,7 +191,7 @@ def render(found: dict[str, dict]) -> str:
 
 
 def draw(groups: list[Group], path: Path) -> None:
-    """Learning curves, and the held-out return before and after training."""
+    """Learning curves, held-out return before and after training; below, the division of work."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -199,16 +199,21 @@ def draw(groups: list[Group], path: Path) -> None:
 
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     style |= {"svg.fonttype": "none", "svg.hashsalt": "compare", "axes.titlesize": 9}
+    divided = [group for group in groups if schemes_of(group)]
     with plt.rc_context(style):
-        figure, (left, right) = plt.subplots(
-            1, 2, width_ratios=(3, 2), figsize=(8, 3), layout="constrained"
-        )
+        figure = plt.figure(figsize=(8, 3 + 2.5 * bool(divided)), layout="constrained")
+        above, *below = figure.subfigures(1 + bool(divided), 1, squeeze=False)[:, 0]
+        left, right = above.subplots(1, 2, width_ratios=(3, 2))
         for number, group in enumerate(groups):
             draw_curves(left, group, COLORS[number % len(COLORS)])
         left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
         left.set_title("return of the training batches")
         left.legend(frameon=False, loc="lower right")
         draw_ends(right, groups)
+        if below:
+            panels = below[0].subplots(1, len(divided), squeeze=False)[0]
+            for axes, group in zip(panels, divided, strict=True):
+                draw_schemes(axes, group)
         metadata = {"Date": None} if path.suffix == ".svg" else None  # the same picture every time
         figure.savefig(path, dpi=200, metadata=metadata)
         plt.close(figure)
@@ -224,7 +229,7 @@ def draw_curves(axes, group: Group, color: str) -> None:
     """Every seed's return, thin; smoothed: of one or two seeds each, of more their mean in its 95 %
     band, as far as all seeds have come. At the steps of the run, of which a rollout may make
     several."""
-    curves = [run.curve for run in group.runs.values()]
+    curves = [run.curve("return") for run in group.runs.values()]
     steps, smoothed = group.steps, [smooth(curve) for curve in curves]
     for curve in curves:
         axes.plot(steps[: len(curve)], curve, color=color, linewidth=0.4, alpha=0.35)
@@ -257,3 +262,23 @@ def draw_ends(axes, groups: list[Group]) -> None:
             axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
     axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=ENDS.values())
     axes.set_title("held-out problems, 95 % intervals")
+
+
+def schemes_of(group: Group) -> list[str]:
+    """The metrics with the shares of the schemes, of a task that names them."""
+    rows = [row for run in group.runs.values() for row in run.rows]
+    return sorted({name for row in rows for name in row if name.startswith("scheme/")})
+
+
+def draw_schemes(axes, group: Group) -> None:
+    """How the joint responses of each step divided the work, the mean over seeds, smoothed."""
+    from matplotlib import colormaps
+
+    names, length = schemes_of(group), min(len(run.rows) for run in group.runs.values())
+    curves = [[run.curve(name)[:length] for run in group.runs.values()] for name in names]
+    labels = [name.removeprefix("scheme/") for name in names]
+    shares = [smooth(np.mean(seeds, 0)) for seeds in curves]
+    colors = colormaps["tab20"].colors[: len(names)]
+    axes.stackplot(group.steps[:length], *shares, labels=labels, colors=colors)
+    axes.set(xlabel="step", ylim=(0, 1), title=f"division of work, {group.name}")
+    axes.legend(fontsize=6)

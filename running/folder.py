@@ -1,14 +1,5 @@
 """A run on disk: what train.py writes into runs/<name>/ and what eval.py and --resume read from it.
-
-args.json       every flag as resolved, package versions, the command, versions of code and bases
-metrics.jsonl   one line per step            samples.jsonl  joint responses, every --sample-every
-events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
-agents/<i>/     the trained agents, in peft's format (or as full models)
-kept/<name>/    agents along the way, in a folder like a run's
-build.png, .gif what the team built, of a task that can draw it
-summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
-lock            held by the process that writes here
-"""
+The README lists the files; `lock` is held by the process that writes there."""
 
 import contextlib
 import fcntl
@@ -189,8 +180,8 @@ def warn_of_other_code(directory: Path) -> None:
     record = read_args(directory)
     known, now = record.get("code", []), code_version(record["args"])
     if known and now not in known:
-        was = ", ".join(known)
-        print(f"warning: {directory} was trained by code {was}, and this is {now}", file=sys.stderr)
+        told = f"{directory} was trained by code {', '.join(known)}, and this is {now}"
+        print(f"warning: {told}", file=sys.stderr)
 
 
 def check_bases(directory: Path, args) -> None:

@@ -25,9 +25,8 @@ def describe(module, args) -> str:
     for agent in range(module.team.size):
         trained = sum(p.numel() for p in module.team.parameters_of(agent))
         frozen = agent in (args.freeze or ())
-        kind = (
-            "frozen, it acts and does not learn" if frozen else f"{trained:,} trainable parameters"
-        )
+        kind = f"{trained:,} trainable parameters"
+        kind = "frozen, it acts and does not learn" if frozen else kind
         lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
     if args.share:
         lines.append(

@@ -3,6 +3,7 @@
 A run of a team and one of a single agent are trained for a step; then they are evaluated.
 """
 
+import argparse
 import contextlib
 import csv
 import functools
@@ -11,6 +12,7 @@ import json
 import math
 import re
 import shutil
+import types
 from pathlib import Path
 
 import helpers
@@ -86,6 +88,42 @@ def timeless(path: Path) -> dict:
         name: {key: value for key, value in row.items() if not timing.match(key)}
         for name, row in methods(path).items()
     }
+
+
+class Timeless:
+    """A rollout on a clock that nothing else moves: a response of a whole problem takes its item's
+    seconds, half of them decoding; a shorter one takes none."""
+
+    def __init__(self):
+        self.now, self.team = 0.0, types.SimpleNamespace(seconds=0.0, tokens=0)
+        self.args = argparse.Namespace(max_new_tokens=64, temperature=1.0, top_k=0, top_p=1.0)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def __call__(self, items, key, samples, sampling, *_) -> None:
+        assert (len(items), samples) == (1, 1)
+        if sampling.max_new_tokens == 64:
+            self.now += items[0]["seconds"]
+            self.team.seconds += items[0]["seconds"] / 2
+            self.team.tokens += 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spent", "timed"),
+    [
+        ([1] * 20, 1e4, 10),  # never more than ten
+        ([2] * 20, 89, 4),
+        ([1, 1, 9, 1, 1], 90, 3),  # the third took more than those before it
+        ([100] * 3, 9, 1),  # one at least
+    ],
+)
+def test_the_timing_of_single_problems_takes_a_tenth(seconds, spent, timed, monkeypatch):
+    rollout = Timeless()
+    monkeypatch.setattr(playing, "time", rollout)
+    items = [{"seconds": float(value)} for value in seconds]
+    found = playing.latencies("x", rollout, items, argparse.Namespace(greedy=False, seed=0), spent)
+    assert found == {"seconds": [value / 2 for value in seconds[:timed]], "tokens": [7] * timed}
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -316,14 +354,14 @@ def test_ask_answers_a_problem_of_the_user_s(team, capsys):
 
 
 def write_run(
-    directory: Path, seed: int, end: float, rank: int = 16, code: str = "", task="coop"
+    directory: Path, seed: int, end: float, rank: int = 16, code: str = "", task="coop", **shares
 ) -> None:
-    """What --compare reads of a run."""
+    """What --compare reads of a run; shares: of schemes, (first, last)."""
     directory.mkdir()
     flags = {"seed": seed, "run": str(directory), "lora_rank": rank, "task": task}
     flags |= {"model": ["tiny"], "num_agents": 2}
     (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
-    write(directory, rows(**{"return": (0.35, end)}))
+    write(directory, rows(**{"return": (0.35, end)}, **shares))
     returns = {
         when: {name: [value + 0.01 * seed + 0.05 * i for i in range(-2, 3)] for name in names}
         for when, value in {"before": 0.35, "after": end}.items()
@@ -333,8 +371,9 @@ def write_run(
 
 
 def test_compare_groups_seeds_and_draws(tmp_path, capsys):
+    shares = {"scheme/coordinator": (0.1, 0.9), "scheme/unused": (0.9, 0.1)}
     for seed in range(3):
-        write_run(tmp_path / f"a-seed{seed}", seed, 0.9)
+        write_run(tmp_path / f"a-seed{seed}", seed, 0.9, **shares)
         write_run(tmp_path / f"b-seed{seed}", seed, 0.7, rank=8)
     run("--compare", *sorted(tmp_path.iterdir()), "--json", tmp_path / "json")
     said = capsys.readouterr().out
@@ -347,7 +386,8 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
     png, svg = tmp_path / "compare.png", tmp_path / "compare.svg"
     assert png.read_bytes()[1:4] == b"PNG"
     assert 5_000 < png.stat().st_size < 300_000
-    assert "a (3 seeds)" in svg.read_text()
+    for text in ("a (3 seeds)", "division of work, a", "coordinator"):
+        assert text in svg.read_text()
 
 
 def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys, monkeypatch):
