@@ -197,10 +197,8 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
     another base of the same shape would load, and be worth nothing."""
     now = fingerprint(name) if trained else None  # None: unknown, or the hub's and not here yet
     if now not in (None, trained):
-        raise ValueError(
-            f"the model {name} is not what {whose} was trained on (other weights, config or "
-            "tokenizer): bring that one back, or train anew"
-        )
+        why = "other weights, config or tokenizer: bring that one back, or train anew"
+        raise ValueError(f"the model {name} is not what {whose} was trained on ({why})")
 
 
 def steps(directory: Path, module) -> int:
@@ -226,10 +224,8 @@ def read_checkpoint(directory: Path, trained: dict) -> tuple[int, dict]:
         step, weights = state["global_step"], state["state_dict"]
         shapes = {name: value.shape for name, value in weights.items()}
     if shapes != {name: value.shape for name, value in trained.items()}:
-        raise ValueError(
-            f"{path} is of another team than {directory / 'args.json'} says (agents, adapters or "
-            "model): bring back the one that belongs to the other"
-        )
+        named = directory / "args.json"
+        raise ValueError(f"{path} is of another team than {named} says (agents, adapters or model)")
     return step, weights
 
 

@@ -336,14 +336,11 @@ def test_items(kind, data):
 
 
 def test_mistakes_are_named(kind, data):
-    with pytest.raises(ValueError, match="1 or 2 agents, not 3"):
+    with pytest.raises(ValueError, match="is for 2 agents, not 3"):
         kind(num_agents=3)
-    with pytest.raises(ValueError, match="no split 'val'"):
-        kind(str(data)).items("val")
-    for row, found in (({"text": "x"}, "it has text"), ({kind.field: None}, "it is None")):
-        data.write_text("\n".join(['{"prompt": "x", "abstract_text": "x"}', json.dumps(row)] * 2))
-        with pytest.raises(ValueError, match=rf"row 2: .*{kind.field!r} \({found}\)"):
-            kind(str(data)).items("train")
+    data.write_text("\n".join(['{"prompt": "x", "abstract_text": "x"}', '{"text": "x"}'] * 2))
+    with pytest.raises(ValueError, match=rf"row 2: .*{kind.field!r}"):
+        kind(str(data)).items("train")
     data.write_text(json.dumps({kind.field: "x"}))
     with pytest.raises(ValueError, match="need 3"):
         kind(str(data)).items("train")
