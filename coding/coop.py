@@ -1,5 +1,6 @@
 """Coop, the embedded team's task; its problems are made in data/coop.py."""
 
+import functools
 import itertools
 from pathlib import Path
 
@@ -35,9 +36,7 @@ class Coop(CodeTask):
         self.tell = feedback
 
     def items(self, split: str) -> list[dict]:
-        found = problems(split, distinct=True, agents=self.num_agents)
-        items = itertools.islice(found, {"train": 2000, "dev": 100, "test": 100}[split])
-        return [item | {"task_id": f"coop/{split}/{i}"} for i, item in enumerate(items)]
+        return list(_items(split, self.num_agents))
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem, the agent's own earlier responses with their feedback, and its role."""
@@ -66,6 +65,13 @@ class Coop(CodeTask):
         raised = next((name for name in names if name != "AssertionError"), None)
         line = passed_line(sum(found.passed), len(found.passed), raised)
         return [line] * len(responses)
+
+
+@functools.cache  # two seconds for a run's
+def _items(split: str, agents: int) -> list[dict]:
+    found = problems(split, distinct=True, agents=agents)
+    items = itertools.islice(found, {"train": 2000, "dev": 100, "test": 100}[split])
+    return [item | {"task_id": f"coop/{split}/{i}"} for i, item in enumerate(items)]
 
 
 def passed_line(passed: int, total: int, error: str | None) -> str:

@@ -36,14 +36,10 @@ LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens"}
 LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s"}
 
 
-def _label(name: str) -> str:
-    short = name.removeprefix("reward/").removeprefix("metric/").replace("_", " ")
-    return LABELS.get(name, short)
-
-
 def _block(methods: dict[str, dict], columns: list[str]) -> str:
     """Methods x measures, with their errors."""
-    rows = [["method", *map(_label, columns)]]
+    short = [c.removeprefix("reward/").removeprefix("metric/").replace("_", " ") for c in columns]
+    rows = [["method", *map(LABELS.get, columns, short)]]
     for name, row in methods.items():
         rows.append([name, *(_cell(row.get(c), row.get(f"{c}_se")) for c in columns)])
     return align(rows)

@@ -80,13 +80,6 @@ def loggers(directory: Path, args, steps: int) -> list:
     return found
 
 
-def show_flags(board, flags: dict) -> None:
-    """The flags in TensorBoard, as a table."""
-    cells = {name: html.escape(str(value)) for name, value in flags.items()}
-    rows = "\n".join(f"|{name}|{cell.replace('|', '&#124;')}|" for name, cell in cells.items())
-    board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
-
-
 class Recorder(L.Callback):
     """Writes everything a run writes; evaluates before, during and after; saves checkpoints.
 
@@ -130,7 +123,9 @@ class Recorder(L.Callback):
             return
         self.test(trainer, module, "before")
         if trainer.is_global_zero:
-            show_flags(trainer.logger.experiment, vars(self.args))
+            told = {name: html.escape(str(value)) for name, value in vars(self.args).items()}
+            rows = "".join(f"|{k}|{v.replace('|', '&#124;')}|\n" for k, v in told.items())
+            trainer.logger.experiment.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
         self.draw(trainer, module)
         self.begun = True
         self.save(trainer)

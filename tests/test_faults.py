@@ -405,7 +405,7 @@ def test_a_sandbox_worker_killed_from_outside_changes_no_verdict(tmp_path):
         "reward.maximum = rewards.code.maximum\n"
     )
     argv = ["--max-new-tokens", "40", "--batch-size", "4"]
-    rewards.sandbox()._known.clear()  # verdicts from earlier tests
+    rewards.sandbox()._future.cache_clear()  # verdicts from earlier tests
     attacked = in_this_process(tmp_path / "a", 4, *argv, "--reward", f"{tmp_path}/kills.py:reward")
     assert (tmp_path / "kills.py.killed").read_text() == "xxx"
     assert_same_run(attacked, in_this_process(tmp_path / "b", 4, *argv))

@@ -31,7 +31,7 @@ Program), hashing and `random` are seeded, that of the tests from their own text
 knows.
 """
 
-import collections
+import functools
 import os
 import signal
 import threading
@@ -135,7 +135,7 @@ class Sandbox:
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox")
         self._own = threading.local()  # .worker: the thread's
         self._lock = threading.Lock()  # guards everything below
-        self._known = collections.OrderedDict()  # Program -> Future, the oldest first
+        self._future = functools.lru_cache(CACHED)(self._submitted)  # of each Program
         self._workers = set()  # all workers
         self._closed = False
 
@@ -159,7 +159,8 @@ class Sandbox:
             if not self._probed:
                 self._probe()
                 self._probed = True
-        futures = [self._future(program) for program in programs]
+        with self._lock:
+            futures = [self._future(program) for program in programs]
         try:
             return [future.result() for future in futures]
         except CancelledError:
@@ -180,7 +181,7 @@ class Sandbox:
     def _probe(self) -> None:
         """One warning that names what this machine lacks and which doors are open."""
         ways = [f"assert closed({way!r})" for way in DOORS.values()]
-        probe = self._future(Program(PROBE, ["assert not closed('pass')", *ways], "closed"))
+        probe = self._submitted(Program(PROBE, ["assert not closed('pass')", *ways], "closed"))
         (works, *shut), (why, *_) = probe.result().passed, probe.result().errors
         if not works:
             raise RuntimeError(f"the sandbox does not work on this machine: {why}")
@@ -195,16 +196,10 @@ class Sandbox:
         )
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 
-    def _future(self, program: Program) -> Future:
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("this Sandbox is closed")
-            if program not in self._known:
-                self._known[program] = self._pool.submit(self._judge, program)
-            self._known.move_to_end(program)
-            if len(self._known) > CACHED:
-                self._known.popitem(last=False)
-            return self._known[program]
+    def _submitted(self, program: Program) -> Future:
+        if self._closed:
+            raise RuntimeError("this Sandbox is closed")
+        return self._pool.submit(self._judge, program)
 
     def _judge(self, program: Program) -> Verdict:
         """In a thread of the pool: the verdict of its worker, or else of one more."""
@@ -230,8 +225,7 @@ class Sandbox:
                 seconds = time.monotonic() - began
                 return _verdict(program, {"load": left, "results": results, "seconds": seconds})
             why = f"its worker ended with status {status}"
-        with self._lock:
-            self._known.pop(program, None)  # the next to ask may have better luck
+        self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
         shown = f"{program.entry_point!r}: {why}, twice: {program.code[:200]!r}"
@@ -278,11 +272,7 @@ def _verdict(program: Program, reply: dict) -> Verdict:
     return Verdict(
         passed=[status == "ok" for status in statuses],
         outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
-        errors=[error and _encodable(error) for _, error in reply["results"]],
+        # without half characters, which no tokenizer and no file takes
+        errors=[e and e.encode(errors="replace").decode() for _, e in reply["results"]],
         seconds=reply["seconds"],
     )
-
-
-def _encodable(text: str) -> str:
-    """A program's text without half characters, which no tokenizer and no file takes."""
-    return text.encode(errors="replace").decode()

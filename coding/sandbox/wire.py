@@ -18,11 +18,6 @@ class Unsendable(Exception):
     """An answer too large or too deep."""
 
 
-def flat_int(value: int):
-    # hexadecimal when long: decimal digits take quadratic time, and Python stops at 4300 of them
-    return value if -(1 << 63) < value < 1 << 63 else {"i": format(value, "x")}
-
-
 def items(base, value, pack) -> list:
     return [pack(item) for item in base.__iter__(value)]
 
@@ -80,9 +75,10 @@ class Packer:
             raise Unsendable(f"the answer is nested more than {DEPTH} deep")
         for base in kind.__mro__:  # unlike isinstance, this does not ask the object
             if base is int:
-                flat = flat_int(int.__int__(value))
-                self.spend(len(flat["i"]) if type(flat) is dict else 8)
-                return flat
+                plain = int.__int__(value)
+                self.spend(8 + plain.bit_length() // 4)
+                # hexadecimal when long: decimal digits take quadratic time, and stop at 4300
+                return plain if plain.bit_length() < 64 else {"i": format(plain, "x")}
             if base is str:
                 self.spend(str.__len__(value))
                 return str.__str__(value)
