@@ -2,7 +2,7 @@
 
 Runs of one name but for its ending (-seed0, -1, _2), with the same flags but for --seed (and that
 ending in the names of --init), and of the same code are the seeds of one group. The picture goes
-beside the first run: compare.png and .svg.
+beside the first run: compare.png.
 """
 
 import json
@@ -16,8 +16,6 @@ import numpy as np
 from evaluation.measures import interval, mean_and_error, t95
 from running.folder import json_lines, read_args, reading, run_folder
 
-# Okabe and Ito's, which color-blind readers tell apart
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 ENDS = {  # what an evaluation measured, and its label
     ("before", "return"): "sampled,\nbefore",
     ("after", "return"): "sampled,\nafter",
@@ -122,9 +120,8 @@ def compare(names: list[str], json_file: str | None) -> None:
     if len(set(earned.values())) > 1:
         each = "; ".join(f"{name}: {what}" for name, what in earned.items())
         print(f"\nnot one and the same return, so do not rank them by it: {each}")
-    for ending in ("png", "svg"):
-        draw(groups, beside / f"compare.{ending}")
-    print(f"\npicture: {beside / 'compare.png'} and compare.svg")
+    draw(groups, beside / "compare.png")
+    print(f"\npicture: {beside / 'compare.png'}")
     if json_file:
         Path(json_file).write_text(json.dumps({"groups": found}, indent=1) + "\n")
 
@@ -197,15 +194,14 @@ def draw(groups: list[Group], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    style |= {"svg.fonttype": "none", "svg.hashsalt": "compare", "axes.titlesize": 9}
+    style = "tableau-colorblind10", {"font.size": 9, "axes.titlesize": 9}
     divided = [group for group in groups if schemes_of(group)]
-    with plt.rc_context(style):
+    with plt.style.context(style):
         figure = plt.figure(figsize=(8, 3 + 2.5 * bool(divided)), layout="constrained")
         above, *below = figure.subfigures(1 + bool(divided), 1, squeeze=False)[:, 0]
         left, right = above.subplots(1, 2, width_ratios=(3, 2))
         for number, group in enumerate(groups):
-            draw_curves(left, group, COLORS[number % len(COLORS)])
+            draw_curves(left, group, f"C{number}")
         left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
         left.set_title("return of the training batches")
         left.legend(frameon=False, loc="lower right")
@@ -214,8 +210,7 @@ def draw(groups: list[Group], path: Path) -> None:
             panels = below[0].subplots(1, len(divided), squeeze=False)[0]
             for axes, group in zip(panels, divided, strict=True):
                 draw_schemes(axes, group)
-        metadata = {"Date": None} if path.suffix == ".svg" else None  # the same picture every time
-        figure.savefig(path, dpi=200, metadata=metadata)
+        figure.savefig(path, dpi=200)
         plt.close(figure)
 
 
@@ -226,22 +221,15 @@ def smooth(curve: list[float]) -> np.ndarray:
 
 
 def draw_curves(axes, group: Group, color: str) -> None:
-    """Every seed's return, thin; smoothed: of one or two seeds each, of more their mean in its 95 %
-    band, as far as all seeds have come. At the steps of the run, of which a rollout may make
-    several."""
-    curves = [run.curve("return") for run in group.runs.values()]
-    steps, smoothed = group.steps, [smooth(curve) for curve in curves]
-    for curve in curves:
-        axes.plot(steps[: len(curve)], curve, color=color, linewidth=0.4, alpha=0.35)
+    """Every seed's return, thin; smoothed: of one or two seeds each, of more their mean, as far as
+    all seeds have come. At the steps of the run, of which a rollout may make several."""
+    curves, steps = [run.curve("return") for run in group.runs.values()], group.steps
+    smoothed = [smooth(curve) for curve in curves]
     if len(curves) > 2:
         length = min(map(len, curves))
-        both = np.stack([curve[:length] for curve in smoothed])  # (seeds, steps)
-        mean, error = both.mean(0), both.std(0, ddof=1) / len(both) ** 0.5
-        half = t95(len(both)) * error
-        axes.fill_between(
-            steps[:length], mean - half, mean + half, color=color, alpha=0.2, linewidth=0
-        )
-        smoothed = [mean]
+        smoothed = [np.mean([curve[:length] for curve in smoothed], 0)]
+    for curve in curves:
+        axes.plot(steps[: len(curve)], curve, color=color, linewidth=0.4, alpha=0.35)
     label = f"{group.name} ({len(curves)} seed{'s' * (len(curves) > 1)})"
     for curve in smoothed:
         axes.plot(steps[: len(curve)], curve, color=color, linewidth=1.8, label=label)
@@ -256,7 +244,7 @@ def draw_ends(axes, groups: list[Group]) -> None:
             continue
         places = np.arange(len(ENDS)) + (number - (len(groups) - 1) / 2) * wide
         means, lows, highs = np.array([group.end(*end) for end in ENDS]).T
-        color, errors = COLORS[number % len(COLORS)], [means - lows, highs - means]
+        color, errors = f"C{number}", [means - lows, highs - means]
         axes.bar(places, means, 0.9 * wide, color=color, yerr=errors, error_kw={"elinewidth": 1})
         for place, mean in zip(places, means, strict=True) if len(groups) <= 3 else ():
             axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
