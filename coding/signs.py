@@ -58,26 +58,23 @@ def cascading_errors(run) -> bool | None:
     return cascades > max(SELDOM * len(samples), 3)
 
 
-SIGNS = (  # name, metrics that are read (without them nothing can be told), check, what to try
+SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
     (
-        "trivial cooperation",
-        ["completions/1/mean_length", *(f"metric/{name}" for name in ADDED)],
         trivial_cooperation,
+        ["completions/1/mean_length", *(f"metric/{name}" for name in ADDED)],
         "look at samples.jsonl; the strict reward (code) pays for helpers that the tests need, and "
         "nothing for a helper that fits any problem; more samples (--num-generations) and --joint "
         "cross show an agent what its partner needs",
     ),
     (
-        "no cooperative structure",
-        ["metric/pass", "metric/coop", "metric/load_bearing", "reward/cooperation"],
         no_cooperative_structure,
+        ["metric/pass", "metric/coop", "metric/load_bearing", "reward/cooperation"],
         "the problems may be too small to divide: choose larger ones (coophumaneval rather than "
         "humaneval), or see with --num-agents 1 whether one agent does as well",
     ),
     (
-        "cascading errors",
-        ["metric/pass"],
         cascading_errors,
+        ["metric/pass"],
         "samples.jsonl has main functions that pass with another helper; train the helper longer; "
         "--joint cross scores a main with every helper and says which was at fault. A main that "
         "passes by itself if the helper fails (a fallback) hides the errors, and the strict reward "

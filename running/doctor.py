@@ -65,6 +65,15 @@ class Run:
 # --- the signs ------------------------------------------------------------------------------------
 
 
+def nothing_to_learn(run: Run) -> bool:
+    """The joint responses of a group all earn the same, far from the most."""
+    return run.end("frac_reward_zero_std") >= ALL > run.end("return")
+
+
+def silent_agent(run: Run) -> bool:
+    return any(run.end(name) <= SILENT for name in run.names("completions/*/mean_length"))
+
+
 def feedback_shock(run: Run) -> bool:
     """A later turn earns less than the first."""
     first, *_, last = run.names("turn_*/reward")
@@ -101,33 +110,30 @@ def rollout_mismatch(run: Run) -> bool:
 def hacked(bonus: str, substance: str):
     """The check that the bonus rises, and the substance does not and could."""
 
-    def check(run: Run) -> bool:
+    def reward_hacking(run: Run) -> bool:
         (up, error), (grown, noise) = run.change(bonus), run.change(substance)
         still = grown <= max(noise, 0.02) and run.end(substance) <= ALL
         return up > max(2 * error, 0.02) and still
 
-    return check
+    return reward_hacking
 
 
-SIGNS = (  # name, metrics that are read (without them nothing can be told), check, what to try
+SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
     (
-        "nothing to learn",  # the joint responses of a group all earn the same, far from the most
+        nothing_to_learn,
         ["frac_reward_zero_std", "return"],
-        lambda run: run.end("frac_reward_zero_std") >= ALL > run.end("return"),
         "look at samples.jsonl: a reward with steps between nothing and all, easier problems, or "
         "more samples (--num-generations); at the end of a run, a lower --lr",
     ),
     (
-        "silent agent",
+        silent_agent,
         ["completions/*/mean_length"],
-        lambda run: any(run.end(name) <= SILENT for name in run.names("completions/*/mean_length")),
         "look at samples.jsonl: does the reward pay for what this agent can add? More samples "
         "(--num-generations) and --joint cross show an agent what its partner needs",
     ),
     (
-        "feedback shock",
-        ["turn_1/reward", "turn_*/reward"],
         feedback_shock,
+        ["turn_1/reward", "turn_*/reward"],
         "train with one turn first and go on from there (`python train.py --run one`, then "
         "`python train.py --init one --turns 2`, with the other flags of this run); shorter "
         "feedback (--feedback); smaller --lr",
@@ -143,9 +149,8 @@ SIGNS = (  # name, metrics that are read (without them nothing can be told), che
         for agent in (0, 1)
     ),
     (
-        "rollout mismatch",
-        ["logp_difference/mean", "completions/0/mean_length"],
         rollout_mismatch,
+        ["logp_difference/mean", "completions/0/mean_length"],
         "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored: "
         "look for a change of the one and not of the other (temperature, adapters, weights)",
     ),
@@ -172,15 +177,15 @@ def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
     run, signs = Run(rows, samples), list(SIGNS)
     for parts in task.bonuses.items():
         names = [f"reward/{part}" for part in parts]
-        signs.append(("reward hacking", names, hacked(*names), HACKING))
+        signs.append((hacked(*names), names, HACKING))
     if task.signs:
         signs += resolve(task.signs, {}, "table of signs")
     findings = []
-    for name, metrics, check, advice in signs if len(run.rows) >= STEPS else ():
-        missing = [metric for metric in metrics if not run.names(metric)]
+    for check, metrics, advice in signs if len(run.rows) >= STEPS else ():
+        missing = [name for name in metrics if not run.names(name)]
         fired = None if missing else check(run)
         seen = f"the run has no {missing[0]}" if missing else run.shown(metrics)
-        findings.append(Finding(name, fired, seen, advice))
+        findings.append(Finding(check.__name__.replace("_", " "), fired, seen, advice))
     return findings
 
 
