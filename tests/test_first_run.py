@@ -20,7 +20,6 @@ import eval as evaluation
 import train
 from evaluation import players
 from running.heldout import as_markdown
-from running.recorder import Recorder
 from running.report import no_gain
 from tasks import DEFAULT
 
@@ -243,20 +242,6 @@ def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
     train.main(["--resume", str(path), "--max-steps", "2"])
     evaluation.main(["--compare", str(path)])
     assert "run" in capsys.readouterr().out
-
-
-def test_batches_of_several_steps_miss_no_turn():
-    """Steps are numbered from 0; a batch ends at done - 1. Every tenth is reached once."""
-    for stride in (1, 2, 3):
-        recorder = Recorder(Path(), {}, None)
-        sampled, saved = [], []
-        for done in range(stride, 61, stride):
-            sampled += [done - 1] * recorder.passed(10, done, start=1)
-            saved += [done] * recorder.passed(10, done)
-            assert not recorder.passed(0, done)
-            recorder.done = done
-        assert [step // 10 for step in sampled] == list(range(6))
-        assert [done // 10 for done in saved] == list(range(1, 7))
 
 
 def test_shares_of_schemes_are_logged(tmp_path, plugin):
