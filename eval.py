@@ -28,7 +28,14 @@ from policies.finding import find_model, is_adapter
 from rewards import REWARDS
 from running.bits import settle
 from running.flags import Parser, at_least, named
-from running.folder import has_agents, newest_run, read_args, run_folder, write_json
+from running.folder import (
+    has_agents,
+    newest_run,
+    read_args,
+    run_folder,
+    write_json,
+    write_lines,
+)
 from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
 
@@ -168,7 +175,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
                 header["timing"][name] = latencies(name, rollout, items, args, spent)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
             if args.samples:  # what is played is not lost, whatever comes
-                report.write_samples(args.samples, header, records)
+                write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
@@ -196,8 +203,6 @@ def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
         asked = team if asked is None else asked
         prompts = [task.observe(agent, item, []) if agent in asked else "" for agent in team]
         header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
-        if args.show and task.colors:
-            header["items"][-1] |= {"target": task.draw(item, []), "colors": task.colors}
     return header
 
 
@@ -227,7 +232,7 @@ def table(args) -> None:
     if args.csv:
         report.write_csv(args.csv, found["methods"])
     if args.samples:
-        report.write_samples(args.samples, header, records)
+        write_lines(Path(args.samples), [header, *records])
 
 
 def score(args) -> None:

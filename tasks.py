@@ -42,8 +42,16 @@ class Task:
     bonuses: ClassVar[dict[str, str]] = {}
     signs: str | None = None
 
+    takes_data = True  # --data
+    most_agents: int | None = None  # that it has roles for
+
     def __init__(self, data: str | None = None, num_agents: int = 2):
         """data: --data. Where --feedback is given, feedback= is what `teller` gives."""
+        name = type(self).__name__
+        if data is not None and not self.takes_data:
+            raise ValueError(f"task {name} makes its own problems: it takes no --data")
+        if self.most_agents and num_agents > self.most_agents:
+            raise ValueError(f"task {name} is for {self.most_agents} agents, not {num_agents}")
         self.data, self.num_agents = data, num_agents
 
     @classmethod

@@ -113,20 +113,15 @@ def _places(width: int, height: int) -> list[tuple[tuple[int, int, int, int], in
 
 def check(rectangles) -> None:
     """Raises ValueError where these are no rectangles on the grid, or where two of them overlap."""
-    given = rectangles if isinstance(rectangles, list) else [rectangles]
-    wrong = [one for one in given if not _on_the_grid(one)]
-    covered = [] if wrong else [cell for one in given for cell in cells(one)]
-    if not covered or len(covered) > len({*covered}):
+    try:
+        on_grid = all(c in COLORS and {*corners} <= {*range(SIDE)} for *corners, c in rectangles)
+        covered = [cell for one in rectangles for cell in cells(one)] if on_grid else []
+        good = 0 < len(covered) == len({*covered}) and all(map(cells, rectangles))
+    except (TypeError, ValueError):
+        good = False
+    if not good:
         raise ValueError(
-            f"task build has no target with {wrong or given!s:.200}: it has rectangles "
+            f"task build has no target with {rectangles!s:.200}: it has rectangles "
             f"[x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and y1 <= y2 of 0 to "
             f"{SIDE - 1}, colours {', '.join(COLORS)}"
         )
-
-
-def _on_the_grid(one) -> bool:
-    match one:
-        case [*corners, color] if [type(number) for number in corners] == [int] * 4:
-            x1, y1, x2, y2 = corners
-            return 0 <= x1 <= x2 < SIDE and 0 <= y1 <= y2 < SIDE and color in COLORS
-    return False

@@ -57,6 +57,7 @@ class Building(Task):
     cells; colors: block -> "#rrggbb", for pictures."""
 
     measures: ClassVar = {"pass@k": "metric/pass"}
+    takes_data = False
 
     def built(self, item: dict, responses: list[str]) -> tuple[World, set[Cell]]:
         """The team's world, and the target's cells that are right in it."""
@@ -113,6 +114,7 @@ class StrBuild(Building):
     site = letters
     scorers: ClassVar = {"strbuild": rewards.strbuild, "strbuild_paper": paper.strbuild_paper}
     modes: ClassVar = ("position_feedback", "score_feedback")  # the first is the default
+    most_agents = 2
     shown, apart = True, ", no two of yours side by side"
     colors: ClassVar = {
         "oak_planks": "#d9a760",
@@ -123,17 +125,12 @@ class StrBuild(Building):
     }
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback: str | None = None):
-        if data is not None:
-            raise ValueError(f"task {self.name} makes its own problems: it takes no --data")
-        if num_agents not in (1, 2):
-            raise ValueError(f"task {self.name} is for 1 or 2 agents, not {num_agents}")
-        self.num_agents, self.mode = num_agents, feedback or self.modes[0]
+        super().__init__(data, num_agents)
+        self.mode = feedback or self.modes[0]
 
     # -- problems
 
     def items(self, split: str) -> list[dict]:
-        if split not in SPLITS:
-            raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(SPLITS)}")
         return list(itertools.islice(self.problems(split), SPLITS[split]))
 
     def problems(self, split: str) -> Iterator[dict]:

@@ -17,15 +17,11 @@ def settled(source: str, helpers: frozenset[str], main: str) -> tuple[str, ...]:
     First it asserts and raises nothing, and compares by == what it compared by `is`, so that any
     value can agree with it. Then its conditions on a helper's value are all true, or all false.
     """
-    dependents = _dependents(ast.parse(source), helpers, main)
+    # the helpers, and the names whose values are made of theirs
+    dependents = spread(helpers, bindings(ast.walk(ast.parse(source))) | {main: []}, names)
     settlers = (_Settler(dependents, helpers, truth) for truth in (None, True, False))
     found = [ast.unparse(settler.visit(ast.parse(source))) for settler in settlers]
     return tuple(text for text in dict.fromkeys(found) if text != source)
-
-
-def _dependents(tree: ast.Module, helpers: frozenset[str], main: str) -> set[str]:
-    """The helpers, and the names whose values are made of theirs."""
-    return spread(helpers, bindings(ast.walk(tree)) | {main: []}, names)
 
 
 def bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:

@@ -1,5 +1,6 @@
 """Coop, the embedded team's task; its problems are made in data/coop.py."""
 
+import functools
 import itertools
 from pathlib import Path
 
@@ -23,27 +24,19 @@ class Coop(CodeTask):
     differ. Nothing depends on a seed: a split is always the same problems in the same order.
     """
 
+    takes_data = False
+
     @staticmethod
     def model(agents: int) -> str | None:
         """Three agents and more start from an adapter on tiny/ that has read their problems."""
         return str(Path(__file__).resolve().parent.parent / "tiny" / "many") if agents > 2 else None
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
-        if data is not None:
-            raise ValueError(
-                "task coop makes its own problems: it takes no --data, as --task tldr does"
-            )
-        if num_agents < 1:
-            raise ValueError(f"task coop needs at least 1 agent, not {num_agents}")
-        self.num_agents, self.tell = num_agents, feedback
+        super().__init__(data, num_agents)
+        self.tell = feedback
 
     def items(self, split: str) -> list[dict]:
-        sizes = {"train": 2000, "dev": 100, "test": 100}
-        if split not in sizes:
-            raise ValueError(f"task coop has no split {split!r}: it has train, dev and test")
-        found = problems(split, distinct=True, agents=self.num_agents)
-        items = itertools.islice(found, sizes[split])
-        return [item | {"task_id": f"coop/{split}/{i}"} for i, item in enumerate(items)]
+        return list(_items(split, self.num_agents))
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem, the agent's own earlier responses with their feedback, and its role."""
@@ -72,6 +65,13 @@ class Coop(CodeTask):
         raised = next((name for name in names if name != "AssertionError"), None)
         line = passed_line(sum(found.passed), len(found.passed), raised)
         return [line] * len(responses)
+
+
+@functools.cache  # two seconds for a run's
+def _items(split: str, agents: int) -> list[dict]:
+    found = problems(split, distinct=True, agents=agents)
+    items = itertools.islice(found, {"train": 2000, "dev": 100, "test": 100}[split])
+    return [item | {"task_id": f"coop/{split}/{i}"} for i, item in enumerate(items)]
 
 
 def passed_line(passed: int, total: int, error: str | None) -> str:

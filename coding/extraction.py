@@ -34,6 +34,9 @@ _REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # by the pars
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPE = (*_FUNCTION, ast.Lambda, ast.ClassDef)
 _PLACE = (ast.Name, ast.Attribute, ast.Subscript)
+_FENCE = re.compile(r"^[^\S\n]*(?:```|~~~).*$", re.MULTILINE)
+_MARGIN = re.compile(r"\n(?=[^ \t#\n])")  # a comment may stand anywhere
+_HEADER = re.compile(r"\A(?:async )?def ([^(\n]*)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +117,7 @@ def share_of(text: str, kept: frozenset[int]) -> float:
     for node, written in (statements[index] for index in kept):
         first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
         used += written.split("\n")[first - 1 : node.end_lineno]
-    given = [line for line in text.split("\n") if not _is_fence(line)]
-    characters = len("".join("".join(given).split()))
+    characters = len("".join(_FENCE.sub("", text).split()))
     return min(len("".join("".join(used).split())) / characters, 1.0) if characters else 1.0
 
 
@@ -133,11 +135,12 @@ def _statements(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
     if isinstance(body := _parse(text), list):
         return [(node, text) for node in body], set()
     statements, unparsed = [], set()
-    for segment in _segments(text):
+    for segment in _FENCE.split(text):
+        segment = textwrap.dedent(segment).strip(" ")
         if isinstance(body := _parse(segment), list):
             statements += [(node, segment) for node in body]
             continue
-        pieces, start, patience = _pieces(segment), 0, 100
+        pieces, start, patience = _MARGIN.split(segment), 0, 100
         while start < len(pieces):
             end, source = start + 1, pieces[start]
             while (body := _parse(source)) is _INCOMPLETE and end < len(pieces) and patience:
@@ -147,7 +150,7 @@ def _statements(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
                 statements += [(node, source) for node in body]
                 start = end
             else:
-                unparsed |= _defined_in(pieces[start])
+                unparsed |= {name.strip() for name in _HEADER.findall(pieces[start])}
                 start += 1
     return statements, unparsed
 
@@ -161,37 +164,6 @@ def _parse(source: str):
         return compile(source, "<response>", "exec", _PARSE).body
     except _REFUSED as error:
         return _INCOMPLETE if "incomplete input" in str(error) else None
-
-
-def _segments(text: str) -> list[str]:
-    """The text cut at its code fences, each piece without common indentation."""
-    segments = [[]]
-    for line in text.split("\n"):
-        if _is_fence(line):
-            segments.append([])
-        else:
-            segments[-1].append(line)
-    return [textwrap.dedent("\n".join(lines)).strip(" ") for lines in segments]
-
-
-def _is_fence(line: str) -> bool:
-    return line.lstrip().startswith(("```", "~~~"))
-
-
-def _pieces(segment: str) -> list[str]:
-    pieces = []
-    for line in segment.split("\n"):
-        if pieces and (not line or line[0] in " \t#"):  # a comment may stand anywhere
-            pieces[-1] += "\n" + line
-        else:
-            pieces.append(line)
-    return pieces
-
-
-def _defined_in(piece: str) -> set[str]:
-    """The name of the function that a piece which does not parse begins to define."""
-    header = piece.partition("\n")[0].removeprefix("async ")
-    return {header[4:].partition("(")[0].strip()} if header.startswith("def ") else set()
 
 
 def _binds(node: ast.stmt) -> set[str]:

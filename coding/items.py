@@ -32,8 +32,11 @@ def code_item(row: dict) -> dict:
     if _parsed(prompt) is None and _parsed(prompt.rstrip() + "\n    pass\n"):
         prompt = prompt.rstrip() + "\n    pass\n"  # a body of comments is no body
     signature(prompt, entry)
-    around = [node for node in _parsed(prompt).body if not _is_stub(node, entry)]
-    setup = "\n".join(ast.unparse(node) for node in around)
+    setup = "\n".join(  # without docstrings, and examples, which would call what is not there
+        ast.unparse(node)
+        for node in _parsed(prompt).body
+        if not isinstance(node, ast.Expr | ast.Assert) and getattr(node, "name", None) != entry
+    )
     item = {
         "task_id": row["task_id"],
         "prompt": prompt,
@@ -56,11 +59,6 @@ def asked(text: str) -> dict:
     if not names:
         raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
     return {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
-
-
-def _is_stub(node: ast.stmt, entry: str) -> bool:
-    """The entry point itself, a docstring, or an example, which would call what is not there."""
-    return isinstance(node, ast.Expr | ast.Assert) or getattr(node, "name", None) == entry
 
 
 def _parsed(source: str) -> ast.Module | None:

@@ -5,7 +5,6 @@ maps a name to (English, Python); {k} and {m} are small integers, {c} is a lette
 a problem lacks no part, and from four on it has a second predicate.
 """
 
-import copy
 import functools
 import hashlib
 import itertools
@@ -286,18 +285,7 @@ def _answer(function, xs):
 
 
 def problems(split: str, seed: str = "", distinct: bool = False, agents: int = 2) -> Iterator[dict]:
-    """Coop's problems of a split, without end; docstrings come again unless they are distinct. A
-    process makes each but once: two seconds for a run's."""
-    return copy.copy(_stream(split, seed, distinct, agents))
-
-
-@functools.cache
-def _stream(*which) -> Iterator[dict]:
-    """It stays at its start: copies of it share what one of them has made."""
-    return itertools.tee(_drawn(*which), 1)[0]
-
-
-def _drawn(split: str, seed: str, distinct: bool, agents: int) -> Iterator[dict]:
+    """Coop's problems of a split, without end; docstrings come again unless they are distinct."""
     rng, seen = random.Random(f"coop/{split}{seed}"), set()
     while True:
         item = _compose(rng, rng.choice(_compositions(agents)[split]))

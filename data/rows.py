@@ -23,17 +23,15 @@ def hub_rows(name: str, config: str | None, split: str) -> list[tuple[int, dict]
     try:
         return list(enumerate(datasets.load_dataset(name, config, split=split), 1))
     except Exception as error:
-        raise ValueError(
-            f"cannot load {name} from the hub ({why or error}); go online, or give a local copy "
-            "with --data FILE"
-        ) from error
+        told = f"cannot load {name} from the hub ({why or error})"
+        raise ValueError(f"{told}; go online, or give a local copy with --data FILE") from error
 
 
 def file_rows(path: str) -> list[tuple[int, dict]]:
     """The rows of a .json, .jsonl or .csv file (each also .gz), or of a .parquet file.
 
     Numbers count from 1: lines in JSONL, rows without the header in CSV. ValueError says in one
-    line what is wrong, and in which row.
+    line what is wrong.
     """
     name = Path(path).name.lower()
     reader = _READERS.get(Path(name.removesuffix(".gz")).suffix)
@@ -44,13 +42,10 @@ def file_rows(path: str) -> list[tuple[int, dict]]:
         )
     try:
         with (gzip.open if name.endswith(".gz") else open)(path, "rb") as file:
-            rows = reader(path, file)
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror or error}") from error
-    except (EOFError, zlib.error) as error:
-        raise ValueError(f"cannot read {path}: its compressed data is damaged") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text (byte {error.start})") from error
+            rows = reader(file)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError, csv.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot read {path}: {why}") from error
     if not rows:
         raise ValueError(f"{path} holds no rows: one for each problem is needed")
     for number, row in rows:
@@ -59,49 +54,40 @@ def file_rows(path: str) -> list[tuple[int, dict]]:
     return rows
 
 
-def _read_json(path, file) -> list[tuple[int, dict]]:
-    try:
-        rows = json.loads(file.read().decode("utf-8-sig"))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON (one object per line is .jsonl): {error}") from error
+def _text(file) -> str:
+    return file.read().decode("utf-8-sig")
+
+
+def _read_json(file) -> list[tuple[int, dict]]:
+    rows = json.loads(_text(file))
     if not isinstance(rows, list):
-        raise ValueError(f"{path}: a list of rows is needed, [{{...}}, ...]")
+        raise ValueError("a list of rows is needed, [{...}, ...]")
     return list(enumerate(rows, 1))
 
 
-def _read_jsonl(path, file) -> list[tuple[int, dict]]:
+def _read_jsonl(file) -> list[tuple[int, dict]]:
     rows = []
-    for number, line in enumerate(file.read().decode("utf-8-sig").split("\n"), 1):
+    for number, line in enumerate(_text(file).split("\n"), 1):
         try:
             rows += [(number, json.loads(line))] if line.strip() else []
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise ValueError(f"{path}, row {number}: not one JSON object ({error})") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"row {number} is not one JSON object ({error})") from error
     return rows
 
 
-def _read_csv(path, file) -> list[tuple[int, dict]]:
-    rows = []
+def _read_csv(file) -> list[tuple[int, dict]]:
     csv.field_size_limit(1 << 30)
-    reader = csv.DictReader(io.StringIO(file.read().decode("utf-8-sig"), newline=""), strict=True)
-    try:
-        for number, row in enumerate(reader, 1):
-            if None in row or None in row.values():
-                wanted = len(reader.fieldnames)
-                raise ValueError(f"{path}, row {number}: not the header's {wanted} fields")
-            rows.append((number, row))
-    except csv.Error as error:
-        raise ValueError(f"{path}, row {len(rows) + 1}: {error}") from error
+    rows = list(enumerate(csv.DictReader(io.StringIO(_text(file), newline=""), strict=True), 1))
+    for number, row in rows:
+        if None in row or None in row.values():
+            raise ValueError(f"row {number} has not the header's fields")
     return rows
 
 
-def _read_parquet(path, file) -> list[tuple[int, dict]]:
-    import pyarrow
+def _read_parquet(file) -> list[tuple[int, dict]]:
     from pyarrow import parquet
 
-    try:
-        return list(enumerate(parquet.read_table(file).to_pylist(), 1))
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path} is not a Parquet file: {error}") from error
+    return list(enumerate(parquet.read_table(file).to_pylist(), 1))
 
 
 _READERS = {

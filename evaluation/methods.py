@@ -121,22 +121,19 @@ def play_method(name: str, rollout: Rollout, items: list[dict], args) -> list[di
         for number, root in enumerate(roots):
             for sample in range(samples):
                 place = {"item": number, "sample": sample}
-                found.append(head | place | record(rollout, root, sample, bool(args.show)))
+                found.append(head | place | record(rollout, root, sample))
     return found
 
 
-def record(rollout: Rollout, root: Node, sample: int, show: bool = False) -> dict:
+def record(rollout: Rollout, root: Node, sample: int) -> dict:
     """What is kept of a joint response: its turns, of which one without parts was not scored, and
-    its return; the scheme of its last turn, where the task names schemes; and where it is to be
-    shown, what the task draws of each turn."""
+    its return; and the scheme of its last turn, where the task names schemes."""
     task, gamma = rollout.task, rollout.args.gamma
-    show = show and task.colors
     turns, node, at = [], root, sample
     while node:
         (texts, parts), item = played(node, at), node.item
         tokens = [len(responses[at].tokens) for responses in node.responses]
-        drawn = {"drawn": task.draw(item, texts)} if show else {}
-        turns.append({"responses": texts, "tokens": tokens, "parts": parts} | drawn)
+        turns.append({"responses": texts, "tokens": tokens, "parts": parts})
         node, at = (node.children[at] if node.children else None), 0
     scored = {t: gamma**t for t, turn in enumerate(turns) if turn["parts"]} or {0: 1.0}
     paid = sum(w * worth(turns[t]["parts"], len(texts)) for t, w in scored.items())

@@ -35,10 +35,8 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
         directory = run_folder(name)
         flags = read_args(directory)["args"]
         if not (has_agents(directory, flags) or (directory / CHECKPOINT).is_file()):
-            raise ValueError(
-                f"{directory} is not finished, and has no checkpoint: python train.py --resume "
-                f"{directory}"
-            )
+            how = f"python train.py --resume {directory}"
+            raise ValueError(f"{directory} is not finished, and has no checkpoint: {how}")
         alone = flags["num_agents"] == 1
         if found.setdefault(alone, directory) != directory:
             kind = "one agent" if alone else "a team"

@@ -2,7 +2,7 @@
 
 Runs of one name but for its ending (-seed0, -1, _2), with the same flags but for --seed (and that
 ending in the names of --init), and of the same code are the seeds of one group. The picture goes
-beside the first run: compare.png and .svg.
+beside the first run: compare.png.
 """
 
 import json
@@ -14,10 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
-from running.folder import json_lines, read_args, run_folder
+from running.folder import json_lines, read_args, reading, run_folder
 
-# Okabe and Ito's, which color-blind readers tell apart
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 ENDS = {  # what an evaluation measured, and its label
     ("before", "return"): "sampled,\nbefore",
     ("after", "return"): "sampled,\nafter",
@@ -67,19 +65,15 @@ class Group(NamedTuple):
 
 
 def read_run(name: str) -> Run:
-    """ValueError where it is none."""
     directory = run_folder(name)
-    record = read_args(directory)
-    try:
-        flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
-        lines = json_lines(directory / "metrics.jsonl")
-        rows = [row for _, row in lines if "return" in row]  # the others are evaluations
-        file = directory / "summary.json"
+    record, file = read_args(directory), directory / "summary.json"
+    flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
+    lines = json_lines(directory / "metrics.jsonl")
+    rows = [row for _, row in lines if "return" in row]  # the others are evaluations
+    if not rows:
+        raise ValueError(f"{directory}: no step was made")
+    with reading(file):
         returns = json.loads(file.read_text())["returns"] if file.is_file() else {}
-        if not rows:
-            raise ValueError("no step was made")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{directory} is not a run: {error}") from error
     return Run(directory, flags, rows, returns)
 
 
@@ -126,9 +120,8 @@ def compare(names: list[str], json_file: str | None) -> None:
     if len(set(earned.values())) > 1:
         each = "; ".join(f"{name}: {what}" for name, what in earned.items())
         print(f"\nnot one and the same return, so do not rank them by it: {each}")
-    for ending in ("png", "svg"):
-        draw(groups, beside / f"compare.{ending}")
-    print(f"\npicture: {beside / 'compare.png'} and compare.svg")
+    draw(groups, beside / "compare.png")
+    print(f"\npicture: {beside / 'compare.png'}")
     if json_file:
         Path(json_file).write_text(json.dumps({"groups": found}, indent=1) + "\n")
 
@@ -201,24 +194,23 @@ def draw(groups: list[Group], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    style |= {"svg.fonttype": "none", "svg.hashsalt": "compare", "axes.titlesize": 9}
-    below = [group for group in groups if schemes_of([group])]
-    with plt.rc_context(style):
-        figure = plt.figure(figsize=(8, 5.5 if below else 3), layout="constrained")
-        parts = figure.subfigures(2 if below else 1, 1, squeeze=False)[:, 0]
-        left, right = parts[0].subplots(1, 2, width_ratios=(3, 2))
+    style = "tableau-colorblind10", {"font.size": 9, "axes.titlesize": 9}
+    divided = [group for group in groups if schemes_of(group)]
+    with plt.style.context(style):
+        figure = plt.figure(figsize=(8, 3 + 2.5 * bool(divided)), layout="constrained")
+        above, *below = figure.subfigures(1 + bool(divided), 1, squeeze=False)[:, 0]
+        left, right = above.subplots(1, 2, width_ratios=(3, 2))
         for number, group in enumerate(groups):
-            draw_curves(left, group, COLORS[number % len(COLORS)])
+            draw_curves(left, group, f"C{number}")
         left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
         left.set_title("return of the training batches")
         left.legend(frameon=False, loc="lower right")
         draw_ends(right, groups)
         if below:
-            panels = parts[1].subplots(1, len(below), sharey=True, squeeze=False)[0]
-            draw_schemes(panels, below)
-        metadata = {"Date": None} if path.suffix == ".svg" else None  # the same picture every time
-        figure.savefig(path, dpi=200, metadata=metadata)
+            panels = below[0].subplots(1, len(divided), squeeze=False)[0]
+            for axes, group in zip(panels, divided, strict=True):
+                draw_schemes(axes, group)
+        figure.savefig(path, dpi=200)
         plt.close(figure)
 
 
@@ -229,22 +221,15 @@ def smooth(curve: list[float]) -> np.ndarray:
 
 
 def draw_curves(axes, group: Group, color: str) -> None:
-    """Every seed's return, thin; smoothed: of one or two seeds each, of more their mean in its 95 %
-    band, as far as all seeds have come. At the steps of the run, of which a rollout may make
-    several."""
-    curves = [run.curve("return") for run in group.runs.values()]
-    steps, smoothed = group.steps, [smooth(curve) for curve in curves]
-    for curve in curves:
-        axes.plot(steps[: len(curve)], curve, color=color, linewidth=0.4, alpha=0.35)
+    """Every seed's return, thin; smoothed: of one or two seeds each, of more their mean, as far as
+    all seeds have come. At the steps of the run, of which a rollout may make several."""
+    curves, steps = [run.curve("return") for run in group.runs.values()], group.steps
+    smoothed = [smooth(curve) for curve in curves]
     if len(curves) > 2:
         length = min(map(len, curves))
-        both = np.stack([curve[:length] for curve in smoothed])  # (seeds, steps)
-        mean, error = both.mean(0), both.std(0, ddof=1) / len(both) ** 0.5
-        half = t95(len(both)) * error
-        axes.fill_between(
-            steps[:length], mean - half, mean + half, color=color, alpha=0.2, linewidth=0
-        )
-        smoothed = [mean]
+        smoothed = [np.mean([curve[:length] for curve in smoothed], 0)]
+    for curve in curves:
+        axes.plot(steps[: len(curve)], curve, color=color, linewidth=0.4, alpha=0.35)
     label = f"{group.name} ({len(curves)} seed{'s' * (len(curves) > 1)})"
     for curve in smoothed:
         axes.plot(steps[: len(curve)], curve, color=color, linewidth=1.8, label=label)
@@ -259,7 +244,7 @@ def draw_ends(axes, groups: list[Group]) -> None:
             continue
         places = np.arange(len(ENDS)) + (number - (len(groups) - 1) / 2) * wide
         means, lows, highs = np.array([group.end(*end) for end in ENDS]).T
-        color, errors = COLORS[number % len(COLORS)], [means - lows, highs - means]
+        color, errors = f"C{number}", [means - lows, highs - means]
         axes.bar(places, means, 0.9 * wide, color=color, yerr=errors, error_kw={"elinewidth": 1})
         for place, mean in zip(places, means, strict=True) if len(groups) <= 3 else ():
             axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
@@ -267,26 +252,21 @@ def draw_ends(axes, groups: list[Group]) -> None:
     axes.set_title("held-out problems, 95 % intervals")
 
 
-def schemes_of(groups: list[Group]) -> list[str]:
-    """The metrics with the shares of the schemes, of tasks that name them."""
-    runs = [run for group in groups for run in group.runs.values()]
-    names = {name for run in runs for row in run.rows for name in row}
-    return sorted(name for name in names if name.startswith("scheme/"))
+def schemes_of(group: Group) -> list[str]:
+    """The metrics with the shares of the schemes, of a task that names them."""
+    rows = [row for run in group.runs.values() for row in run.rows]
+    return sorted({name for row in rows for name in row if name.startswith("scheme/")})
 
 
-def draw_schemes(panels, groups: list[Group]) -> None:
-    """How the joint responses of each step divided the work: a panel for each group, the mean over
-    its seeds, smoothed."""
+def draw_schemes(axes, group: Group) -> None:
+    """How the joint responses of each step divided the work, the mean over seeds, smoothed."""
     from matplotlib import colormaps
 
-    names = schemes_of(groups)
+    names, length = schemes_of(group), min(len(run.rows) for run in group.runs.values())
+    curves = [[run.curve(name)[:length] for run in group.runs.values()] for name in names]
     labels = [name.removeprefix("scheme/") for name in names]
-    for axes, group in zip(panels, groups, strict=True):
-        length = min(len(run.rows) for run in group.runs.values())
-        curves = [[run.curve(name)[:length] for run in group.runs.values()] for name in names]
-        shares = [smooth(np.mean(seeds, 0)) for seeds in curves]
-        colors = colormaps["tab20"].colors[: len(names)]
-        axes.stackplot(group.steps[:length], *shares, labels=labels, colors=colors)
-        axes.set(xlabel="step", ylim=(0, 1), title=f"division of work, {group.name}")
-    panels[0].set_ylabel("share of the joint responses")
-    panels[-1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    shares = [smooth(np.mean(seeds, 0)) for seeds in curves]
+    colors = colormaps["tab20"].colors[: len(names)]
+    axes.stackplot(group.steps[:length], *shares, labels=labels, colors=colors)
+    axes.set(xlabel="step", ylim=(0, 1), title=f"division of work, {group.name}")
+    axes.legend(fontsize=6)

@@ -2,13 +2,11 @@
 
 import csv
 import itertools
-import json
 import shutil
 import textwrap
 from pathlib import Path
 
-from running import pictures
-from running.folder import json_lines, write_whole
+from running.folder import json_lines
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -38,14 +36,10 @@ LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens"}
 LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s"}
 
 
-def _label(name: str) -> str:
-    short = name.removeprefix("reward/").removeprefix("metric/").replace("_", " ")
-    return LABELS.get(name, short)
-
-
 def _block(methods: dict[str, dict], columns: list[str]) -> str:
     """Methods x measures, with their errors."""
-    rows = [["method", *map(_label, columns)]]
+    short = [c.removeprefix("reward/").removeprefix("metric/").replace("_", " ") for c in columns]
+    rows = [["method", *map(LABELS.get, columns, short)]]
     for name, row in methods.items():
         rows.append([name, *(_cell(row.get(c), row.get(f"{c}_se")) for c in columns)])
     return align(rows)
@@ -107,11 +101,7 @@ def show(header: dict, records: list[dict], count: int) -> str:
                 scores = ", ".join(f"{name} {value:.2f}" for name, value in paid.items())
                 head = f"--- {record['method']}, {kind}, turn {turn}: {scores}"
                 shown += [head, side_by_side(played["responses"])]
-                if "drawn" in played:
-                    both = {"target": item["target"], "built": played["drawn"]}
-                    shown.append(pictures.side_by_side(both, item["colors"]))
             shown[-1] += f"\nreturn {record['return']:.3f}"
-        shown += [pictures.legend(item["colors"]), ""] if "colors" in item else []
     return "\n".join(shown)
 
 
@@ -136,13 +126,8 @@ def printable(text: str) -> str:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def write_samples(file: str, header: dict, records: list[dict]) -> None:
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in (header, *records))
-    write_whole(Path(file), "".join(lines))
-
-
 def read_samples(file: str) -> tuple[dict, list[dict]]:
-    """What write_samples wrote; ValueError names the line that it cannot have written."""
+    """The header and the records of a --samples file."""
     rows = []
     for number, row in json_lines(Path(file)):
         wanted = RECORD if rows else HEADER

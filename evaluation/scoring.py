@@ -1,13 +1,12 @@
 """--score: any reward on joint responses from a file, wherever they come from."""
 
-import json
 import statistics
 import sys
 from pathlib import Path
 
 from rewards import RewardError, Scorer, asks
 from running.bits import settle
-from running.folder import json_lines, write_whole
+from running.folder import json_lines, write_lines
 from running.plugins import find_reward, make_task
 
 KEYS = ("item", "responses")
@@ -50,8 +49,7 @@ def score(args, main) -> str:
         print(f"\rscored {len(done)} of {len(rows)} lines", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     if args.samples:
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in done)
-        write_whole(Path(args.samples), "".join(lines))
+        write_lines(Path(args.samples), done)
     return render(done, reward.maximum)
 
 

@@ -1,26 +1,16 @@
 """A run on disk: what train.py writes into runs/<name>/ and what eval.py and --resume read from it.
-
-args.json       every flag as resolved, package versions, the command, versions of code and bases
-metrics.jsonl   one line per step            samples.jsonl  joint responses, every --sample-every
-events.out...   TensorBoard: the same        checkpoints/last.ckpt  enough to go on exactly
-agents/<i>/     the trained agents, in peft's format (or as full models)
-kept/<name>/    agents along the way, in a folder like a run's
-build.png, .gif what the team built, of a task that can draw it
-summary.json    {"steps", "seconds", "before": {...}, "after": {...}}
-lock            held by the process that writes here
-"""
+The README lists the files; `lock` is held by the process that writes there."""
 
 import contextlib
 import fcntl
 import hashlib
-import io
 import itertools
 import json
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -103,6 +93,10 @@ def write_json(path: Path, value) -> None:
     write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
+def write_lines(path: Path, records: Iterable[dict]) -> None:
+    write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records))
+
+
 def write_whole(path: Path, text: str) -> None:
     """Writes a file whole or not at all; a device or a pipe is written to, and stays what it is."""
     if path.exists() and not path.is_file():
@@ -120,17 +114,23 @@ def write_whole(path: Path, text: str) -> None:
 def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
     """(number, object) of each line of a JSONL file; ValueError names one that is none. Only
     newlines end a line: str.splitlines would split a text at U+2028, too."""
+    number = 0
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8 ({error})") from error
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
+        for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
+            if line.strip():
                 yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                told = f"{path}, line {number}: not one JSON object ({error})"
-                raise ValueError(told) from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}, line {number}: not one JSON object ({error})") from error
+
+
+@contextlib.contextmanager
+def reading(path: Path):
+    """Whatever goes wrong in a run's file, ValueError names the file."""
+    try:
+        yield
+    except Exception as error:  # of json, torch, zip, pickle
+        why = f"{type(error).__name__}: {error}"[:200]
+        raise ValueError(f"{path} is damaged, bring back a copy ({why})") from error
 
 
 def read_args(directory: Path) -> dict:
@@ -138,11 +138,9 @@ def read_args(directory: Path) -> dict:
     path = directory / "args.json"
     if not path.is_file():
         raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
-    try:
+    with reading(path):
         record = json.loads(path.read_text())
         record["args"]["model"], record["args"]["num_agents"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not what a run writes: restore it ({error!r})") from error
     return record
 
 
@@ -182,8 +180,8 @@ def warn_of_other_code(directory: Path) -> None:
     record = read_args(directory)
     known, now = record.get("code", []), code_version(record["args"])
     if known and now not in known:
-        was = ", ".join(known)
-        print(f"warning: {directory} was trained by code {was}, and this is {now}", file=sys.stderr)
+        told = f"{directory} was trained by code {', '.join(known)}, and this is {now}"
+        print(f"warning: {told}", file=sys.stderr)
 
 
 def check_bases(directory: Path, args) -> None:
@@ -199,10 +197,8 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
     another base of the same shape would load, and be worth nothing."""
     now = fingerprint(name) if trained else None  # None: unknown, or the hub's and not here yet
     if now not in (None, trained):
-        raise ValueError(
-            f"the model {name} is not what {whose} was trained on (other weights, config or "
-            "tokenizer): bring that one back, or train anew"
-        )
+        why = "other weights, config or tokenizer: bring that one back, or train anew"
+        raise ValueError(f"the model {name} is not what {whose} was trained on ({why})")
 
 
 def steps(directory: Path, module) -> int:
@@ -220,23 +216,16 @@ def steps(directory: Path, module) -> int:
 
 def read_checkpoint(directory: Path, trained: dict) -> tuple[int, dict]:
     """(steps, weights) of a run's checkpoint; trained: those that it has to have, by name."""
-    path = directory / CHECKPOINT
     import torch
 
-    try:
+    path = directory / CHECKPOINT
+    with reading(path):
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        shapes = {name: value.shape for name, value in state["state_dict"].items()}
         step, weights = state["global_step"], state["state_dict"]
-    except Exception as error:  # of torch, zip and pickle
-        raise ValueError(
-            f"{path} is damaged, or no checkpoint of a run ({type(error).__name__}): bring back a "
-            f"copy, or delete it to begin {directory} again"
-        ) from error
+        shapes = {name: value.shape for name, value in weights.items()}
     if shapes != {name: value.shape for name, value in trained.items()}:
-        raise ValueError(
-            f"{path} is of another team than {directory / 'args.json'} says (agents, adapters or "
-            "model): bring back the one that belongs to the other"
-        )
+        named = directory / "args.json"
+        raise ValueError(f"{path} is of another team than {named} says (agents, adapters or model)")
     return step, weights
 
 
@@ -254,20 +243,12 @@ def newest_run() -> Path | None:
 
 def read_lines(path: Path) -> list[tuple[int, str]]:
     """(step, line) of a run's file, without a last line that was cut by a kill."""
-    found = []
     text = path.read_text(errors="replace") if path.exists() else ""
-    for number, line in enumerate(io.StringIO(text), 1):
-        if line.endswith("\n"):
-            try:
-                found.append((int(json.loads(line)["step"]), line))
-            except (ValueError, KeyError, TypeError) as error:
-                told = f"{path}, line {number}: not what a run writes"
-                raise ValueError(f"{told}; bring back a copy, or mend it") from error
-    return found
+    with reading(path):
+        return [(int(json.loads(line)["step"]), line) for line in text.split("\n")[:-1]]
 
 
 def keep_until(path: Path, step: int) -> None:
     """Drops the lines of the steps after a killed run's last checkpoint, and a line cut in half."""
-    if not path.exists():
-        return
-    write_whole(path, "".join(line for number, line in read_lines(path) if number < step))
+    if path.exists():
+        write_whole(path, "".join(f"{line}\n" for n, line in read_lines(path) if n < step))

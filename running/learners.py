@@ -43,10 +43,8 @@ def _folder(name: str, agent: int, args) -> Path:
     one = flags.get("share") and len(set(flags["model"])) == 1
     count = 1 if one else flags["num_agents"]
     if count not in (1, args.num_agents):
-        raise ValueError(
-            f"--init {name}: it has {count} agents and this team {args.num_agents}; name a folder "
-            f"for each, such as {run / 'agents' / '0'}"
-        )
+        told = f"it has {count} agents and this team {args.num_agents}; name a folder for each"
+        raise ValueError(f"--init {name}: {told}, such as {run / 'agents' / '0'}")
     folder = agent_folder(run, agent if count > 1 else 0, flags)
     if not folder.is_dir():
         raise ValueError(f"--init {name}: it is not finished: python train.py --resume {run}")
@@ -64,10 +62,8 @@ def _check_kind(folder: Path, args) -> None:
     config = adapter_config(folder)
     found = {key: config.get(key) or 0 for key in SCALE}
     if list(found.values()) != [args.lora_rank, args.lora_alpha, 0, 0]:
-        raise ValueError(
-            f"--init {folder} is an adapter of {found}, and this team's are of --lora-rank "
-            f"{args.lora_rank} and --lora-alpha {args.lora_alpha}: give those it was trained with"
-        )
+        own = f"--lora-rank {args.lora_rank} and --lora-alpha {args.lora_alpha}"
+        raise ValueError(f"--init {folder} is an adapter of {found}, and this team's are of {own}")
 
 
 def check_bases(args) -> None:

@@ -18,12 +18,15 @@ def describe(module, args) -> str:
         lines.append(
             f"base {number}: {name}, {frozen / 2**20:.1f} MiB frozen, agents {base.agents}"
         )
+        goes_on = module.rollout.task.stop  # a prompt that is to be continued, not answered
+        if not (args.chat_template or goes_on) and getattr(base.tokenizer, "chat_template", None):
+            told = f"{name} has a chat template and prompts go to it as raw text: if it is "
+            print(f"warning: {told}instruction-tuned, add --chat-template", file=sys.stderr)
     for agent in range(module.team.size):
         trained = sum(p.numel() for p in module.team.parameters_of(agent))
         frozen = agent in (args.freeze or ())
-        kind = (
-            "frozen, it acts and does not learn" if frozen else f"{trained:,} trainable parameters"
-        )
+        kind = f"{trained:,} trainable parameters"
+        kind = "frozen, it acts and does not learn" if frozen else kind
         lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
     if args.share:
         lines.append(
@@ -34,8 +37,6 @@ def describe(module, args) -> str:
     if args.engine:
         lines.append(f"sampled: by {' and '.join(args.engine)}")
     lines.append(f"device:  {where()}")
-    for line in remarks(module, args):
-        print(f"warning: {line}", file=sys.stderr)
     return "\n".join(lines)
 
 
@@ -44,25 +45,6 @@ def where() -> str:
     if device().type == "cuda":
         return torch.cuda.get_device_name()
     return f"CPU, torch threads: {torch.get_num_threads()}"
-
-
-def remarks(module, args) -> list[str]:
-    """What a user may not have meant."""
-    found = []
-    for base in module.team.bases:
-        name = args.model[base.agents[0]]
-        goes_on = module.rollout.task.stop  # a prompt that is to be continued, not answered
-        if not (args.chat_template or goes_on) and getattr(base.tokenizer, "chat_template", None):
-            found.append(
-                f"{name} has a chat template and prompts go to it as raw text: if it is "
-                "instruction-tuned, add --chat-template"
-            )
-    if args.bits < 16 and device().type == "cpu":
-        found.append(
-            f"--bits {args.bits} on a CPU saves nothing: a Qwen2 of 358 million parameters took "
-            "3.26 GB and made 10 tokens/s, with --bits 16 1.51 GB and 20 tokens/s"
-        )
-    return found
 
 
 def dry_run(module, args) -> None:

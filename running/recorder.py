@@ -18,7 +18,6 @@ from pathlib import Path
 
 import lightning as L
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
-from torch.utils.tensorboard.summary import hparams
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
@@ -27,8 +26,7 @@ from running.folder import keep_until, write_json
 from running.heldout import as_markdown, drawn, evaluate, played, sample_record
 from running.metrics import measure, memory_gib
 
-KEPT = ("before", "returns", "example", "schemes", "best", "frames")  # by a checkpoint
-COMPARED = ("return", "test/return", "test/greedy/return")  # of TensorBoard's table of flags
+KEPT = ("summary", "schemes", "frames")  # by a checkpoint
 
 
 class Stopped(BaseException):
@@ -71,10 +69,8 @@ class Interruptible:
 
 def loggers(directory: Path, args, steps: int) -> list:
     """TensorBoard's, and --logger's; steps: those that a resumed run keeps."""
-    board = TensorBoardLogger(
-        directory, name="", version="", default_hp_metric=False, purge_step=steps
-    )
-    found = [board]
+    how = {"default_hp_metric": False, "purge_step": steps}
+    found = [TensorBoardLogger(directory, name="", version="", **how)]
     if args.logger == "csv":
         found.append(CSVLogger(directory, name="csv"))
     if args.logger == "wandb":
@@ -82,16 +78,6 @@ def loggers(directory: Path, args, steps: int) -> list:
     for logger in found:
         logger.log_hyperparams(vars(args))
     return found
-
-
-def show_flags(board, flags: dict) -> None:
-    """The flags in TensorBoard: as a text, and beside those of other runs."""
-    cells = {name: html.escape(str(value)) for name, value in flags.items()}
-    rows = "\n".join(f"|{name}|{cell.replace('|', '&#124;')}|" for name, cell in cells.items())
-    board.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
-    plain = {k: v if isinstance(v, (bool, int, float)) else str(v) for k, v in flags.items()}
-    for summary in hparams(plain, dict.fromkeys(COMPARED, 0)):  # as Lightning writes them, but
-        board._get_file_writer().add_summary(summary)  # that one logs the zeros, too
 
 
 class Recorder(L.Callback):
@@ -102,16 +88,15 @@ class Recorder(L.Callback):
 
     def __init__(self, directory: Path, held_out: dict[str, list[dict]], args):
         self.directory, self.held_out, self.args = directory, held_out, args
-        self.before: dict = {}
-        self.returns: dict = {}  # before and after, problem by problem
-        self.example: dict = {}  # one held-out joint response of the untrained team
+        # Measures before and after; the returns of these, problem by problem; a joint response of
+        # each; {"step", "return"} on dev of the agents in kept/best.
+        self.summary = {name: {} for name in ("before", "after", "returns", "example", "best")}
         self.warned: set[str] = set()  # signs of failure that were told
         self.seconds = 0.0  # spent by earlier processes of this run
         self.start = time.perf_counter()
         self.saved = -1  # step of the checkpoint on disk
         self.begun = False  # what comes before the first step was done
         self.schemes: list[str] = []  # of dividing the work that were seen
-        self.best: dict = {}  # {"step", "return"} on dev of the agents in kept/best
         self.frames: list[dict] = []  # what was built so far, of a task that can draw it
 
     def state_dict(self):
@@ -120,8 +105,8 @@ class Recorder(L.Callback):
         return kept | {"seconds": elapsed}
 
     def load_state_dict(self, state):
-        for name in KEPT:  # a run of an earlier version lacks the later ones
-            setattr(self, name, state.get(name, getattr(self, name)))
+        for name in KEPT:
+            setattr(self, name, state[name])
         self.seconds, self.begun = state["seconds"], True
 
     def on_train_start(self, trainer, module):
@@ -136,9 +121,11 @@ class Recorder(L.Callback):
         trainer.should_stop = module.global_step >= self.args.max_steps
         if self.begun:
             return
-        self.before, self.example = self.test(trainer, module, "before")
+        self.test(trainer, module, "before")
         if trainer.is_global_zero:
-            show_flags(trainer.logger.experiment, vars(self.args))
+            told = {name: html.escape(str(value)) for name, value in vars(self.args).items()}
+            rows = "".join(f"|{k}|{v.replace('|', '&#124;')}|\n" for k, v in told.items())
+            trainer.logger.experiment.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
         self.draw(trainer, module)
         self.begun = True
         self.save(trainer)
@@ -173,8 +160,8 @@ class Recorder(L.Callback):
         if dev:
             self.append("metrics.jsonl", [{"step": step, **_under("dev", dev)}])
             self.tell(trainer, _under("dev", dev), step)
-            if dev["return"] > self.best.get("return", -math.inf):
-                self.best = {"step": done, "return": dev["return"]}
+            if dev["return"] > self.summary["best"].get("return", -math.inf):
+                self.summary["best"] = {"step": done, "return": dev["return"]}
                 self.keep(module, "best")
         if due(args.keep_every, done):
             self.keep(module, f"step-{done}")
@@ -185,34 +172,27 @@ class Recorder(L.Callback):
     def on_train_end(self, trainer, module):
         if module.global_step < self.args.max_steps:
             return
-        after, example = self.test(trainer, module, "after")
+        self.test(trainer, module, "after")
         if not trainer.is_global_zero:
             return
         save_agents(module, self.directory)
         if self.frames:
             task, colors = module.rollout.task, module.rollout.task.colors
             target = [task.draw(item, []) for item in self.pictured(module)]
-            print(f"\n{pictures.write(self.directory, target, self.frames, colors)}")
-        summary = {
-            "steps": module.global_step,
-            "seconds": self.state_dict()["seconds"],
-            "before": self.before,
-            "after": after,
-            "returns": self.returns,
-            "example": {"before": self.example, "after": example},
-            "best": self.best,
-        }
-        write_json(self.directory / "summary.json", summary)
+            pictures.write(self.directory, target, self.frames, colors)
+        head = {"steps": module.global_step, "seconds": self.state_dict()["seconds"]}
+        write_json(self.directory / "summary.json", head | self.summary)
 
-    def test(self, trainer, module, when: str) -> tuple[dict, dict]:
-        """Measures on the test problems before or after training, and a joint response to the
-        first of them; ({}, {}) with --eval-limit none."""
+    def test(self, trainer, module, when: str) -> None:
+        """Evaluates on the test problems before or after training; not with --eval-limit none."""
         if "test" not in self.held_out:
-            return {}, {}
-        measures, self.returns[when], nodes = self.evaluate(trainer, module, "test", when)
+            return
+        measures, returns, nodes = self.evaluate(trainer, module, "test", when)
+        self.summary[when], self.summary["returns"][when] = measures, returns
+        record = sample_record(module.global_step, nodes[0], self.args.turns - 1, 0)
+        self.summary["example"][when] = record
         if trainer.is_global_zero:
             self.tell(trainer, _under("test", measures), module.global_step)
-        return measures, sample_record(module.global_step, nodes[0], self.args.turns - 1, 0)
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training

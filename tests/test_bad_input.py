@@ -49,20 +49,13 @@ def refused(tmp_path, monkeypatch, capsys):
 
 FLAGS = {
     "--max-step 3": "--max-step 3 (did you mean --max-steps?)",
-    "coop": "unrecognized arguments: coop",
     "--task rendezvos": "unknown task 'rendezvos' (did you mean rendezvous?); known: ",
-    "--reward nope": "unknown reward 'nope'; known:",
     "--joint crossed": "--joint: 'crossed' is not a whole number of at least 1, nor aligned or",
-    "--advantage media": "--advantage: 'media' is not known (did you mean mean?)",
-    "--num-agents 0": "--num-agents: '0' is not a whole number of at least 1",
     "--lr nan": "--lr: 'nan' is not a number of at least 0",
-    "--lr": "--lr: expected one argument",
     "--top-p 1.5": "--top-p: '1.5' is not a number in [0, 1]",
     "--joint 9": "--joint 9: each response is part of 8 joint responses",
     "--max-steps 3 --epochs 1": "--max-steps and --epochs: give one of them",
     "--model a b c": "--model names 3 for 2 agents",
-    "--init a b c": "--init names 3 for 2 agents",
-    "--model a --model b": "--model is given twice",
     "--init=a --init b": "--init=a is given twice",
     "@twice.args": "--model is given twice",
     "--freeze 2": "--freeze 2: the agents are 0 to 1",
@@ -70,7 +63,6 @@ FLAGS = {
     "--alternate 3 --freeze 1": "--alternate needs two agents that learn",
     "--init nowhere": "--init nowhere: no run (no nowhere/args.json) and no agent",
     "--temperature 0": "--temperature 0 is greedy",
-    "--top-p 0": "--top-p 0 leaves no token",
     "--num-generations 1": "--num-generations 1 trains nothing",
     "--lora-rank 0 --bits 4": "--lora-rank 0 trains the weights: they need --bits 32",
     "--precision bf16-mixed": "with adapters, give --bits 16",
@@ -81,7 +73,6 @@ FLAGS = {
     "--turns 2 --feedback nope": "--feedback: 'nope' is not known; known to task",
     "--turns 2 --expert-model big": "go with --feedback",
     "--judge tiny": "--judge tiny: the reward asks no language model",
-    "--task nope.py:Rhyme": "cannot load the task 'nope.py:Rhyme': FileNotFoundError",
     "--reward nowhere.reward": "No module named 'nowhere'",
     "--model no/such-model": "no/such-model",
     "--chat-template": "the model has no chat template",
@@ -120,7 +111,7 @@ def lines(number: int = 1, **changes) -> bytes:
 
 DATA = [  # name, content, what is named
     ("missing.csv", None, "cannot read missing.csv: No such file"),
-    ("x.jsonl", lines()[:-20], "x.jsonl, row 5: not one JSON object"),
+    ("x.jsonl", lines()[:-20], "cannot read x.jsonl: row 5 is not one JSON object"),
     ("x.jsonl", lines(3, test=None), "x.jsonl, row 3: field 'test' is missing"),
     ("x.jsonl", lines(5, prompt=ROW["prompt"].replace("Add", "Add " * 999)), "a prompt has"),
 ]
@@ -148,7 +139,6 @@ reward.maximum = 1.0
 PLUGINS = [  # what is replaced, by what, what is named
     ("class Task:", "class Task(:", "mine.py, line 2: cannot load the task"),
     ("class Task:", "class Tusk:", "mine.py has no task Task (did you mean Tusk?)"),
-    ("class Task:", "import nowhere\nclass Task:", "mine.py, line 2: cannot load the task"),
     ("class Task:", "import sys\nsys.exit()\nclass Task:", "SystemExit"),
     ("class Task:", "def Task():", "'mine.py:Task' has to be a class"),
     ("data=None, num_agents=2", "", "unexpected keyword argument 'data'"),
@@ -158,13 +148,11 @@ PLUGINS = [  # what is replaced, by what, what is named
     ("items(self, split)", "items(self)", "needs items(split): too many"),
     ('return [{"task_id": split}]', "return 7", "items('train') has to give a list of dicts"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
-    ('return [{"task_id": split}]', "return no", "mine.py, line 5: NameError: name 'no'"),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
     ('return item["task_id"]', "return 7", "has to be a text, not 7"),
     ("def reward(item, responses)", "def reward(item)", "needs (item, responses): too many"),
     ("reward.maximum = 1.0", "reward = 7", "7 is not a callable"),
     ("reward.maximum = 1.0", "", "needs its largest value"),
-    ("reward.maximum = 1.0", "reward.maximum = 0", "needs its largest value"),
 ]
 
 
@@ -204,11 +192,6 @@ def no_eos(model: Path) -> None:
     edit(model / "config.json", eos_token_id=None)
 
 
-def only_a_pickle(model: Path) -> None:
-    torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")
-    (model / "model.safetensors").unlink()
-
-
 def code_of_its_own(model: Path) -> None:
     (model / "mine.py").write_text("raise SystemExit('it ran')")
     edit(model / "config.json", auto_map={"AutoConfig": "mine.Config"}, model_type="mine")
@@ -216,7 +199,6 @@ def code_of_its_own(model: Path) -> None:
 
 MODELS = [
     (lambda m: cut(m / "model.safetensors"), "it needs config.json and safetensors"),
-    (only_a_pickle, "it needs config.json and safetensors"),
     (lambda m: (m / "config.json").unlink(), "it needs config.json"),
     (lambda m: cut(m / "tokenizer.json"), "no tokenizer files"),
     (no_eos, "no end-of-sequence token: set eos_token in its tokenizer"),
@@ -284,16 +266,15 @@ def text(name: str, content: str):
 
 CHECKPOINT = "checkpoints/last.ckpt"
 RUNS = [
-    (text("args.json", "{"), "run/args.json is not what a run writes"),
-    (text("args.json", "[]"), "run/args.json is not what a run writes"),
+    (text("args.json", "{"), "run/args.json is damaged"),
     (lambda r: edit_args(r, num_agents="two"), "--num-agents: 'two' is not a whole number"),
     (lambda r: edit_args(r, precision="bf16-mixed"), "with adapters, give --bits 16"),
     (lambda r: edit_args(r, task="cop"), "unknown task 'cop'"),
     (lambda r: edit_args(r, lora_rank=8), "is of another team"),
     (lambda r: cut(r / CHECKPOINT), "last.ckpt is damaged"),
-    (lambda r: edit_checkpoint(r, lambda s: s.update(x=Bomb())), "(UnpicklingError)"),
-    (lambda r: edit_checkpoint(r, lambda s: s.pop("state_dict")), "(KeyError)"),
-    (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl, line 1: not what a run writes"),
+    (lambda r: edit_checkpoint(r, lambda s: s.update(x=Bomb())), "UnpicklingError"),
+    (lambda r: edit_checkpoint(r, lambda s: s.pop("state_dict")), "KeyError"),
+    (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl is damaged"),
     (other_base, "is not what run was trained on"),
     (lambda r: shutil.rmtree(r.parent / "model"), "is no folder"),
 ]
@@ -321,12 +302,10 @@ def test_a_run_from_before_a_flag_goes_on(run):
 # --- eval.py --------------------------------------------------------------------------------------
 
 EVAL = {
-    "--runs x": "--runs x (did you mean --run?)",
     "--run nowhere": "there is no run (no nowhere/args.json)",
     "--run run --run run2": "two runs of a team",
     "--run run --method trainde": "--method trainde (did you mean trained?)",
     "--method trained": "what applies here is naive",
-    "--limit -1": "--limit: '-1' is not a whole number",
     "--feedback tests": "--feedback is told between turns",
     "--run run --model other": "is not what run was trained on",
     "--json no/x": "--json no/x: no file can be written there",
@@ -334,9 +313,8 @@ EVAL = {
     "--compare a --doctor b": "does not go with",
     "--run run --model a b c": "--model names 3",
     "--from-samples run/metrics.jsonl": "line 1: not a line of eval.py --samples",
-    "--compare empty": "empty is not a run",
+    "--compare empty": "empty: no step was made",
     "--doctor nowhere": "nowhere is not a run",
-    "--ask x --show 1": "--ask does not go with --show",
     "--ask x --task mine.py:Task": "takes an item as JSON, with task_id",
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
     "--ask { --task mine.py:Task": "not one JSON object",
@@ -370,7 +348,7 @@ def only_a_cut_checkpoint(run: Path) -> None:
 EVALUATED = [
     (lambda r: [shutil.rmtree(r / name) for name in ("agents/1", "checkpoints")], "not finished"),
     (only_a_cut_checkpoint, "last.ckpt is damaged"),
-    (text("args.json", "{}"), "run/args.json is not what a run writes"),
+    (text("args.json", "{}"), "run/args.json is damaged"),
     (lambda r: cut(adapter(r)), "cannot read agent 1"),
     (lambda r: adapter(r).unlink(), "cannot read agent 1"),
     (drop_half, "of another model or another --lora-rank"),

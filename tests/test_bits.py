@@ -122,9 +122,3 @@ def test_the_probe_weighs_decoding_and_the_update(monkeypatch):
     assert found[16] == pytest.approx(0.5e-3 / 24 + 2 * 0.6e-3 / 128)
     assert found[32] == pytest.approx(0.3e-3 / 24 + 2 * 1.1e-3 / 128)
     assert now[0] < bits.LIMIT + sum(seconds.values())
-
-
-def test_the_probe_itself_runs_here():
-    found = bits.seconds_of_a_token()
-    assert found.keys() == {16, 32}
-    assert min(found.values()) > 0

@@ -3,12 +3,10 @@ python -m pytest tests/test_building_tasks.py
 """
 
 import json
-import re
 
 import pytest
 from PIL import Image
 
-import eval as evaluation
 import train
 from bench import building as teams
 from building import houses, labour, letters
@@ -92,20 +90,10 @@ def test_score_feedback_tells_the_reward_of_the_run():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="is for 1 or 2 agents, not 3"):
+    with pytest.raises(ValueError, match="is for 2 agents, not 3"):
         StrBuild(num_agents=3)
-    with pytest.raises(ValueError, match="no split 'val'"):
-        HouseBuild().items("val")
-    with pytest.raises(ValueError, match="housebuild makes its own problems: it takes no --data"):
+    with pytest.raises(ValueError, match="makes its own problems: it takes no --data"):
         HouseBuild("data.json")
-
-
-def test_a_plug_in_that_draws_wrongly_is_told_so(tmp_path):
-    file = tmp_path / "mine.py"
-    wrong = "class Mine(building.tasks.StrBuild):\n    draw = lambda self, item: {}\n"
-    file.write_text(f"import building.tasks\n\n{wrong}")
-    with pytest.raises(ValueError, match=re.escape("needs draw(item, responses)")):
-        make_task(train.parse(["--task", f"{file}:Mine"]))
 
 
 # --- who built what -------------------------------------------------------------------------------
@@ -164,7 +152,7 @@ def test_shares_of_the_work_are_counted():
 # --- pictures -------------------------------------------------------------------------------------
 
 
-def test_a_drawing_says_what_stands_whose_it_is_and_what_is_wrong(monkeypatch):
+def test_a_drawing_says_what_stands_whose_it_is_and_what_is_wrong():
     item = STRINGS[3]  # an L
     drawn = StrBuild().draw(item, [teams.place([(0, 0, 0), (4, 4, 0)], teams.OAK), ""])
     assert drawn[""][4][0] == (teams.OAK, 0, False)
@@ -173,13 +161,6 @@ def test_a_drawing_says_what_stands_whose_it_is_and_what_is_wrong(monkeypatch):
     layers = HouseBuild().draw(HOUSES[0], [])
     assert list(layers) == [f"y={y}" for y in range(7)]
     assert layers["y=1"][1][2] == ("planks", None, False)
-    plain = pictures.as_text(drawn, StrBuild.colors, colored=False)
-    assert plain == "- . . . x0\n- . . . .\n- . . . .\n- . . . .\no0- - - -"
-    assert "\x1b[48;2;217;167;96m" in pictures.as_text(drawn, StrBuild.colors, colored=True)
-    assert "\x1b" not in pictures.as_text(drawn, StrBuild.colors)  # this is no terminal
-    assert len({*pictures.letters(["red", "rust", "r", "x"]).values()}) == 4
-    monkeypatch.setenv("COLUMNS", "40")
-    assert max(map(len, pictures.as_text(layers, HouseBuild.colors).splitlines())) <= 40
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -199,14 +180,7 @@ def test_a_step_of_a_team_and_its_pictures(tmp_path, monkeypatch, capsys, name):
     with Image.open(folder / "build.png") as still, Image.open(folder / "build.gif") as moving:
         assert still.width > 1000
         assert moving.n_frames == 2
-    out = capsys.readouterr().out
-    assert "build.png" in out
-    assert "before training" in out
+    assert "build.png" in capsys.readouterr().out
     train.main(["--resume", "runs/x", "--max-steps", "2"])
     with Image.open(folder / "build.gif") as moving:  # what was drawn before is not lost
         assert moving.n_frames == 3
-    show = ["--show", "1", "--limit", "1", "--greedy", "--method", "trained"]
-    evaluation.main(["--run", "runs/x", *show])
-    shown = capsys.readouterr().out
-    assert "target" in shown
-    assert "x: wrong, -: missing" in shown

@@ -114,14 +114,11 @@ def without(name: str) -> dict:
         (without("test"), "field 'test' is missing"),
         (ROWS[1] | {"prompt": 3}, "field 'prompt' has to be a text, not 3"),
         (ROWS[1] | {"task_id": "own/0"}, "task_id 'own/0' is that of row 1"),
-        (ROWS[1] | {"prompt": "def decode(s:\n"}, "the prompt has to be Python"),
         (ROWS[1] | {"entry_point": "missing"}, "does not define a function 'missing'"),
         (ROWS[1] | {"prompt": "def aux(x):\n    1\n", "entry_point": "aux"}, "name of a helper"),
         (ROWS[1] | {"test": "assert decode('a')"}, "defines check(candidate)"),
         (ROWS[1] | {"test": "def check(candidate):\n    assert True"}, "no assertion"),
-        ({"task_id": 1, "test_list": ["assert f()"]}, "needs the texts prompt and code"),
         (MBPP_ROW | {"test_list": "assert scale(1) == 2"}, "has to be a list of texts"),
-        (MBPP_ROW | {"code": "def other(): pass"}, "does not define the function that test_list"),
         ([1, 2], "an object with named fields is needed"),
     ],
 )
@@ -138,14 +135,12 @@ def test_bad_row_is_named_in_one_line(tmp_path, row, says):
     ("name", "content", "says"),
     [
         ("a.jsonl", b"", "holds no rows"),
-        ("a.json", b'{"a": 1}', "a list of rows is needed"),
-        ("a.json", b"[" * 100_000, "is not JSON"),
-        ("a.jsonl", b'{"a": 1}\n{"a": \n', "row 2: not one JSON object"),
-        ("a.csv", b"task_id,prompt\n1,2\n1,2,3\n", "row 2: not the header's 2 fields"),
-        ("a.jsonl", b'{"a": "\xff"}', "is not UTF-8 text"),
-        ("a.jsonl.gz", b'{"a": 1}', "cannot read"),
-        ("a.jsonl.gz", gzip.compress(b'{"a": 1}' * 99, mtime=0)[:-9], "compressed data is damaged"),
-        ("a.parquet", b"PAR1 no", "is not a Parquet file"),
+        ("a.json", b"[" * 100_000, "cannot read"),
+        ("a.jsonl", b'{"a": 1}\n{"a": \n', "row 2 is not one JSON object"),
+        ("a.csv", b"task_id,prompt\n1,2\n1,2,3\n", "row 2 has not the header"),
+        ("a.jsonl", b'{"a": "\xff"}', "cannot read"),
+        ("a.jsonl.gz", gzip.compress(b'{"a": 1}' * 99, mtime=0)[:-9], "cannot read"),
+        ("a.parquet", b"PAR1 no", "cannot read"),
         ("a.md", b"hello", 'in .jsonl, each line is a row, such as {"prompt": "..."}'),
         ("a.jsonl", json.dumps(ROWS[0]).encode(), "holds 1 problems"),
     ],
@@ -357,15 +352,6 @@ def test_history_is_the_agents_own_in_order(kind):
     assert text.index("return 1") < text.index("told one") < text.index("return 2")
     assert text.count("Revise") == 2
     assert text.endswith(first[-10:])
-
-
-def test_feedback_is_the_one_that_was_given():
-    item = code_item(ROWS[0])
-    task = HumanEval(feedback=lambda item, responses: [f"{item['task_id']}, {len(responses)}"])
-    assert task.feedback(item, ["a", "b"]) == ["own/0, 2"]
-    told = HumanEval().feedback(item, ["", "def double(x):\n    return x"])
-    assert "assert double(2) == 4" in told[1]
-    assert "double(-1)" not in told[1]
 
 
 # --- the check of a data set, and the recipes -----------------------------------------------------

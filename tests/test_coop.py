@@ -58,7 +58,7 @@ def test_splits_have_disjoint_compositions_of_known_parts():
 
 
 def test_items_are_deterministic_and_distinct():
-    fresh = coop._drawn("dev", "", True, 2)  # problems() would give those that it has made
+    fresh = coop.problems("dev", distinct=True)
     assert [next(fresh) | {"task_id": i["task_id"]} for i in SPLITS["dev"]] == SPLITS["dev"]
     for items in SPLITS.values():
         for key in ("prompt", "task_id"):

@@ -53,9 +53,8 @@ def verdicts(lines: list[dict], samples=(), task=Made) -> dict[str, bool | None]
 
 def test_a_healthy_run_shows_no_sign():
     found = verdicts(rows())
-    assert {name for name, fired in found.items() if fired is None} == {
-        "feedback shock"
-    }  # one turn
+    untold = {name for name, fired in found.items() if fired is None}  # one turn, no influence
+    assert untold == {"feedback shock", "agent 0 does not matter", "agent 1 does not matter"}
     assert True not in found.values()
     assert verdicts(rows(), task=Task).keys() == found.keys() - {"reward hacking"}
     assert verdicts(rows(steps=19)) == {}  # too short

@@ -109,8 +109,8 @@ def test_imports_run_one_way():
 def test_a_planted_cycle_and_an_arrow_that_runs_back_up_are_seen():
     graph = arrows()
     graph["policies.sampling"] = {"policies.decoding"}
-    ring = ["policies.attention", "policies.sampling", "policies.decoding", "policies.attention"]
-    assert cycle(graph) == ring
+    ring = {"policies.attention", "policies.sampling", "policies.decoding"}
+    assert {*cycle(graph)} == ring
     known = {"magrpo", "running.metrics", "data.rows"}
     assert imported("def f():\n    from running import metrics\n", known) == {"running.metrics"}
     assert imported("import os, data.rows", known) == {"data.rows"}

@@ -18,7 +18,6 @@ from test_train import interrupt_after as stop_after
 import eval as evaluation
 import policies.team
 import train as program
-from evaluation import plots
 from magrpo import MAGRPO, Rollout
 from policies.sampling import Sampling
 from rewards import RewardError, Scorer
@@ -160,13 +159,6 @@ def test_an_advance_that_does_what_it_must_not_is_told(does, said, tmp_path, cap
     (tmp_path / "bad.py").write_text(text)
     argv = ["--task", f"{tmp_path}/bad.py:Board", "--turns", 2, *SMALL, "--run", tmp_path / "run"]
     assert said in refused(capsys, *argv)
-
-
-def test_an_advance_of_another_form_is_refused(tmp_path, capsys):
-    text = BOARD.read_text().replace("def advance(self, item, responses)", "def advance(self, it)")
-    (tmp_path / "bad.py").write_text(text)
-    told = refused(capsys, "--task", f"{tmp_path}/bad.py:Board", "--turns", 2)
-    assert "needs advance(item, responses)" in told
 
 
 def test_an_advance_may_change_the_item_that_it_is_given():
@@ -560,22 +552,3 @@ def test_an_evaluation_and_a_score_know_own_pay(tmp_path, capsys):
 
 
 KEYS = ("return", "reward/all", "agent/0/reward", "agent/1/reward")
-
-
-# --- what reads runs ------------------------------------------------------------------------------
-
-
-def test_seeds_that_went_on_from_seeds_are_one_experiment(tmp_path, trained):
-    for seed in range(2):
-        path = tmp_path / f"two-seed{seed}"
-        shutil.copytree(trained, path)
-        record = json.loads((path / "args.json").read_text())
-        begun = [f"runs/one-seed{seed}/agents/{i}" for i in range(2)]
-        record["args"] |= {"seed": seed, "init": begun}
-        (path / "args.json").write_text(json.dumps(record))
-    paths = [str(tmp_path / f"two-seed{seed}") for seed in range(2)]
-    assert [group.name for group in plots.read_groups(paths)] == ["two"]
-    edit_init = json.loads((tmp_path / "two-seed1" / "args.json").read_text())
-    edit_init["args"]["init"] = ["runs/other-seed1/agents/0"] * 2
-    (tmp_path / "two-seed1" / "args.json").write_text(json.dumps(edit_init))
-    assert len(plots.read_groups(paths)) == 2

@@ -97,14 +97,6 @@ def test_garbage_scores_the_minimum(name):
     assert not any(rewards.verdict(SQUARES, [text, text]).passed)
 
 
-def test_a_helper_of_garbage_costs_main_no_test():
-    alone = main("return sum(x * x for x in xs if x % 2 == 0)")
-    for text in GARBAGE.values():
-        scores = rewards.code(SQUARES, [text, alone])
-        whole = 0.6 + 0.5 + 1.0
-        assert total(scores) in (0.6, whole, whole - 0.15 / 2)  # broken code in it, or none
-
-
 def test_one_agent_writes_both():
     assert total(rewards.code(SQUARES, [EVEN + FILTER])) == 4.0
     assert total(rewards.code(SQUARES, [FILTER + EVEN])) == 4.0
@@ -372,16 +364,6 @@ SMALL = {  # helpers of one short line that are a part of the work: test, helper
         "assert solve('ab cde') == 'ba edc'",
         "w):\n    return w[::-1]",
         "return ' '.join(map(aux, xs.split()))",
-    ),
-    "above zero": (
-        "assert solve([3, -1, 2, 0]) == [2, 3]",
-        "x):\n    return x > 0",
-        "return [x for x in xs if aux(x)][::-1]",
-    ),
-    "which is longer": (
-        "assert solve(['a', 'bcd', 'ef']) == 'bcd'\nassert solve(['ab', 'c']) == 'ab'",
-        "a, b):\n    return len(a) > len(b)",
-        "best = xs[0]\nfor x in xs:\n    best = x if aux(x, best) else best\nreturn best",
     ),
     "which is larger": (
         "assert solve([3, 1, 2]) == 2\nassert solve([1, 2]) == 0",

