@@ -133,10 +133,10 @@ def written(item: dict, text: str) -> dict[str, Method]:
 
 def text_used(agents: list[dict[str, Method]], responses: list[str]) -> Iterator[float]:
     """The share of each response's characters that the class is made of; fences do not count."""
-    team = merged(agents)
-    for found, text in zip(agents, responses, strict=True):
+    for agent, (found, text) in enumerate(zip(agents, responses, strict=True), 1):
+        later = merged(agents[agent:])
+        used = sum(one.size for name, one in found.items() if name not in later)
         given = [line for line in text.split("\n") if not line.lstrip().startswith("```")]
-        used = sum(one.size for name, one in found.items() if team[name] is one)
         yield min(used / max(_characters(given), 1), 1.0)
 
 

@@ -78,7 +78,8 @@ class Candidate:
 
 
 class Remote:
-    """An object that stays in the candidate: to be called, iterated, asked for attributes.
+    """An object that stays in the candidate: to be called, iterated, asked for attributes and given
+    new ones.
 
     It has no equality, order, length or arithmetic of its own: a program that defines those would
     be shown what it is compared with, and could agree.
