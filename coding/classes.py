@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from coding.extraction import REFUSED, top_level
 
-FIELDS = ("task_id", "class_name", "skeleton", "import_statement", "solution_code", "test")
+FIELDS = ("task_id", "class_name", "skeleton", "solution_code", "test")
 
 # --- items ----------------------------------------------------------------------------------------
 
@@ -28,23 +28,22 @@ def class_item(row: dict) -> dict:
     method, "base": the class with the methods asked for emptied, "methods": these and their
     decorators, "given": the other methods, "solution": the text of the methods asked for}
     """
-    row = row | {"import_statement": "\n".join(row.get("import_statement") or ["pass"])}
     for name in FIELDS:
         if not isinstance(row.get(name), str) or not row[name].strip():
             raise ValueError(f"field {name!r} has to be a text, not {row.get(name)!r:.60}")
     try:
         asked = [method["method_name"] for method in row["methods_info"]]
+        imports = "\n".join(row.get("import_statement") or [])
         tree, tests = ast.parse(row["solution_code"]), unit_tests(ast.parse(row["test"]))
     except (KeyError, TypeError):
-        raise ValueError("field 'methods_info' has to be a list with a method_name each") from None
+        told = "methods_info has to be a list with a method_name each, import_statement of texts"
+        raise ValueError(told) from None
     except REFUSED as error:
         raise ValueError(f"solution_code and test have to be Python: {error}") from None
     classes = [n for n in tree.body if getattr(n, "name", None) == row["class_name"]]
     own = {n.name: n for one in classes for n in one.body if isinstance(n, ast.FunctionDef)}
     if not asked or not tests or not own.keys() >= set(asked):
-        raise ValueError(
-            "solution_code has to define the methods of methods_info, test to test them"
-        )
+        raise ValueError("solution_code has to define what methods_info names, test to test it")
     solution = textwrap.indent("\n\n".join(ast.unparse(own[name]) for name in asked), "    ")
     for name in asked:
         own[name].body = [ast.Pass()]
@@ -53,7 +52,7 @@ def class_item(row: dict) -> dict:
         "task_id": row["task_id"],
         "skeleton": row["skeleton"],
         "entry_point": row["class_name"],
-        "setup": row["import_statement"],
+        "setup": imports,
         "tests": tests,
         "base": "\n".join(map(ast.unparse, last)),
         "methods": {name: decorators(own[name]) for name in asked},

@@ -240,9 +240,10 @@ def test_a_class_is_kept_where_its_solution_has_full_marks_in_any_team(tmp_path,
     [
         ({"test": 3}, "row 2: field 'test' has to be a text, not 3"),
         ({"test": "def f():"}, "have to be Python: "),
-        ({"test": "import unittest"}, "test to test them"),
-        ({"solution_code": "class Other:\n    pass"}, "define the methods of methods_info"),
+        ({"test": "import unittest"}, "test to test it"),
+        ({"solution_code": "class Other:\n    pass"}, "define what methods_info names"),
         ({"methods_info": ["add"]}, "a list with a method_name each"),
+        ({"import_statement": [1]}, "import_statement of texts"),
     ],
 )
 def test_a_bad_row_is_named_in_one_line(tmp_path, change, says):
