@@ -88,6 +88,7 @@ class Method:
     name: str
     decorators: str
     source: str  # without them
+    reads: frozenset[str]  # attributes
     size: int  # characters in the response, without white space
 
 
@@ -104,12 +105,13 @@ def methods_of(text: str) -> tuple[Method, ...]:
             continue
         start = min(part.lineno for part in (node, *node.decorator_list))
         size = _characters(written.split("\n")[start - 1 : node.end_lineno])
+        reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
         bare = copy.copy(node)  # the tree is kept for the next to ask
         bare.decorator_list = []
         try:
             source = ast.unparse(bare)
             compile(source, "<response>", "exec")
-            found.append(Method(node.name, decorators(node), source, size))
+            found.append(Method(node.name, decorators(node), source, reads, size))
         except REFUSED:  # it parses, and is still too much or not right for the compiler
             continue
     return tuple(found)
@@ -130,13 +132,14 @@ def written(item: dict, text: str) -> dict[str, Method]:
     return {one.name: one for one in methods_of(text) if one.name not in item["given"]}
 
 
-def text_used(agents: list[dict[str, Method]], responses: list[str]) -> Iterator[float]:
-    """The share of each response's characters that the class is made of; fences do not count."""
+def text_used(item: dict, agents: list[dict[str, Method]], responses: list[str]) -> Iterator[float]:
+    """The share of each response's characters that the class is made of: the skeleton's methods,
+    and others that a method reads. Fences do not count."""
+    needed = item["methods"].keys() | {n for one in merged(agents).values() for n in one.reads}
     for agent, (found, text) in enumerate(zip(agents, responses, strict=True), 1):
-        later = merged(agents[agent:])
-        used = sum(one.size for name, one in found.items() if name not in later)
+        own = found.keys() & needed - merged(agents[agent:]).keys()
         given = [line for line in text.split("\n") if not line.lstrip().startswith("```")]
-        yield min(used / max(_characters(given), 1), 1.0)
+        yield min(sum(found[name].size for name in own) / max(_characters(given), 1), 1.0)
 
 
 # --- one class of several authors -----------------------------------------------------------------

@@ -44,7 +44,7 @@ def classeval(item: dict, responses: list[str]) -> dict[str, float]:
     if not by:
         return scores
     scores["structure"] = STRUCTURE * len({some[-1] for some in by}) / count
-    scores["syntax"] = SYNTAX * sum(classes.text_used(agents, responses)) / count
+    scores["syntax"] = SYNTAX * sum(classes.text_used(item, agents, responses)) / count
     scores["metric/coverage"] = len(by) / len(item["methods"])
     scores["metric/overlap"] = sum(len(some) > 1 for some in by) / len(by)
     scores["tests"] = p = TESTS * passed(item, agents)
@@ -132,6 +132,7 @@ class ClassEval(Task):
         "coverage@k": "metric/coverage",
     }
     bonuses: ClassVar = {"cooperation": "tests"}
+    scheme = staticmethod(classes.scheme)
 
     @functools.cached_property
     def problems(self) -> list[dict | None]:
@@ -141,9 +142,12 @@ class ClassEval(Task):
             reasons = list(pool.map(self.refusal, items))
         for item, why in zip(items, reasons, strict=True):
             found[why].append(item["task_id"])
-        line = f"classeval: {len(found.pop('', []))} of {len(items)} classes are kept"
+        line = f"task classeval: {len(found.pop('', []))} of {len(items)} classes are kept"
         left_out = [f"{why}: {', '.join(names)}" for why, names in sorted(found.items())]
-        print("; ".join([line, *left_out]), file=sys.stderr)
+        told = "; ".join([line, *left_out])
+        if all(reasons):
+            raise ValueError(told)
+        print(told, file=sys.stderr)
         return [None if why else item for item, why in zip(items, reasons, strict=True)]
 
     def refusal(self, item: dict) -> str:
@@ -186,9 +190,6 @@ class ClassEval(Task):
         """For every agent how many tests pass."""
         found = verdict(item, [written(item, text) for text in responses])
         return [f"{sum(found)} of {len(found)} tests pass."] * len(responses)
-
-    def scheme(self, item: dict, responses: list[str]) -> str:
-        return classes.scheme(item, responses)
 
 
 class Small(ClassEval):

@@ -189,6 +189,11 @@ def test_what_is_thrown_away_costs_syntax():
     twice = classeval(ITEM, [response("add", "note"), response("note", *METHODS)])
     assert twice["syntax"] < 0.3  # what a partner wrote again
     assert classeval(ITEM, [response(*METHODS)] * 2)["syntax"] == 0.25
+    extra = "\n\n    def of_the_example(self):\n        return self.note"
+    assert classeval(ITEM, [halves[0] + extra, halves[1]])["syntax"] < 0.45
+    calls = "\n\n    def idle(self):\n        return self.of_the_example()"
+    used = classeval(ITEM, [halves[0] + extra, response("in_cents", "summary") + calls])
+    assert used["syntax"] == 0.5
     talk = classeval(ITEM, [halves[0] + "\n\n# " + "and so on " * 20, halves[1]])
     assert 0.25 < talk["syntax"] < 0.5
     assert sum(classeval(ITEM, ["I think", ""]).values()) == 0
@@ -217,22 +222,23 @@ def test_a_class_is_kept_where_its_solution_has_full_marks_in_any_team(tmp_path,
     bad = {"solution_code": ROW["solution_code"].replace("100", "10")}
     away = {"import_statement": ["import nowhere"]}
     data = write(tmp_path / "a.jsonl", *[{}] * 10, away, *[{}] * 7, bad, {})
-    for agents, kept in ((1, 18), (2, 18), (3, 18), (4, 18), (5, 0)):
+    for agents in (1, 2, 3, 4):
         task = ClassEval(data, agents)
-        assert sum(len(task.items(split)) for split in ("train", "dev", "test")) == kept
+        assert sum(len(task.items(split)) for split in ("train", "dev", "test")) == 18
         said = capsys.readouterr().err.splitlines()
         assert len(said) == 1
         assert "No module named 'nowhere': own/10" in said[0]
         assert "fails its tests in the sandbox: own/18" in said[0]
-        assert ("a part no test needs: own/0, own/1," in said[0]) == (agents == 5)
         for item in task.items("test"):
             parts = classeval(item, solution_of(item, agents))
             paid = sum(value for name, value in parts.items() if "/" not in name)
             assert paid == classeval.maximum == 4
     ids = [[item["task_id"] for item in ClassEval(data).items(split)] for split in ("dev", "test")]
     assert ids == [["own/11"], [f"own/{n}" for n in (12, 13, 14, 15, 16, 17, 19)]]
-    assert Small(data).problems == [None] * 20
-    assert "too few or too many methods" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="0 of 20 .* a part no test needs: own/0, own/1,"):
+        ClassEval(data, 5).items("train")
+    with pytest.raises(ValueError, match="0 of 20 .* too few or too many methods: own/0, own/1,"):
+        Small(data).items("train")
 
 
 @pytest.mark.parametrize(
@@ -260,9 +266,9 @@ def test_the_reference_of_the_table_has_full_marks(tmp_path, capsys):
     (returns, *_) = [row.split() for row in said.out.splitlines() if row.startswith("reference ")]
     assert returns[1] == "1.000"
     assert "all by one" in said.out
-    assert "classeval: 4 of 4 classes are kept\n" in said.err
+    assert "task classeval: 4 of 4 classes are kept\n" in said.err
     data = write(tmp_path / "b.jsonl", *[{"import_statement": ["import nowhere"]}] * 4)
-    assert "no test items" in refused(
+    assert "0 of 4 classes are kept; No module named 'nowhere': own/0, own/1," in refused(
         capsys, "--task", "classeval", "--data", data, "--method", "reference", program=evaluation
     )
 
