@@ -27,7 +27,7 @@ def classeval(item: dict, responses: list[str]) -> dict[str, float]:
 
     | structure   | 1.0 x share of the agents of whom a method of the skeleton is in the class |
     | syntax      | 0.5 x share of the responses' text that the class is made of               |
-    | tests       | 1.0 x p, the share of the tests that pass, of those the skeleton fails     |
+    | tests       | 1.0 x p, the share of tests that pass, where the empty skeleton is at 0    |
     | cooperation | 1.5 c if p = 1, else (1 - p) c                                             |
 
     c is the smallest contribution of an agent, (p - q) / (1 - q) as in `code`: q is the p of the
@@ -60,7 +60,7 @@ classeval.maximum = STRUCTURE + SYNTAX + TESTS + COOPERATION
 
 
 def passed(item: dict, agents: list[dict[str, Method]]) -> float:
-    """The share of the tests that the agents' class passes, of those that the skeleton fails."""
+    """The share of tests that the agents' class passes, where the empty skeleton is at 0."""
     team, nobody = (sum(verdict(item, some)) / len(item["tests"]) for some in (agents, []))
     return contribution(team, nobody)
 
