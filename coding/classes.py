@@ -89,7 +89,7 @@ class Method:
     decorators: str
     source: str  # without them
     reads: frozenset[str]  # attributes
-    size: int  # characters in the response, without white space
+    size: int  # characters in the response
 
 
 @functools.lru_cache(maxsize=2048)
@@ -104,7 +104,7 @@ def methods_of(text: str) -> tuple[Method, ...]:
         if not isinstance(node, ast.FunctionDef) or _is_empty(node):
             continue
         start = min(part.lineno for part in (node, *node.decorator_list))
-        size = _characters(written.split("\n")[start - 1 : node.end_lineno])
+        size = _characters("\n".join(written.split("\n")[start - 1 : node.end_lineno]))
         reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
         bare = copy.copy(node)  # the tree is kept for the next to ask
         bare.decorator_list = []
@@ -123,8 +123,9 @@ def _is_empty(node: ast.FunctionDef) -> bool:
     return all(isinstance(value, ast.Constant | ast.Pass) for value in values)
 
 
-def _characters(lines: list[str]) -> int:
-    return len("".join("".join(lines).split()))
+def _characters(text: str) -> int:
+    """Without white space and code fences."""
+    return len(re.sub(r"^[ \t]*```.*|\s", "", text, flags=re.MULTILINE))
 
 
 def written(item: dict, text: str) -> dict[str, Method]:
@@ -134,12 +135,11 @@ def written(item: dict, text: str) -> dict[str, Method]:
 
 def text_used(item: dict, agents: list[dict[str, Method]], responses: list[str]) -> Iterator[float]:
     """The share of each response's characters that the class is made of: the skeleton's methods,
-    and others that a method reads. Fences do not count."""
+    and others that a method reads."""
     needed = item["methods"].keys() | {n for one in merged(agents).values() for n in one.reads}
     for agent, (found, text) in enumerate(zip(agents, responses, strict=True), 1):
         own = found.keys() & needed - merged(agents[agent:]).keys()
-        given = [line for line in text.split("\n") if not line.lstrip().startswith("```")]
-        yield min(sum(found[name].size for name in own) / max(_characters(given), 1), 1.0)
+        yield min(sum(found[name].size for name in own) / max(_characters(text), 1), 1.0)
 
 
 # --- one class of several authors -----------------------------------------------------------------
