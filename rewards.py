@@ -29,6 +29,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 REWARDS = {
     "code": "coding.rewards.code",
     "code_paper": "coding.rewards.code_paper",
+    "classeval": "coding.classeval.classeval",
     "tldr": "writing.rewards.tldr",
     "tldr_paper": "writing.paper.tldr_paper",
     "tldr_released": "writing.paper.tldr_released",

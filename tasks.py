@@ -11,6 +11,7 @@ TASKS = {
     "humaneval": "coding.tasks.HumanEval",
     "coophumaneval": "coding.tasks.CoopHumanEval",
     "mbpp": "coding.tasks.MBPP",
+    "classeval": "coding.classeval.ClassEval",
     "tldr": "writing.tasks.Tldr",
     "arxiv": "writing.tasks.Arxiv",
     "build": "building.embedded.Build",

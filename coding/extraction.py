@@ -30,7 +30,7 @@ MAX_CHARACTERS = 20_000  # of a response; a longer one counts as no code
 warnings.filterwarnings("ignore", module="<response>")
 
 _PARSE = ast.PyCF_ONLY_AST | codeop.PyCF_ALLOW_INCOMPLETE_INPUT
-_REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # by the parser, for any text
+REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # by the parser, for any text
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPE = (*_FUNCTION, ast.Lambda, ast.ClassDef)
 _PLACE = (ast.Name, ast.Attribute, ast.Subscript)
@@ -63,12 +63,12 @@ def extract(text: str, name: str, foreign: frozenset[str] = frozenset()) -> Part
     """
     try:
         return _extract(text, name, foreign)
-    except _REFUSED:  # it parses, and is still too much or not right for the compiler
+    except REFUSED:  # it parses, and is still too much or not right for the compiler
         return Part("", broken=True)
 
 
 def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
-    statements, unparsed = _statements(text)
+    statements, unparsed = top_level(text)
     binders, modules = defaultdict(list), set()
     for index, (node, _) in enumerate(statements):
         bound = _binds(node)
@@ -112,7 +112,7 @@ def share_of(text: str, kept: frozenset[int]) -> float:
     """The share of a response's characters that stand in the lines of the statements kept. White
     space and code fences do not count; comments do, and are kept where they stand in a statement.
     """
-    statements, _ = _statements(text)
+    statements, _ = top_level(text)
     used = []
     for node, written in (statements[index] for index in kept):
         first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
@@ -122,7 +122,7 @@ def share_of(text: str, kept: frozenset[int]) -> float:
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
-def _statements(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
+def top_level(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
     """All top-level statements in a text, each with its source, and the functions cut or wrong.
 
     A text that parses is taken as it is. Otherwise the lines between code fences are taken in
@@ -162,7 +162,7 @@ def _parse(source: str):
     """A list of statements, _INCOMPLETE if more lines could make it one, or None."""
     try:
         return compile(source, "<response>", "exec", _PARSE).body
-    except _REFUSED as error:
+    except REFUSED as error:
         return _INCOMPLETE if "incomplete input" in str(error) else None
 
 

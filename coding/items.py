@@ -9,8 +9,30 @@ import ast
 import copy
 import functools
 import re
+from collections.abc import Callable
+
+from data.rows import file_rows, hub_rows
 
 FIELDS = ("task_id", "prompt", "entry_point", "test")
+
+
+def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) -> list[dict]:
+    """The items of every row of a file, or of the hub, in order; ValueError names a bad row.
+
+    hub: name, configuration and split of the data set. item_of: from a row to its item."""
+    source, items, seen = data or hub[0], [], {}
+    for number, row in file_rows(data) if data else hub_rows(*hub):
+        try:
+            item = item_of(row)
+            first = seen.setdefault(item["task_id"], number)
+            if first != number:
+                raise ValueError(f"task_id {item['task_id']!r} is that of row {first}, too")
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{source}, row {number}: {error}") from error
+        items.append(item)
+    if len(items) < 3:
+        raise ValueError(f"{source} holds {len(items)} problems: train, dev, test need 3")
+    return items
 
 
 def code_item(row: dict) -> dict:

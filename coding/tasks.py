@@ -15,10 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from coding.feedback import MODES, configured, disclosed
-from coding.items import asked, code_item
+from coding.items import asked, code_item, read_items
 from coding.rewards import verdict
 from coding.schemes import classify
-from data.rows import file_rows, hub_rows
 from tasks import Task
 
 # --- what the agents are asked --------------------------------------------------------------------
@@ -113,21 +112,8 @@ class HumanEval(CodeTask):
     @functools.cached_property
     def problems(self) -> list[dict]:
         """Every item of every split, in the order of its source; ValueError names a bad row."""
-        source, items, seen = self.data or self.hub, [], {}
         hub = (self.hub, self.config, self.hub_split)
-        rows = file_rows(self.data) if self.data else hub_rows(*hub)
-        for number, row in rows:
-            try:
-                item = code_item(row)
-                first = seen.setdefault(item["task_id"], number)
-                if first != number:
-                    raise ValueError(f"task_id {item['task_id']!r} is that of row {first}, too")
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{source}, row {number}: {error}") from error
-            items.append(item)
-        if len(items) < 3:
-            raise ValueError(f"{source} holds {len(items)} problems: train, dev, test need 3")
-        return items
+        return read_items(self.data, hub, code_item)
 
     def items(self, split: str) -> list[dict]:
         if split not in self.ranges:

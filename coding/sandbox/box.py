@@ -16,7 +16,8 @@ an expected value, and can reach nothing but the two pipes it answers on.
 What a test can see. Answers and arguments are copies, of these types: None, bool, int, float,
 complex, str, bytes, bytearray, list, tuple, set, frozenset, dict, range, Decimal, Fraction, deque,
 Counter; an instance of a subclass comes as its base value; 1 MiB at most. Anything else stays in
-the candidate as an object that can be called, iterated, asked for attributes, and equals nothing.
+the candidate as an object that can be called, iterated, asked for attributes and given new ones,
+and equals nothing.
 So a test sees no change that a function makes to its arguments, and of the program's names only
 `entry_point`. Globals of the program last from test to test, until a hang or a crash.
 

@@ -104,6 +104,9 @@ class Solution:
     def attribute(self, target, name: str):
         return getattr(target, name)
 
+    def set_attribute(self, target, name: str, value) -> None:
+        setattr(target, name, value)
+
     def iterate(self, target):
         return iter(target)
 

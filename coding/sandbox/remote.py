@@ -78,7 +78,8 @@ class Candidate:
 
 
 class Remote:
-    """An object that stays in the candidate: to be called, iterated, asked for attributes.
+    """An object that stays in the candidate: to be called, iterated, asked for attributes and given
+    new ones.
 
     It has no equality, order, length or arithmetic of its own: a program that defines those would
     be shown what it is compared with, and could agree.
@@ -87,7 +88,8 @@ class Remote:
     __slots__ = ("_candidate", "_number")
 
     def __init__(self, candidate: Candidate, number: int):
-        self._candidate, self._number = candidate, number
+        object.__setattr__(self, "_candidate", candidate)
+        object.__setattr__(self, "_number", number)
 
     def _ask(self, action: str, *rest):
         return self._candidate.ask(action, {"h": self._number}, *rest)
@@ -97,6 +99,10 @@ class Remote:
 
     def __getattr__(self, name: str):
         return self._ask("attribute", name)
+
+    def __setattr__(self, name: str, value):
+        [packed_value], _ = packed((value,), {})
+        self._ask("set_attribute", name, packed_value)
 
     def __iter__(self):
         return self._ask("iterate")
@@ -142,11 +148,12 @@ class Version(Remote):
 
     def __init__(self, versions: Versions, number: int):
         super().__init__(versions.candidate, -number)
-        self._versions, self._calls = versions, 0
+        object.__setattr__(self, "_versions", versions)
+        object.__setattr__(self, "_calls", 0)
 
     def __call__(self, *arguments, **keywords):
         call = packed(arguments, keywords)
-        self._calls += 1
+        object.__setattr__(self, "_calls", self._calls + 1)
         line = self._versions.reply(-self._number, call) if self._calls == 1 else None
         if line is None:
             return self._ask("call", *call)

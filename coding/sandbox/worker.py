@@ -32,7 +32,7 @@ PRELOAD = """__future__ abc array ast base64 binascii bisect calendar cmath coll
 contextvars copy csv dataclasses datetime _strptime difflib enum errno fnmatch graphlib hashlib
 heapq hmac html inspect io ipaddress itertools keyword locale logging math numbers operator os.path
 pickle pprint queue re reprlib sched secrets shlex statistics string stringprep textwrap threading
-timeit token tokenize traceback typing unicodedata urllib.parse uuid warnings weakref zlib
+timeit token tokenize traceback typing unicodedata unittest urllib.parse uuid warnings weakref zlib
 encodings.ascii encodings.base64_codec encodings.cp1252 encodings.hex_codec encodings.idna
 encodings.latin_1 encodings.punycode encodings.raw_unicode_escape encodings.rot_13
 encodings.unicode_escape encodings.utf_16 encodings.utf_16_be encodings.utf_16_le encodings.utf_32
