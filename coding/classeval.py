@@ -165,8 +165,6 @@ class ClassEval(Task):
     def items(self, split: str) -> list[dict]:
         half, tenth = len(self.problems) // 2, max(len(self.problems) // 10, 1)
         ends = {"train": (0, half), "dev": (half, half + tenth), "test": (half + tenth, None)}
-        if split not in ends:
-            raise ValueError(f"task classeval has no split {split!r}: {', '.join(ends)}")
         return list(filter(None, self.problems[slice(*ends[split])]))
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:

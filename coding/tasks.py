@@ -98,14 +98,12 @@ class HumanEval(CodeTask):
     """
 
     stop = "``"  # of the fence that ends a file; a tokenizer may cut the three apart
-    name, rows = "humaneval", 164
+    rows = 164
     hub, config, hub_split = "openai/openai_humaneval", None, "test"
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
-        if num_agents < 1:
-            raise ValueError(f"task {self.name} needs at least 1 agent, not {num_agents}")
-        self.data, self.num_agents = data, num_agents
+        super().__init__(data, num_agents)
         self.helpers = ["aux", *(f"aux{i}" for i in range(2, num_agents))]
         self.tell = feedback or configured("tests")
 
@@ -116,8 +114,6 @@ class HumanEval(CodeTask):
         return read_items(self.data, hub, code_item)
 
     def items(self, split: str) -> list[dict]:
-        if split not in self.ranges:
-            raise ValueError(f"task {self.name} has no split {split!r}: {', '.join(self.ranges)}")
         count = len(self.problems)
         fifth = max(count // 5, 1)
         shares = {
@@ -168,7 +164,7 @@ class HumanEval(CodeTask):
 class CoopHumanEval(HumanEval):
     """OpenMLRL/CoopHumanEval: 82 problems that leave something to divide, without solutions."""
 
-    name, rows = "coophumaneval", 82
+    rows = 82
     hub = "OpenMLRL/CoopHumanEval"
     ranges: ClassVar = {"train": (0, 50), "dev": (50, 66), "test": (66, 82)}
 
@@ -181,7 +177,7 @@ class MBPP(HumanEval):
     hub's test split comes first, as in theirs: train and dev are their rows, test is its rest.
     """
 
-    name, rows = "mbpp", 427
+    rows = 427
     hub, config = "google-research-datasets/mbpp", "sanitized"
     hub_split = "test+train+validation+prompt"
     ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
@@ -234,7 +230,7 @@ def _delegated(item: dict) -> list[str]:
 
 
 def main() -> None:
-    known = {kind.name: kind for kind in (HumanEval, CoopHumanEval, MBPP)}
+    known = {kind.__name__.lower(): kind for kind in (HumanEval, CoopHumanEval, MBPP)}
     flags = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
     flags.add_argument("task", choices=known)
     flags.add_argument("--data", help="local file instead of the hub")
