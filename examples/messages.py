@@ -17,7 +17,7 @@ their own.
 import itertools
 import re
 
-MOST, COST = 32, 0.005  # characters of a message; what each of them costs the team
+MOST, COST = 48, 0.003  # characters of a message; what each of them costs the team
 FIRST = 'def solve(xs):\n    """Return the largest of the numbers greater than {} in xs."""\n{}\n'
 SECOND = 'def solve(xs):\n    """Return the largest of the remainders modulo {} of the numbers '
 SECOND += 'greater than {} in xs."""\n{}\n'
