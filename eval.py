@@ -199,9 +199,9 @@ def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
     flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}
     header = {"settings": flags, "timing": {}, "items": [], "measures": task.measures}
     for item in items:
-        asked, team = task.speakers(item, 0), range(main.num_agents)
-        asked = team if asked is None else asked
-        prompts = [task.observe(agent, item, []) if agent in asked else "" for agent in team]
+        team = range(main.num_agents)
+        speakers = task.speakers(item, 0) or team
+        prompts = [task.observe(agent, item, []) if agent in speakers else "" for agent in team]
         header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
     return header
 

@@ -194,14 +194,12 @@ def build(args, prepared: tuple | None = None):
     from magrpo import MAGRPO
     from policies.judging import make_judge
     from policies.loading import device
-    from policies.team import Team
+    from policies.team import make_team
 
     task, reward, problems, held_out = prepared or prepare(args)
     settle(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
-    load = {"bits": args.bits, "memory": args.memory, "share": args.share}
-    load["trust_remote_code"] = args.trust_remote_code
-    team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
+    team = make_team(args)
     if args.init and not checkpoint(args.resume):
         learners.load(team, args)
     judge = make_judge(args, team) if asks(reward) else None

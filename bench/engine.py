@@ -37,11 +37,11 @@ def contenders(args) -> dict:
     """By name: a function of (prompts, samples, step) that samples."""
     from transformers import AutoModelForCausalLM
 
-    from magrpo import Team
     from policies.decoding import decode
     from policies.engine import Engine
     from policies.loading import device
     from policies.sampling import Sampling
+    from policies.team import Team
 
     load = {"bits": args.bits, "trust_remote_code": False, "memory": None}
     team = Team([args.model] * AGENTS, 16, 32, **load).to(device())

@@ -150,16 +150,14 @@ class Player:
     def __init__(self, args, directory: Path | None = None, reward: Callable | None = None):
         from policies.judging import Judge, make_judge
         from policies.loading import device
-        from policies.team import Team
+        from policies.team import make_team
         from running.folder import check_bases, warn_of_other_code
         from running.plugins import make_task
 
         if (directory or args.lora_rank) and (wrong := engine_conflict(args)):
             raise ValueError(wrong)
         self.args, self.task = args, make_task(args)
-        load = {"bits": args.bits, "memory": args.memory, "share": args.share}
-        load["trust_remote_code"] = args.trust_remote_code
-        team = Team(args.model, args.lora_rank, args.lora_alpha, **load)
+        team = make_team(args)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
         self.weights = {}  # by trained or not; {} without a run: they play as loaded
         if directory:

@@ -24,6 +24,8 @@ from coding.tasks import CodeTask
 
 
 class Workflow(CodeTask):
+    """What the three below share. `schedule` says who speaks at each turn."""
+
     reward, model, task = f"{__file__}:paid_last", Coop.model, Coop
 
     def __init__(self, data=None, num_agents=2, feedback=None):
@@ -34,10 +36,6 @@ class Workflow(CodeTask):
         start = {"turn": 0, "texts": [""] * self.num_agents, "schedule": self.schedule()}
         return [item | start for item in self.of.items(split)]
 
-    def schedule(self) -> list[list[int]]:
-        """Who speaks at each turn."""
-        raise NotImplementedError
-
     def speakers(self, item, turn):
         if turn >= len(item["schedule"]):
             raise ValueError(f"this workflow ends after --turns {len(item['schedule'])}")
@@ -45,9 +43,6 @@ class Workflow(CodeTask):
 
     def advance(self, item, responses):
         return item | {"turn": item["turn"] + 1, "texts": latest(item, responses)}
-
-    def feedback(self, item, responses):
-        return [""] * len(responses)
 
     def scheme(self, item, responses):
         last = item["turn"] + 1 == len(item["schedule"])

@@ -15,6 +15,13 @@ from policies.sampling import Sampling
 from policies.scoring import Row, score
 
 
+def make_team(args) -> "Team":
+    """The team that the flags of a run say, with new adapters."""
+    load = {"bits": args.bits, "memory": args.memory, "share": args.share}
+    load["trust_remote_code"] = args.trust_remote_code
+    return Team(args.model, args.lora_rank, args.lora_alpha, **load)
+
+
 class Team(nn.Module):
     """n agents; models: one name each. With share=True those of one base are one policy, with one
     adapter or as one full copy; **load is load_base's."""

@@ -146,9 +146,8 @@ def conflict(args) -> str:
         return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
     if len(frozen) == agents:
         return "--freeze names every agent: leave one to learn"
-    if args.share and any(
-        args.model[i] == args.model[j] for i in frozen for j in range(agents) if j not in frozen
-    ):
+    learning = {args.model[agent] for agent in range(agents) if agent not in frozen}
+    if args.share and learning & {args.model[agent] for agent in frozen}:
         return "--freeze with --share: name all agents of a base, or none; they are one policy"
     if args.clip and args.updates == 1:
         return "--clip is of a rollout's second update and later ones: it needs --updates 2 or more"

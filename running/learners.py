@@ -23,8 +23,7 @@ def agent_folders(args) -> list[str]:
     folders = [_folder(name, agent, args) for agent, name in named]
     for folder in folders:
         _check_kind(folder, args)
-    starts = dict(zip(args.model, folders, strict=True))
-    if args.share and any(starts[m] != f for m, f in zip(args.model, folders, strict=True)):
+    if args.share and len({*zip(args.model, folders, strict=True)}) > len({*args.model}):
         raise ValueError(
             f"--init names several agents, and with --share there is one policy: give the folder "
             f"of one, such as {folders[0]}"

@@ -62,6 +62,7 @@ def test_a_healthy_run_shows_no_sign():
 
 FLAT = {"frac_reward_zero_std": (0.999, 0.999)}
 STILL = {"reward/tests": (0.3, 0.3), "metric/pass": (0.2, 0.2), "metric/coop": (0.1, 0.15)}
+MATTERS = {"influence/0": (0.0, 0.0), "influence/1": (0.3, 0.1), "influence/together": (0.0, 0.0)}
 LONG = {"completions/0/mean_length": (25, 400)}
 APART = {"logp_difference/mean": (0.1, 0.1)}
 
@@ -73,6 +74,11 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         ("nothing to learn", False, FLAT | {"return": (0.99, 0.99)}),
         ("nothing to learn", False, {"return": (0.1, 0.1)}),
         ("nothing to learn", None, {"frac_reward_zero_std": None}),
+        ("agent 0 does not matter", True, MATTERS),
+        ("agent 1 does not matter", False, MATTERS),
+        # with the partner's say it decides; or it did, before it had learned to say one thing
+        ("agent 0 does not matter", False, MATTERS | {"influence/together": (0.1, 0.1)}),
+        ("agent 0 does not matter", False, MATTERS | {"influence/0": (0.5, 0.0)}),
         ("silent agent", True, {"completions/0/mean_length": (25, 1)}),
         ("feedback shock", True, {"turn_1/reward": (1.0, 2.4)}),
         ("feedback shock", False, {"turn_1/reward": (1.5, 3.7)}),
@@ -94,7 +100,7 @@ def test_signs_in_the_metrics(sign, fires, ends):
     assert verdicts(rows(**ends))[sign] is fires
 
 
-@pytest.mark.parametrize("ends", [STILL, APART | LONG])
+@pytest.mark.parametrize("ends", [STILL, MATTERS, APART | LONG])
 def test_one_failure_shows_one_sign(ends):
     assert list(verdicts(rows(**ends)).values()).count(True) == 1
 

@@ -227,6 +227,18 @@ def test_an_adapter_moves_when_it_has_changed_under_a_new_name(server):
     assert len(server.adapters) == 3
 
 
+def test_a_shared_policy_is_one_adapter_there(server):
+    team = small_team(2, share=True)
+    team.engine = Engine(team, [server.url], None)
+    found = ask(team, (0, (5, 9)), (1, (3, 8)))
+    assert len(server.adapters) == 1
+    for agent, (prompt, responses) in enumerate(zip([(5, 9), (3, 8)], found, strict=True)):
+        row = Row(agent, prompt, responses[0].tokens)
+        with torch.no_grad():
+            list(team.score([row], SAMPLING))
+        assert_close(row.scored, responses[0].logps)
+
+
 def test_a_server_s_shorter_context_counts(server):
     server.context = 20
     assert {base.context for base in connected(server).bases} == {20}
@@ -344,6 +356,7 @@ def test_a_server_that_cannot_sample_for_the_team_is_refused(server, wrong, said
 def test_one_that_rounds_otherwise_is_taken(server, off):
     server.off = off
     connected(server).engine.probe(SAMPLING)
+    assert [body["max_tokens"] for _, body in server.asked if "prompt" in body] == [8, 8]
 
 
 @pytest.mark.parametrize(
