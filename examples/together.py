@@ -1,0 +1,23 @@
+"""A first lesson for code models: paid is only what needs both. `together` is the c of the code
+reward, what the least useful part adds to the tests passed (coding/rewards.py), from 0 to 1.
+
+The reward `code` also pays for a program that is right alone. While most helpers are wrong, main
+earns more alone, and stops calling before a helper becomes right (relative overgeneralisation).
+Here a program that is right alone earns 0, and a problem in which no pair cooperates yet teaches
+nothing, because all returns of its group are equal. Afterwards `code` may teach the rest:
+
+    python train.py @recipes/coder.args --reward examples/together.py:together --run together
+    python train.py @recipes/coder.args --init together --run coder
+"""
+
+from coding.rewards import COOPERATION, code
+
+
+def together(item, responses):
+    parts = code(item, responses)
+    passed, paid = parts.get("tests", 0.0), parts.get("cooperation", 0.0)
+    c = paid / (COOPERATION if passed == 1.0 else 1.0 - passed)
+    return {"c": c} | {name: value for name, value in parts.items() if "/" in name}
+
+
+together.maximum = 1.0
