@@ -6,7 +6,7 @@ import random
 import re
 
 from building import blocks
-from building.embedded import Build
+from building.tasks import Build
 from building.world import AIR
 
 # How often an author goes by what, each of it upwards or downwards; "any" is a new permutation each
