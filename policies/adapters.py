@@ -5,7 +5,6 @@ Shapes: N tokens of a pass, ordered by agent; n agents in it; C the most tokens 
 has; k layers that read the same input; r the adapters' rank.
 """
 
-import contextlib
 import functools
 import math
 from collections.abc import Sequence
@@ -14,8 +13,6 @@ import torch
 import torch.nn.functional as F
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
-
-from policies.groups import Groups
 
 # Decoding merges adapters into a copy of the base's weights per agent, of so many bytes in all.
 MERGED_BYTES = 2**26
@@ -43,15 +40,6 @@ class Adapters:
         self.names = tuple(f"agent{agent}" for agent in known)
         sizes = [agents.count(agent) * tokens for agent in known]
         self.groups = Groups(sizes, device) if known else None
-
-    @contextlib.contextmanager
-    def decoding(self):
-        """While no weight changes: what is made of the weights is kept."""
-        self.kept = {}
-        try:
-            yield
-        finally:
-            self.kept = None
 
     def linear(self, layers: tuple[nn.Module, ...], x: Tensor) -> list[Tensor]:
         """W x + s B A x of layers that read the same x: (N, in) -> (N, out) of each."""
@@ -122,3 +110,33 @@ def _base(layer: nn.Module) -> nn.Module:
 def _call(base: nn.Module, x: Tensor) -> Tensor:
     """base(x), without a module's call, which costs as much as a small matrix product."""
     return F.linear(x, base.weight, base.bias) if type(base) is nn.Linear else base(x)
+
+
+class Groups:
+    """n groups of rows, in order, of which the largest has C. Side by side they are one batched
+    product, with zeros where a group has fewer rows."""
+
+    def __init__(self, sizes: list[int], device: torch.device):
+        self.count, self.size = len(sizes), max(sizes)
+        self.place = None  # of each row, where groups differ in size; else nothing has to be moved
+        if min(sizes) < self.size:
+            places = [torch.arange(size) + i * self.size for i, size in enumerate(sizes)]
+            self.place = torch.cat(places).to(device)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """(N, ...) -> (n C, ...)."""
+        if self.place is None:
+            return x
+        return x.new_zeros(self.count * self.size, *x.shape[1:]).index_copy_(0, self.place, x)
+
+    def unpad(self, x: Tensor) -> Tensor:
+        """(n C, ...) -> (N, ...)."""
+        return x if self.place is None else x.index_select(0, self.place)
+
+    def split(self, x: Tensor) -> Tensor:
+        """(N, X) -> (n, C, X)."""
+        return self.pad(x).view(self.count, self.size, -1)
+
+    def join(self, x: Tensor) -> Tensor:
+        """(n, C, X) -> (N, X)."""
+        return self.unpad(x.view(self.count * self.size, -1))

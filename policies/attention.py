@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import DynamicLayer
 
-from policies.groups import Groups
+from policies.adapters import Groups
 from policies.sampling import capped
 
 

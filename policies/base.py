@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from policies.adapters import Adapters
-from policies.finding import NO_TEMPLATE
 from policies.layers import Layers, is_known
 from policies.sampling import capped
 
@@ -89,14 +88,16 @@ class Base(nn.Module):
         return [p for name, p in self.model.named_parameters() if mark in name]
 
     @contextlib.contextmanager
-    def acting(self, agents: Sequence[int] | None, tokens: int):
+    def acting(self, agents: Sequence[int] | None, tokens: int, keep: bool = False):
         """Rows of so many tokens are run as these agents, in order; None: as the frozen base, which
-        is the KL reference."""
+        is the KL reference. keep: what is made of the weights once is kept, as none changes."""
         self.act(agents, tokens)
+        self.adapters.kept = {} if keep else None
         try:
             yield
         finally:
             self.act(None)
+            self.adapters.kept = None
 
     def act(self, agents: Sequence[int] | None, tokens: int = 1) -> None:
         learned = [self.policy_of[agent] for agent in agents or ()] if self.lora else None
@@ -172,7 +173,11 @@ class Base(nn.Module):
         if not chat:
             return self.tokenizer(text)["input_ids"]
         if not self.tokenizer.chat_template:
-            raise ValueError(NO_TEMPLATE)
+            raise ValueError(
+                "--chat-template: the model has no chat template, as a base model has none: leave "
+                "the flag out (--no-chat-template where a flag file has it), or take the "
+                "instruction-tuned model"
+            )
         messages = [{"role": "user", "content": text}]
         return self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False

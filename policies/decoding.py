@@ -77,7 +77,7 @@ def _decode(
     alive = torch.arange(len(owners), device=base.device)  # the decoded rows' numbers
     done = torch.zeros_like(alive, dtype=torch.bool)
     steps = []  # of each token: rows, tokens, log-probabilities, entropies
-    with base.acting(agents and [agents[owner] for owner in owners], 1), base.adapters.decoding():
+    with base.acting(agents and [agents[owner] for owner in owners], 1, keep=True):
         for step in range(limit):
             logits = base.logits(base.hidden(tokens, positions, cache)[:, -1])
             new, *measured = choose(logits, uniforms[:, step], sampling)

@@ -32,19 +32,16 @@ class Layer:
         self.heads = [p.out_features // attention.head_dim for p in self.qkv[:2]]  # queries, keys
         self.gate_up, self.down = (mlp.gate_proj, mlp.up_proj), (mlp.down_proj,)
         self.activation = mlp.act_fn.forward
-        self.input_norm = Norm(layer.input_layernorm)
-        self.post_norm = Norm(layer.post_attention_layernorm)
+        self.input_norm = norm(layer.input_layernorm)
+        self.post_norm = norm(layer.post_attention_layernorm)
         self.q_norm = self.k_norm = None
         if hasattr(attention, "q_norm"):
-            self.q_norm, self.k_norm = Norm(attention.q_norm), Norm(attention.k_norm)
+            self.q_norm, self.k_norm = norm(attention.q_norm), norm(attention.k_norm)
 
 
-class Norm:
-    def __init__(self, module: nn.Module):
-        self.weight, self.epsilon = module.weight, module.variance_epsilon
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
+def norm(module: nn.Module):
+    weight, shape, epsilon = module.weight, module.weight.shape, module.variance_epsilon
+    return lambda x: F.rms_norm(x, shape, weight, epsilon)
 
 
 class Layers:
@@ -52,7 +49,7 @@ class Layers:
 
     def __init__(self, net: nn.Module, adapters: Adapters):
         self.net, self.linear = net, adapters.linear
-        self.layers, self.norm = [Layer(layer) for layer in net.layers], Norm(net.norm)
+        self.layers, self.norm = [Layer(layer) for layer in net.layers], norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
         self.table = torch.empty(0)
 

@@ -16,8 +16,6 @@ import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 
-BUCKET = 2**28  # bytes of gradients that are copied and summed at a time
-
 
 class Processes(DDPStrategy):
     """Lightning's DDP (launching, ranks, process group) without its wrapper around the module:
@@ -89,15 +87,14 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
         return
     told = tell([parameter.grad is not None for parameter in parameters])
     some = [p for p, *there in zip(parameters, *told, strict=True) if any(there)]
-    while some:
-        size = max(1, sum(end <= BUCKET for end in itertools.accumulate(p.nbytes for p in some)))
-        bucket, some = some[:size], some[size:]
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
-        flat = torch.cat([grad.flatten() for grad in grads])
-        with _meeting():
-            dist.all_reduce(flat)
-        for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
-            parameter.grad = part.view_as(parameter)
+    if not some:
+        return
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in some]
+    flat = torch.cat([grad.flatten() for grad in grads])
+    with _meeting():
+        dist.all_reduce(flat)
+    for parameter, part in zip(some, flat.split([p.numel() for p in some]), strict=True):
+        parameter.grad = part.view_as(parameter)
 
 
 @contextlib.contextmanager
