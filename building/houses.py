@@ -14,14 +14,8 @@ from collections.abc import Iterator
 from building.letters import split_of
 from building.world import AIR, Cell, Rules
 
-INVENTORY = {
-    "C": "white_concrete",
-    "O": "obsidian",
-    "S": "stone_stairs",
-    "B": "stone_bricks",
-    "D": "planks",
-    "A": "air",
-}
+_NAMES = ("white_concrete", "obsidian", "stone_stairs", "stone_bricks", "planks", AIR)
+INVENTORY = dict(zip("COSBDA", _NAMES, strict=True))
 _DRAWN = """
 all   AAAAAA CCCCCC CCCCCC CCCCCC CCCCCC CCCCCC AAAAAA
 all   AAAAAA OCDDCO CAAAAC CAAAAC CAAAAC OCCCCO AAAAAA

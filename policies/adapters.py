@@ -26,10 +26,9 @@ class Adapters:
         self.groups: Groups | None = None  # their tokens
         self.kept: dict | None = None  # while decoding: what was made of the weights, once
         self.layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
-        weights = [_base(layer).weight for layer in self.layers]
-        plain = all(type(_base(layer)) is nn.Linear for layer in self.layers)
-        plain &= all(weight.dtype == torch.float32 for weight in weights)
-        self.bytes = sum(weight.nbytes for weight in weights) if plain else math.inf
+        bases = [_base(layer) for layer in self.layers]
+        plain = all(type(one) is nn.Linear and one.weight.dtype == torch.float32 for one in bases)
+        self.bytes = sum(one.weight.nbytes for one in bases) if plain else math.inf
         for layer in self.layers:  # also where transformers' own code calls them
             layer.forward = functools.partial(self._forward, layer)
 
@@ -70,12 +69,10 @@ class Adapters:
         return self.groups.join(x).split_with_sizes(sizes, 1)
 
     def _once(self, make, layers: tuple, dtype: torch.dtype) -> tuple:
-        if self.kept is None:
-            return make(layers, self.names, dtype)
-        key = layers[0], self.names
-        if key not in self.kept:
-            self.kept[key] = make(layers, self.names, dtype)
-        return self.kept[key]
+        kept, key = {} if self.kept is None else self.kept, (layers[0], self.names)
+        if key not in kept:
+            kept[key] = make(layers, self.names, dtype)
+        return kept[key]
 
     def _forward(self, layer: LoraLayer, x: Tensor) -> Tensor:
         if not self.names:

@@ -1,9 +1,6 @@
 """One model and the agents that share it: what policies/ is about. How it is loaded and saved is in
 loading.py, how responses are sampled in decoding.py, how they are scored in scoring.py.
 
-This is the machinery under magrpo.py; the algorithm is there. Three facts hold here, and
-tests/test_policies.py checks each against a plain computation:
-
 - What is sampled is what is scored (sampling.py), and no module is ever in training mode (dropout).
 - A prompt is run once for its G samples, when decoding (attention.py) and in the update, where its
   keys and values carry the gradient of all its responses back through one backward pass.
@@ -44,12 +41,9 @@ class Base(nn.Module):
         self.context = context(model.config.get_text_config())  # in tokens
         model.set_attn_implementation("shared_prompts")
         if self.lora:
-            targets, kind = adapted(model), type(model).__name__
+            targets = adapted(model)
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
-            try:
-                model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
-            except ValueError as error:
-                raise ValueError(f"{kind} takes no adapters ({error!s:.200})") from error
+            model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
             for agent in agents[1:] if not share else ():
                 model.add_adapter(f"agent{agent}", config)
             model.base_model.disable_adapter_layers()  # `adapters` applies them, all in one batch
@@ -125,13 +119,8 @@ class Base(nn.Module):
         keys_only: it is called to fill the cache alone."""
         if self.layers:
             return self.layers(tokens, positions, cache, mask, keys_only)
-        states = self.net.base_model(
-            input_ids=tokens,
-            position_ids=positions,
-            past_key_values=cache,
-            attention_mask=mask,
-            use_cache=True,
-        ).last_hidden_state
+        options = {"position_ids": positions, "past_key_values": cache, "attention_mask": mask}
+        states = self.net.base_model(tokens, use_cache=True, **options).last_hidden_state
         return states if self.scale == 1 else states * self.scale
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -212,13 +201,12 @@ def adapted(model) -> list[str] | str:
     whose experts are no linear layers but stacked weights, those of the attention."""
     if all(parameter.dim() < 3 for parameter in model.parameters()):
         return "all-linear"
-    names = {
-        name
-        for module in model.modules()
-        for name, layer in module.named_children()
-        if "Attention" in type(module).__name__ and isinstance(layer, nn.Linear)
-    }
-    return sorted(names)
+    attentions = [m for m in model.modules() if "Attention" in type(m).__name__]
+    layers = [pair for module in attentions for pair in module.named_children()]
+    names = sorted({name for name, layer in layers if isinstance(layer, nn.Linear)})
+    if not names:
+        raise ValueError(f"{type(model).__name__} takes no adapters")
+    return names
 
 
 def beyond_linear(config) -> tuple[float, float | None]:

@@ -71,9 +71,8 @@ def _decode(
     uniforms = uniforms.flatten(0, 1).to(base.device)  # (R, T)
     tokens = torch.tensor([[prompts[owner][-1]] for owner in owners], device=base.device)
     positions = lengths.repeat_interleave(samples)[:, None]
-    vocab = len(base.head.weight)
-    ends = torch.zeros(vocab, dtype=torch.bool, device=base.device)  # whether a token is one
-    ends[[token for token in base.ends if token < vocab]] = True
+    ends = torch.zeros(len(base.head.weight), dtype=torch.bool, device=base.device)
+    ends[[token for token in base.ends if token < len(ends)]] = True  # whether a token is one
     alive = torch.arange(len(owners), device=base.device)  # the decoded rows' numbers
     done = torch.zeros_like(alive, dtype=torch.bool)
     steps = []  # of each token: rows, tokens, log-probabilities, entropies
@@ -98,11 +97,7 @@ def _decode(
                 alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
                 uniforms, done = uniforms[keep], done[keep]
                 base.act(agents and [agents[owner] for owner in owners])
-    return _responses(base, steps, len(prompts), samples)
-
-
-def _responses(base: Base, steps: list[tuple], prompts: int, samples: int) -> list[list[Response]]:
-    rows: list[list[tuple]] = [[] for _ in range(prompts * samples)]
+    rows: list[list[tuple]] = [[] for _ in range(len(prompts) * samples)]
     columns = [torch.cat(column).tolist() for column in zip(*steps, strict=True)]
     for row, *token in zip(*columns, strict=True):
         rows[row].append(token)

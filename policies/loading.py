@@ -197,7 +197,8 @@ def save_adapter(base: Base, agent: int, path: Path) -> None:
 def load_agent(base: Base, agent: int, path: Path) -> None:
     """Reads what `save_agent` wrote into this agent; ValueError where it was written by another."""
     name, mine = f"agent{base.policy_of[agent]}", base.net.state_dict()
-    with loading(f"agent {agent} from {path}", "it needs the weights that were saved"):
+    needs = "it has to be whole, and of this team's model and --lora-rank"
+    with loading(f"agent {agent} from {path}", needs):
         if base.lora:
             mine = get_peft_model_state_dict(
                 base.model, adapter_name=name, save_embedding_layers=False
@@ -206,11 +207,8 @@ def load_agent(base: Base, agent: int, path: Path) -> None:
         else:
             saved = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True)
             weights = saved.state_dict()
-    if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in mine.items()}:
-        raise ValueError(
-            f"{path} is of another model or another --lora-rank than this team: bring back the "
-            "run's own, or name one that fits"
-        )
+        if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in mine.items()}:
+            raise ValueError("other names or shapes")
     if base.lora:
         set_peft_model_state_dict(base.model, weights, name)
     else:

@@ -17,6 +17,7 @@ from policies.memory import COPY, update_tokens
 from policies.sampling import Sampling, TokenLogps, target_logps, tokens_at_once
 
 CAP = 2.0  # largest importance weight of a token
+padded = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
 
 
 @dataclass
@@ -79,10 +80,7 @@ def score(
 def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling, frozen: bool):
     """Log-probabilities, mask (r, T) of rows; prefix: their prompts' keys and values by layer."""
     limit, device = max(len(row.tokens) for row in rows), base.device
-    pad = [[0] * (limit - len(row.tokens)) for row in rows]
-    targets = torch.tensor(
-        [row.tokens + p for row, p in zip(rows, pad, strict=True)], device=device
-    )
+    targets = padded([torch.tensor(row.tokens) for row in rows]).to(device)
     opening = torch.tensor([[row.prompt[-1]] for row in rows], device=device)
     lengths = torch.tensor([[len(row.prompt) - 1] for row in rows], device=device)
     with base.acting(None if frozen else [row.agent for row in rows], limit):
@@ -110,13 +108,12 @@ def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     min(pi / mu, CAP), where pi is the policy before the first update, whose logps (R, T) are, and
     mu the server's, the rows' own. On padding they mean nothing.
 
-    Truncated importance sampling (Ionides 2008) of each token for itself, as Yao et al. 2025 have
-    it (Your Efficient RL Framework Secretly Brings You Off-Policy RL Training): not unbiased, but
-    of bounded variance.
+    Truncated importance sampling (Ionides 2008) of each token for itself, as in Yao et al. 2025
+    (Your Efficient RL Framework Secretly Brings You Off-Policy RL Training): biased, and of bounded
+    variance.
     """
-    pad = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
-    before = logps.detach() if rows[0].old is None else pad([row.old for row in rows])
-    return (before - pad([logps.new_tensor(row.logps) for row in rows])).exp().clamp(max=CAP)
+    before = logps.detach() if rows[0].old is None else padded([row.old for row in rows])
+    return (before - padded([logps.new_tensor(row.logps) for row in rows])).exp().clamp(max=CAP)
 
 
 def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:

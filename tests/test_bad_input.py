@@ -351,7 +351,7 @@ EVALUATED = [
     (text("args.json", "{}"), "run/args.json is damaged"),
     (lambda r: cut(adapter(r)), "cannot load agent 1"),
     (lambda r: adapter(r).unlink(), "cannot load agent 1"),
-    (drop_half, "of another model or another --lora-rank"),
+    (drop_half, "of this team's model and --lora-rank (other names"),
     (other_base, "is not what run was trained on"),
 ]
 

@@ -50,15 +50,14 @@ class Tldr(Task):
 
     def items(self, split: str) -> list[dict]:
         """{"task_id", and the source in `field`} of each row; ValueError names a bad one."""
-        source, found = self.data or self.hub, []
         rows = self.own(split) if self.data else hub_rows(self.hub, None, self.ranges[split])
         for number, row in rows:
             text = row.get(self.field)
             if not isinstance(text, str) or not text.strip():
                 told = f"task {self.name} needs a text in the field {self.field!r}"
-                raise ValueError(f"{source}, row {number}: {told}, not {text!r:.40}")
-            found.append({"task_id": f"{self.name}/{split}/{number}", self.field: text})
-        return found
+                raise ValueError(f"{self.data or self.hub}, row {number}: {told}, not {text!r:.40}")
+        ids = f"{self.name}/{split}"
+        return [{"task_id": f"{ids}/{n}", self.field: row[self.field]} for n, row in rows]
 
     def own(self, split: str) -> list[tuple[int, dict]]:
         """The rows of a split of --data."""
