@@ -37,14 +37,16 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
     An exception in one process is raised in all of them, marked as `shared`, so that they stop at
     the same place and can save together.
     """
-    rank, size = place()
-    if size == 1:
+    if place()[1] == 1:
         return rollout(items, key, *how)
-    starts = [len(items) * r // size for r in range(size + 1)]
+    own = [number for number in range(len(items)) if is_own(number, len(items))]
     turns, error = [], None
     try:
-        mine = items[starts[rank] : starts[rank + 1]]
-        turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
+        if own:
+            key = (*key[:3], key[3] + own[0])
+            turns = rollout([items[number] for number in own], key, *how)
+        for node in itertools.chain(*turns):
+            node.problem += own[0]
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
     told = tell((turns, error))
@@ -52,9 +54,6 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
         if error:
             error.shared = True
             raise error
-    for start, (turns, _) in zip(starts, told, strict=False):
-        for node in (node for nodes in turns for node in nodes):
-            node.problem += start
     shares = itertools.zip_longest(*(turns for turns, _ in told), fillvalue=[])
     return [list(itertools.chain(*turn)) for turn in shares]
 

@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +34,7 @@ class Row:
     logps: list[float] = field(default_factory=list)  # of its tokens, as they were sampled
     scored: Tensor | None = None  # the same, as they were scored last
     old: Tensor | None = None  # the same, as they were scored before the first update
+    reference: Tensor | None = None  # the same, as the frozen base scores them
 
     @property
     def coef(self) -> float:
@@ -42,15 +44,15 @@ class Row:
 
 def score(
     base: Base, rows: list[Row], sampling: Sampling, frozen: bool = False
-) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Log-probabilities of responses in micro-batches: row numbers, logps (r, T), mask (r, T).
+) -> Iterator[tuple[list[Row], Tensor, Tensor]]:
+    """Log-probabilities of responses in micro-batches: their rows, logps (r, T), mask (r, T).
 
     Sorted by length, so many tokens at a time. The consumer calls backward on each micro-batch;
     what has then reached the prompts' keys and values goes back through the prompts once.
     """
-    groups: dict[tuple, list[int]] = {}
-    for number, row in enumerate(rows):
-        groups.setdefault((row.agent, row.prompt), []).append(number)
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.agent, row.prompt), []).append(row)
     prompts, most = list(groups), update_tokens(base)
     for chunk in pack([len(prompt) for _, prompt in prompts], most):
         keys = sorted(prompts[c] for c in chunk)  # by agent
@@ -58,18 +60,17 @@ def score(
             pairs = base.prefill([p for _, p in keys], None if frozen else [a for a, _ in keys])
         ends = [t for pair in pairs for t in pair]  # keys and values of each layer, in turn
         leaves = [t.detach().requires_grad_(t.requires_grad) for t in ends]
-        owner = {number: i for i, key in enumerate(keys) for number in groups[key]}
-        numbers, copy = list(owner), COPY * max(len(prompt) for _, prompt in keys)
-        for batch in pack([copy + len(rows[n].tokens) for n in numbers], most):
-            mine = sorted((numbers[b] for b in batch), key=owner.get)
-            some = [rows[n] for n in mine]
-            index = torch.tensor([owner[n] for n in mine], device=base.device)
+        owned = [(i, row) for i, key in enumerate(keys) for row in groups[key]]
+        copy = COPY * max(len(prompt) for _, prompt in keys)
+        for batch in pack([copy + len(row.tokens) for _, row in owned], most):
+            owners, some = zip(*sorted((owned[b] for b in batch), key=itemgetter(0)), strict=True)
+            index = torch.tensor(owners, device=base.device)
             # a lookup: its gradient is summed row by row, and not in any order, as of an index
             own = [F.embedding(index, t.flatten(1)).unflatten(1, t.shape[1:]) for t in leaves]
             logps, mask = _score(base, some, own, sampling, frozen)
             for row, values in zip(some, logps.detach(), strict=True):
                 row.scored = values[: len(row.tokens)]
-            yield mine, logps, mask
+            yield some, logps, mask
         grads = [(end, t.grad) for end, t in zip(ends, leaves, strict=True) if t.requires_grad]
         if any(grad is None for _, grad in grads):
             raise RuntimeError("score: call backward on each micro-batch before the next one")

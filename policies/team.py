@@ -70,6 +70,5 @@ class Team(nn.Module):
     def score(self, rows: list[Row], sampling: Sampling, frozen: bool = False):
         """Log-probabilities of responses, in micro-batches; see policies/scoring.py."""
         for base in self.bases:
-            mine = [n for n, row in enumerate(rows) if row.agent in base.agents]
-            for batch, logps, mask in score(base, [rows[n] for n in mine], sampling, frozen):
-                yield [mine[b] for b in batch], logps, mask
+            mine = [row for row in rows if row.agent in base.agents]
+            yield from score(base, mine, sampling, frozen)

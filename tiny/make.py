@@ -1,7 +1,7 @@
 """Makes the embedded team: corpus, tokenizer and the supervised warm start of a small Llama.
 
     python -m tiny.make        # a few minutes on 2 idle cores; --out DIR to look before replacing
-    python -m tiny.make --half              # two layers in place of four, in tiny/half/
+    python -m tiny.make --task half         # two layers in place of four, in tiny/half/
     python -m tiny.make --task build        # the model in tiny/build/
     python -m tiny.make --task many         # the adapter in tiny/many/, on the model in tiny/
 
@@ -49,6 +49,7 @@ HERE = Path(__file__).parent
 # rate of the matrices (None: as others).
 TASKS = {
     "coop": (corpus, 17_000, 6, 0.1, 16, 1e-2),
+    "half": (corpus, 17_000, 6, 0.1, 16, 1e-2),
     "build": (builders, 8_000, 8, 0.0, 8, 5e-3),
     "many": (divisions, 3_200, 6, 0.1, 16, None),
 }
@@ -211,12 +212,9 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--task", choices=TASKS, default="coop")
     parser.add_argument("--out", type=Path, help="(tiny/, or the folder in it)")
-    parser.add_argument("--half", action="store_true", help="a model of two layers, in half/")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    if args.half and args.task != "coop":
-        parser.error("--half is of the model in tiny/, of no other")
-    args.out = args.out or HERE / ("half" if args.half else args.task.replace("coop", ""))
+    args.out = args.out or HERE / args.task.replace("coop", "")
     return args
 
 
@@ -237,7 +235,7 @@ def main() -> None:
     else:
         some = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
         tokenizer = make_tokenizer(some, texts.PIECES)
-        model = make_model(tokenizer, 2 if args.half else 4)
+        model = make_model(tokenizer, 2 if args.task == "half" else 4)
     ids = encode(tokenizer, rows)
     size = sum(sum(map(len, row)) for row in ids)
     seconds = time.time() - start
