@@ -220,7 +220,6 @@ class StrBuild(Building):
 
     name = reward = "strbuild"
     rules = staticmethod(letters.rules)
-    scorers: ClassVar = {"strbuild": rewards.strbuild, "strbuild_paper": rewards.strbuild_paper}
     modes: ClassVar = ("position_feedback", "score_feedback")  # the first is the default
     most_agents = 2
     shown, apart = True, ", no two of yours side by side"
@@ -269,7 +268,7 @@ class StrBuild(Building):
         """score_feedback: the turn's reward; position_feedback: all target cells, whatever the team
         has built. The authors have more modes; they train with these two."""
         if self.mode == "score_feedback":
-            scorer = self.scorers.get(self.reward, self.scorers[self.name])
+            scorer = getattr(rewards, self.reward, getattr(rewards, self.name))  # a user's: ours
             parts = scorer(item, responses)
             score = sum(part for name, part in parts.items() if not name.startswith("metric/"))
             return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)
@@ -299,10 +298,6 @@ class HouseBuild(StrBuild):
 
     name = reward = "housebuild"
     rules = staticmethod(houses.rules)
-    scorers: ClassVar = {
-        "housebuild": rewards.housebuild,
-        "housebuild_paper": rewards.housebuild_paper,
-    }
     modes: ClassVar = ("score_feedback", "position_feedback")
     apart = ""
     colors: ClassVar = {

@@ -33,8 +33,7 @@ class Adapters:
             layer.forward = functools.partial(self._forward, layer)
 
     def act(self, agents: Sequence[int] | None, tokens: int, device: torch.device) -> None:
-        """From now on rows of so many tokens are run as these agents, in order; None: as the frozen
-        base."""
+        """From now on rows of so many tokens are run as these agents; None: the frozen base."""
         known = sorted(set(agents or ()))
         self.names = tuple(f"agent{agent}" for agent in known)
         sizes = [agents.count(agent) * tokens for agent in known]

@@ -146,14 +146,11 @@ class Base(nn.Module):
                 f"never cut: raise the limit or drop the item ({text[:60]!r}...)"
             )
         if len(ids) + room > self.context:
-            raise ValueError(
-                f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than the "
-                f"model's context of {self.context}"
-            )
+            told = f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than"
+            raise ValueError(f"{told} the model's context of {self.context}")
         if max(ids, default=0) >= (known := self.net.config.get_text_config().vocab_size):
-            raise ValueError(
-                f"the tokenizer is of another model: token {max(ids)}, and the model knows {known}"
-            )
+            told = f"the tokenizer is of another model: token {max(ids)}"
+            raise ValueError(f"{told}, and the model knows {known}")
         if len(ids) < 2:
             raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
         return tuple(ids)
@@ -163,9 +160,8 @@ class Base(nn.Module):
             return self.tokenizer(text)["input_ids"]
         if not self.tokenizer.chat_template:
             raise ValueError(
-                "--chat-template: the model has no chat template, as a base model has none: leave "
-                "the flag out (--no-chat-template where a flag file has it), or take the "
-                "instruction-tuned model"
+                "--chat-template: the model has no chat template: leave the flag out, or give "
+                "--no-chat-template, or take the instruction-tuned model"
             )
         messages = [{"role": "user", "content": text}]
         return self.tokenizer.apply_chat_template(

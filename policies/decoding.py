@@ -55,13 +55,7 @@ def decode(
 
 
 @torch.inference_mode()  # the many small kernels of a step cost an eighth less than in no_grad
-def _decode(
-    base: Base,
-    prompts: Sequence[tuple[int, ...]],
-    agents: Sequence[int] | None,
-    uniforms: Tensor,
-    sampling: Sampling,
-) -> list[list[Response]]:
+def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Response]]:
     samples, limit = uniforms.shape[1:]
     lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=base.device)
     owners = [number for number in range(len(prompts)) for _ in range(samples)]  # of each row
