@@ -48,16 +48,25 @@ class Grid:
         return x.reshape(-1, x.shape[2], size)
 
 
-class RowCache(DynamicLayer):
+class PrefixCache(DynamicLayer):
+    """Keys and values of one layer in the update: those of each row's prompt, (R, h, W, D), which
+    its own are added to."""
+
+    def __init__(self, keys: Tensor, values: Tensor):
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.keys, self.values = keys, values
+
+
+class RowCache(PrefixCache):
     """Keys and values of one layer while decoding: a prompt's are held once for all of its rows, a
     row's own in a store with room for every token. (DynamicLayer grows by concatenation: copying
     the whole cache for every token took 3/4 of the decode's time on a CPU.)"""
 
     def __init__(self, keys: Tensor, values: Tensor, grid: Grid, rows: int, room: int):
-        super().__init__()
         if not keys.is_cuda:  # there these products are made in single precision: cast only once
             keys, values = keys.float(), values.float()
-        self.lazy_initialization(keys, values)
+        super().__init__(keys, values)
         self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
         self.grid, self.used = grid, 0
         shape = (rows, grid.heads, room)

@@ -12,12 +12,12 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V
 
 import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache
 
 from policies.adapters import Adapters
 from policies.layers import Layers, is_known
@@ -169,17 +169,6 @@ class Base(nn.Module):
         )
 
 
-def cached(past: Iterable[tuple[Tensor, Tensor]]) -> Cache:
-    """A cache that holds these keys and values (R, H, W, D) of every layer."""
-    layers = []
-    for keys, values in past:
-        layer = DynamicLayer()
-        layer.lazy_initialization(keys, values)
-        layer.keys, layer.values = keys, values
-        layers.append(layer)
-    return Cache(layers=layers)
-
-
 def context(config) -> float:
     """Tokens that a prompt and its response may have together: the model's positions, and its
     attention window, over which the caches here do not slide."""
@@ -187,8 +176,6 @@ def context(config) -> float:
     kinds = getattr(config, "layer_types", None)
     if kinds is None or "sliding_attention" in kinds:
         limits.append(getattr(config, "sliding_window", None))
-    if kinds and "chunked_attention" in kinds:
-        limits.append(config.attention_chunk_size)
     return min((limit for limit in limits if limit), default=math.inf)
 
 

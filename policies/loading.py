@@ -67,9 +67,8 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
         model, tokenizer = load_model(base_of(name), bits, trust_remote_code)
         return merge(name, model, tokenizer, trust_remote_code)
     here, options = device(), {"trust_remote_code": trust_remote_code}
-    where = name  # written into saved agents: a folder's so that it is found from anywhere
-    if Path(name).exists():
-        where = str(Path(name).resolve())
+    # written into saved agents: a path so that it is found from anywhere
+    where = str(Path(name).resolve()) if Path(name).exists() else name
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
     half = bits == 16 or (bits < 16 and here.type == "cuda")
     weights = {"dtype": torch.bfloat16 if half else torch.float32, "use_safetensors": True}
@@ -93,7 +92,9 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
         tokenizer = AutoTokenizer.from_pretrained(where, **options)
         with torch.device("meta"):
             empty = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    needed, free = empty.num_parameters() * bits / 8e9, free_bytes(here) / 1e9
+    free = min(psutil.virtual_memory().available, host())
+    free = (torch.cuda.mem_get_info(here)[0] if here.type == "cuda" else free) / 1e9
+    needed = empty.num_parameters() * bits / 8e9
     if needed > free:  # the system would end the process, without a message
         raise ValueError(
             f"{what} takes {needed:.1f} GB in {bits} bits, and {free:.1f} GB are free: give fewer "
@@ -102,12 +103,6 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
     with loading(what, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
         model = AutoModelForCausalLM.from_pretrained(where, config=config, **options, **weights)
     return model, tokenizer
-
-
-def free_bytes(here: torch.device) -> int:
-    if here.type == "cuda":
-        return torch.cuda.mem_get_info(here)[0]
-    return min(psutil.virtual_memory().available, host())
 
 
 def merge(folder: str, model, tokenizer, trust_remote_code: bool):

@@ -12,8 +12,10 @@ from operator import itemgetter
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.cache_utils import Cache
 
-from policies.base import Base, cached
+from policies.attention import PrefixCache
+from policies.base import Base
 from policies.memory import COPY, update_tokens
 from policies.sampling import Sampling, TokenLogps, target_logps, tokens_at_once
 
@@ -88,7 +90,7 @@ def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling
         hidden = base.hidden(
             torch.cat([opening, targets[:, :-1]], 1),
             lengths + torch.arange(limit, device=device),
-            cached(zip(prefix[::2], prefix[1::2], strict=True)),
+            Cache(layers=list(map(PrefixCache, prefix[::2], prefix[1::2]))),
             _mask(base, lengths, prefix[0].shape[2], limit),
         )
     sizes = torch.tensor([[len(row.tokens)] for row in rows], device=device)
