@@ -125,8 +125,6 @@ def attend(module, query, key, value, attention_mask, scaling=None, softcap=None
     """The attention of every model here, for transformers' AttentionInterface: causal over prompts,
     over a RowCache in decoding, and under `Base.mask` in the update. A sliding window is longer
     than any prompt and response together: Base.context sees to that."""
-    if kwargs.get("s_aux") is not None:
-        raise ValueError("attention sinks are not supported")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if isinstance(key, RowCache):
         return key.attend(query, scaling, softcap), None

@@ -561,7 +561,7 @@ def checked(model):
 @pytest.mark.parametrize("kind", ["mamba", "falcon_h1", "gpt_oss", "bloom", "doge"])
 def test_a_model_of_other_layers_is_refused_in_words(kind, monkeypatch):
     monkeypatch.setitem(KINDS, kind, LLAMA)
-    with pytest.raises(ValueError, match=r"cannot be trained here: its layers|takes no adapters"):
+    with pytest.raises(ValueError, match=r"cannot be trained here|takes no adapters"):
         checked(small_kind(kind))
 
 
