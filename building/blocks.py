@@ -19,8 +19,8 @@ COUNTS, LONGEST, LEAST_CELLS, MOST_CELLS = (4, 5), 4, 14, 24  # of a target's re
 Rectangle = tuple[int, int, int, int, str]  # x1 y1 x2 y2 colour, as /fill has them
 
 
-def cells(rectangle: tuple) -> list[Cell]:
-    x1, y1, x2, y2, *_ = rectangle
+def cells(rectangle: Rectangle) -> list[Cell]:
+    x1, y1, x2, y2, _ = rectangle
     return list(box((x1, y1), (x2, y2)))
 
 

@@ -7,6 +7,7 @@ every turn with an empty world; their rules, their numbers and what each role is
 authors', the wording is ours.
 """
 
+import contextlib
 import itertools
 import random
 from collections import Counter
@@ -159,21 +160,18 @@ class Build(Building):
 
     def check(self, item: dict) -> None:
         """Raises ValueError where the item holds no rectangles on the grid, or two overlap."""
-        rectangles = item.get("rectangles")
-        try:
-            side = {*range(blocks.SIDE)}
-            named = all(len(one) == 5 and {*one[:4]} <= side for one in rectangles)
-            named = named and {one[4] for one in rectangles} <= {*blocks.COLORS}
-            covered = [cell for one in rectangles for cell in blocks.cells(one)] if named else []
-            good = 0 < len(covered) == len({*covered}) and all(map(blocks.cells, rectangles))
-        except (TypeError, ValueError):
-            good = False
-        if not good:
-            raise ValueError(
-                f"task build has no target with {rectangles!s:.200}: it has rectangles "
-                f"[x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and y1 <= y2 of 0 to "
-                f"{blocks.SIDE - 1}, colours {', '.join(blocks.COLORS)}"
-            )
+        rectangles, side = item.get("rectangles"), {*range(blocks.SIDE)}
+        with contextlib.suppress(TypeError, ValueError):
+            known = all({*at} <= side and color in blocks.COLORS for *at, color in rectangles)
+            found = [blocks.cells(one) for one in rectangles] if known else []
+            count = len({*itertools.chain(*found)})
+            if found and all(found) and count == sum(map(len, found)):
+                return
+        raise ValueError(
+            f"task build has no target with {rectangles!s:.200}: it has rectangles "
+            f"[x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and y1 <= y2 of 0 to "
+            f"{blocks.SIDE - 1}, colours {', '.join(blocks.COLORS)}"
+        )
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """What is left to build, and how many blocks each agent has; the same for every agent."""
