@@ -205,11 +205,8 @@ class Build(Building):
 
 
 class StrBuild(Building):
-    """Strings in a 5 x 5 font, built of blocks of which no two neighbours may look alike.
-
-    Each agent has two blocks of its own. train and test begin with the rows of the authors' data
-    set that they train and evaluate on; all others are random strings of one to four letters. No
-    string is in two splits.
+    """Strings in a 5 x 5 font, built of blocks of which no two neighbours may look alike. Each
+    agent has two blocks of its own. The authors' strings come first, then random ones.
 
     The released configuration hides the target in the first turn (provide_graph: false), so that
     nobody can know what to build until position_feedback lists the cells. Here it is shown; the
@@ -284,14 +281,11 @@ class StrBuildHidden(StrBuild):
 
 
 class HouseBuild(StrBuild):
-    """Houses in layers of blocks, of which each agent has material for about three quarters.
+    """Houses in layers of blocks, of which each agent has material for about three quarters. The
+    authors' houses come first, then variants of them.
 
-    train and test begin with the rows of the authors' data set that they train and evaluate on; all
-    others are variants of these houses (houses.py). No house is in two splits.
-
-    Spiders: three, whose attacks are drawn from 1 to 3. The authors draw them once a run, here they
-    are drawn once an item, and variants have none to three spiders, so that /kill is not always
-    right.
+    Three spiders have attacks of 1 to 3, which the authors draw once a run. Here they are drawn
+    once an item, and variants have none to three spiders, so that /kill is not always right.
     """
 
     name = reward = "housebuild"

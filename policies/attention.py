@@ -123,7 +123,7 @@ def _products(queries: Tensor, keys: Tensor) -> Tensor:
 
 def attend(module, query, key, value, attention_mask, scaling=None, softcap=None, **kwargs):
     """The attention of every model here, for transformers' AttentionInterface: causal over prompts,
-    over a RowCache in decoding, and under `Base.mask` in the update. A sliding window is longer
+    over a RowCache in decoding, and under scoring's mask in the update. A sliding window is longer
     than any prompt and response together: Base.context sees to that."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if isinstance(key, RowCache):

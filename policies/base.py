@@ -100,11 +100,8 @@ class Base(nn.Module):
     def prefill(
         self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
     ) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
-
-        Padding is on the right, after every real token, so it needs no mask here; `Grid` and `mask`
-        hide it from what follows. The last token opens the response's row, so no logits are needed.
-        """
+        """Keys and values of all but the last token of each prompt, which opens the response's row:
+        per layer (k, v), (R, H, W, D). Padding is on the right, so that it needs no mask here."""
         width, cache = max(map(len, prompts)) - 1, DynamicCache()
         ids = torch.tensor([p[:-1] + (0,) * (width + 1 - len(p)) for p in prompts])
         positions = torch.arange(width, device=self.device)[None]

@@ -1,8 +1,5 @@
-"""The team: agents with the same model share one frozen base, each with an adapter of its own.
-
-What is sampled here is what is scored here: the same distribution, the same adapters, the same
-tokens. So this must stay as it is in an ablation.
-"""
+"""The team: agents with the same model share one frozen base, each with an adapter of its own. What
+is sampled here is what is scored here, so this must stay as it is in an ablation."""
 
 from collections import defaultdict
 
@@ -44,10 +41,8 @@ class Team(nn.Module):
     def sample(
         self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
     ) -> list[list[Response]]:
-        """S responses to each of the (agent, prompt) pairs, decoded together base by base.
-
-        uniforms (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does.
-        """
+        """S responses to each of the (agent, prompt) pairs, decoded together base by base. uniforms
+        (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does."""
         if self.engine:
             return self.engine.sample(prompts, uniforms, sampling)
         answers: list = [None] * len(prompts)

@@ -15,7 +15,7 @@ The numbers are in Levels. Where the released code differs from the paper:
 |---------------|----------------------|---------------------------------------------------------|
 | arxiv: length | all in [1.0, 1.3]    | all in [1.3, 1.6]                                       |
 | vocabulary of | content words        | all words [1]                                           |
-| tau           | tau ln(k + 1)        | 0.4 + 0.05 (k - 1), 0 at k = 0; in both at most 1       |
+| tau <= 1      | 0.6 or 0.4 ln(k + 1) | 0.4 + 0.05 (k - 1), 0 at k = 0                          |
 | k looks at    | both responses       | tldr the second; arxiv both, joined without a blank     |
 | a phrase is   | whole words          | letters: "so" is in "person"                            |
 | words are     | text.py's            | runs of \\w; when counted, what stands between blanks   |

@@ -17,10 +17,8 @@ from writing.text import SEPARATOR, split, words
 class Tldr(Task):
     """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt".
 
-    train, dev and test are the first 1,000 rows of the hub's train, validation and test: the paper
-    trained on the first and evaluated on the last. (Later configurations of the authors took
-    1,100.) A local file is divided in its own order: the last fifth is test, the fifth before it
-    dev, the rest train.
+    The paper trained on the hub's train rows and evaluated on the test rows. Of a local file, the
+    last fifth is test, the fifth before it dev, the rest train.
     """
 
     reward = name = "tldr"
@@ -95,11 +93,8 @@ class Tldr(Task):
 
 
 class Arxiv(Tldr):
-    """OpenMLRL/arXiv_abstract: abstracts of 100 to 300 words, in the field "abstract_text".
-
-    train, dev and test are the first 1,000 rows of the hub's train, val and test; the paper trained
-    on the first and evaluated on val. A local file is divided as in Tldr.
-    """
+    """OpenMLRL/arXiv_abstract: abstracts of 100 to 300 words, in the field "abstract_text". The
+    paper trained on train and evaluated on val."""
 
     reward = name = "arxiv"
     hub, field, kind = "OpenMLRL/arXiv_abstract", "abstract_text", ARXIV
