@@ -59,7 +59,11 @@ class Base(nn.Module):
         self.adapters = Adapters(model)
         known = is_known(self.net.config)
         self.layers = Layers(self.net.base_model, self.adapters) if known else None
-        self.scale, self.softcap = beyond_linear(self.net.config)
+        config = self.net.config.get_text_config()
+        # what some models do to the output of their last layer: Cohere's factor, Granite's, a cap
+        self.scale = getattr(config, "logit_scale", None) or 1.0
+        self.scale /= getattr(config, "logits_scaling", None) or 1.0
+        self.softcap = getattr(config, "final_logit_softcapping", None)
 
     def train(self, mode: bool = True):
         """Does nothing: neither Lightning nor anyone else may switch dropout on."""
@@ -187,14 +191,6 @@ def adapted(model) -> list[str] | str:
     if not names:
         raise ValueError(f"{type(model).__name__} takes no adapters")
     return names
-
-
-def beyond_linear(config) -> tuple[float, float | None]:
-    """What some models do to the output of their last layer: (factor, soft cap)."""
-    config = config.get_text_config()
-    scale = getattr(config, "logit_scale", None) or 1.0  # Cohere's name, and Granite's
-    scale /= getattr(config, "logits_scaling", None) or 1.0
-    return scale, getattr(config, "final_logit_softcapping", None)
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:

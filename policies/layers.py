@@ -77,7 +77,8 @@ class Layers:
             query, key, value = (part.view(*shape, -1, self.size) for part in parts)
             if layer.q_norm:
                 query, key = layer.q_norm(query), layer.k_norm(key)
-            both = rotate(torch.cat([query, key], 2), cos, sin)
+            both = torch.cat([query, key], 2)  # turned by their positions
+            both = both * cos + both.roll(self.size // 2, -1) * sin
             query, key = both.transpose(1, 2).split_with_sizes(layer.heads, 1)
             key, value = cache.update(key, value.transpose(1, 2), index)
             if keys_only and index + 1 == len(self.layers):
@@ -87,8 +88,3 @@ class Layers:
             gate, up = self.linear(layer.gate_up, layer.post_norm(x))
             x = x + self.linear(layer.down, layer.activation(gate) * up)[0]
         return self.norm(x).view(*shape, -1)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x (R, T, heads, D) turned by its position; the first half of `sin` is negative."""
-    return x * cos + x.roll(x.shape[-1] // 2, -1) * sin

@@ -133,9 +133,3 @@ class TokenLogps(torch.autograd.Function):
             total = [whole.add_(part) for whole, part in zip(total, grads, strict=True)]
         scaled = None if slope is None else slope * grad[:, None].to(slope.dtype)
         return scaled, None, None, None, *total
-
-
-def tokens_at_once(device: torch.device, vocab: int) -> int:
-    """Tokens whose logits exist at the same time: on a CPU as many as stay in its cache, on a GPU
-    enough to keep its cores busy."""
-    return max(2 ** (21 if device.type == "cpu" else 26) // vocab, 64)

@@ -17,7 +17,7 @@ from transformers.cache_utils import Cache
 from policies.attention import PrefixCache
 from policies.base import Base
 from policies.memory import COPY, update_tokens
-from policies.sampling import Sampling, TokenLogps, target_logps, tokens_at_once
+from policies.sampling import Sampling, TokenLogps, target_logps
 
 CAP = 2.0  # largest importance weight of a token
 padded = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
@@ -96,11 +96,13 @@ def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling
     sizes = torch.tensor([[len(row.tokens)] for row in rows], device=device)
     mask = torch.arange(limit, device=device) < sizes
     real = mask.flatten().nonzero().squeeze(-1)
+    # On a CPU as many logits at once as stay in its cache, on a GPU enough to keep its cores busy.
+    most = 2 ** (21 if device.type == "cpu" else 26)
     logps = TokenLogps.apply(
         hidden.flatten(0, 1).index_select(0, real),
         targets.flatten()[real],
         lambda x, those: target_logps(base.logits(x), those, sampling),
-        tokens_at_once(base.device, len(base.head.weight)),
+        max(most // len(base.head.weight), 64),
         *(p for p in base.head.parameters() if p.requires_grad),
     )
     return logps.new_zeros(mask.numel()).index_copy(0, real, logps).view_as(mask), mask

@@ -208,18 +208,13 @@ def warm_start(
             print(f"step {step} of {end}: loss {mean:.3f}, {time.time() - start:.0f} s", flush=True)
 
 
-def parse_args() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--task", choices=TASKS, default="coop")
     parser.add_argument("--out", type=Path, help="(tiny/, or the folder in it)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     args.out = args.out or HERE / args.task.replace("coop", "")
-    return args
-
-
-def main() -> None:
-    args = parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)
     start, adapter = time.time(), args.task == "many"
