@@ -35,6 +35,8 @@ You are a building agent in a world of blocks. Answer with commands only, one on
 markdown, no other text. Everything else is invalid.
 
 """
+_SECOND = "You write after agent 1, and your commands overwrite its: choose a reasonable part.\n"
+_AGAIN = "The world is empty again: write everything that should stand, not only what is new."
 _STRBUILD = """\
 {second}{target}
 The world goes from [0, 0, 0] to {high}: x from left to right, y from bottom to top, z always 0.
@@ -244,14 +246,11 @@ class StrBuild(Building):
 
     def problem(self, agent: int, item: dict, rules: Rules) -> str:
         target, place, rows = "", "", "\n".join(item["rows"])
-        second = (
-            "You write after agent 1, and your commands overwrite its: choose a reasonable part.\n"
-        )
         if self.shown:
             target = f"\nThe target, its top row first (# is a target, . is not):\n{rows}\n"
             place = "- Place blocks on # only.\n"
         return _STRBUILD.format(
-            second=second if agent else "",
+            second=_SECOND if agent else "",
             target=target,
             place=place,
             blocks=", ".join(letters.PALETTES[agent]),
@@ -265,8 +264,7 @@ class StrBuild(Building):
             scorer = getattr(rewards, self.reward, getattr(rewards, self.name))  # a user's: ours
             parts = scorer(item, responses)
             score = sum(part for name, part in parts.items() if not name.startswith("metric/"))
-            told = "The world is empty again: write everything that should stand, not only what is new."
-            return [f"Your team's reward was {score:.4f}. {told}"] * len(responses)
+            return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)
         rules = self.rules(item, len(responses))
         text = f"The target's cells are {', '.join(map(str, rules.target))}. Choose about half of "
         text += f"them, some {len(rules.target) // 2}{self.apart}. You may write "
