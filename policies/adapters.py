@@ -44,7 +44,11 @@ class Adapters:
         if not self.names:
             return [_call(_base(layer), x) for layer in layers]
         if self.kept is not None and len(self.names) * self.bytes <= MERGED_BYTES:
-            return self._merged_linear(layers, x)
+            # as one product: a token of a small model is bound by how many there are
+            weight, bias, sizes = self._once(merge, layers, x.dtype)
+            x = self.groups.split(x)
+            x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+            return self.groups.join(x).split_with_sizes(sizes, 1)
         # In the update adapters compute in single precision, as their gradients need it.
         dtype = x.dtype if self.kept is not None else torch.float32
         downs, ups, scale = self._once(stack, layers, dtype)
@@ -59,13 +63,6 @@ class Adapters:
                 output = torch.add(output, delta, alpha=scale)
             outputs.append(output)
         return outputs
-
-    def _merged_linear(self, layers: tuple, x: Tensor) -> tuple[Tensor, ...]:
-        """The same as one product. A token of a small model is bound by how many there are."""
-        weight, bias, sizes = self._once(merge, layers, x.dtype)
-        x = self.groups.split(x)
-        x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
-        return self.groups.join(x).split_with_sizes(sizes, 1)
 
     def _once(self, make, layers: tuple, dtype: torch.dtype) -> tuple:
         kept, key = {} if self.kept is None else self.kept, (layers[0], self.names)
