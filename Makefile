@@ -36,7 +36,7 @@ lint: setup
 
 tiny: setup
 	$(BIN)/python -m tiny.make
-	$(BIN)/python -m tiny.make --half
+	$(BIN)/python -m tiny.make --task half
 	$(BIN)/python -m tiny.make --task many
 	$(BIN)/python -m tiny.make --task build
 

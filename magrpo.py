@@ -445,28 +445,30 @@ class MAGRPO(L.LightningModule):
     def set_gradients(self, rows: list[Row]) -> None:
         """Gradients of the policies' losses, in micro-batches that add up."""
         self.optimizers().zero_grad()
-        reference = self.reference(rows) if self.args.kl_coef else []
-        for numbers, logps, mask in self.team.score(rows, self.sampling):
-            coef = torch.tensor([rows[n].coef for n in numbers], device=logps.device)
+        if self.args.kl_coef:
+            self.set_reference(rows)
+        for batch, logps, mask in self.team.score(rows, self.sampling):
+            coef = torch.tensor([row.coef for row in batch], device=logps.device)
             if self.team.engine:  # another program drew the tokens
-                mask = mask * importance(logps, [rows[n] for n in numbers])
-            old = [rows[n].old for n in numbers if rows[n].old is not None]
+                mask = mask * importance(logps, batch)
+            old = [row.old for row in batch if row.old is not None]
             if old:  # not the first update
                 old = nn.utils.rnn.pad_sequence(old, True)
                 loss = clipped_loss(logps, old, mask, coef, self.args.clip)
             else:
                 loss = policy_loss(logps, mask, coef)
             if self.args.kl_coef:
-                weight = torch.tensor([rows[n].weight for n in numbers], device=logps.device)
-                frozen = nn.utils.rnn.pad_sequence([reference[n] for n in numbers], True)
+                weight = torch.tensor([row.weight for row in batch], device=logps.device)
+                frozen = nn.utils.rnn.pad_sequence([row.reference for row in batch], True)
                 loss = loss + self.args.kl_coef * kl_loss(logps, frozen, mask, weight)
             self.manual_backward(loss)
 
     @torch.no_grad()
-    def reference(self, rows: list[Row]) -> list[Tensor]:
+    def set_reference(self, rows: list[Row]) -> None:
         """Log-probabilities of each row's tokens under the frozen bases."""
         list(self.team.score(rows, self.sampling, frozen=True))
-        return [row.scored for row in rows]
+        for row in rows:
+            row.reference = row.scored
 
     def configure_optimizers(self):
         groups = [{"params": self.team.parameters_of(agent)} for agent in self.team.policies()]

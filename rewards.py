@@ -38,9 +38,9 @@ REWARDS = {
     "arxiv_released": "writing.paper.arxiv_released",
     "build": "building.rewards.build_together",
     "strbuild": "building.rewards.strbuild",
-    "strbuild_paper": "building.paper.strbuild_paper",
+    "strbuild_paper": "building.rewards.strbuild_paper",
     "housebuild": "building.rewards.housebuild",
-    "housebuild_paper": "building.paper.housebuild_paper",
+    "housebuild_paper": "building.rewards.housebuild_paper",
 }
 TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 

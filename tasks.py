@@ -14,7 +14,7 @@ TASKS = {
     "classeval": "coding.classeval.ClassEval",
     "tldr": "writing.tasks.Tldr",
     "arxiv": "writing.tasks.Arxiv",
-    "build": "building.embedded.Build",
+    "build": "building.tasks.Build",
     "strbuild": "building.tasks.StrBuild",
     "housebuild": "building.tasks.HouseBuild",
     "rendezvous": "examples.rendezvous.Rendezvous",

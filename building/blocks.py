@@ -6,13 +6,12 @@ that of the largest rectangle. That is just enough for two agents that begin at 
 order. A cell that several agents build gains nothing.
 """
 
-import functools
 import math
 import random
 from collections.abc import Iterator
 
 from building.letters import split_of
-from building.world import AIR, Cell, Rules, World, box
+from building.world import AIR, Cell, Rules, box
 
 SIDE, COLORS, MOST = 6, ("red", "green", "pink", "tan"), 12  # commands of one agent
 COUNTS, LONGEST, LEAST_CELLS, MOST_CELLS = (4, 5), 4, 14, 24  # of a target's rectangles
@@ -61,15 +60,12 @@ def rules(item: dict, agents: int) -> Rules:
     return Rules(
         (SIDE - 1, SIDE - 1),
         (frozenset(COLORS),) * agents,
-        (MOST,) * agents,
+        MOST,
+        target(item),
         frozenset({"fill", "setblock"}),
         {"": material(left(item), agents)},
         standing(item),
     )
-
-
-def correct(target: dict[Cell, str], built: World) -> set[Cell]:
-    return {cell for cell, color in target.items() if built.block(cell) == color}
 
 
 def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:
@@ -90,38 +86,18 @@ def _layout(rng: random.Random, count: int) -> list[tuple[int, int, int, int]]:
     enough = material([(1, 1, width, height, "") for width, height in sizes], 2)
     if not (LEAST_CELLS <= total <= MOST_CELLS and 0.6 * total <= enough <= 0.7 * total):
         return []
-    found, taken = [], 0
+    found = []
     for width, height in sizes:
-        free = [place for place in _places(width, height) if not place[1] & taken]
+        corners = box((0, 0), (SIDE - width, SIDE - height))
+        places = ((x, y, x + width - 1, y + height - 1) for x, y in corners)
+        free = [place for place in places if all(_apart(place, other) for other in found)]
         if not free:
             return []
-        corners, mask = rng.choice(free)
-        found.append(corners)
-        taken |= mask
+        found.append(rng.choice(free))
     return found
 
 
-@functools.cache
-def _places(width: int, height: int) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Where a rectangle of this size may lie: its corners, and its cells as bits."""
-    found = []
-    for x, y in box((0, 0), (SIDE - width, SIDE - height)):
-        corners = (x, y, x + width - 1, y + height - 1)
-        found.append((corners, sum(1 << SIDE * a + b for a, b in cells((*corners, "")))))
-    return found
-
-
-def check(rectangles) -> None:
-    """Raises ValueError where these are no rectangles on the grid, or where two of them overlap."""
-    try:
-        on_grid = all(c in COLORS and {*corners} <= {*range(SIDE)} for *corners, c in rectangles)
-        covered = [cell for one in rectangles for cell in cells(one)] if on_grid else []
-        good = 0 < len(covered) == len({*covered}) and all(map(cells, rectangles))
-    except (TypeError, ValueError):
-        good = False
-    if not good:
-        raise ValueError(
-            f"task build has no target with {rectangles!s:.200}: it has rectangles "
-            f"[x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and y1 <= y2 of 0 to "
-            f"{SIDE - 1}, colours {', '.join(COLORS)}"
-        )
+def _apart(one: tuple, other: tuple) -> bool:
+    """Whether two rectangles share no cell."""
+    x1, y1, x2, y2 = one
+    return x1 > other[2] or other[0] > x2 or y1 > other[3] or other[1] > y2

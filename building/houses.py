@@ -11,17 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from building.letters import share, split_of
-from building.world import AIR, Cell, Rules, World
+from building.letters import split_of
+from building.world import AIR, Cell, Rules
 
-INVENTORY = {
-    "C": "white_concrete",
-    "O": "obsidian",
-    "S": "stone_stairs",
-    "B": "stone_bricks",
-    "D": "planks",
-    "A": "air",
-}
+_NAMES = ("white_concrete", "obsidian", "stone_stairs", "stone_bricks", "planks", AIR)
+INVENTORY = dict(zip("COSBDA", _NAMES, strict=True))
 _DRAWN = """
 all   AAAAAA CCCCCC CCCCCC CCCCCC CCCCCC CCCCCC AAAAAA
 all   AAAAAA OCDDCO CAAAAC CAAAAC CAAAAC OCCCCO AAAAAA
@@ -82,25 +76,16 @@ def target(item: dict) -> dict[Cell, str]:
     return found
 
 
-def correct(target: dict[Cell, str], built: World) -> set[Cell]:
-    """The target's cells that hold its block."""
-    return {cell for cell, (block, _) in built.cells.items() if target.get(cell) == block}
-
-
 def rules(item: dict, agents: int) -> Rules:
     """What the agents of a HouseBuild item may do: all have all blocks, and of each block material
     for about three quarters of the house, ceil(count / n) + floor(count / 2n)."""
-    counts = Counter(target(item).values())
+    house, layers = target(item), item["layers"]
+    counts = Counter(house.values())
     palette = frozenset(item["inventory"].values()) - {AIR}
     material = {b: -(-counts[b] // agents) + counts[b] // (2 * agents) for b in palette}
-    high = (len(item["layers"][0][0]) - 1, len(item["layers"]) - 1, len(item["layers"][0]) - 1)
-    return Rules(
-        high,
-        (palette,) * agents,
-        share(MAX_COMMANDS, agents),
-        frozenset({"fill", "kill"}),
-        material,
-    )
+    high = (len(layers[0][0]) - 1, len(layers) - 1, len(layers[0]) - 1)
+    commands, most = frozenset({"fill", "kill"}), MAX_COMMANDS // agents
+    return Rules(high, (palette,) * agents, most, house, commands, material)
 
 
 def rectangles(item: dict) -> list[tuple[Cell, Cell, str]]:

@@ -9,7 +9,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 
-from building.world import Cell, Rules, World
+from building.world import ANY, Cell, Rules
 
 SIZE, GAP = 5, 2
 _DRAWN = """
@@ -42,58 +42,20 @@ def picture(text: str) -> list[str]:
 
 def cells(rows: list[str]) -> list[Cell]:
     """The (x, y, 0) of a picture's targets, its top row first."""
-    heights = range(len(rows) - 1, -1, -1)
-    picture = zip(heights, rows, strict=True)
+    picture = zip(reversed(range(len(rows))), rows, strict=True)
     return [(x, y, 0) for y, row in picture for x, one in enumerate(row) if one == "#"]
 
 
-PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))
+PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))  # four textures
 MOST = 300  # commands of a team
-TARGET = "target"  # a cell for any block
-_STONES = {"stone", "cobblestone", "smooth_stone", "stone_bricks"}
 
 
 def rules(item: dict, agents: int) -> Rules:
     """What the agents of a StrBuild item may do: set single cells to one of their two blocks."""
     high = (len(item["rows"][0]) - 1, len(item["rows"]) - 1, 0)
+    target = dict.fromkeys(cells(item["rows"]), ANY)
     palettes = tuple(map(frozenset, PALETTES[:agents]))
-    return Rules(high, palettes, share(MOST, agents), frozenset({"setblock"}))
-
-
-def target(item: dict) -> dict[Cell, str]:
-    """The cells that are to hold a block; any will do."""
-    return dict.fromkeys(cells(item["rows"]), TARGET)
-
-
-def correct(target: dict[Cell, str], built: World) -> set[Cell]:
-    """The target's cells that hold a block whose texture no block beside it has."""
-    looks = {cell: texture(block) for cell, (block, _) in built.cells.items()}
-    alike = {cell for pair in pairs(looks) if looks[pair[0]] == looks[pair[1]] for cell in pair}
-    return target.keys() & looks.keys() - alike
-
-
-def texture(block: str) -> str:
-    """The look of a block: two blocks of one texture must not share a side."""
-    if block.endswith(("_planks", "_wood")):
-        return "wood"
-    if block in _STONES or block.endswith(("_stone", "_stone_bricks")):
-        return "stone"
-    return "concrete" if block.endswith("_concrete") else block
-
-
-def pairs(cells) -> list[tuple[Cell, Cell]]:
-    """The pairs of the given cells that share a side and have the same z."""
-    return [
-        (cell, other)
-        for cell in cells
-        for other in ((cell[0] + 1, *cell[1:]), (cell[0], cell[1] + 1, *cell[2:]))
-        if other in cells
-    ]
-
-
-def share(most: int, agents: int) -> tuple[int, ...]:
-    """How many of a team's commands each agent has; the first also gets the remainder."""
-    return (most // agents + most % agents, *[most // agents] * (agents - 1))
+    return Rules(high, palettes, MOST // agents, target, frozenset({"setblock"}))
 
 
 def strings(split: str) -> Iterator[str]:

@@ -1,28 +1,42 @@
-"""StrBuild and HouseBuild: the authors' building tasks (OpenMLRL/LLM_Collab_Minecraft).
+"""The building tasks: StrBuild and HouseBuild, the authors' (OpenMLRL/LLM_Collab_Minecraft), and
+Build, for the embedded team.
 
 Two agents write commands for one world of blocks, at the same time, and neither sees the other's.
-No Minecraft is run: a world is a dictionary of cells (world.py). Every turn starts with an empty
-world. The rules, the numbers and what each role is told are the authors', the wording is ours.
+No Minecraft is run: a world is a dictionary of cells (world.py). StrBuild and HouseBuild start
+every turn with an empty world; their rules, their numbers and what each role is told are the
+authors', the wording is ours.
 """
 
+import contextlib
 import itertools
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from pathlib import Path
 from typing import ClassVar
 
-from building import houses, labour, letters, paper, rewards
-from building.world import Cell, Rules, World, build, read
+from building import blocks, houses, letters, rewards
+from building.world import ANY, Cell, Rules, World, build, read
 from tasks import Task
 
-SPLITS = {"train": 1000, "dev": 100, "test": 100}
+MOSTLY = 0.9  # share of the correct cells that a division of the work has to fit
+Divisions = dict[tuple[str, str], Callable[[Cell], int]]  # (low, high): a number of each cell
+X, Y, Z = itemgetter(0), itemgetter(1), itemgetter(2)
+DIVISIONS: Divisions = {
+    ("left", "right"): X,
+    ("below", "above"): Y,
+    ("in front", "behind"): Z,
+    ("even", "odd"): lambda cell: sum(cell) % 2,  # a checkerboard
+}
+BUILD = Path(__file__).resolve().parent.parent / "tiny" / "build"
 _SYSTEM = """\
 You are a building agent in a world of blocks. Answer with commands only, one on each line: no \
 markdown, no other text. Everything else is invalid.
 
 """
-_SECOND = """\
-You write after agent 1, and your commands overwrite its: choose a reasonable part.
-"""
+_SECOND = "You write after agent 1, and your commands overwrite its: choose a reasonable part.\n"
+_AGAIN = "The world is empty again: write everything that should stand, not only what is new."
 _STRBUILD = """\
 {second}{target}
 The world goes from [0, 0, 0] to {high}: x from left to right, y from bottom to top, z always 0.
@@ -49,61 +63,148 @@ The form of a command: /fill x1 y1 z1 x2 y2 z2 block
 
 Limits of material, for each agent (air is free):
 {limits}"""
-_AGAIN = "The world is empty again: write everything that should stand, not only what is new."
+
+
+def scheme(owners: dict[Cell, int], agents: int, divisions: Divisions) -> str:
+    """The name of the rule that fits best, if it fits nine in ten of the correct cells.
+
+    Each division orders the cells by a number; the rule is that one agent has the cells up to some
+    number, and the other has the rest. The name says which agent has which side: so a convention
+    that holds for all problems is one name, and a division by chance is two. Of several rules that
+    fit alike, the first is named.
+    """
+    if not owners or agents == 1:
+        return "one agent" if owners else "nothing stands"
+    agent, most = Counter(owners.values()).most_common(1)[0]
+    if most >= MOSTLY * len(owners):
+        return f"agent {agent} alone"
+    fits = {}
+    for (low, high), number in divisions.items():
+        numbers = {cell: number(cell) for cell in owners}
+        cuts = sorted(set(numbers.values()))[:-1]  # how many cells fit "0 low, 1 high" at each cut
+        fit = [sum((owners[c] == 0) == (numbers[c] <= cut) for c in owners) for cut in cuts]
+        fits[f"agent 0 {low}, 1 {high}"] = max(fit, default=0)
+        fits[f"agent 0 {high}, 1 {low}"] = len(owners) - min(fit, default=len(owners))
+    best = max(fits, key=fits.get)
+    return best if agents == 2 and fits[best] >= MOSTLY * len(owners) else "mixed"
 
 
 class Building(Task):
-    """What all building tasks share. site: the module with a task's rules, target and correct
-    cells; colors: block -> "#rrggbb", for pictures."""
+    """What all building tasks share. rules: of an item and a number of agents. A task's own
+    `problems` yields the items of a split."""
 
+    rules: Callable[[dict, int], Rules]
+    sizes: ClassVar = {"train": 1000, "dev": 100, "test": 100}
     measures: ClassVar = {"pass@k": "metric/pass"}
     takes_data = False
 
-    def built(self, item: dict, responses: list[str]) -> tuple[World, set[Cell]]:
-        """The team's world, and the target's cells that are right in it."""
-        world = build(self.site.rules(item, len(responses)), responses)
-        return world, self.site.correct(self.site.target(item), world)
+    def items(self, split: str) -> list[dict]:
+        return list(itertools.islice(self.problems(split), self.sizes[split]))
+
+    def built(self, item: dict, responses: list[str]) -> World:
+        return build(self.rules(item, len(responses)), responses)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
-        """How the team divided its work, as labour.scheme names it."""
-        world, correct = self.built(item, responses)
-        owners = {cell: world.cells[cell][1] for cell in correct}
-        return labour.scheme(owners, len(responses), self.divisions(item))
+        """How the team divided its work."""
+        world = self.built(item, responses)
+        owners = {cell: world.cells[cell][1] for cell in world.correct()}
+        return scheme(owners, len(responses), self.divisions(item))
 
-    def divisions(self, item: dict) -> labour.Divisions:
+    def divisions(self, item: dict) -> Divisions:
         """The ways to divide the work that have a name."""
-        return labour.DIVISIONS
+        return DIVISIONS
 
     def draw(self, item: dict, responses: list[str]) -> dict[str, list[list[tuple]]]:
-        """(block, agent, whether it is wrong) of each cell; of no responses, the target."""
-        target, wrong = self.site.target(item), set()
-        cells = {cell: (block, None) for cell, block in target.items()}
+        """(block, agent, whether it is wrong) of each cell, in rows: of a flat world, its highest
+        row first; else of each layer, the lowest first. Of no responses, the target."""
+        rules = self.rules(item, self.num_agents)
+        cells, wrong = {cell: (block, None) for cell, block in rules.target.items()}, set()
         if responses:
-            world, correct = self.built(item, responses)
-            cells = world.cells
-            wrong = (target.keys() | cells.keys()) - correct
+            world = self.built(item, responses)
+            cells, wrong = world.cells, (rules.target.keys() | world.cells.keys()) - world.correct()
+        across, heights, *depths = (range(n + 1) for n in rules.high)
+        if any(rules.high[2:]):
+            layers = {f"y={y}": [[(x, y, z) for x in across] for z in depths[0]] for y in heights}
+        else:
+            layers = {"": [[(x, y, *rules.high[2:]) for x in across] for y in reversed(heights)]}
         return {
             title: [[(*cells.get(cell, ("", None)), cell in wrong) for cell in row] for row in rows]
-            for title, rows in self.grids(item).items()
+            for title, rows in layers.items()
         }
 
-    def grids(self, item: dict) -> dict[str, list[list[Cell]]]:
-        """The cells of a picture by title, in rows: of a flat world, its highest row first; else of
-        each layer, the lowest first."""
-        rules = self.site.rules(item, self.num_agents)
-        across, heights, *depths = (range(n + 1) for n in rules.high)
-        if not any(rules.high[2:]):
-            flat = rules.high[2:]
-            return {"": [[(x, y, *flat) for x in across] for y in reversed(heights)]}
-        return {f"y={y}": [[(x, y, z) for x in across] for z in depths[0]] for y in heights}
+
+class Build(Building):
+    """A picture of coloured rectangles that a team has to build together, with /fill commands. No
+    agent has enough material to build it alone.
+
+    Every agent reads the same prompt, which does not say who builds what: two copies of one policy
+    spend their material on the same cells. With --turns 2 the world stays as it was built, and the
+    next turn asks for what is left, with new material. The splits share no layout of rectangles.
+    """
+
+    reward = "build"
+    rules = staticmethod(blocks.rules)
+    sizes: ClassVar = {"train": 2000, "dev": 100, "test": 100}
+    colors: ClassVar = {"red": "#d1495b", "green": "#66a182", "pink": "#f0a6ca", "tan": "#d2b48c"}
+    model = str(BUILD)  # the warm start, whatever the number of agents
+
+    def problems(self, split: str) -> Iterator[dict]:
+        seen = set()
+        for rectangles in blocks.problems(split):
+            if (key := str(sorted(rectangles))) not in seen:
+                found = {"task_id": f"build/{split}/{len(seen)}", "rectangles": rectangles}
+                seen.add(key)
+                yield found | {"solution": blocks.listed(rectangles)}
+
+    def check(self, item: dict) -> None:
+        """Raises ValueError where the item holds no rectangles on the grid, or two overlap."""
+        rectangles, side = item.get("rectangles"), {*range(blocks.SIDE)}
+        with contextlib.suppress(TypeError, ValueError):
+            known = all({*at} <= side and color in blocks.COLORS for *at, color in rectangles)
+            found = [blocks.cells(one) for one in rectangles] if known else []
+            count = len({*itertools.chain(*found)})
+            if found and all(found) and count == sum(map(len, found)):
+                return
+        raise ValueError(
+            f"task build has no target with {rectangles!s:.200}: it has rectangles "
+            f"[x1, y1, x2, y2, colour] that do not overlap, x1 <= x2 and y1 <= y2 of 0 to "
+            f"{blocks.SIDE - 1}, colours {', '.join(blocks.COLORS)}"
+        )
+
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        """What is left to build, and how many blocks each agent has; the same for every agent."""
+        rectangles, agents = blocks.left(item), self.num_agents
+        prompt = f"# a picture to build\n{blocks.listed(rectangles)}\n"
+        prompt += history[-1][1] + "\n" if history else ""
+        material = blocks.material(rectangles, agents)
+        team = f"{agents} agents, {material} blocks each" if agents > 1 else f"{material} blocks"
+        return prompt + f"# {team}\n"
+
+    def feedback(self, item: dict, responses: list[str]) -> list[str]:
+        right = len(self.built(item, responses).correct())
+        return [f"# {right} of {len(blocks.target(item))} cells are right"] * len(responses)
+
+    def advance(self, item: dict, responses: list[str]) -> dict:
+        stands = self.built(item, responses).cells
+        return item | {"standing": [[*cell, *stands[cell]] for cell in sorted(stands)]}
+
+    def divisions(self, item: dict) -> Divisions:
+        rectangles = [blocks.cells(one) for one in item["rectangles"]]
+        number = {cell: n for n, one in enumerate(rectangles) for cell in one}
+        size = {cell: len(one) for one in rectangles for cell in one}
+        color = {cell: blocks.COLORS.index(name) for cell, name in blocks.target(item).items()}
+        return {
+            ("first", "last"): number.get,
+            ("left", "right"): X,
+            ("below", "above"): Y,
+            ("small", "large"): size.get,
+            ("first colours", "last colours"): color.get,
+        }
 
 
 class StrBuild(Building):
-    """Strings in a 5 x 5 font, built of blocks of which no two neighbours may look alike.
-
-    Each agent has two blocks of its own. train and test begin with the rows of the authors' data
-    set that they train and evaluate on; all others are random strings of one to four letters. No
-    string is in two splits.
+    """Strings in a 5 x 5 font, built of blocks of which no two neighbours may look alike. Each
+    agent has two blocks of its own. The authors' strings come first, then random ones.
 
     The released configuration hides the target in the first turn (provide_graph: false), so that
     nobody can know what to build until position_feedback lists the cells. Here it is shown; the
@@ -111,8 +212,7 @@ class StrBuild(Building):
     """
 
     name = reward = "strbuild"
-    site = letters
-    scorers: ClassVar = {"strbuild": rewards.strbuild, "strbuild_paper": paper.strbuild_paper}
+    rules = staticmethod(letters.rules)
     modes: ClassVar = ("position_feedback", "score_feedback")  # the first is the default
     most_agents = 2
     shown, apart = True, ", no two of yours side by side"
@@ -121,38 +221,28 @@ class StrBuild(Building):
         "stone": "#8d8d8d",
         "white_concrete": "#c9d6e2",
         "obsidian": "#3b2a5c",
-        letters.TARGET: "#5b7fb5",
+        ANY: "#5b7fb5",
     }
 
     def __init__(self, data: str | None = None, num_agents: int = 2, feedback: str | None = None):
         super().__init__(data, num_agents)
         self.mode = feedback or self.modes[0]
 
-    # -- problems
-
-    def items(self, split: str) -> list[dict]:
-        return list(itertools.islice(self.problems(split), SPLITS[split]))
-
     def problems(self, split: str) -> Iterator[dict]:
         for text in letters.strings(split):
             yield {"task_id": f"strbuild/{text}", "rows": letters.picture(text)}
 
-    # -- what an agent is told
-
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The role and the problem, then the agent's commands and feedback of earlier turns."""
-        rules = self.site.rules(item, self.num_agents)
-        prompt = _SYSTEM + self.role(agent) + self.problem(agent, item, rules)
+        rules = self.rules(item, self.num_agents)
+        role = f"You are agent {agent + 1} of a team of two, and place some of the blocks."
+        role = "You build alone." if self.num_agents == 1 else role
+        prompt = f"{_SYSTEM}{role}\n" + self.problem(agent, item, rules)
         for turn, (response, feedback) in enumerate(history, 1):
             accepted = read(response, rules, agent)
             lines = "\n".join(command.line for command in accepted) or "(none)"
             prompt += f"\nYour commands in turn {turn}:\n{lines}\n\nTurn {turn + 1}. {feedback}\n"
         return prompt + "\nCommands:\n"
-
-    def role(self, agent: int) -> str:
-        if self.num_agents == 1:
-            return "You build alone.\n"
-        return f"You are agent {agent + 1} of a team of two, and place some of the blocks.\n"
 
     def problem(self, agent: int, item: dict, rules: Rules) -> str:
         target, place, rows = "", "", "\n".join(item["rows"])
@@ -171,17 +261,15 @@ class StrBuild(Building):
         """score_feedback: the turn's reward; position_feedback: all target cells, whatever the team
         has built. The authors have more modes; they train with these two."""
         if self.mode == "score_feedback":
-            scorer = self.scorers.get(self.reward, self.scorers[self.name])
+            scorer = getattr(rewards, self.reward, getattr(rewards, self.name))  # a user's: ours
             parts = scorer(item, responses)
             score = sum(part for name, part in parts.items() if not name.startswith("metric/"))
             return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)
-        rules, target = self.site.rules(item, len(responses)), list(self.site.target(item))
-        text = f"The target's cells are {', '.join(map(str, target))}. Choose about half of them, "
-        text += f"some {len(target) // 2}{self.apart}. You may write "
-        return [
-            f"{text}{limit} commands, with {', '.join(sorted(palette))}."
-            for limit, palette in zip(rules.max_commands, rules.palettes, strict=True)
-        ]
+        rules = self.rules(item, len(responses))
+        text = f"The target's cells are {', '.join(map(str, rules.target))}. Choose about half of "
+        text += f"them, some {len(rules.target) // 2}{self.apart}. You may write "
+        text += f"{rules.max_commands} commands, with "
+        return [f"{text}{', '.join(sorted(palette))}." for palette in rules.palettes]
 
 
 class StrBuildHidden(StrBuild):
@@ -191,22 +279,15 @@ class StrBuildHidden(StrBuild):
 
 
 class HouseBuild(StrBuild):
-    """Houses in layers of blocks, of which each agent has material for about three quarters.
+    """Houses in layers of blocks, of which each agent has material for about three quarters. The
+    authors' houses come first, then variants of them.
 
-    train and test begin with the rows of the authors' data set that they train and evaluate on; all
-    others are variants of these houses (houses.py). No house is in two splits.
-
-    Spiders: three, whose attacks are drawn from 1 to 3. The authors draw them once a run, here they
-    are drawn once an item, and variants have none to three spiders, so that /kill is not always
-    right.
+    Three spiders have attacks of 1 to 3, which the authors draw once a run. Here they are drawn
+    once an item, and variants have none to three spiders, so that /kill is not always right.
     """
 
     name = reward = "housebuild"
-    site = houses
-    scorers: ClassVar = {
-        "housebuild": rewards.housebuild,
-        "housebuild_paper": paper.housebuild_paper,
-    }
+    rules = staticmethod(houses.rules)
     modes: ClassVar = ("score_feedback", "position_feedback")
     apart = ""
     colors: ClassVar = {
@@ -231,7 +312,7 @@ class HouseBuild(StrBuild):
         attacks, spiders = item["spiders"], "There are no spiders."
         if attacks:
             spiders = f"There are {len(attacks)} spiders, with attacks of {attacks}, "
-            spiders += f"{sum(attacks)} in all; you have {paper.HIT_POINTS} hit points. To kill "
+            spiders += f"{sum(attacks)} in all; you have {rewards.HIT_POINTS} hit points. To kill "
             spiders += "the spiders, write exactly one line: /kill"
         limits = sorted((block, most) for block, most in rules.material.items() if most)
         return _HOUSEBUILD.format(

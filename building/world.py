@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 Cell = tuple[int, ...]
 AIR = "air"
+ANY = "target"  # in a target: a cell for any block, as long as no cell beside it has the same
 _MARK = re.compile(r"(?:[-*]|[0-9]{1,9}[.)])\s*")
 _INTEGER = re.compile(r"-?[0-9]{1,9}")
 _LANGUAGE = re.compile(r"[\w+-]*\s*")  # after the first fence
@@ -31,18 +32,16 @@ _LANGUAGE = re.compile(r"[\w+-]*\s*")  # after the first fence
 
 @dataclass(frozen=True)
 class Rules:
-    """What the agents of one problem may do."""
+    """A problem: the world, what the agents may do in it, and what is to stand there."""
 
     high: Cell  # the world's last cell; the first has zeros
     palettes: tuple[frozenset[str], ...]  # per agent: its blocks; air is always allowed
-    max_commands: tuple[int, ...]  # per agent: how many are accepted
+    max_commands: int  # of each agent that are accepted
+    target: dict[Cell, str] = field(default_factory=dict)  # the block of each cell but air
     commands: frozenset[str] = frozenset({"setblock", "fill", "kill"})
     # each agent's: cells of each block, and of all blocks together under ""; {}: no limit
     material: dict[str, int] = field(default_factory=dict)
     standing: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # before the first command
-
-    def cells(self) -> Iterator[Cell]:
-        return box((0,) * len(self.high), self.high)
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,22 @@ class Command:
 class World:
     """What stands where, and how it came about."""
 
-    cells: dict[Cell, tuple[str, int]]  # (block, agent that put it)
+    rules: Rules
     commands: list[list[Command]]  # by agent: those accepted
+    cells: dict[Cell, tuple[str, int]]  # (block, agent that put it)
 
     def block(self, cell: Cell) -> str:
         return self.cells[cell][0] if cell in self.cells else AIR
+
+    def correct(self) -> set[Cell]:
+        """The target's cells that hold what they have to."""
+        found = set()
+        for cell, wanted in self.rules.target.items():
+            block = self.block(cell)
+            alone = wanted == ANY and block not in map(self.block, beside(cell))
+            if block != AIR and (block == wanted or alone):
+                found.add(cell)
+        return found
 
     def kills(self) -> int:
         """How many agents wrote /kill."""
@@ -74,18 +84,19 @@ def box(low: Cell, high: Cell) -> Iterator[Cell]:
     return itertools.product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))
 
 
+def beside(cell: Cell) -> list[Cell]:
+    """The cells that share a side with one, along x and y."""
+    x, y, *z = cell
+    return [(x - 1, y, *z), (x + 1, y, *z), (x, y - 1, *z), (x, y + 1, *z)]
+
+
 def build(rules: Rules, responses: list[str]) -> World:
     """The world after the agents' commands."""
-    world = World(dict(rules.standing), [])
-    for agent, text in enumerate(responses):
-        world.commands.append(read(text, rules, agent))
-        for command in world.commands[agent]:
-            if command.block == AIR:
-                for cell in command.cells:
-                    world.cells.pop(cell, None)
-            else:
-                world.cells.update(dict.fromkeys(command.cells, (command.block, agent)))
-    return world
+    commands = [read(text, rules, agent) for agent, text in enumerate(responses)]
+    cells = dict(rules.standing)
+    for agent, command in ((agent, c) for agent, mine in enumerate(commands) for c in mine):
+        cells |= dict.fromkeys(command.cells, (command.block, agent))
+    return World(rules, commands, {c: stands for c, stands in cells.items() if stands[0] != AIR})
 
 
 def read(text: str, rules: Rules, agent: int) -> list[Command]:
@@ -93,7 +104,7 @@ def read(text: str, rules: Rules, agent: int) -> list[Command]:
     found: list[Command] = []
     left = dict(rules.material)
     for command in filter(None, (parse(line, rules, agent) for line in lines(text))):
-        if len(found) == rules.max_commands[agent]:
+        if len(found) == rules.max_commands:
             break
         cost = 0 if command.block == AIR else len(command.cells)
         if all(left.get(kind, cost) >= cost for kind in (command.block, "")):

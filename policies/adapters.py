@@ -5,7 +5,6 @@ Shapes: N tokens of a pass, ordered by agent; n agents in it; C the most tokens 
 has; k layers that read the same input; r the adapters' rank.
 """
 
-import contextlib
 import functools
 import math
 from collections.abc import Sequence
@@ -14,8 +13,6 @@ import torch
 import torch.nn.functional as F
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
-
-from policies.groups import Groups
 
 # Decoding merges adapters into a copy of the base's weights per agent, of so many bytes in all.
 MERGED_BYTES = 2**26
@@ -29,36 +26,29 @@ class Adapters:
         self.groups: Groups | None = None  # their tokens
         self.kept: dict | None = None  # while decoding: what was made of the weights, once
         self.layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
-        weights = [_base(layer).weight for layer in self.layers]
-        plain = all(type(_base(layer)) is nn.Linear for layer in self.layers)
-        plain &= all(weight.dtype == torch.float32 for weight in weights)
-        self.bytes = sum(weight.nbytes for weight in weights) if plain else math.inf
+        bases = [_base(layer) for layer in self.layers]
+        plain = all(type(one) is nn.Linear and one.weight.dtype == torch.float32 for one in bases)
+        self.bytes = sum(one.weight.nbytes for one in bases) if plain else math.inf
         for layer in self.layers:  # also where transformers' own code calls them
             layer.forward = functools.partial(self._forward, layer)
 
     def act(self, agents: Sequence[int] | None, tokens: int, device: torch.device) -> None:
-        """From now on rows of so many tokens are run as these agents, in order; None: as the frozen
-        base."""
+        """From now on rows of so many tokens are run as these agents; None: the frozen base."""
         known = sorted(set(agents or ()))
         self.names = tuple(f"agent{agent}" for agent in known)
         sizes = [agents.count(agent) * tokens for agent in known]
         self.groups = Groups(sizes, device) if known else None
-
-    @contextlib.contextmanager
-    def decoding(self):
-        """While no weight changes: what is made of the weights is kept."""
-        self.kept = {}
-        try:
-            yield
-        finally:
-            self.kept = None
 
     def linear(self, layers: tuple[nn.Module, ...], x: Tensor) -> list[Tensor]:
         """W x + s B A x of layers that read the same x: (N, in) -> (N, out) of each."""
         if not self.names:
             return [_call(_base(layer), x) for layer in layers]
         if self.kept is not None and len(self.names) * self.bytes <= MERGED_BYTES:
-            return self._merged_linear(layers, x)
+            # as one product: a token of a small model is bound by how many there are
+            weight, bias, sizes = self._once(merge, layers, x.dtype)
+            x = self.groups.split(x)
+            x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+            return self.groups.join(x).split_with_sizes(sizes, 1)
         # In the update adapters compute in single precision, as their gradients need it.
         dtype = x.dtype if self.kept is not None else torch.float32
         downs, ups, scale = self._once(stack, layers, dtype)
@@ -74,20 +64,11 @@ class Adapters:
             outputs.append(output)
         return outputs
 
-    def _merged_linear(self, layers: tuple, x: Tensor) -> tuple[Tensor, ...]:
-        """The same as one product. A token of a small model is bound by how many there are."""
-        weight, bias, sizes = self._once(merge, layers, x.dtype)
-        x = self.groups.split(x)
-        x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
-        return self.groups.join(x).split_with_sizes(sizes, 1)
-
     def _once(self, make, layers: tuple, dtype: torch.dtype) -> tuple:
-        if self.kept is None:
-            return make(layers, self.names, dtype)
-        key = layers[0], self.names
-        if key not in self.kept:
-            self.kept[key] = make(layers, self.names, dtype)
-        return self.kept[key]
+        kept, key = {} if self.kept is None else self.kept, (layers[0], self.names)
+        if key not in kept:
+            kept[key] = make(layers, self.names, dtype)
+        return kept[key]
 
     def _forward(self, layer: LoraLayer, x: Tensor) -> Tensor:
         if not self.names:
@@ -122,3 +103,33 @@ def _base(layer: nn.Module) -> nn.Module:
 def _call(base: nn.Module, x: Tensor) -> Tensor:
     """base(x), without a module's call, which costs as much as a small matrix product."""
     return F.linear(x, base.weight, base.bias) if type(base) is nn.Linear else base(x)
+
+
+class Groups:
+    """n groups of rows, in order, of which the largest has C. Side by side they are one batched
+    product, with zeros where a group has fewer rows."""
+
+    def __init__(self, sizes: list[int], device: torch.device):
+        self.count, self.size = len(sizes), max(sizes)
+        self.place = None  # of each row, where groups differ in size; else nothing has to be moved
+        if min(sizes) < self.size:
+            places = [torch.arange(size) + i * self.size for i, size in enumerate(sizes)]
+            self.place = torch.cat(places).to(device)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """(N, ...) -> (n C, ...)."""
+        if self.place is None:
+            return x
+        return x.new_zeros(self.count * self.size, *x.shape[1:]).index_copy_(0, self.place, x)
+
+    def unpad(self, x: Tensor) -> Tensor:
+        """(n C, ...) -> (N, ...)."""
+        return x if self.place is None else x.index_select(0, self.place)
+
+    def split(self, x: Tensor) -> Tensor:
+        """(N, X) -> (n, C, X)."""
+        return self.pad(x).view(self.count, self.size, -1)
+
+    def join(self, x: Tensor) -> Tensor:
+        """(n, C, X) -> (N, X)."""
+        return self.unpad(x.view(self.count * self.size, -1))

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import DynamicLayer
 
-from policies.groups import Groups
+from policies.adapters import Groups
 from policies.sampling import capped
 
 
@@ -48,16 +48,25 @@ class Grid:
         return x.reshape(-1, x.shape[2], size)
 
 
-class RowCache(DynamicLayer):
+class PrefixCache(DynamicLayer):
+    """Keys and values of one layer in the update: those of each row's prompt, (R, h, W, D), which
+    its own are added to."""
+
+    def __init__(self, keys: Tensor, values: Tensor):
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.keys, self.values = keys, values
+
+
+class RowCache(PrefixCache):
     """Keys and values of one layer while decoding: a prompt's are held once for all of its rows, a
     row's own in a store with room for every token. (DynamicLayer grows by concatenation: copying
     the whole cache for every token took 3/4 of the decode's time on a CPU.)"""
 
     def __init__(self, keys: Tensor, values: Tensor, grid: Grid, rows: int, room: int):
-        super().__init__()
         if not keys.is_cuda:  # there these products are made in single precision: cast only once
             keys, values = keys.float(), values.float()
-        self.lazy_initialization(keys, values)
+        super().__init__(keys, values)
         self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
         self.grid, self.used = grid, 0
         shape = (rows, grid.heads, room)
@@ -114,10 +123,8 @@ def _products(queries: Tensor, keys: Tensor) -> Tensor:
 
 def attend(module, query, key, value, attention_mask, scaling=None, softcap=None, **kwargs):
     """The attention of every model here, for transformers' AttentionInterface: causal over prompts,
-    over a RowCache in decoding, and under `Base.mask` in the update. A sliding window is longer
+    over a RowCache in decoding, and under scoring's mask in the update. A sliding window is longer
     than any prompt and response together: Base.context sees to that."""
-    if kwargs.get("s_aux") is not None:
-        raise ValueError("attention sinks are not supported")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if isinstance(key, RowCache):
         return key.attend(query, scaling, softcap), None

@@ -1,9 +1,6 @@
 """One model and the agents that share it: what policies/ is about. How it is loaded and saved is in
 loading.py, how responses are sampled in decoding.py, how they are scored in scoring.py.
 
-This is the machinery under magrpo.py; the algorithm is there. Three facts hold here, and
-tests/test_policies.py checks each against a plain computation:
-
 - What is sampled is what is scored (sampling.py), and no module is ever in training mode (dropout).
 - A prompt is run once for its G samples, when decoding (attention.py) and in the update, where its
   keys and values carry the gradient of all its responses back through one backward pass.
@@ -15,15 +12,14 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V
 
 import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache
 
 from policies.adapters import Adapters
-from policies.finding import NO_TEMPLATE
 from policies.layers import Layers, is_known
 from policies.sampling import capped
 
@@ -45,12 +41,9 @@ class Base(nn.Module):
         self.context = context(model.config.get_text_config())  # in tokens
         model.set_attn_implementation("shared_prompts")
         if self.lora:
-            targets, kind = adapted(model), type(model).__name__
+            targets = adapted(model)
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
-            try:
-                model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
-            except ValueError as error:
-                raise ValueError(f"{kind} takes no adapters ({error!s:.200})") from error
+            model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
             for agent in agents[1:] if not share else ():
                 model.add_adapter(f"agent{agent}", config)
             model.base_model.disable_adapter_layers()  # `adapters` applies them, all in one batch
@@ -66,7 +59,11 @@ class Base(nn.Module):
         self.adapters = Adapters(model)
         known = is_known(self.net.config)
         self.layers = Layers(self.net.base_model, self.adapters) if known else None
-        self.scale, self.softcap = beyond_linear(self.net.config)
+        config = self.net.config.get_text_config()
+        # what some models do to the output of their last layer: Cohere's factor, Granite's, a cap
+        self.scale = getattr(config, "logit_scale", None) or 1.0
+        self.scale /= getattr(config, "logits_scaling", None) or 1.0
+        self.softcap = getattr(config, "final_logit_softcapping", None)
 
     def train(self, mode: bool = True):
         """Does nothing: neither Lightning nor anyone else may switch dropout on."""
@@ -89,14 +86,16 @@ class Base(nn.Module):
         return [p for name, p in self.model.named_parameters() if mark in name]
 
     @contextlib.contextmanager
-    def acting(self, agents: Sequence[int] | None, tokens: int):
+    def acting(self, agents: Sequence[int] | None, tokens: int, keep: bool = False):
         """Rows of so many tokens are run as these agents, in order; None: as the frozen base, which
-        is the KL reference."""
+        is the KL reference. keep: what is made of the weights once is kept, as none changes."""
         self.act(agents, tokens)
+        self.adapters.kept = {} if keep else None
         try:
             yield
         finally:
             self.act(None)
+            self.adapters.kept = None
 
     def act(self, agents: Sequence[int] | None, tokens: int = 1) -> None:
         learned = [self.policy_of[agent] for agent in agents or ()] if self.lora else None
@@ -105,11 +104,8 @@ class Base(nn.Module):
     def prefill(
         self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
     ) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of all but the last token of each prompt: per layer (k, v), (R, H, W, D).
-
-        Padding is on the right, after every real token, so it needs no mask here; `Grid` and `mask`
-        hide it from what follows. The last token opens the response's row, so no logits are needed.
-        """
+        """Keys and values of all but the last token of each prompt, which opens the response's row:
+        per layer (k, v), (R, H, W, D). Padding is on the right, so that it needs no mask here."""
         width, cache = max(map(len, prompts)) - 1, DynamicCache()
         ids = torch.tensor([p[:-1] + (0,) * (width + 1 - len(p)) for p in prompts])
         positions = torch.arange(width, device=self.device)[None]
@@ -124,13 +120,8 @@ class Base(nn.Module):
         keys_only: it is called to fill the cache alone."""
         if self.layers:
             return self.layers(tokens, positions, cache, mask, keys_only)
-        states = self.net.base_model(
-            input_ids=tokens,
-            position_ids=positions,
-            past_key_values=cache,
-            attention_mask=mask,
-            use_cache=True,
-        ).last_hidden_state
+        options = {"position_ids": positions, "past_key_values": cache, "attention_mask": mask}
+        states = self.net.base_model(tokens, use_cache=True, **options).last_hidden_state
         return states if self.scale == 1 else states * self.scale
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -156,14 +147,11 @@ class Base(nn.Module):
                 f"never cut: raise the limit or drop the item ({text[:60]!r}...)"
             )
         if len(ids) + room > self.context:
-            raise ValueError(
-                f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than the "
-                f"model's context of {self.context}"
-            )
+            told = f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than"
+            raise ValueError(f"{told} the model's context of {self.context}")
         if max(ids, default=0) >= (known := self.net.config.get_text_config().vocab_size):
-            raise ValueError(
-                f"the tokenizer is of another model: token {max(ids)}, and the model knows {known}"
-            )
+            told = f"the tokenizer is of another model: token {max(ids)}"
+            raise ValueError(f"{told}, and the model knows {known}")
         if len(ids) < 2:
             raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
         return tuple(ids)
@@ -172,22 +160,14 @@ class Base(nn.Module):
         if not chat:
             return self.tokenizer(text)["input_ids"]
         if not self.tokenizer.chat_template:
-            raise ValueError(NO_TEMPLATE)
+            raise ValueError(
+                "--chat-template: the model has no chat template: leave the flag out, or give "
+                "--no-chat-template, or take the instruction-tuned model"
+            )
         messages = [{"role": "user", "content": text}]
         return self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False
         )
-
-
-def cached(past: Iterable[tuple[Tensor, Tensor]]) -> Cache:
-    """A cache that holds these keys and values (R, H, W, D) of every layer."""
-    layers = []
-    for keys, values in past:
-        layer = DynamicLayer()
-        layer.lazy_initialization(keys, values)
-        layer.keys, layer.values = keys, values
-        layers.append(layer)
-    return Cache(layers=layers)
 
 
 def context(config) -> float:
@@ -197,8 +177,6 @@ def context(config) -> float:
     kinds = getattr(config, "layer_types", None)
     if kinds is None or "sliding_attention" in kinds:
         limits.append(getattr(config, "sliding_window", None))
-    if kinds and "chunked_attention" in kinds:
-        limits.append(config.attention_chunk_size)
     return min((limit for limit in limits if limit), default=math.inf)
 
 
@@ -207,21 +185,12 @@ def adapted(model) -> list[str] | str:
     whose experts are no linear layers but stacked weights, those of the attention."""
     if all(parameter.dim() < 3 for parameter in model.parameters()):
         return "all-linear"
-    names = {
-        name
-        for module in model.modules()
-        for name, layer in module.named_children()
-        if "Attention" in type(module).__name__ and isinstance(layer, nn.Linear)
-    }
-    return sorted(names)
-
-
-def beyond_linear(config) -> tuple[float, float | None]:
-    """What some models do to the output of their last layer: (factor, soft cap)."""
-    config = config.get_text_config()
-    scale = getattr(config, "logit_scale", None) or 1.0  # Cohere's name, and Granite's
-    scale /= getattr(config, "logits_scaling", None) or 1.0
-    return scale, getattr(config, "final_logit_softcapping", None)
+    attentions = [m for m in model.modules() if "Attention" in type(m).__name__]
+    layers = [pair for module in attentions for pair in module.named_children()]
+    names = sorted({name for name, layer in layers if isinstance(layer, nn.Linear)})
+    if not names:
+        raise ValueError(f"{type(model).__name__} takes no adapters")
+    return names
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:

@@ -55,13 +55,7 @@ def decode(
 
 
 @torch.inference_mode()  # the many small kernels of a step cost an eighth less than in no_grad
-def _decode(
-    base: Base,
-    prompts: Sequence[tuple[int, ...]],
-    agents: Sequence[int] | None,
-    uniforms: Tensor,
-    sampling: Sampling,
-) -> list[list[Response]]:
+def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Response]]:
     samples, limit = uniforms.shape[1:]
     lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=base.device)
     owners = [number for number in range(len(prompts)) for _ in range(samples)]  # of each row
@@ -71,13 +65,12 @@ def _decode(
     uniforms = uniforms.flatten(0, 1).to(base.device)  # (R, T)
     tokens = torch.tensor([[prompts[owner][-1]] for owner in owners], device=base.device)
     positions = lengths.repeat_interleave(samples)[:, None]
-    vocab = len(base.head.weight)
-    ends = torch.zeros(vocab, dtype=torch.bool, device=base.device)  # whether a token is one
-    ends[[token for token in base.ends if token < vocab]] = True
+    ends = torch.zeros(len(base.head.weight), dtype=torch.bool, device=base.device)
+    ends[[token for token in base.ends if token < len(ends)]] = True  # whether a token is one
     alive = torch.arange(len(owners), device=base.device)  # the decoded rows' numbers
     done = torch.zeros_like(alive, dtype=torch.bool)
     steps = []  # of each token: rows, tokens, log-probabilities, entropies
-    with base.acting(agents and [agents[owner] for owner in owners], 1), base.adapters.decoding():
+    with base.acting(agents and [agents[owner] for owner in owners], 1, keep=True):
         for step in range(limit):
             logits = base.logits(base.hidden(tokens, positions, cache)[:, -1])
             new, *measured = choose(logits, uniforms[:, step], sampling)
@@ -98,11 +91,7 @@ def _decode(
                 alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
                 uniforms, done = uniforms[keep], done[keep]
                 base.act(agents and [agents[owner] for owner in owners])
-    return _responses(base, steps, len(prompts), samples)
-
-
-def _responses(base: Base, steps: list[tuple], prompts: int, samples: int) -> list[list[Response]]:
-    rows: list[list[tuple]] = [[] for _ in range(prompts * samples)]
+    rows: list[list[tuple]] = [[] for _ in range(len(prompts) * samples)]
     columns = [torch.cat(column).tolist() for column in zip(*steps, strict=True)]
     for row, *token in zip(*columns, strict=True):
         rows[row].append(token)

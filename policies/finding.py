@@ -7,13 +7,8 @@ import json
 from pathlib import Path
 
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft writes them
-TOKENIZER = "tokenizer_config.json"
 MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of,
 ADAPTER_FILES = ("tokenizer*.json", WEIGHTS)  # with an adapter's config, but for its base's name
-NO_TEMPLATE = (
-    "--chat-template: the model has no chat template, as a base model has none: leave the flag out "
-    "(--no-chat-template where a flag file has it), or take the instruction-tuned model"
-)
 
 
 def is_adapter(name: str | Path) -> bool:
@@ -61,49 +56,30 @@ def bases(name: str) -> list[str]:
 def find_model(name: str, bits: int) -> None:
     """Raises ValueError where there is no such folder, .gguf file or hub name."""
     *adapters, base = bases(name)
-    if adapters and bits < 16:
-        raise ValueError(f"--bits {bits} is not for {name}, an adapter to merge: give 16 or 32")
+    packed = base.endswith(".gguf")
+    if bits < 16 and (adapters or packed):
+        what = "an adapter to merge" if adapters else "a .gguf to unpack"
+        raise ValueError(f"--bits {bits} is not for {name}, {what}: give 16 or 32")
     for folder in adapters:
         if not (Path(folder) / WEIGHTS).is_file():
             raise ValueError(f"{folder} is an adapter without its {WEIGHTS}")
-    if base.endswith(".gguf"):
-        return find_gguf(base, bits)
-    if Path(base).is_dir():
-        return None
+    if packed and not Path(base).is_file():
+        raise ValueError(f"model {base!r} is no file: a .gguf has to be on this machine")
+    if packed and not importlib.util.find_spec("gguf"):
+        raise ValueError(f"model {base!r} needs the package gguf: pip install gguf")
+    if packed or Path(base).is_dir():
+        return
     from huggingface_hub import model_info, try_to_load_from_cache  # a quarter of a second
-    from huggingface_hub.errors import HFValidationError
 
-    which = f", the base of adapter {adapters[-1]}," if adapters else ""
     try:
         if not try_to_load_from_cache(base, "config.json"):
             model_info(base, timeout=5)
-    except HFValidationError as error:
-        raise ValueError(f"model {base!r}{which} is no folder, and no name of the hub's") from error
     except Exception as error:  # many kinds: no such name, no network, no access
+        which = f", the base of adapter {adapters[-1]}," if adapters else ""
         raise ValueError(
             f"model {base!r}{which} is no folder, not in the local cache, and the hub does not "
             f"give it ({type(error).__name__})"
         ) from error
-
-
-def find_template(name: str) -> None:
-    """Raises ValueError where a model has no chat template, as far as its folder tells: not of a
-    hub name or a .gguf, whose tokenizer has to be loaded for that."""
-    found = (folder for folder in map(Path, bases(name)) if (folder / TOKENIZER).is_file())
-    folder = next(found, None)  # of the tokenizer that will be loaded
-    if not folder or any(folder.glob("*chat_template*")):
-        return
-    if '"chat_template"' not in (folder / TOKENIZER).read_text(errors="replace"):
-        raise ValueError(NO_TEMPLATE)
-
-
-def find_gguf(name: str, bits: int) -> None:
-    if not Path(name).is_file():
-        raise ValueError(f"model {name!r} is no file: a .gguf has to be on this machine")
-    if not importlib.util.find_spec("gguf"):
-        raise ValueError(f"model {name!r} needs the package gguf: pip install gguf")
-    if bits < 16:
-        raise ValueError(f"--bits {bits} is not for a .gguf, which is unpacked: give 16 or 32")
 
 
 def fingerprint(name: str) -> str | None:

@@ -24,29 +24,24 @@ class Judge:
     @torch.no_grad()
     def __call__(self, questions: list[tuple[str, str]]) -> list[np.ndarray]:
         """Log-probabilities of the tokens of each text, (T,), an end-of-sequence token left out."""
-        rows = [Row(self.base.agents[0], self.prompt(p), self.tokens(t)) for p, t in questions]
+        rows = [self.row(*question) for question in questions]
         for row in rows:
             if (size := len(row.prompt) + len(row.tokens)) > self.base.context:
                 raise ValueError(
                     f"a reward asks of {size} tokens, and the context of the model that it asks "
                     f"is {self.base.context}: take shorter items, or another --judge"
                 )
-        answers, done = [np.zeros(0)] * len(rows), 0
-        some = [number for number, row in enumerate(rows) if row.tokens]
-        for batch, logps, _ in score(self.base, [rows[n] for n in some], PLAIN, frozen=True):
-            for place, values in zip(batch, logps.double().cpu().numpy(), strict=True):
-                answers[some[place]] = values[: len(rows[some[place]].tokens)]
+        some, done = [row for row in rows if row.tokens], 0
+        for batch, *_ in score(self.base, some, PLAIN, frozen=True):
             done += len(batch)
             self.told(done, len(some))
-        return answers
+        return [row.scored.double().cpu().numpy() if row.tokens else np.zeros(0) for row in rows]
 
-    def prompt(self, text: str) -> tuple[int, ...]:
-        ids = self.base.ids(text, self.chat)
+    def row(self, prompt: str, text: str) -> Row:
+        ids = self.base.ids(prompt, self.chat)
         start = min(self.base.eos)  # what a text without a prompt comes after
-        return (*[start] * (2 - len(ids)), *ids)
-
-    def tokens(self, text: str) -> list[int]:
-        return self.base.tokenizer(text, add_special_tokens=False)["input_ids"]
+        tokens = self.base.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return Row(self.base.agents[0], (*[start] * (2 - len(ids)), *ids), tokens)
 
 
 def load_judge(name: str, args) -> Judge:

@@ -32,19 +32,16 @@ class Layer:
         self.heads = [p.out_features // attention.head_dim for p in self.qkv[:2]]  # queries, keys
         self.gate_up, self.down = (mlp.gate_proj, mlp.up_proj), (mlp.down_proj,)
         self.activation = mlp.act_fn.forward
-        self.input_norm = Norm(layer.input_layernorm)
-        self.post_norm = Norm(layer.post_attention_layernorm)
+        self.input_norm = norm(layer.input_layernorm)
+        self.post_norm = norm(layer.post_attention_layernorm)
         self.q_norm = self.k_norm = None
         if hasattr(attention, "q_norm"):
-            self.q_norm, self.k_norm = Norm(attention.q_norm), Norm(attention.k_norm)
+            self.q_norm, self.k_norm = norm(attention.q_norm), norm(attention.k_norm)
 
 
-class Norm:
-    def __init__(self, module: nn.Module):
-        self.weight, self.epsilon = module.weight, module.variance_epsilon
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
+def norm(module: nn.Module):
+    weight, shape, epsilon = module.weight, module.weight.shape, module.variance_epsilon
+    return lambda x: F.rms_norm(x, shape, weight, epsilon)
 
 
 class Layers:
@@ -52,7 +49,7 @@ class Layers:
 
     def __init__(self, net: nn.Module, adapters: Adapters):
         self.net, self.linear = net, adapters.linear
-        self.layers, self.norm = [Layer(layer) for layer in net.layers], Norm(net.norm)
+        self.layers, self.norm = [Layer(layer) for layer in net.layers], norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
         self.table = torch.empty(0)
 
@@ -80,7 +77,8 @@ class Layers:
             query, key, value = (part.view(*shape, -1, self.size) for part in parts)
             if layer.q_norm:
                 query, key = layer.q_norm(query), layer.k_norm(key)
-            both = rotate(torch.cat([query, key], 2), cos, sin)
+            both = torch.cat([query, key], 2)  # turned by their positions
+            both = both * cos + both.roll(self.size // 2, -1) * sin
             query, key = both.transpose(1, 2).split_with_sizes(layer.heads, 1)
             key, value = cache.update(key, value.transpose(1, 2), index)
             if keys_only and index + 1 == len(self.layers):
@@ -90,8 +88,3 @@ class Layers:
             gate, up = self.linear(layer.gate_up, layer.post_norm(x))
             x = x + self.linear(layer.down, layer.activation(gate) * up)[0]
         return self.norm(x).view(*shape, -1)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x (R, T, heads, D) turned by its position; the first half of `sin` is negative."""
-    return x * cos + x.roll(x.shape[-1] // 2, -1) * sin

@@ -9,7 +9,6 @@ from pathlib import Path
 import psutil
 import torch
 from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import (
     AutoConfig,
@@ -21,7 +20,7 @@ from transformers import (
 
 from policies.base import Base
 from policies.decoding import decode
-from policies.finding import base_of, find_model, is_adapter
+from policies.finding import WEIGHTS, base_of, find_model, is_adapter
 from policies.memory import host
 from policies.sampling import Sampling
 from policies.scoring import Row, score
@@ -46,6 +45,17 @@ def load_base(
     return base
 
 
+@contextlib.contextmanager
+def loading(what: str, needs: str):
+    """All that goes wrong within, of many kinds and some of them long, as one ValueError."""
+    try:
+        yield
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            needs = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
+        raise ValueError(f"cannot load {what}: {needs} ({error!s:.300})") from error
+
+
 def load_model(name: str, bits: int, trust_remote_code: bool):
     """(model, tokenizer) of a folder, a hub name or a .gguf file; weights in 32, 16, 8 or 4 bits.
     Of an adapter's folder: its base, with the adapter merged into the weights.
@@ -56,16 +66,12 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
     if is_adapter(name):
         model, tokenizer = load_model(base_of(name), bits, trust_remote_code)
         return merge(name, model, tokenizer, trust_remote_code)
-    packed = name.endswith(".gguf")
     here, options = device(), {"trust_remote_code": trust_remote_code}
-    where = name  # written into saved agents: a folder's so that it is found from anywhere
-    if packed or Path(name).is_dir():
-        where = str(Path(name).resolve().parent if packed else Path(name).resolve())
-    if packed:
-        options["gguf_file"] = Path(name).name
+    # written into saved agents: a path so that it is found from anywhere
+    where = str(Path(name).resolve()) if Path(name).exists() else name
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
     half = bits == 16 or (bits < 16 and here.type == "cuda")
-    weights = {"dtype": torch.bfloat16 if half else torch.float32}
+    weights = {"dtype": torch.bfloat16 if half else torch.float32, "use_safetensors": True}
     if bits < 16:
         weights["quantization_config"] = BitsAndBytesConfig(
             load_in_8bit=bits == 8,
@@ -74,71 +80,43 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
             bnb_4bit_compute_dtype=weights["dtype"],
         )
         weights["device_map"] = {"": here}  # whole on this process's card, not spread over all
-    elif packed:
+    if name.endswith(".gguf"):
+        where, options["gguf_file"] = str(Path(where).parent), Path(name).name
         weights["quantization_config"] = GgufConfig(dequantize=True)  # else no gradient passes
-    needs = "it needs to be whole, and of an architecture that transformers reads from this format"
-    try:
-        if not packed:
-            needs = "it needs config.json and safetensors"
-            weights["use_safetensors"] = True
+        del weights["use_safetensors"]
+    what = f"the model {name!r}"
+    needs = "it needs config.json, tokenizer and safetensors, or to be one whole .gguf, "
+    needs += "of an architecture that transformers reads"
+    with loading(what, needs):
         config = AutoConfig.from_pretrained(where, **options)
-        tokenizer = load_tokenizer(where, options)
-        check_room(config, options["trust_remote_code"], bits)
-        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that no setting turns off
-            model = AutoModelForCausalLM.from_pretrained(where, config=config, **options, **weights)
-    except MemoryError as error:
-        raise ValueError(f"cannot load the model {name!r}: {error}") from error
-    except Exception as error:  # many kinds, some of them long
-        if "trust_remote_code" in str(error):
-            needs = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
-        raise ValueError(f"cannot load the model {name!r}: {needs} ({error!s:.300})") from error
-    return model, tokenizer
-
-
-def check_room(config, trust_remote_code: bool, bits: int) -> None:
-    """Raises MemoryError where the weights alone take more memory than is free: the system would
-    end the process while it loads them, without a message."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    needed = model.num_parameters() * bits // 8
-    here = device()
-    if here.type == "cuda":
-        free = torch.cuda.mem_get_info(here)[0]
-    else:
-        free = min(psutil.virtual_memory().available, host())
-    if needed > free:
-        raise MemoryError(
-            f"{model.num_parameters() / 1e9:.2f} billion parameters take {needed / 1e9:.1f} GB in "
-            f"{bits} bits, and {free / 1e9:.1f} GB are free: give fewer --bits, or a smaller model"
+        tokenizer = AutoTokenizer.from_pretrained(where, **options)
+        with torch.device("meta"):
+            empty = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+    free = min(psutil.virtual_memory().available, host())
+    free = (torch.cuda.mem_get_info(here)[0] if here.type == "cuda" else free) / 1e9
+    needed = empty.num_parameters() * bits / 8e9
+    if needed > free:  # the system would end the process, without a message
+        raise ValueError(
+            f"{what} takes {needed:.1f} GB in {bits} bits, and {free:.1f} GB are free: give fewer "
+            "--bits, or a smaller model"
         )
+    with loading(what, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+        model = AutoModelForCausalLM.from_pretrained(where, config=config, **options, **weights)
+    return model, tokenizer
 
 
 def merge(folder: str, model, tokenizer, trust_remote_code: bool):
     """(model, tokenizer) with an adapter's weights added to the model's, so that what is trained
     comes on top of it; its own tokenizer, where it has one."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", "Found missing adapter keys")  # it would do nothing
-            adapted = PeftModel.from_pretrained(model, folder, torch_device=str(model.device))
+    needs = f"it is an adapter, and does not fit its base {base_of(folder)}"
+    with loading(f"the model {folder!r}", needs), warnings.catch_warnings():
+        warnings.filterwarnings("error", "Found missing adapter keys")  # it would do nothing
+        adapted = PeftModel.from_pretrained(model, folder, torch_device=str(model.device))
         model = adapted.merge_and_unload(safe_merge=True)
         if (Path(folder) / "tokenizer_config.json").is_file():
-            tokenizer = load_tokenizer(folder, {"trust_remote_code": trust_remote_code})
-    except Exception as error:  # many kinds, some of them long
-        raise ValueError(
-            f"cannot load the model {folder!r}: it is an adapter, and does not fit its base "
-            f"{base_of(folder)} ({error!s:.300})"
-        ) from error
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     model.name_or_path = str(Path(folder).resolve())  # written into saved agents
     return model, tokenizer
-
-
-def load_tokenizer(where: str, options: dict):
-    try:
-        return AutoTokenizer.from_pretrained(where, **options)
-    except Exception as error:
-        if "trust_remote_code" in str(error):
-            raise
-        raise ValueError(f"no tokenizer files that transformers reads: {error!s:.200}") from error
 
 
 @torch.no_grad()
@@ -149,7 +127,7 @@ def check(base: Base, own: str) -> None:
     kind, vocab = type(base.net).__name__, len(base.head.weight)
     prompts = [tuple(n % vocab for n in ids) for ids in ((5, 3, 9, 4), (7, 2))]
     uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
-    sampling = Sampling(1.0, 0, 1.0, 3)
+    sampling, gaps = Sampling(1.0, 0, 1.0, 3), []
     try:
         if base.net.config._attn_implementation != "shared_prompts":
             raise ValueError("its attention cannot be replaced")
@@ -159,16 +137,13 @@ def check(base: Base, own: str) -> None:
             for prompt, responses in zip(prompts, found, strict=True)
             for response in responses
         ]
-        scores = {}
-        for numbers, logps, _ in score(base, rows, sampling, frozen=True):
-            scores |= dict(zip(numbers, logps.cpu(), strict=True))
+        list(score(base, rows, sampling, frozen=True))
         base.net.set_attn_implementation(own)
-        gaps = []
-        for n, row in enumerate(rows):
+        for row in rows:
             ids, size = torch.tensor([[*row.prompt, *row.tokens]]), len(row.tokens)
             logits = base.net(input_ids=ids.to(base.device)).logits[0, -size - 1 : -1].float()
             plain = logits.log_softmax(-1).cpu().gather(-1, ids[0, -size:, None])[:, 0]
-            gaps += [torch.tensor(row.logps) - plain, scores[n][:size] - plain]
+            gaps += [torch.tensor(row.logps) - plain, row.scored.cpu() - plain]
         far = float(torch.cat(gaps).abs().max())
     except Exception as error:  # of a model's own code: many kinds
         raise ValueError(
@@ -177,16 +152,12 @@ def check(base: Base, own: str) -> None:
         ) from error
     finally:
         base.net.set_attn_implementation("shared_prompts")
-    exact = base.net.dtype == torch.float32 and not quantized(base.net)
-    if not far < (1e-2 if exact else 1.0):
+    quantized = any(not parameter.is_floating_point() for parameter in base.net.parameters())
+    if not far < (1e-2 if base.net.dtype == torch.float32 and not quantized else 1.0):
         raise ValueError(
             f"{kind} cannot be trained here: it does more than attention over all tokens and "
             f"one linear layer for its logits (log-probabilities are {far:.2g} off)"
         )
-
-
-def quantized(model) -> bool:
-    return any(not parameter.is_floating_point() for parameter in model.parameters())
 
 
 def device() -> torch.device:
@@ -220,24 +191,19 @@ def save_adapter(base: Base, agent: int, path: Path) -> None:
 
 def load_agent(base: Base, agent: int, path: Path) -> None:
     """Reads what `save_agent` wrote into this agent; ValueError where it was written by another."""
-    name = f"agent{base.policy_of[agent]}"
-    try:  # safetensors alone: a .bin file is a pickle, which can run code
+    name, mine = f"agent{base.policy_of[agent]}", base.net.state_dict()
+    needs = "it has to be whole, and of this team's model and --lora-rank"
+    with loading(f"agent {agent} from {path}", needs):
         if base.lora:
             mine = get_peft_model_state_dict(
                 base.model, adapter_name=name, save_embedding_layers=False
             )
-            weights = load_file(path / "adapter_model.safetensors")
+            weights = load_file(path / WEIGHTS)  # a .bin file is a pickle, which can run code
         else:
-            mine = base.net.state_dict()
             saved = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True)
             weights = saved.state_dict()
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"cannot read agent {agent} from {path}: {error}") from error
-    if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in mine.items()}:
-        raise ValueError(
-            f"{path} is of another model or another --lora-rank than this team: bring back the "
-            "run's own, or name one that fits"
-        )
+        if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in mine.items()}:
+            raise ValueError("other names or shapes")
     if base.lora:
         set_peft_model_state_dict(base.model, weights, name)
     else:

@@ -4,6 +4,7 @@ counted roughly; where memory runs out all the same, they are halved and the wor
 """
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -32,12 +33,10 @@ def host() -> int:
 
 def share(base: Base) -> int:
     """Bytes that one decode, or one pass of the update over prompts and responses, may take."""
+    total = host()
     if base.device.type == "cuda":
         total = torch.cuda.get_device_properties(base.device).total_memory
-    else:
-        total = host()
-    if base.memory:
-        total = min(total, base.memory * 2**30)
+    total = min(total, (base.memory or math.inf) * 2**30)
     return int(total * SHARE[base.device.type] / 2**base.halved)
 
 

@@ -16,8 +16,6 @@ import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 
-BUCKET = 2**28  # bytes of gradients that are copied and summed at a time
-
 
 class Processes(DDPStrategy):
     """Lightning's DDP (launching, ranks, process group) without its wrapper around the module:
@@ -39,14 +37,16 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
     An exception in one process is raised in all of them, marked as `shared`, so that they stop at
     the same place and can save together.
     """
-    rank, size = place()
-    if size == 1:
+    if place()[1] == 1:
         return rollout(items, key, *how)
-    starts = [len(items) * r // size for r in range(size + 1)]
+    own = [number for number in range(len(items)) if is_own(number, len(items))]
     turns, error = [], None
     try:
-        mine = items[starts[rank] : starts[rank + 1]]
-        turns = rollout(mine, (*key[:3], key[3] + starts[rank]), *how) if mine else []
+        if own:
+            key = (*key[:3], key[3] + own[0])
+            turns = rollout([items[number] for number in own], key, *how)
+        for node in itertools.chain(*turns):
+            node.problem += own[0]
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
     told = tell((turns, error))
@@ -54,9 +54,6 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
         if error:
             error.shared = True
             raise error
-    for start, (turns, _) in zip(starts, told, strict=False):
-        for node in (node for nodes in turns for node in nodes):
-            node.problem += start
     shares = itertools.zip_longest(*(turns for turns, _ in told), fillvalue=[])
     return [list(itertools.chain(*turn)) for turn in shares]
 
@@ -89,15 +86,14 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
         return
     told = tell([parameter.grad is not None for parameter in parameters])
     some = [p for p, *there in zip(parameters, *told, strict=True) if any(there)]
-    while some:
-        size = max(1, sum(end <= BUCKET for end in itertools.accumulate(p.nbytes for p in some)))
-        bucket, some = some[:size], some[size:]
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
-        flat = torch.cat([grad.flatten() for grad in grads])
-        with _meeting():
-            dist.all_reduce(flat)
-        for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
-            parameter.grad = part.view_as(parameter)
+    if not some:
+        return
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in some]
+    flat = torch.cat([grad.flatten() for grad in grads])
+    with _meeting():
+        dist.all_reduce(flat)
+    for parameter, part in zip(some, flat.split([p.numel() for p in some]), strict=True):
+        parameter.grad = part.view_as(parameter)
 
 
 @contextlib.contextmanager

@@ -45,17 +45,14 @@ def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tens
     logits = logits.float()
     if sampling.temperature not in (0, 1):
         logits = logits / sampling.temperature
-    if not sampling.top_k and sampling.top_p == 1:
-        return logits
-    drop = torch.zeros((), dtype=torch.bool, device=logits.device)
+    left = logits
     if 0 < sampling.top_k < logits.shape[-1]:
-        drop = logits < logits.topk(sampling.top_k).values[..., -1:]
+        left = left.masked_fill(left < left.topk(sampling.top_k).values[..., -1:], -math.inf)
     if sampling.top_p < 1:
-        left = logits.masked_fill(drop, -math.inf) if drop.dim() else logits
-        drop = left < nucleus(left, sampling.top_p)
-    if keep is not None and drop.dim():
-        drop = drop.scatter(-1, keep, False)
-    return logits.masked_fill(drop, -math.inf) if drop.dim() else logits
+        left = left.masked_fill(left < nucleus(left, sampling.top_p), -math.inf)
+    if keep is None or left is logits:
+        return left
+    return left.scatter(-1, keep, logits.gather(-1, keep))
 
 
 def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
@@ -79,22 +76,18 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
     nats, (R,) each; uniforms (R,) decide."""
     logits = warp(logits, sampling)
     mass = logits.softmax(-1)
-    tokens = logits.argmax(-1) if sampling.temperature == 0 else draw(mass, uniforms)
-    chosen = tokens[:, None]
+    chosen = (logits.argmax(-1) if sampling.temperature == 0 else draw(mass, uniforms))[:, None]
     logps = mass.gather(-1, chosen).log_()
     total = logits.gather(-1, chosen) - logps  # log of the sum of exp(logits)
     if sampling.top_k or sampling.top_p < 1:
         logits = logits.clamp(min=-1e30)  # 0 x -inf is not a number
     entropy = total[:, 0] - torch.linalg.vecdot(mass, logits)
-    return tokens, logps[:, 0], entropy
+    return chosen[:, 0], logps[:, 0], entropy
 
 
 def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
-    """Tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
-
-    One number in [0, 1) decides one token, so a row's sample depends on nothing else in the batch:
-    not on which rows are decoded beside it, nor on when finished ones leave.
-    """
+    """Tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,), so that
+    a row's sample depends on nothing else in the batch."""
     ends = mass.cumsum(-1, dtype=torch.float64)
     points = uniforms.double()[:, None] * ends[:, -1:]
     below = 1 - 1e-12  # rounding must not lead past the last token of nonzero probability
@@ -109,11 +102,9 @@ def target_logps(logits: Tensor, targets: Tensor, sampling: Sampling) -> Tensor:
 
 class TokenLogps(torch.autograd.Function):
     """logps_of(hidden, targets): log pi (N,) of target tokens (N,) from the last hidden states
-    (N, D), a few tokens at a time, because each has V logits.
-
-    A token's log pi depends on its own hidden state alone. So its gradient is taken as soon as its
-    logits are there, and backward only scales it. `weights` are what is trained in `logps_of`
-    itself: the output layer of a full copy, whose gradient needs the logits once more.
+    (N, D), a few tokens at a time, because each has V logits. A token's gradient is taken as soon
+    as its logits are there, and backward only scales it. weights: what is trained in `logps_of`,
+    the output layer of a full copy, whose gradient needs the logits once more.
     """
 
     @staticmethod
@@ -142,9 +133,3 @@ class TokenLogps(torch.autograd.Function):
             total = [whole.add_(part) for whole, part in zip(total, grads, strict=True)]
         scaled = None if slope is None else slope * grad[:, None].to(slope.dtype)
         return scaled, None, None, None, *total
-
-
-def tokens_at_once(device: torch.device, vocab: int) -> int:
-    """Tokens whose logits exist at the same time: on a CPU as many as stay in its cache, on a GPU
-    enough to keep its cores busy."""
-    return max(2 ** (21 if device.type == "cpu" else 26) // vocab, 64)

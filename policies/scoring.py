@@ -7,16 +7,20 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.cache_utils import Cache
 
-from policies.base import Base, cached
+from policies.attention import PrefixCache
+from policies.base import Base
 from policies.memory import COPY, update_tokens
-from policies.sampling import Sampling, TokenLogps, target_logps, tokens_at_once
+from policies.sampling import Sampling, TokenLogps, target_logps
 
 CAP = 2.0  # largest importance weight of a token
+padded = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
 
 
 @dataclass
@@ -32,6 +36,7 @@ class Row:
     logps: list[float] = field(default_factory=list)  # of its tokens, as they were sampled
     scored: Tensor | None = None  # the same, as they were scored last
     old: Tensor | None = None  # the same, as they were scored before the first update
+    reference: Tensor | None = None  # the same, as the frozen base scores them
 
     @property
     def coef(self) -> float:
@@ -41,15 +46,15 @@ class Row:
 
 def score(
     base: Base, rows: list[Row], sampling: Sampling, frozen: bool = False
-) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Log-probabilities of responses in micro-batches: row numbers, logps (r, T), mask (r, T).
+) -> Iterator[tuple[list[Row], Tensor, Tensor]]:
+    """Log-probabilities of responses in micro-batches: their rows, logps (r, T), mask (r, T).
 
     Sorted by length, so many tokens at a time. The consumer calls backward on each micro-batch;
     what has then reached the prompts' keys and values goes back through the prompts once.
     """
-    groups: dict[tuple, list[int]] = {}
-    for number, row in enumerate(rows):
-        groups.setdefault((row.agent, row.prompt), []).append(number)
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.agent, row.prompt), []).append(row)
     prompts, most = list(groups), update_tokens(base)
     for chunk in pack([len(prompt) for _, prompt in prompts], most):
         keys = sorted(prompts[c] for c in chunk)  # by agent
@@ -57,18 +62,17 @@ def score(
             pairs = base.prefill([p for _, p in keys], None if frozen else [a for a, _ in keys])
         ends = [t for pair in pairs for t in pair]  # keys and values of each layer, in turn
         leaves = [t.detach().requires_grad_(t.requires_grad) for t in ends]
-        owner = {number: i for i, key in enumerate(keys) for number in groups[key]}
-        numbers, copy = list(owner), COPY * max(len(prompt) for _, prompt in keys)
-        for batch in pack([copy + len(rows[n].tokens) for n in numbers], most):
-            mine = sorted((numbers[b] for b in batch), key=owner.get)
-            some = [rows[n] for n in mine]
-            index = torch.tensor([owner[n] for n in mine], device=base.device)
+        owned = [(i, row) for i, key in enumerate(keys) for row in groups[key]]
+        copy = COPY * max(len(prompt) for _, prompt in keys)
+        for batch in pack([copy + len(row.tokens) for _, row in owned], most):
+            owners, some = zip(*sorted((owned[b] for b in batch), key=itemgetter(0)), strict=True)
+            index = torch.tensor(owners, device=base.device)
             # a lookup: its gradient is summed row by row, and not in any order, as of an index
             own = [F.embedding(index, t.flatten(1)).unflatten(1, t.shape[1:]) for t in leaves]
             logps, mask = _score(base, some, own, sampling, frozen)
             for row, values in zip(some, logps.detach(), strict=True):
                 row.scored = values[: len(row.tokens)]
-            yield mine, logps, mask
+            yield some, logps, mask
         grads = [(end, t.grad) for end, t in zip(ends, leaves, strict=True) if t.requires_grad]
         if any(grad is None for _, grad in grads):
             raise RuntimeError("score: call backward on each micro-batch before the next one")
@@ -79,27 +83,26 @@ def score(
 def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling, frozen: bool):
     """Log-probabilities, mask (r, T) of rows; prefix: their prompts' keys and values by layer."""
     limit, device = max(len(row.tokens) for row in rows), base.device
-    pad = [[0] * (limit - len(row.tokens)) for row in rows]
-    targets = torch.tensor(
-        [row.tokens + p for row, p in zip(rows, pad, strict=True)], device=device
-    )
+    targets = padded([torch.tensor(row.tokens) for row in rows]).to(device)
     opening = torch.tensor([[row.prompt[-1]] for row in rows], device=device)
     lengths = torch.tensor([[len(row.prompt) - 1] for row in rows], device=device)
     with base.acting(None if frozen else [row.agent for row in rows], limit):
         hidden = base.hidden(
             torch.cat([opening, targets[:, :-1]], 1),
             lengths + torch.arange(limit, device=device),
-            cached(zip(prefix[::2], prefix[1::2], strict=True)),
+            Cache(layers=list(map(PrefixCache, prefix[::2], prefix[1::2]))),
             _mask(base, lengths, prefix[0].shape[2], limit),
         )
     sizes = torch.tensor([[len(row.tokens)] for row in rows], device=device)
     mask = torch.arange(limit, device=device) < sizes
     real = mask.flatten().nonzero().squeeze(-1)
+    # On a CPU as many logits at once as stay in its cache, on a GPU enough to keep its cores busy.
+    most = 2 ** (21 if device.type == "cpu" else 26)
     logps = TokenLogps.apply(
         hidden.flatten(0, 1).index_select(0, real),
         targets.flatten()[real],
         lambda x, those: target_logps(base.logits(x), those, sampling),
-        tokens_at_once(base.device, len(base.head.weight)),
+        max(most // len(base.head.weight), 64),
         *(p for p in base.head.parameters() if p.requires_grad),
     )
     return logps.new_zeros(mask.numel()).index_copy(0, real, logps).view_as(mask), mask
@@ -110,13 +113,12 @@ def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     min(pi / mu, CAP), where pi is the policy before the first update, whose logps (R, T) are, and
     mu the server's, the rows' own. On padding they mean nothing.
 
-    Truncated importance sampling (Ionides 2008) of each token for itself, as Yao et al. 2025 have
-    it (Your Efficient RL Framework Secretly Brings You Off-Policy RL Training): not unbiased, but
-    of bounded variance.
+    Truncated importance sampling (Ionides 2008) of each token for itself, as in Yao et al. 2025
+    (Your Efficient RL Framework Secretly Brings You Off-Policy RL Training): biased, and of bounded
+    variance.
     """
-    pad = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
-    before = logps.detach() if rows[0].old is None else pad([row.old for row in rows])
-    return (before - pad([logps.new_tensor(row.logps) for row in rows])).exp().clamp(max=CAP)
+    before = logps.detach() if rows[0].old is None else padded([row.old for row in rows])
+    return (before - padded([logps.new_tensor(row.logps) for row in rows])).exp().clamp(max=CAP)
 
 
 def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:

@@ -1,8 +1,5 @@
-"""The team: agents with the same model share one frozen base, each with an adapter of its own.
-
-What is sampled here is what is scored here: the same distribution, the same adapters, the same
-tokens. So this must stay as it is in an ablation.
-"""
+"""The team: agents with the same model share one frozen base, each with an adapter of its own. What
+is sampled here is what is scored here, so this must stay as it is in an ablation."""
 
 from collections import defaultdict
 
@@ -44,10 +41,8 @@ class Team(nn.Module):
     def sample(
         self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
     ) -> list[list[Response]]:
-        """S responses to each of the (agent, prompt) pairs, decoded together base by base.
-
-        uniforms (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does.
-        """
+        """S responses to each of the (agent, prompt) pairs, decoded together base by base. uniforms
+        (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does."""
         if self.engine:
             return self.engine.sample(prompts, uniforms, sampling)
         answers: list = [None] * len(prompts)
@@ -70,6 +65,5 @@ class Team(nn.Module):
     def score(self, rows: list[Row], sampling: Sampling, frozen: bool = False):
         """Log-probabilities of responses, in micro-batches; see policies/scoring.py."""
         for base in self.bases:
-            mine = [n for n, row in enumerate(rows) if row.agent in base.agents]
-            for batch, logps, mask in score(base, [rows[n] for n in mine], sampling, frozen):
-                yield [mine[b] for b in batch], logps, mask
+            mine = [row for row in rows if row.agent in base.agents]
+            yield from score(base, mine, sampling, frozen)

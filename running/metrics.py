@@ -157,10 +157,10 @@ def divergences(module, nodes: list) -> dict[int, float]:
             first = node.responses[agent][0]
             rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
     sums, tokens = Counter(), Counter()
-    for numbers, logps, _ in module.team.score(rows, module.sampling, frozen=True):
-        for number, reference in zip(numbers, logps, strict=True):
-            policy = reference.new_tensor(rows[number].logps)
+    for batch, logps, _ in module.team.score(rows, module.sampling, frozen=True):
+        for row, reference in zip(batch, logps, strict=True):
+            policy = reference.new_tensor(row.logps)
             ratio = reference[: len(policy)] - policy
-            sums[rows[number].agent] += float((ratio.exp() - 1 - ratio).sum())
-            tokens[rows[number].agent] += len(policy)
+            sums[row.agent] += float((ratio.exp() - 1 - ratio).sum())
+            tokens[row.agent] += len(policy)
     return {agent: sums[agent] / tokens[agent] for agent in tokens}

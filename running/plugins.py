@@ -11,7 +11,7 @@ import numbers
 import traceback
 from pathlib import Path
 
-from policies.finding import bases, find_model, find_template
+from policies.finding import bases, find_model
 from rewards import REWARDS, asks
 from running import learners
 from running.flags import meant
@@ -167,8 +167,6 @@ def prepare(args) -> tuple:
         raise ValueError(f"--judge {args.judge}: the reward asks no language model")
     for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits or 32)
-    for name in args.model if args.chat_template else ():
-        find_template(name)
     problems = items_of(task, "train")
     splits = ("dev", "test") if args.eval_limit is not None else ()
     held_out = {split: items_of(task, split)[: args.eval_limit or None] for split in splits}

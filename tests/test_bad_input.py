@@ -198,9 +198,9 @@ def code_of_its_own(model: Path) -> None:
 
 
 MODELS = [
-    (lambda m: cut(m / "model.safetensors"), "it needs config.json and safetensors"),
+    (lambda m: cut(m / "model.safetensors"), "it needs config.json, tokenizer and safetensors"),
     (lambda m: (m / "config.json").unlink(), "it needs config.json"),
-    (lambda m: cut(m / "tokenizer.json"), "no tokenizer files"),
+    (lambda m: cut(m / "tokenizer.json"), "it needs config.json, tokenizer"),
     (no_eos, "no end-of-sequence token: set eos_token in its tokenizer"),
     (code_of_its_own, "if you trust it, --trust-remote-code"),
 ]
@@ -349,9 +349,9 @@ EVALUATED = [
     (lambda r: [shutil.rmtree(r / name) for name in ("agents/1", "checkpoints")], "not finished"),
     (only_a_cut_checkpoint, "last.ckpt is damaged"),
     (text("args.json", "{}"), "run/args.json is damaged"),
-    (lambda r: cut(adapter(r)), "cannot read agent 1"),
-    (lambda r: adapter(r).unlink(), "cannot read agent 1"),
-    (drop_half, "of another model or another --lora-rank"),
+    (lambda r: cut(adapter(r)), "cannot load agent 1"),
+    (lambda r: adapter(r).unlink(), "cannot load agent 1"),
+    (drop_half, "of this team's model and --lora-rank (other names"),
     (other_base, "is not what run was trained on"),
 ]
 

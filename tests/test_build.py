@@ -14,11 +14,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import eval as evaluation
 import train
 from building import blocks, rewards
-from building.embedded import Build
+from building.tasks import Build
 from building.world import build
 from tiny import builders
 
-TASK, BUILD = Build(), Build.model(2)
+TASK, BUILD = Build(), Build.model
 DEV = TASK.items("dev")
 
 
@@ -49,7 +49,7 @@ def test_no_agent_has_the_material_for_three_quarters():
             assert 0.6 * total <= material <= 0.7 * total
             assert 2 * material >= total + largest  # enough to begin at the two ends
             assert blocks.rules(item, 1).material == {"": total}
-            blocks.check(json.loads(json.dumps(item["rectangles"])))  # as --ask has it
+            TASK.check(json.loads(json.dumps(item)))  # as --ask has it
 
 
 def test_the_splits_share_no_target():

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench import building as teams
-from building import houses, letters, paper, rewards
+from building import houses, letters, rewards
 from building.tasks import HouseBuild, StrBuild
 from building.world import Rules, build
 
@@ -29,7 +29,7 @@ def worth(parts: dict) -> float:
 
 # --- the world ------------------------------------------------------------------------------------
 
-BOX = Rules((5, 6, 6), (frozenset({"stone", "wood"}), frozenset({"glass"})), (300, 300))
+BOX = Rules((5, 6, 6), (frozenset({"stone", "wood"}), frozenset({"glass"})), 300)
 
 
 def blocks(text: str) -> dict:
@@ -149,20 +149,12 @@ def test_the_bench_prints_the_tables_of_the_docs(capsys):
 def test_the_rectangles_of_a_house_build_it():
     """One agent has material for half as many cells again: count + floor(count / 2) of a block."""
     for item in [*HOUSES, *HouseBuild().items("dev")[:20]]:
-        parts = paper.housebuild_paper(item, [teams.listed(item)])
+        parts = rewards.housebuild_paper(item, [teams.listed(item)])
         assert worth(parts) == pytest.approx(1.0, **EXACT)
         counts = Counter(target_of(item).values())
         left = sum(count // 2 for count in counts.values())
         unused = left / (left + counts.total())
         assert parts["metric/unused"] == pytest.approx(unused, **EXACT)
-
-
-def test_textures():
-    assert letters.texture("spruce_planks") == letters.texture("oak_wood") == "wood"
-    assert letters.texture("cobblestone") == letters.texture("mossy_stone_bricks") == "stone"
-    assert letters.texture("red_concrete") == "concrete"
-    assert letters.texture("obsidian") == "obsidian"
-    assert letters.texture("planks") == "planks"
 
 
 # --- both rewards of random teams, by another computation -----------------------------------------
@@ -268,9 +260,9 @@ def test_rewards_are_what_a_count_by_hand_gives(number):
         texts, world = [as_text(item, mine) for mine in team], simulated(item, team)
         pay, by_paper = strict(item, team), published(item, world, agents)
         if "rows" in item:
-            found = rewards.strbuild(item, texts), paper.strbuild_paper(item, texts)
+            found = rewards.strbuild(item, texts), rewards.strbuild_paper(item, texts)
         else:
-            found = rewards.housebuild(item, texts), paper.housebuild_paper(item, texts)
+            found = rewards.housebuild(item, texts), rewards.housebuild_paper(item, texts)
             kills = sum(any(block is None for _, _, block in mine) for mine in team)
             damage = 0 if kills else min(1, sum(item["spiders"]) / 5)
             by_paper -= 0.1 * damage if agents > 1 else 0

@@ -9,9 +9,10 @@ from PIL import Image
 
 import train
 from bench import building as teams
-from building import houses, labour, letters
+from building import houses, rewards
+from building import tasks as building_tasks
 from building.tasks import HouseBuild, StrBuild, StrBuildHidden
-from building.world import build
+from building.world import ANY, build
 from running import pictures
 from running.plugins import make_task
 
@@ -130,8 +131,8 @@ def test_a_scheme_needs_nine_cells_in_ten_of_two_agents():
     for moved, scheme in (((), "left, 1 right"), ((0, 19), "left, 1 right"), ((0, 1, 19), None)):
         changed = owners | {(x, 0): 1 - owners[x, 0] for x in moved}
         expected = f"agent 0 {scheme}" if scheme else "mixed"
-        assert labour.scheme(changed, 2, axes) == expected
-    assert labour.scheme(owners, 3, axes) == "mixed"
+        assert building_tasks.scheme(changed, 2, axes) == expected
+    assert building_tasks.scheme(owners, 3, axes) == "mixed"
 
 
 def test_shares_of_the_work_are_counted():
@@ -139,7 +140,7 @@ def test_shares_of_the_work_are_counted():
     rules, target = houses.rules(item, 2), houses.target(item)
     lines = ["/fill 0 0 1 5 0 2 white_concrete", "/fill 0 0 2 5 0 3 white_concrete\n/setblock 0 0"]
     built = build(rules, lines)
-    assert labour.measures(rules, built, target, houses.correct(target, built)) == {
+    assert rewards.measures(built, built.correct()) == {
         "metric/pass": 0.0,
         "metric/iou": 18 / len(target),
         "metric/built/0": 6 / len(target),
@@ -157,7 +158,7 @@ def test_a_drawing_says_what_stands_whose_it_is_and_what_is_wrong():
     drawn = StrBuild().draw(item, [teams.place([(0, 0, 0), (4, 4, 0)], teams.OAK), ""])
     assert drawn[""][4][0] == (teams.OAK, 0, False)
     target = StrBuild().draw(item, [])[""]
-    assert [[cell[0] for cell in row] for row in target][4] == [letters.TARGET] * 5
+    assert [[cell[0] for cell in row] for row in target][4] == [ANY] * 5
     layers = HouseBuild().draw(HOUSES[0], [])
     assert list(layers) == [f"y={y}" for y in range(7)]
     assert layers["y=1"][1][2] == ("planks", None, False)

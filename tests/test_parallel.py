@@ -199,7 +199,6 @@ def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
     """A step without signal must not let Adam's momentum move an agent, however it is split."""
     script = (
         "import sys, torch, torch.distributed as dist\nfrom policies import parallel\n"
-        "parallel.BUCKET = 8\n"  # of one parameter
         "rank, file = int(sys.argv[1]), sys.argv[2]\n"
         "dist.init_process_group('gloo', init_method='file://' + file, rank=rank, world_size=2)\n"
         "ps = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]\n"

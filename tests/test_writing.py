@@ -18,7 +18,6 @@ import train
 from writing import paper as writing_paper
 from writing import rewards
 from writing import tasks as writing_tasks
-from writing import words as writing_words
 from writing.tasks import Arxiv, Tldr
 from writing.text import SEPARATOR, words
 
@@ -92,7 +91,7 @@ def test_released_salad():
 
 def arxiv_pair(ratio: float) -> tuple[str, str]:
     """130 words each, the same ones with all twelve categories; lengths 2,000 and ratio x 2,000."""
-    phrases = [found[0] for found in writing_words.TRANSITIONS.values()]
+    phrases = [found[0] for found in writing_paper.TRANSITIONS.values()]
     names = ["q" + a + b for a, b in itertools.product(string.ascii_lowercase, repeat=2)]
     base = " ".join([*phrases, *names])
     base = " ".join(base.split()[:129])
@@ -181,10 +180,10 @@ def test_bands_of_words():
 
 
 def test_word_lists_are_the_published_ones():
-    lists = writing_words.TRANSITIONS.values()
+    lists = writing_paper.TRANSITIONS.values()
     assert [len(found) for found in lists] == [21, 22, 22, 26, 29, 33, 24, 21, 17, 19, 19, 26]
     assert len({phrase for found in lists for phrase in found}) == 230
-    assert len(writing_words.STOP_WORDS) == 106
+    assert len(writing_paper.STOP_WORDS) == 106
 
 
 # --- the rewards that ask a language model --------------------------------------------------------

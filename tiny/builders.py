@@ -6,7 +6,7 @@ import random
 import re
 
 from building import blocks
-from building.embedded import Build
+from building.tasks import Build
 from building.world import AIR
 
 # How often an author goes by what, each of it upwards or downwards; "any" is a new permutation each
@@ -61,8 +61,7 @@ class Author:
             return text
         colors = "|".join((*blocks.COLORS, AIR))
         faults = ((f" ({colors})", ""), ("/fill", "/all"), ("/fill ", ""))
-        pattern, other = self.rng.choice(faults)
-        return re.sub(pattern, other, text)
+        return re.sub(*self.rng.choice(faults), text)
 
     def example(self, item: dict, told: str) -> tuple[str, str]:
         """An observation's last line, and a response."""

@@ -10,7 +10,8 @@ from data.coop import comprehension, problems
 HELPER = {"predicate": 0.16, "transform": 0.19, "filter": 0.21, "map": 0.30, "whole": 0.14}
 MAIN = {"predicate": 0.32, "transform": 0.18, "filter": 0.20, "map": 0.13, "whole": 0.11}
 MAIN |= {"ignore": 0.06}  # solves the problem alone
-KINDS = {"pair": 0.70, "solo": 0.13, "second turn": 0.12, "three agents": 0.05}
+# How often which kind of example is written, and for how many agents.
+KINDS = {"pair": (0.70, 2), "solo": (0.13, 1), "second turn": (0.12, 2), "three": (0.05, 3)}
 MALFORMED = 0.28  # share of functions with a fault of form: name, return, syntax, no code
 MISTAKEN = 0.06  # share of functions with one part of the problem replaced by another's
 LOOPS = 0.15  # share of list helpers written as a loop, not as a comprehension
@@ -122,13 +123,11 @@ class Author:
             self.write(item, "solve", {"split": 0.35, "swapped": 0.3, "chain": 0.35}),
         ]
 
-    def team_size(self, kind: str, item: dict) -> int:
-        return {"solo": 1, "three agents": 3}.get(kind, 2)
-
     def example(self, item: dict) -> tuple[str, str]:
         """An observation without the problem's own text, and a response to it."""
-        kind = self.rng.choices(list(self.kinds), list(self.kinds.values()))[0]
-        num_agents = self.team_size(kind, item)
+        shares = [share for share, _ in self.kinds.values()]
+        kind = self.rng.choices(list(self.kinds), shares)[0]
+        num_agents = self.kinds[kind][1] or len(item["parts"])
         agent = self.rng.randrange(num_agents)
         responses, history = self.joint(item, num_agents), []
         if kind == "second turn":

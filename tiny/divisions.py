@@ -23,7 +23,7 @@ HELPER = {
         "filter second": 0.05,
     },
 }
-KINDS = {"first turn": 0.88, "second turn": 0.12}
+KINDS = {"first turn": (0.88, None), "second turn": (0.12, None)}  # an agent for each part
 # How a main function calls its helpers: on elements, in some order; on lists.
 MAIN = {"elements": 0.82, "lists": 0.18}
 
@@ -53,9 +53,6 @@ class Author(corpus.Author):
     """Writes as corpus.Author does, for as many agents as a problem has parts."""
 
     kinds = KINDS
-
-    def team_size(self, kind: str, item: dict) -> int:
-        return len(item["parts"])
 
     def joint(self, item: dict, num_agents: int) -> list[str]:
         names = ["aux", *(f"aux{i}" for i in range(2, num_agents))]

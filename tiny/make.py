@@ -1,14 +1,12 @@
 """Makes the embedded team: corpus, tokenizer and the supervised warm start of a small Llama.
 
     python -m tiny.make        # a few minutes on 2 idle cores; --out DIR to look before replacing
-    python -m tiny.make --half              # two layers in place of four, in tiny/half/
+    python -m tiny.make --task half         # two layers in place of four, in tiny/half/
     python -m tiny.make --task build        # the model in tiny/build/
     python -m tiny.make --task many         # the adapter in tiny/many/, on the model in tiny/
 
-The corpora: coop's (corpus.py) has problems of train compositions only, with one agent's, two
-agents' and three agents' responses and some second turns; build's (builders.py) has targets of
-train, many's (divisions.py) problems of three parts and of four. Every response is drawn without
-regard to a partner's. The shares stand in those files.
+The corpora (corpus.py, builders.py, divisions.py) have problems of train only, for teams of several
+sizes, and some second turns. Every response is drawn without regard to a partner's.
 
 What is designed. A helper and a main function each follow one of a few conventions, which say what
 the helper does: decide which elements to keep (predicate), change one element (transform), keep
@@ -19,13 +17,11 @@ order, each as often as its reverse. Some responses have a fault of form, always
 some programs one of content: a part of the problem replaced by another's. A second turn repeats
 what passed all tests and writes anew what did not.
 
-What follows from it. The model has seen every convention, every order and every kind of fault.
-MAGRPO selects what the agents agree on, and sharpens form and content: it does not invent code.
-Held-out problems are new compositions of known parts in the same kind of sentence.
+So the model has seen every convention, every order and every kind of fault. MAGRPO selects what the
+agents agree on, and sharpens form and content: it does not invent code. What is not designed: which
+convention a team ends with, and how well the model reads a problem.
 
-What is not designed: which convention a team ends with, and how well the model reads a problem.
-
-Everything follows from --seed, for a given number of threads and version of torch.
+Everything follows from --seed, for a given version of torch; it takes one thread.
 """
 
 import argparse
@@ -53,6 +49,7 @@ HERE = Path(__file__).parent
 # rate of the matrices (None: as others).
 TASKS = {
     "coop": (corpus, 17_000, 6, 0.1, 16, 1e-2),
+    "half": (corpus, 17_000, 6, 0.1, 16, 1e-2),
     "build": (builders, 8_000, 8, 0.0, 8, 5e-3),
     "many": (divisions, 3_200, 6, 0.1, 16, None),
 }
@@ -92,13 +89,9 @@ def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
 
 
 def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
-    """853,120 parameters in 4 layers, 459,392 in 2, drawn from torch's seed.
-
-    Rotary positions: 8192 of them cost nothing.
-
-    A Llama, not a Qwen2, which is the same but for biases: AutoTokenizer gives a Qwen2 model Qwen's
-    own tokenizer class, and that one puts its normalizer and its way to split in place of ours.
-    """
+    """853,120 parameters in 4 layers, 459,392 in 2, drawn from torch's seed. 8192 rotary positions
+    cost nothing. A Qwen2 would do as well, but AutoTokenizer gives it Qwen's own tokenizer class,
+    with another normalizer and another way to split."""
     config = LlamaConfig(
         vocab_size=512,
         hidden_size=128,
@@ -120,22 +113,18 @@ def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
 
 def encode(tokenizer, rows: list[tuple[str, list[tuple[str, str]]]]) -> list[list[list[int]]]:
     """Token ids of each row: [problem, context, response, context, response, ...]."""
-    texts, ids = [], []
+    texts = []
     for problem, examples in rows:
         texts += [problem, *itertools.chain(*((c, r + tokenizer.eos_token) for c, r in examples))]
     flat = iter(tokenizer(texts)["input_ids"])
-    for _, examples in rows:
-        ids.append(list(itertools.islice(flat, 1 + 2 * len(examples))))
-    return ids
+    return [list(itertools.islice(flat, 1 + 2 * len(examples))) for _, examples in rows]
 
 
 def collate(rows: list[list[list[int]]], prompt_weight: float) -> dict[str, torch.Tensor]:
     """One batch; a row is a tree: the problem's tokens, then each example as a branch of its own.
-
     A token sees the problem and its own branch, at the positions of a sequence of these two only,
     so the loss is that of the examples one by one, but the problem is computed once.
-    Weights belong to the token that is to be predicted: 1 in responses, prompt_weight elsewhere.
-    """
+    Weights belong to the token that is to be predicted: 1 in responses, prompt_weight elsewhere."""
     length = max(sum(map(len, row)) for row in rows)
     shape = (len(rows), length)
     ids, positions = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
@@ -174,10 +163,8 @@ def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def batched(rows: list, rng: random.Random, size: int) -> list[list]:
-    """The rows in random batches whose rows are of about the same length, so that padding is rare.
-
-    Of every 32 batches drawn at random, the rows are sorted by length and dealt out anew.
-    """
+    """The rows in random batches whose rows are of about the same length, so that padding is rare:
+    of every 32 batches drawn at random, the rows are sorted by length and dealt out anew."""
     rows, batches = rng.sample(rows, len(rows)), []
     for start in range(0, len(rows), 32 * size):
         chunk = rows[start : start + 32 * size]
@@ -191,10 +178,8 @@ def warm_start(
     model, rows: list, seed: int, prompt_weight: float, size: int, rate: float | None
 ) -> None:
     """One epoch of supervised training of what requires a gradient, in batches of `size` rows, with
-    Muon for the matrices, whose learning rate is given, and AdamW for all else.
-
-    With AdamW alone the model learns later to copy letters and numbers from the docstring.
-    """
+    Muon for the matrices, whose learning rate is given, and AdamW for all else. (With AdamW alone
+    the model learns later to copy letters and numbers from the docstring.)"""
     batches = batched(rows, random.Random(seed), size)
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in trained if "_proj" in name and rate]
@@ -204,13 +189,12 @@ def warm_start(
     if matrices:
         muon = torch.optim.Muon(matrices, rate, 0.01, adjust_lr_fn="match_rms_adamw")
         optimizers = [muon, *optimizers]
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(
-            optimizer,
-            lambda step: min((step + 1) / WARMUP, (len(batches) - step) / (len(batches) - WARMUP)),
-        )
-        for optimizer in optimizers
-    ]
+    end = len(batches)
+
+    def factor(step: int) -> float:
+        return min((step + 1) / WARMUP, (end - step) / (end - WARMUP))
+
+    schedules = [torch.optim.lr_scheduler.LambdaLR(one, factor) for one in optimizers]
     start, mean = time.time(), None
     for step, batch in enumerate(batches):
         loss = loss_of(model, collate(batch, prompt_weight))
@@ -220,29 +204,19 @@ def warm_start(
             stepped.step()
         model.zero_grad()
         mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
-        if step % 100 == 0 or step == len(batches) - 1:
-            seconds = f"{time.time() - start:.0f} s"
-            print(f"step {step} of {len(batches)}: loss {mean:.3f}, {seconds}", flush=True)
-
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--task", choices=TASKS, default="coop")
-    parser.add_argument("--out", type=Path, help="(tiny/, or the folder in it)")
-    parser.add_argument("--half", action="store_true", help="a model of two layers, in half/")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1)
-    args = parser.parse_args()
-    if args.half and args.task != "coop":
-        parser.error("--half is of the model in tiny/, of no other")
-    args.out = args.out or HERE / ("half" if args.half else args.task.replace("coop", ""))
-    return args
+        if step % 100 == 0 or step == end - 1:
+            print(f"step {step} of {end}: loss {mean:.3f}, {time.time() - start:.0f} s", flush=True)
 
 
 def main() -> None:
-    args = parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--task", choices=TASKS, default="coop")
+    parser.add_argument("--out", type=Path, help="(tiny/, or the folder in it)")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    args.out = args.out or HERE / args.task.replace("coop", "")
     torch.manual_seed(args.seed)
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
     start, adapter = time.time(), args.task == "many"
     texts, count, examples, *how = TASKS[args.task]
     rows = texts.rows(args.seed, count, examples)
@@ -256,7 +230,7 @@ def main() -> None:
     else:
         some = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
         tokenizer = make_tokenizer(some, texts.PIECES)
-        model = make_model(tokenizer, 2 if args.half else 4)
+        model = make_model(tokenizer, 2 if args.task == "half" else 4)
     ids = encode(tokenizer, rows)
     size = sum(sum(map(len, row)) for row in ids)
     seconds = time.time() - start

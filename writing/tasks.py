@@ -17,10 +17,8 @@ from writing.text import SEPARATOR, split, words
 class Tldr(Task):
     """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt".
 
-    train, dev and test are the first 1,000 rows of the hub's train, validation and test: the paper
-    trained on the first and evaluated on the last. (Later configurations of the authors took
-    1,100.) A local file is divided in its own order: the last fifth is test, the fifth before it
-    dev, the rest train.
+    The paper trained on the hub's train rows and evaluated on the test rows. Of a local file, the
+    last fifth is test, the fifth before it dev, the rest train.
     """
 
     reward = name = "tldr"
@@ -50,15 +48,14 @@ class Tldr(Task):
 
     def items(self, split: str) -> list[dict]:
         """{"task_id", and the source in `field`} of each row; ValueError names a bad one."""
-        source, found = self.data or self.hub, []
         rows = self.own(split) if self.data else hub_rows(self.hub, None, self.ranges[split])
         for number, row in rows:
             text = row.get(self.field)
             if not isinstance(text, str) or not text.strip():
                 told = f"task {self.name} needs a text in the field {self.field!r}"
-                raise ValueError(f"{source}, row {number}: {told}, not {text!r:.40}")
-            found.append({"task_id": f"{self.name}/{split}/{number}", self.field: text})
-        return found
+                raise ValueError(f"{self.data or self.hub}, row {number}: {told}, not {text!r:.40}")
+        ids = f"{self.name}/{split}"
+        return [{"task_id": f"{ids}/{n}", self.field: row[self.field]} for n, row in rows]
 
     def own(self, split: str) -> list[tuple[int, dict]]:
         """The rows of a split of --data."""
@@ -96,11 +93,8 @@ class Tldr(Task):
 
 
 class Arxiv(Tldr):
-    """OpenMLRL/arXiv_abstract: abstracts of 100 to 300 words, in the field "abstract_text".
-
-    train, dev and test are the first 1,000 rows of the hub's train, val and test; the paper trained
-    on the first and evaluated on val. A local file is divided as in Tldr.
-    """
+    """OpenMLRL/arXiv_abstract: abstracts of 100 to 300 words, in the field "abstract_text". The
+    paper trained on train and evaluated on val."""
 
     reward = name = "arxiv"
     hub, field, kind = "OpenMLRL/arXiv_abstract", "abstract_text", ARXIV
