@@ -14,9 +14,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coding.extraction import REFUSED, top_level
-
-FIELDS = ("task_id", "class_name", "skeleton", "solution_code", "test")
+from coding.extraction import REFUSED, characters, top_level
+from coding.items import check_texts
 
 # --- items ----------------------------------------------------------------------------------------
 
@@ -28,18 +27,14 @@ def class_item(row: dict) -> dict:
     method, "base": the class with the methods asked for emptied, "methods": these and their
     decorators, "given": the other methods, "solution": the text of the methods asked for}
     """
-    for name in FIELDS:
-        if not isinstance(row.get(name), str) or not row[name].strip():
-            raise ValueError(f"field {name!r} has to be a text, not {row.get(name)!r:.60}")
+    check_texts(row, "task_id class_name skeleton solution_code test")
     try:
         asked = [method["method_name"] for method in row["methods_info"]]
         imports = "\n".join(row.get("import_statement") or [])
         tree, tests = ast.parse(row["solution_code"]), unit_tests(ast.parse(row["test"]))
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, *REFUSED) as error:
         told = "methods_info has to be a list with a method_name each, import_statement of texts"
-        raise ValueError(told) from None
-    except REFUSED as error:
-        raise ValueError(f"solution_code and test have to be Python: {error}") from None
+        raise ValueError(f"{told}, solution_code and test Python: {error}") from None
     classes = [n for n in tree.body if getattr(n, "name", None) == row["class_name"]]
     own = {n.name: n for one in classes for n in one.body if isinstance(n, ast.FunctionDef)}
     if not asked or not tests or not own.keys() >= set(asked):
@@ -104,7 +99,7 @@ def methods_of(text: str) -> tuple[Method, ...]:
         if not isinstance(node, ast.FunctionDef) or _is_empty(node):
             continue
         start = min(part.lineno for part in (node, *node.decorator_list))
-        size = _characters("\n".join(written.split("\n")[start - 1 : node.end_lineno]))
+        size = characters("\n".join(written.split("\n")[start - 1 : node.end_lineno]))
         reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
         bare = copy.copy(node)  # the tree is kept for the next to ask
         bare.decorator_list = []
@@ -123,11 +118,6 @@ def _is_empty(node: ast.FunctionDef) -> bool:
     return all(isinstance(value, ast.Constant | ast.Pass) for value in values)
 
 
-def _characters(text: str) -> int:
-    """Without white space and code fences."""
-    return len(re.sub(r"^[ \t]*```.*|\s", "", text, flags=re.MULTILINE))
-
-
 def written(item: dict, text: str) -> dict[str, Method]:
     """What a response adds to the class, by name; the last definition counts."""
     return {one.name: one for one in methods_of(text) if one.name not in item["given"]}
@@ -139,7 +129,7 @@ def text_used(item: dict, agents: list[dict[str, Method]], responses: list[str])
     needed = item["methods"].keys() | {n for one in merged(agents).values() for n in one.reads}
     for agent, (found, text) in enumerate(zip(agents, responses, strict=True), 1):
         own = found.keys() & needed - merged(agents[agent:]).keys()
-        yield min(sum(found[name].size for name in own) / max(_characters(text), 1), 1.0)
+        yield min(sum(found[name].size for name in own) / max(characters(text), 1), 1.0)
 
 
 # --- one class of several authors -----------------------------------------------------------------

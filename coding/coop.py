@@ -4,6 +4,7 @@ import functools
 import itertools
 from pathlib import Path
 
+from coding.extraction import helper_names
 from coding.rewards import verdict
 from coding.tasks import CodeTask
 from data.coop import problems
@@ -45,7 +46,7 @@ class Coop(CodeTask):
         return item["prompt"] + "".join(turns) + role
 
     def _role(self, agent: int) -> str:
-        helpers = ["aux", *(f"aux{i}" for i in range(2, self.num_agents))]
+        helpers = helper_names(self.num_agents)
         if self.num_agents == 1:
             return "# write the helper aux, then solve"
         if agent < self.num_agents - 1:

@@ -72,11 +72,12 @@ class Expert:
         with self.lock:
             asking = self.asking[path.name]
         with asking:  # the same question from two threads is asked once
-            found, tries = _read_edits(_from_disk(path), functions), self.tries
+            kept = path.read_text("utf-8", "replace") if path.is_file() else ""
+            found, tries = _read_edits(kept, functions), self.tries
             while found is None and tries:
                 text, tries = self._ask(messages), tries - 1
                 if (found := _read_edits(text, functions)) is not None:
-                    _to_disk(path, text)
+                    _keep(path, text)
         if found is None:
             logging.warning("the expert %s does not answer with the JSON asked for", self.model)
         return found or {}
@@ -126,15 +127,8 @@ def _read_edits(text: str, names) -> dict[str, str] | None:
     return found
 
 
-def _from_disk(path: Path) -> str:
-    """A kept answer, or "": what is not there, or not readable, is asked for again."""
-    with suppress(OSError, ValueError):
-        return path.read_text(encoding="utf-8")
-    return ""
-
-
-def _to_disk(path: Path, text: str) -> None:
-    draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+def _keep(path: Path, text: str) -> None:
+    draft = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.write_text(text, encoding="utf-8")

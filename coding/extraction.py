@@ -117,8 +117,17 @@ def share_of(text: str, kept: frozenset[int]) -> float:
     for node, written in (statements[index] for index in kept):
         first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
         used += written.split("\n")[first - 1 : node.end_lineno]
-    characters = len("".join(_FENCE.sub("", text).split()))
-    return min(len("".join("".join(used).split())) / characters, 1.0) if characters else 1.0
+    return min(characters("\n".join(used)) / characters(text), 1.0) if characters(text) else 1.0
+
+
+def characters(text: str) -> int:
+    """Without white space and code fences."""
+    return len("".join(_FENCE.sub("", text).split()))
+
+
+def helper_names(agents: int) -> list[str]:
+    """The helpers of a team of so many agents: aux, aux2, ... One agent alone writes aux, too."""
+    return ["aux", *(f"aux{i}" for i in range(2, agents))]
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs

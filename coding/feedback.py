@@ -3,10 +3,8 @@
 | --feedback | what an agent is told                                       | which tests it shows |
 |------------|-------------------------------------------------------------|----------------------|
 | plain      | nothing: it is asked again                                  | none                 |
-| passed     | whether the tests pass                                      | the first k, one bit |
-| levels     | what is defined and parses, how main uses the helpers, how  | the first k, a count |
-|            | many tests pass                                             |                      |
-| tests      | levels, and each failed test with its error                 | the first k          |
+| tests      | what is defined and parses, how main uses the helpers, how  | the first k          |
+|            | many tests pass, and each failed test with its error        |                      |
 | expert     | an edit of its own function by a larger model (expert.py)   | none                 |
 
 k is --feedback-tests (0: all); the reward always uses every test. An agent is told whether a
@@ -14,7 +12,7 @@ partner's function is there and parses, and is never shown a word of it: where a
 name or a text of a partner's code, the quotation is left out. (What a program computes can still
 reach a partner in an error, as in any feedback that shows errors.) The expert reads all functions,
 and is asked to show no author another's. The modes are those of the authors' code for arXiv
-2508.04652: tests is its level_feedback, levels its level_passed.
+2508.04652, where tests is called level_feedback.
 """
 
 import ast
@@ -30,8 +28,7 @@ from coding.expert import Expert
 from coding.extraction import Part
 from coding.schemes import classify
 
-MODES = ("plain", "passed", "levels", "tests", "expert")
-LIMITED = ("passed", "levels", "tests")  # those that may rest on the first tests only
+MODES = ("plain", "tests", "expert")
 SHOWN = 5  # failed tests of one text: an agent's context is small
 LINE = 200  # characters of a test, or of an error
 EDIT = 2_000  # characters of an expert's edit
@@ -44,26 +41,13 @@ def configured(
 
     url and model are the expert's, and do nothing in other modes: a flag file may hold them.
     """
-    if limit != 1 and mode not in LIMITED:
-        raise ValueError(f"--feedback-tests goes with --feedback {', '.join(LIMITED)}")
+    if limit != 1 and mode != "tests":
+        raise ValueError("--feedback-tests goes with --feedback tests")
     if mode != "expert":
         return functools.partial(tell, mode=mode, limit=limit)
     if not (url and model):
         raise ValueError("--feedback expert needs --expert-url and --expert-model")
     return functools.partial(tell, mode=mode, expert=Expert(url, model))
-
-
-def disclosed(mode: str, limit: int) -> str:
-    """For a run's report: how far its feedback let the agents see the tests."""
-    if mode not in LIMITED:
-        return f"feedback {mode}: no test was shown to an agent"
-    which = f"the first {limit} of a problem's tests" if limit else "all of a problem's tests"
-    what = {
-        "passed": "the agents were told whether {} pass",
-        "levels": "the agents were told how many of {} pass",
-        "tests": "the agents were shown which of {} fail, and how",
-    }
-    return f"feedback {mode}: {what[mode].format(which)}; the reward uses all"
 
 
 def tell(
@@ -85,16 +69,12 @@ def tell(
         return [_edits(edits, names) for names in own]
     verdict = rewards.verdict(item, responses)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))[: limit or None]
-    if mode == "passed":
-        right = all(passed for _, passed, _ in results)
-        return ["The tests pass." if right else "The tests do not all pass."] * len(responses)
-    counted = [f"tests passed: {sum(passed for _, passed, _ in results)} of {len(results)}"]
+    counted = f"tests passed: {sum(passed for _, passed, _ in results)} of {len(results)}"
     failed = [(test, error) for test, passed, error in results if not passed]
     told = []
     for names in own:
-        lines = _levels(team, names, texts) + counted
-        if mode == "tests":
-            lines += _failures(failed, _foreign(item, team, names, texts))
+        lines = [*_levels(team, names, texts), counted]
+        lines += _failures(failed, _foreign(item, team, names, texts))
         told.append("\n- ".join(["Feedback on the team's program:", *lines]))
     return told
 
@@ -108,7 +88,7 @@ def _edits(edits: dict[str, str], names: list[str]) -> str:
     return "\n\n".join(parts)
 
 
-# --- levels and tests ---------------------------------------------------------------------------
+# --- tests ----------------------------------------------------------------------------------------
 
 
 def _levels(team: dict[str, Part], names: list[str], texts: dict[str, str]) -> list[str]:

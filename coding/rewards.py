@@ -65,7 +65,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from coding.conditions import settled
-from coding.extraction import Part, extract, share_of
+from coding.extraction import Part, extract, helper_names, share_of
 from coding.sandbox.box import Program, Sandbox, Verdict
 
 HELPERS, MAIN, SYNTAX, TESTS, COOPERATION = 0.4, 0.6, 0.5, 1.0, 1.5
@@ -97,8 +97,7 @@ def verdict(item: dict, responses: list[str]) -> Verdict:
 
 def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     """The parts by the name of their function, the main function last."""
-    helpers = ["aux", *(f"aux{i}" for i in range(2, len(responses)))]
-    names = [*helpers, item["entry_point"]]
+    names = [*helper_names(len(responses)), item["entry_point"]]
     texts = responses * 2 if len(responses) == 1 else responses
     return {
         name: extract(text, name, frozenset(names) - {name})

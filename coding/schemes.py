@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from coding.conditions import bindings, bound, names, spread
-from coding.extraction import extract
+from coding.extraction import extract, helper_names
 
 NAMES = ("fallback", "decorator", "coordinator", "strategy filter", "wrapper", "unused", "other")
 
@@ -34,8 +34,7 @@ _COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
 
 def classify(responses: list[str], entry_point: str) -> str:
     """The scheme of a joint response, the main function's author last; one of NAMES."""
-    helpers = ["aux", *(f"aux{i}" for i in range(2, len(responses)))]
-    return _classify(responses[-1], entry_point, frozenset(helpers))
+    return _classify(responses[-1], entry_point, frozenset(helper_names(len(responses))))
 
 
 @functools.lru_cache(maxsize=8192)

@@ -33,23 +33,35 @@ knows.
 """
 
 import functools
+import json
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
-from coding.sandbox.process import START_SECONDS, Worker
+from coding.sandbox.wire import NOT_READY
 
 OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
 GRACE_SECONDS = 3.0
-NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
 # Signals that a program has no way to end its judge with.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 CACHED = 2048  # verdicts kept, of some KiB each
+WORKER = Path(__file__).resolve().with_name("worker.py")
+# Of the trainer's own variables only what some interpreters do not start without: a key in there is
+# none of a program's business. A fixed hash seed makes the order of sets repeatable.
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"}
+PASSED_ON = ("LD_LIBRARY_PATH",)
+START_SECONDS = 60.0  # a worker takes 0.1 s to start, on a machine that is not swapping
+LEAVE_SECONDS = 2.0
+
 
 DOORS = {
     # tried by a probe program at the start: what works there is an open door
@@ -171,13 +183,11 @@ class Sandbox:
         """Ends all processes and threads. A run() that still waits raises RuntimeError."""
         with self._lock:
             self._closed, workers = True, list(self._workers)
-        for worker in workers:
-            worker.interrupt()
         for worker in workers:  # before the thread that started it ends
-            worker.wait()
+            worker.end()
         self._pool.shutdown(cancel_futures=True)
         while self._workers:
-            self._workers.pop().close(None)
+            self._workers.pop().close()
 
     def _probe(self) -> None:
         """One warning that names what this machine lacks and which doors are open."""
@@ -204,27 +214,23 @@ class Sandbox:
 
     def _judge(self, program: Program) -> Verdict:
         """In a thread of the pool: the verdict of its worker, or else of one more."""
-        request, (_, _, total_timeout, *_) = [*vars(program).values()], self._limits
         # A judge keeps its limits itself, unless it hangs in C code; setup may take as long again.
-        patience = (10 if program.replaced else 2) * total_timeout + GRACE_SECONDS
+        patience = (10 if program.replaced else 2) * self._limits[2] + GRACE_SECONDS
         for _ in range(2):
-            worker = None
-            began = time.monotonic()
             try:
                 worker = self._worker()
-                return _verdict(program, worker.ask(request, patience))
+            except (OSError, EOFError) as error:
+                why = f"no worker starts ({error})"
+                continue
+            began = time.monotonic()
+            try:
+                return _verdict(program, worker.ask([*vars(program).values()], patience))
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
-                if worker is None:
-                    why = f"no worker starts ({error})"
-                    continue
-                letters, status = worker.progress(), self._discard(worker)
-                left = _left(error, status)
-            if left and not self._closed:
-                done = [name for letter in letters for name in OUTCOMES if name[0] == letter]
-                results = [[name, None if name == "ok" else name] for name in done]
-                results += [left] * (len(program.tests) - len(results))
-                seconds = time.monotonic() - began
-                return _verdict(program, {"load": left, "results": results, "seconds": seconds})
+                seconds, status = time.monotonic() - began, self._discard(worker)
+                failure = _failure(error, status)
+            if failure and not self._closed:
+                results = [failure] * len(program.tests)
+                return _verdict(program, {"load": failure, "results": results, "seconds": seconds})
             why = f"its worker ended with status {status}"
         self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
@@ -232,7 +238,7 @@ class Sandbox:
         shown = f"{program.entry_point!r}: {why}, twice: {program.code[:200]!r}"
         raise RuntimeError(f"program {shown}")
 
-    def _worker(self) -> Worker:
+    def _worker(self) -> "Worker":
         """This thread's worker, started if it has none."""
         if worker := getattr(self._own, "worker", None):
             return worker
@@ -248,22 +254,22 @@ class Sandbox:
         self._own.worker = worker
         return worker
 
-    def _discard(self, worker: Worker) -> int:
+    def _discard(self, worker: "Worker") -> int:
         """The exit status of a worker that hangs or is gone."""
         self._own.worker = None
         with self._lock:
             self._workers.discard(worker)
-        return worker.close(signal.SIGTERM if self._closed else signal.SIGKILL)
+        return worker.close()
 
 
-def _left(error: Exception, status: int) -> list[str] | None:
-    """What it means for a program's tests that its judge is gone; None if it is not to blame."""
+def _failure(error: Exception, status: int) -> tuple[str, str] | None:
+    """What it means for a program that its judge is gone; None if it is not to blame."""
     if isinstance(error, TimeoutError) or status == -signal.SIGVTALRM:
-        return ["timeout", "TimeoutError: the test hangs"]
+        return "timeout", "TimeoutError: the test hangs"
     if status in FROM_OUTSIDE or status == NOT_READY:
         return None
     # such as an answer that the judge itself runs out of memory on
-    return ["crash", "Crash: the test ended the judge"]
+    return "crash", "Crash: the test ended the judge"
 
 
 def _verdict(program: Program, reply: dict) -> Verdict:
@@ -277,3 +283,47 @@ def _verdict(program: Program, reply: dict) -> Verdict:
         errors=[e and e.encode(errors="replace").decode() for _, e in reply["results"]],
         seconds=reply["seconds"],
     )
+
+
+class Worker:
+    """The trainer's end of one worker: a fresh interpreter, not a fork: a copy of the trainer's
+    memory would be slow to make, and holds what no program should come near."""
+
+    def __init__(self, limits: list):
+        self.socket, theirs = socket.socketpair()
+        self.replies = self.socket.makefile("rb")
+        # not -I, which would ignore the hash seed
+        command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
+        passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        with theirs:  # its own session: Ctrl-C in the terminal is for the trainer
+            self.process = subprocess.Popen(
+                command, stdin=theirs, env=ENVIRONMENT | passed_on, start_new_session=True
+            )
+
+    def ask(self, request: list, seconds: float):
+        self.socket.settimeout(START_SECONDS)
+        self.socket.sendall(json.dumps(request).encode() + b"\n")
+        return self.receive(seconds)
+
+    def receive(self, seconds: float):
+        """The next line. TimeoutError if it does not come, EOFError if the judge is gone."""
+        self.socket.settimeout(seconds)
+        line = self.replies.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        return json.loads(line)
+
+    def end(self) -> int:
+        """Ends the judge, and with it zygote and candidate; returns its exit status. One that hangs
+        in C code is killed: its zygote then sees end of file, and leaves."""
+        self.process.terminate()
+        try:
+            return self.process.wait(LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def close(self) -> int:
+        self.replies.close()
+        self.socket.close()
+        return self.end()

@@ -11,6 +11,8 @@ import os
 from fractions import Fraction
 
 ANSWER_BYTES = 1 << 20  # a longer answer is refused, by the sender and by the receiver
+ERROR_CHARS = 300
+NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
 DEPTH = 200
 
 
@@ -39,6 +41,7 @@ def by_parts(*names: str):
 
 
 CODEC = {  # type: (tag, how it goes flat, type of the flat, how it is built again)
+    list: ("l", items, list, list),
     tuple: ("t", items, list, tuple),
     set: ("s", items, list, set),
     frozenset: ("f", items, list, frozenset),
@@ -84,14 +87,11 @@ class Packer:
                 return str.__str__(value)
             if base is float:
                 return float.__float__(value)
-            inner = functools.partial(self.pack, depth=depth + 1)
-            if base is list:
-                return items(list, value, inner)
             if base in CODEC:
                 tag, flatten, *_ = CODEC[base]
-                flat = flatten(base, value, inner)
+                flat = flatten(base, value, functools.partial(self.pack, depth=depth + 1))
                 self.spend(len(flat) if type(flat) is str else 0)
-                return {tag: flat}
+                return flat if base is list else {tag: flat}
         return {"h": self.handle(value)}
 
     def spend(self, amount: int) -> None:
@@ -100,8 +100,9 @@ class Packer:
             raise Unsendable(f"the answer is larger than {ANSWER_BYTES} bytes")
 
 
-def unpack(line: bytes, handle):
-    """The reverse. Raises one of REFUSED for what no Packer sends: the sender may be hostile."""
+def unpacker(handle):
+    """The reverse: a function of a line. It raises one of REFUSED for what no Packer sends: the
+    sender may be hostile."""
 
     def revive(tagged: dict):
         [(tag, flat)] = tagged.items()
@@ -112,7 +113,8 @@ def unpack(line: bytes, handle):
             raise TypeError(f"{tag} of {type(flat).__name__}")
         return build(flat)
 
-    return json.loads(line, object_hook=revive)
+    decoder = json.JSONDecoder(object_hook=revive)  # it takes longer to make than to use
+    return lambda line: decoder.decode(line.decode())
 
 
 REFUSED = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
