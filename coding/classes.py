@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from coding.extraction import REFUSED, characters, top_level
 from coding.items import check_texts
 
-# --- items ----------------------------------------------------------------------------------------
-
 
 def class_item(row: dict) -> dict:
     """A row of ClassEval's fields as an item; ValueError says what is wrong.
@@ -96,8 +94,11 @@ def methods_of(text: str) -> tuple[Method, ...]:
     # What stands further left than the first method is none: it ends one, as a code fence does.
     lines = (line[depth:] if not line[:depth].strip() else "```" for line in text.split("\n"))
     for node, written in top_level("\n".join(lines))[0]:
-        if not isinstance(node, ast.FunctionDef) or _is_empty(node):
+        if not isinstance(node, ast.FunctionDef):
             continue
+        values = (part.value if isinstance(part, ast.Expr) else part for part in node.body)
+        if all(isinstance(value, ast.Constant | ast.Pass) for value in values):
+            continue  # the body of a skeleton: a docstring, pass or dots
         start = min(part.lineno for part in (node, *node.decorator_list))
         size = characters("\n".join(written.split("\n")[start - 1 : node.end_lineno]))
         reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
@@ -110,12 +111,6 @@ def methods_of(text: str) -> tuple[Method, ...]:
         except REFUSED:  # it parses, and is still too much or not right for the compiler
             continue
     return tuple(found)
-
-
-def _is_empty(node: ast.FunctionDef) -> bool:
-    """Whether a function has the body of a skeleton: a docstring, pass or dots."""
-    values = (n.value if isinstance(n, ast.Expr) else n for n in node.body)
-    return all(isinstance(value, ast.Constant | ast.Pass) for value in values)
 
 
 def written(item: dict, text: str) -> dict[str, Method]:

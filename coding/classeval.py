@@ -15,10 +15,8 @@ from coding.sandbox.box import Program
 from coding.tasks import fenced
 from tasks import Task
 
-# --- the reward -----------------------------------------------------------------------------------
-
 STRUCTURE, SYNTAX = 1.0, 0.5
-METRICS = ("pass", "coop", "coverage", "overlap", "lost")
+METRICS = ("pass", "coop", "coverage", "overlap")
 
 
 def classeval(item: dict, responses: list[str]) -> dict[str, float]:
@@ -34,8 +32,7 @@ def classeval(item: dict, responses: list[str]) -> dict[str, float]:
     method that no test needs adds nothing, nor does one that a partner wrote as well.
 
     Not paid: metric/pass; metric/coop, p = 1 and every agent is needed; metric/coverage, the share
-    of the methods that somebody wrote; metric/overlap, the share of these that several wrote;
-    metric/lost, the smallest share of the passed tests that is lost without an agent.
+    of the methods that somebody wrote; metric/overlap, the share of these that several wrote.
     """
     agents, count = [written(item, text) for text in responses], len(responses)
     scores = dict.fromkeys([*COMPONENTS, *(f"metric/{name}" for name in METRICS)], 0.0)
@@ -50,7 +47,6 @@ def classeval(item: dict, responses: list[str]) -> dict[str, float]:
     if p:
         q = max(passed(item, agents[:a] + agents[a + 1 :]) for a in range(count))
         scores["cooperation"] = cooperation(p, contribution(p, q))
-        scores["metric/lost"] = max(p - q, 0.0) / p
         scores["metric/pass"], scores["metric/coop"] = float(p == 1), float(p == 1 > q)
     return scores
 

@@ -4,21 +4,17 @@
 |------------|-------------------------------------------------------------|----------------------|
 | plain      | nothing: it is asked again                                  | none                 |
 | tests      | what is defined and parses, how main uses the helpers, how  | the first k          |
-|            | many tests pass, and each failed test with its error        |                      |
+|            | many tests pass, and each failed test with what it raised   |                      |
 | expert     | an edit of its own function by a larger model (expert.py)   | none                 |
 
 k is --feedback-tests (0: all); the reward always uses every test. An agent is told whether a
-partner's function is there and parses, and is never shown a word of it: where an error quotes a
-name or a text of a partner's code, the quotation is left out. (What a program computes can still
-reach a partner in an error, as in any feedback that shows errors.) The expert reads all functions,
-and is asked to show no author another's. The modes are those of the authors' code for arXiv
-2508.04652, where tests is called level_feedback.
+partner's function is there and parses, and is never shown a word of it: of an error it is told the
+kind alone, since its message may quote a partner's code. The expert reads all functions, and is
+asked to show no author another's. The modes are those of the authors' code for arXiv 2508.04652,
+where tests is called level_feedback.
 """
 
-import ast
-import builtins
 import functools
-import keyword
 import re
 import textwrap
 from collections.abc import Callable
@@ -30,7 +26,7 @@ from coding.schemes import classify
 
 MODES = ("plain", "tests", "expert")
 SHOWN = 5  # failed tests of one text: an agent's context is small
-LINE = 200  # characters of a test, or of an error
+LINE = 200  # characters of a test, or of a line that does not parse
 EDIT = 2_000  # characters of an expert's edit
 
 
@@ -70,13 +66,9 @@ def tell(
     verdict = rewards.verdict(item, responses)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))[: limit or None]
     counted = f"tests passed: {sum(passed for _, passed, _ in results)} of {len(results)}"
-    failed = [(test, error) for test, passed, error in results if not passed]
-    told = []
-    for names in own:
-        lines = [*_levels(team, names, texts), counted]
-        lines += _failures(failed, _foreign(item, team, names, texts))
-        told.append("\n- ".join(["Feedback on the team's program:", *lines]))
-    return told
+    failed = _failures([(test, error) for test, passed, error in results if not passed])
+    told = (["Feedback on the team's program:", *_levels(team, names, texts)] for names in own)
+    return ["\n- ".join([*lines, counted, *failed]) for lines in told]
 
 
 def _edits(edits: dict[str, str], names: list[str]) -> str:
@@ -139,28 +131,12 @@ def _usage(main: Part, name: str, helper: str) -> str:
     return f"{name} uses what {helper} returns"
 
 
-def _failures(failed: list[tuple[str, str | None]], foreign: re.Pattern) -> list[str]:
+def _failures(failed: list[tuple[str, str]]) -> list[str]:
     lines = []
     for test, error in failed[:SHOWN]:
-        kind, _, message = (error or "").partition(":")
-        message = foreign.sub("...", message.strip())[:LINE]
-        raised = f"{kind}: {message}" if message else kind
+        kind = error.partition(":")[0]
         test = test if len(test) <= LINE else f"{test[:LINE]} (cut)"
-        what = "" if raised in ("", "AssertionError") else f" raised {raised}"
+        what = "" if kind == "AssertionError" else f" raised {kind}"
         lines.append(f"failed: {textwrap.indent(test, '  ').strip()}{what}")
     more = len(failed) - SHOWN
     return [*lines, f"and {more} more"] if more > 0 else lines
-
-
-def _foreign(item: dict, team: dict, names: list[str], texts: dict) -> re.Pattern:
-    """Matches names and texts that stand in a partner's code, and not in what this agent knows."""
-    known = "\n".join([item["prompt"], *team, *(texts[name] for name in names)])
-    words = {*re.findall(r"\w+", known), *dir(builtins), *keyword.kwlist}
-    pieces = set()
-    for name in team.keys() - set(names):
-        for node in ast.walk(ast.parse(team[name].source)):
-            values = [value for _, value in ast.iter_fields(node) if isinstance(value, str)]
-            pieces |= {value.strip() for value in values if re.search(r"\w", value)}
-    hidden = [p for p in pieces if p not in words and (p.isidentifier() or p not in known)]
-    hidden.sort(key=len, reverse=True)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, hidden))})(?!\w)" if hidden else "(?!)")

@@ -174,7 +174,6 @@ def test_the_reward_of_every_division_by_brute_force():
         assert found["cooperation"] == pytest.approx(pay), by
         assert found["metric/pass"] == (p == 1)
         assert found["metric/coop"] == (p == 1 and min(adds) > 0)
-        assert found["metric/lost"] == pytest.approx((p - max(q)) / p if p else 0)
         assert found["metric/coverage"] == len(union) / len(METHODS)
         assert found["metric/overlap"] == pytest.approx(
             len(has[0] & has[1]) / len(union) if union else 0
