@@ -111,11 +111,7 @@ class HumanEval(CodeTask):
     def items(self, split: str) -> list[dict]:
         count = len(self.problems)
         fifth = max(count // 5, 1)
-        shares = {
-            "train": (0, count - 2 * fifth),
-            "dev": (count - 2 * fifth, count - fifth),
-            "test": (count - fifth, count),
-        }
+        shares = {"train": (0, -2 * fifth), "dev": (-2 * fifth, -fifth), "test": (-fifth, count)}
         start, end = (self.ranges if count == self.rows else shares)[split]
         return self.problems[start:end]
 

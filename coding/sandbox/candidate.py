@@ -12,7 +12,7 @@ import types
 
 import bank
 import locks
-from wire import ANSWER_BYTES, ERROR_CHARS, Packer, Unsendable, receive, send, unpacker
+from wire import ANSWER_BYTES, ERROR_CHARS, Unsendable, pack, receive, send, unpacker
 
 RESERVE = [bytearray(1 << 20)]  # given up to report a MemoryError
 
@@ -27,8 +27,8 @@ class Solution:
     def answer(self, request: bytes) -> bytes:
         try:
             action, *rest = self.unpack(request)
-            packed = Packer(self.handle, ANSWER_BYTES).pack(getattr(self, action)(*rest))
-            reply = json.dumps(["value", packed]).encode()
+            value = self.load(*rest) if action == "load" else ACTIONS[action](*rest)
+            reply = json.dumps(["value", pack(value, self.handle)]).encode()
             if len(reply) > ANSWER_BYTES:
                 raise Unsendable(f"the answer is larger than {ANSWER_BYTES} bytes")
         except BaseException as error:
@@ -50,8 +50,6 @@ class Solution:
         self.objects.append(value)
         return len(self.objects)
 
-    # The judge's requests:
-
     def load(self, setup: str, code: str, entry_point: str, part: list | None) -> None:
         """part: the arguments of bank.install."""
         self.module.__dict__.clear()  # its functions and their globals hold each other
@@ -64,23 +62,21 @@ class Solution:
         exec(compiled(code, "<program>"), self.module.__dict__)
         self.object(0)
 
-    def call(self, target, arguments: list, keywords: dict):
-        return target(*arguments, **keywords)
 
-    def attribute(self, target, name: str):
-        return getattr(target, name)
+def advance(target) -> list:
+    try:
+        return [next(target)]
+    except StopIteration:
+        return []
 
-    def set_attribute(self, target, name: str, value) -> None:
-        setattr(target, name, value)
 
-    def iterate(self, target):
-        return iter(target)
-
-    def advance(self, target) -> list:
-        try:
-            return [next(target)]
-        except StopIteration:
-            return []
+ACTIONS = {
+    "call": lambda target, arguments, keywords: target(*arguments, **keywords),
+    "getattr": getattr,
+    "setattr": setattr,
+    "iter": iter,
+    "next": advance,
+}
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import time
 import types
 
 import bank
-from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, Packer, receive, send, unpacker
+from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, pack, receive, send, unpacker
 
 READY_SECONDS = 10.0
 OK = ("ok", None)
@@ -77,7 +77,7 @@ class Candidate:
         if self.lost:
             raise Crash(self.lost)
         try:
-            send(self.requests, json.dumps(request).encode())
+            send(self.requests, json.dumps(pack([*request], number_of)).encode())
             line = receive(self.answers, ANSWER_BYTES)
         except (EOFError, BrokenPipeError):
             self.lost = "the program's process died"
@@ -109,24 +109,24 @@ class Remote:
         object.__setattr__(self, "_number", number)
 
     def _ask(self, action: str, *rest):
-        return self._candidate.ask(action, {"h": self._number}, *rest)
+        return self._candidate.ask(action, self, *rest)
 
     def __call__(self, *arguments, **keywords):
-        return self._ask("call", packed([*arguments]), packed(keywords))
+        return self._ask("call", [*arguments], keywords)
 
     def __getattr__(self, name: str):
-        return self._ask("attribute", name)
+        return self._ask("getattr", name)
 
     def __setattr__(self, name: str, value):
-        self._ask("set_attribute", name, packed(value))
+        self._ask("setattr", name, value)
 
     def __iter__(self):
-        return self._ask("iterate")
+        return self._ask("iter")
 
     def __next__(self):
         # An empty list, and not an exception, is the end: a StopIteration from anywhere else would
         # cut a test's own loops short, and all() of nothing is true.
-        for value in self._ask("advance"):
+        for value in self._ask("next"):
             return value
         raise StopIteration
 
@@ -137,10 +137,6 @@ class Remote:
 
     def __repr__(self):
         return "<an object of the program>"
-
-
-def packed(value):
-    return Packer(number_of, float("inf")).pack(value)
 
 
 def number_of(value) -> int:
@@ -219,15 +215,10 @@ class Judge:
                 self.armed = False
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        except TimeLimit:
-            return late
-        except Crash as error:
-            return "crash", shown(error)
-        except MemoryError as error:
-            return "memory", shown(error)
         except BaseException as error:
-            return late if self.rang else ("error", shown(error))
-        return late if self.rang else ("ok", None)
+            kinds = {Crash: "crash", MemoryError: "memory"}
+            return late if self.rang else (kinds.get(type(error), "error"), shown(error))
+        return late if self.rang else OK
 
     def judge(
         self, code, tests, entry_point, setup, apart, replaced, caller_of, all_or_none, parts

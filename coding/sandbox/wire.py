@@ -5,7 +5,6 @@ The sender may be hostile: what is too large, too deep or malformed is refused b
 
 import collections
 import decimal
-import functools
 import json
 import os
 from fractions import Fraction
@@ -59,49 +58,32 @@ BUILD = {tag: (kind, build) for tag, _, kind, build in CODEC.values()}
 BUILD["i"] = str, lambda digits: int(digits, 16)
 
 
-class Packer:
-    """Turns values into what json.dumps takes, of at most `budget` bytes or so.
-
-    An instance of a subclass goes as its base value. `handle(value)` gives the number of an object
-    that is no plain data, or raises.
-    """
-
-    def __init__(self, handle, budget: float):
-        self.handle, self.left = handle, budget
-
-    def pack(self, value, depth: int = 0):
-        kind = type(value)
-        self.spend(1)
-        if value is None or kind is bool or kind is float:
-            return value
-        if depth > DEPTH:
-            raise Unsendable(f"the answer is nested more than {DEPTH} deep")
-        for base in kind.__mro__:  # unlike isinstance, this does not ask the object
-            if base is int:
-                plain = int.__int__(value)
-                self.spend(8 + plain.bit_length() // 4)
-                # hexadecimal when long: decimal digits take quadratic time, and stop at 4300
-                return plain if plain.bit_length() < 64 else {"i": format(plain, "x")}
-            if base is str:
-                self.spend(str.__len__(value))
-                return str.__str__(value)
-            if base is float:
-                return float.__float__(value)
-            if base in CODEC:
-                tag, flatten, *_ = CODEC[base]
-                flat = flatten(base, value, functools.partial(self.pack, depth=depth + 1))
-                self.spend(len(flat) if type(flat) is str else 0)
-                return flat if base is list else {tag: flat}
-        return {"h": self.handle(value)}
-
-    def spend(self, amount: int) -> None:
-        self.left -= amount
-        if self.left < 0:
-            raise Unsendable(f"the answer is larger than {ANSWER_BYTES} bytes")
+def pack(value, handle, depth: int = 0):
+    """A value as what json.dumps takes. An instance of a subclass goes as its base value; `handle`
+    gives the number of an object that is no plain data, or raises."""
+    kind = type(value)
+    if value is None or kind is bool or kind is float:
+        return value
+    if depth > DEPTH:
+        raise Unsendable(f"the answer is nested more than {DEPTH} deep")
+    for base in kind.__mro__:  # unlike isinstance, this does not ask the object
+        if base is int:
+            plain = int.__int__(value)
+            # hexadecimal when long: decimal digits take quadratic time, and stop at 4300
+            return plain if plain.bit_length() < 64 else {"i": format(plain, "x")}
+        if base is str:
+            return str.__str__(value)
+        if base is float:
+            return float.__float__(value)
+        if base in CODEC:
+            tag, flatten, *_ = CODEC[base]
+            flat = flatten(base, value, lambda item: pack(item, handle, depth + 1))
+            return flat if base is list else {tag: flat}
+    return {"h": handle(value)}
 
 
 def unpacker(handle):
-    """The reverse: a function of a line. It raises one of REFUSED for what no Packer sends: the
+    """The reverse: a function of a line. It raises one of REFUSED for what pack does not give: the
     sender may be hostile."""
 
     def revive(tagged: dict):
