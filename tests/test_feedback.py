@@ -18,10 +18,9 @@ import pytest
 import torch
 
 import train
-from coding import expert
+from coding import feedback
 from coding.coop import Coop
-from coding.expert import Expert, ExpertError
-from coding.feedback import configured, tell
+from coding.feedback import Expert, ExpertError, configured, tell
 
 ITEM = {
     "task_id": "largest",
@@ -317,7 +316,7 @@ def test_one_bad_answer_is_tried_again(bad):
     ],
 )
 def test_edits_are_found_in_what_a_model_says(text, found):
-    assert expert._read_edits(text, ["aux", "solve"]) == found
+    assert feedback._read_edits(text, ["aux", "solve"]) == found
 
 
 def test_a_model_without_json_gives_no_edit_and_a_warning(caplog):

@@ -49,7 +49,6 @@ from pathlib import Path
 
 from coding.sandbox.wire import NOT_READY
 
-OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
 GRACE_SECONDS = 3.0
 # Signals that a program has no way to end its judge with.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
@@ -115,7 +114,7 @@ class Verdict:
     """`passed` and `errors` have one entry per test; `outcome` is the worst that occurred."""
 
     passed: list[bool]
-    outcome: str  # one of OUTCOMES; "ok" when every test passed
+    outcome: str  # "ok", "error", "timeout", "memory" or "crash", from best to worst
     errors: list[str | None]  # such as "ValueError: text", 300 characters at most; None if passed
     seconds: float  # wall time on a worker, without the wait for one
 
@@ -224,14 +223,19 @@ class Sandbox:
                 continue
             began = time.monotonic()
             try:
-                return _verdict(program, worker.ask([*vars(program).values()], patience))
+                reply = worker.ask([*vars(program).values()], patience)
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
                 seconds, status = time.monotonic() - began, self._discard(worker)
-                failure = _failure(error, status)
-            if failure and not self._closed:
-                results = [failure] * len(program.tests)
-                return _verdict(program, {"load": failure, "results": results, "seconds": seconds})
-            why = f"its worker ended with status {status}"
+                if (failure := _failure(error, status)) and not self._closed:
+                    outcome, told = failure
+                    count = len(program.tests)
+                    return Verdict([False] * count, outcome, [told] * count, seconds)
+                why = f"its worker ended with status {status}"
+                continue
+            if "setup" in reply:
+                told = f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
+                raise ValueError(told)
+            return Verdict(**reply)
         self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
@@ -270,19 +274,6 @@ def _failure(error: Exception, status: int) -> tuple[str, str] | None:
         return None
     # such as an answer that the judge itself runs out of memory on
     return "crash", "Crash: the test ended the judge"
-
-
-def _verdict(program: Program, reply: dict) -> Verdict:
-    if "setup" in reply:
-        raise ValueError(f"the setup of {program.entry_point!r} does not run: {reply['setup']}")
-    statuses = [status for status, _ in reply["results"]]
-    return Verdict(
-        passed=[status == "ok" for status in statuses],
-        outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
-        # without half characters, which no tokenizer and no file takes
-        errors=[e and e.encode(errors="replace").decode() for _, e in reply["results"]],
-        seconds=reply["seconds"],
-    )
 
 
 class Worker:

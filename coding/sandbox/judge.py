@@ -19,6 +19,7 @@ import bank
 from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, pack, receive, send, unpacker
 
 READY_SECONDS = 10.0
+OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
 OK = ("ok", None)
 FAILED = ("error", "no part of the bank passes it")
 HANGS = ("timeout", "too many parts of the bank do not end")
@@ -168,7 +169,8 @@ def shown(error: BaseException) -> str:
         text = vars(error).get("shown") or f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:  # it holds a number too long to print, say
         text = type(error).__name__
-    return text[:ERROR_CHARS]
+    # without half characters, which no tokenizer and no file takes
+    return text[:ERROR_CHARS].encode(errors="replace").decode()
 
 
 @functools.lru_cache(4096)
@@ -223,8 +225,8 @@ class Judge:
     def judge(
         self, code, tests, entry_point, setup, apart, replaced, caller_of, all_or_none, parts
     ) -> dict:
-        """{"load": result, "results": one per test, "seconds": } or {"setup": error}. Where a
-        function is replaced, the results are those of the best part of the bank."""
+        """A Verdict's fields, or {"setup": error}. Where a function is replaced, the results are
+        those of the best part of the bank."""
         # What setup and tests draw follows from what no program has ever seen.
         random.seed(repr((setup, tests)))
         self.space = {"__name__": "tests", "__builtins__": builtins}
@@ -239,7 +241,12 @@ class Judge:
             load, results = self.try_parts(bank_parts, apart, all_or_none)
         else:
             load, results = self.run(None, apart, self.restarts)
-        return {"load": load, "results": results, "seconds": time.monotonic() - began}
+        return {
+            "passed": [result == OK for result in results],
+            "outcome": max([load, *results], key=lambda result: OUTCOMES.index(result[0]))[0],
+            "errors": [error for _, error in results],
+            "seconds": time.monotonic() - began,
+        }
 
     def try_parts(self, parts: list, apart: bool, all_or_none: bool):
         """OK, or HANGS if too many parts of the bank do not end, and the results of the best."""
