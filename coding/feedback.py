@@ -1,11 +1,9 @@
 """What the agents of a coding team are told after a joint response: one function for every task.
 
-| --feedback | what an agent is told                                       | which tests it shows |
-|------------|-------------------------------------------------------------|----------------------|
-| plain      | nothing: it is asked again                                  | none                 |
-| tests      | what is defined and parses, how main uses the helpers, how  | the first k          |
-|            | many tests pass, and each failed test with what it raised   |                      |
-| expert     | an edit of its own function by a larger model               | none                 |
+--feedback plain    nothing: it is asked again
+           tests    what is defined and parses, how main uses the helpers, how many of the first k
+                    tests pass, and each of them that fails, with what it raised
+           expert   an edit of its own function by a larger model, which sees no test
 
 k is --feedback-tests (0: all); the reward always uses every test. An agent is told whether a
 partner's function is there and parses, and is never shown a word of it: of an error it is told the
@@ -22,9 +20,7 @@ import os
 import re
 import textwrap
 import threading
-from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from coding import rewards
@@ -33,7 +29,7 @@ from coding.schemes import classify
 
 MODES = ("plain", "tests", "expert")
 SHOWN = 5  # failed tests of one text: an agent's context is small
-LINE = 200  # characters of a test, or of a line that does not parse
+LINE = 200  # characters of a test
 EDIT = 2_000  # characters of an expert's edit
 
 
@@ -63,18 +59,16 @@ def tell(
     if mode == "plain":
         return [""] * len(responses)
     team = rewards.team_parts(item, responses)
-    single = len(responses) == 1
-    texts = dict(zip(team, responses * 2 if single else responses, strict=True))
-    own = [list(team)] if single else [[name] for name in team]
+    own = [list(team)] if len(responses) == 1 else [[name] for name in team]
     if mode == "expert":
-        written = {name: team[name].source or texts[name] for name in team}
-        edits = expert.edits(item["prompt"], written)
+        texts = zip(team, responses * 2 if len(responses) == 1 else responses, strict=True)
+        edits = expert.edits(item["prompt"], {n: team[n].source or text for n, text in texts})
         return [_edits(edits, names) for names in own]
     verdict = rewards.verdict(item, responses)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))[: limit or None]
     counted = f"tests passed: {sum(passed for _, passed, _ in results)} of {len(results)}"
     failed = _failures([(test, error) for test, passed, error in results if not passed])
-    told = (["Feedback on the team's program:", *_levels(team, names, texts)] for names in own)
+    told = (["Feedback on the team's program:", *_levels(team, names)] for names in own)
     return ["\n- ".join([*lines, counted, *failed]) for lines in told]
 
 
@@ -90,39 +84,22 @@ def _edits(edits: dict[str, str], names: list[str]) -> str:
 # --- tests ----------------------------------------------------------------------------------------
 
 
-def _levels(team: dict[str, Part], names: list[str], texts: dict[str, str]) -> list[str]:
+def _levels(team: dict[str, Part], names: list[str]) -> list[str]:
     """The state of every function, an agent's own ones first, and how main uses the helpers."""
     *helpers, main = team
-    lines = [f"{name}: {_state(name, team[name], texts[name])}" for name in names]
-    lines += [
-        f"{name}, a partner's: {_state(name, team[name])}" for name in team if name not in names
-    ]
+    lines = [f"{name}: {_state(team[name])}" for name in names]
+    lines += [f"{name}, a partner's: {_state(team[name])}" for name in team if name not in names]
     if main in names and team[main].node:
         lines += [_usage(team[main], main, helper) for helper in helpers]
     return lines
 
 
-def _state(name: str, part: Part, text: str | None = None) -> str:
-    """What became of a function, with the error if its text is given."""
+def _state(part: Part) -> str:
     if part.broken:
-        return "does not parse" + (f", {_syntax_error(name, text)}" if text is not None else "")
+        return "does not parse"
     if part.node is None:
         return "missing"
     return "defined" if part.returns else "defined, but returns no value"
-
-
-def _syntax_error(name: str, text: str) -> str:
-    """Python's words on the last definition of a function in a response."""
-    head = rf"^(?=[^\S\n]*(?:async\s+)?def\s+{name}\b)"
-    *_, code = re.split(head, text.expandtabs(), flags=re.MULTILINE)
-    try:
-        compile(textwrap.dedent(code.partition("```")[0]), "<response>", "exec")
-    except SyntaxError as error:
-        line = (error.text or "").strip()[:LINE]
-        return f"{error.msg}" + (f" at: {line}" if line else "")
-    except (ValueError, RecursionError, MemoryError) as error:
-        return f"{error}"[:LINE]
-    return "or needs something that does not"
 
 
 def _usage(main: Part, name: str, helper: str) -> str:
@@ -191,7 +168,7 @@ class Expert:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         self.cache = Path(home) / "magrpo" / "expert"
         self.down = ""  # why the endpoint counts as down: the other threads need not find out
-        self.lock, self.asking = threading.Lock(), defaultdict(threading.Lock)
+        self.asking = {}  # a lock for each question
 
     def edits(self, problem: str, functions: dict[str, str]) -> dict[str, str]:
         """An edit for each of the functions (code by name) that the expert would change.
@@ -208,9 +185,7 @@ class Expert:
         ]
         question = json.dumps([self.url, self.model, messages])
         path = self.cache / f"{hashlib.sha256(question.encode()).hexdigest()}.txt"
-        with self.lock:
-            asking = self.asking[path.name]
-        with asking:  # the same question from two threads is asked once
+        with self.asking.setdefault(path.name, threading.Lock()):  # asked once, not by two threads
             kept = path.read_text("utf-8", "replace") if path.is_file() else ""
             found, tries = _read_edits(kept, functions), self.tries
             while found is None and tries:
@@ -254,16 +229,12 @@ def _base_url(url: str) -> str:
 
 
 def _read_edits(text: str, names) -> dict[str, str] | None:
-    """The last JSON object in a text that has one of the names as a key; None without one."""
-    decoder, found, start = json.JSONDecoder(), None, text.find("{")
-    while start >= 0:
-        end = start + 1
-        with suppress(ValueError, RecursionError):
-            value, end = decoder.raw_decode(text, start)
-            edits = {name: value[name] for name in names if isinstance(value.get(name), str)}
-            found = edits or found
-        start = text.find("{", end)
-    return found
+    """What the JSON object in a text has under the names; None without any."""
+    try:
+        value = json.loads(text[text.find("{") : text.rfind("}") + 1])
+    except (ValueError, RecursionError):
+        return None
+    return {name: value[name] for name in names if isinstance(value.get(name), str)} or None
 
 
 def _keep(path: Path, text: str) -> None:

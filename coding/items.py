@@ -205,13 +205,10 @@ def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stm
     """The text of one test: a plain assertion where that is all, else a function that is called."""
     if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
         asserted = copy.deepcopy(body[0].test)
-        names = [n for n in ast.walk(asserted) if isinstance(n, ast.Name)]
-        own = {n.id for n in names if not isinstance(n.ctx, ast.Load)}
-        own |= {n.arg for n in ast.walk(asserted) if isinstance(n, ast.arg)}
-        if not own & {candidate, entry}:
-            for node in names:
-                node.id = entry if node.id == candidate else node.id
-            return ast.unparse(ast.Assert(asserted, None))
+        for node in ast.walk(asserted):
+            if isinstance(node, ast.Name) and node.id == candidate:
+                node.id = entry
+        return ast.unparse(ast.Assert(asserted, None))
     function = ast.parse(f"def _check({candidate}): pass").body[0]
     function.body = body
     return "\n".join(ast.unparse(node) for node in [*before, function]) + f"\n_check({entry})"

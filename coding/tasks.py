@@ -68,13 +68,6 @@ class CodeTask(Task):
         limit, url, model = args.feedback_tests, args.expert_url, args.expert_model
         return configured(args.feedback, limit, url, model)
 
-    def disclosed(self, args) -> str:
-        if args.feedback != "tests":
-            return super().disclosed(args)
-        count = args.feedback_tests
-        which = f"the first {count} of a problem's tests" if count else "all of a problem's tests"
-        return f"feedback tests: the agents were shown which of {which} fail; the reward uses all"
-
     def scheme(self, item: dict, responses: list[str]) -> str:
         return classify(responses, item["entry_point"])
 

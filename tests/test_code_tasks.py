@@ -229,9 +229,6 @@ SPLIT = {  # body of check(candidate): its tests, without indentation; f is the 
         "r = candidate(1)\nassert r == 1",
         "r = candidate(1)\nassert r < 2",
     ],
-    "assert candidate(lambda candidate: candidate)": [
-        "assert candidate(lambda candidate: candidate)"
-    ],
     '"""About this."""\nprint\nassert candidate(1)': ["assert f(1)"],
 }
 

@@ -3,7 +3,6 @@
 python -m pytest tests/test_feedback.py
 """
 
-import argparse
 import contextlib
 import http.server
 import json
@@ -72,14 +71,14 @@ def test_tests_tell_state_use_and_count():
         ("I will not write it.", "missing"),
         ("aux = 3", "missing"),
         ("def aux(xs):\n    xs.sort()", "defined, but returns no value"),
-        ("```python\ndef aux(xs:\n    return xs\n```", "does not parse, '(' was never closed"),
-        ("def aux(xs):\nreturn xs", "does not parse, expected an indented block"),
+        ("```python\ndef aux(xs:\n    return xs\n```", "does not parse"),
+        ("def aux(xs):\nreturn xs", "does not parse"),
     ],
 )
 def test_state_of_a_helper(text, own):
     aux, main = both("tests", text, MAIN)
     assert f"- aux: {own}" in aux
-    assert own.startswith(re.search("- aux, a partner's: (.*)", main)[1])
+    assert f"- aux, a partner's: {own}" in main
     assert "tests passed: 0 of 3" in main
 
 
@@ -165,8 +164,6 @@ def test_flags_and_report():
     with pytest.raises(ValueError, match="needs --expert-url and --expert-model"):
         configured("expert", url="http://localhost/v1")
     configured("plain", url="http://localhost/v1", model="m")  # a recipe's, with another mode
-    flags = argparse.Namespace(feedback="tests", feedback_tests=2)
-    assert "which of the first 2 of a problem's tests fail" in Coop().disclosed(flags)
     item = Coop().items("dev")[0]
     said = Coop(feedback=configured("tests")).feedback(item, ["", ""])[0]
     assert all(line.startswith("# ") for line in said.splitlines())
@@ -308,11 +305,10 @@ def test_one_bad_answer_is_tried_again(bad):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('Sure!\n```json\n{"aux": "a", "solve": ""}\n```\nBye {you}', {"aux": "a", "solve": ""}),
-        ('{"aux": "first"} then {"aux": "last {x}"}', {"aux": "last {x}"}),
+        ('Sure!\n```json\n{"aux": "a {x}", "solve": ""}\n```\nBye', {"aux": "a {x}", "solve": ""}),
         ('{"aux": "a", "solve": 3, "other": "x"}', {"aux": "a"}),
         ('{"edits": {"aux": "nested"}}', None),
-        ('{"a":' * 3000, None),
+        ('{"a":' * 3000 + "}" * 3000, None),
     ],
 )
 def test_edits_are_found_in_what_a_model_says(text, found):

@@ -246,15 +246,12 @@ class Sandbox:
         """This thread's worker, started if it has none."""
         if worker := getattr(self._own, "worker", None):
             return worker
+        worker = Worker(self._limits)
+        self._missing = worker.missing
         with self._lock:
             if self._closed:
-                raise EOFError
-            worker = Worker(self._limits)
+                raise EOFError(f"status {worker.close()}")
             self._workers.add(worker)
-        try:
-            self._missing = worker.receive(START_SECONDS)
-        except (OSError, EOFError) as error:
-            raise EOFError(f"status {self._discard(worker)}") from error
         self._own.worker = worker
         return worker
 
@@ -290,6 +287,10 @@ class Worker:
             self.process = subprocess.Popen(
                 command, stdin=theirs, env=ENVIRONMENT | passed_on, start_new_session=True
             )
+        try:
+            self.missing = self.receive(START_SECONDS)  # locks
+        except (OSError, EOFError) as error:
+            raise EOFError(f"status {self.close()}") from error
 
     def ask(self, request: list, seconds: float):
         self.socket.settimeout(START_SECONDS)
