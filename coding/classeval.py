@@ -12,7 +12,7 @@ from coding.classes import Method, class_item, class_source, methods_of, writers
 from coding.items import read_items
 from coding.rewards import COMPONENTS, COOPERATION, TESTS, contribution, cooperation, sandbox
 from coding.sandbox.box import Program
-from coding.tasks import fenced
+from coding.tasks import CodeTask, fenced
 from tasks import Task
 
 STRUCTURE, SYNTAX = 1.0, 0.5
@@ -114,14 +114,8 @@ class ClassEval(Task):
 
     reward, stop = "classeval", "``"
     hub = ("FudanSELab/ClassEval", None, "test")
-    measures: ClassVar = {
-        "pass@k": "metric/pass",
-        "coop_rate": "cooperation",
-        "metric/coop": "metric/coop",
-        "accuracy@k": "tests",
-        "coverage@k": "metric/coverage",
-    }
-    bonuses: ClassVar = {"cooperation": "tests"}
+    measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}
+    bonuses = CodeTask.bonuses
     scheme = staticmethod(classes.scheme)
 
     @functools.cached_property

@@ -36,10 +36,8 @@ EDIT = 2_000  # characters of an expert's edit
 def configured(
     mode: str, limit: int = 1, url: str | None = None, model: str | None = None
 ) -> Callable[[dict, list[str]], list[str]]:
-    """`tell` with a run's flags: what a task takes as `feedback`. ValueError where one is missing.
-
-    url and model are the expert's, and do nothing in other modes: a flag file may hold them.
-    """
+    """`tell` with a run's flags. url and model, the expert's, do nothing in other modes: a flag
+    file may hold them."""
     if limit != 1 and mode != "tests":
         raise ValueError("--feedback-tests goes with --feedback tests")
     if mode != "expert":
@@ -127,14 +125,8 @@ def _failures(failed: list[tuple[str, str]]) -> list[str]:
 
 
 # --- the expert -----------------------------------------------------------------------------------
-# Any endpoint that speaks OpenAI's chat completions. It is sent the problem and the functions that
-# the team wrote; never a test, a verdict or the reward. Every answer is kept on disk, so that a run
-# which is resumed or repeated asks nothing twice, and reads the same.
 
 KEYS = ("MAGRPO_EXPERT_KEY", "OPENAI_API_KEY")  # environment variables, the first that is set
-TIMEOUT = 60.0  # seconds for one request
-TRIES = 6  # requests until an endpoint counts as down, with waits of 0.5 to 8 seconds between them
-MAX_CODE = 8_000  # characters of a function that are sent
 
 _INSTRUCTIONS = """\
 You are an expert reviewer of Python programs. The functions below are parts of one program. Each
@@ -149,14 +141,23 @@ class ExpertError(RuntimeError):
 
 
 class Expert:
-    """A model behind an endpoint. `edits` may be called from any number of threads.
+    """A model behind an endpoint that speaks OpenAI's chat completions. It is sent the problem and
+    the functions that the team wrote; never a test, a verdict or the reward. Every answer is kept
+    on disk, so that a run which is resumed or repeated asks nothing twice, and reads the same.
 
     url: up to /v1, or the whole address that ends in /chat/completions. The key comes from the
-    environment, and goes nowhere but into the request's header.
+    environment, and goes nowhere but into the request's header. After so many tries, with waits of
+    0.5 to 8 seconds between them, the endpoint counts as down.
     """
 
-    def __init__(self, url: str, model: str, *, timeout: float = TIMEOUT, tries: int = TRIES):
-        self.url, self.model, self.tries = _base_url(url), model, tries
+    def __init__(self, url: str, model: str, timeout: float = 60.0, tries: int = 6):
+        if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", url):
+            raise ValueError(  # flags are written to args.json
+                "--expert-url has to look like https://host/v1, and has to end after its path; a "
+                f"key belongs into the environment, {KEYS[0]}"
+            )
+        self.url = url.rstrip("/").removesuffix("/chat/completions")
+        self.model, self.tries = model, tries
         self.key = next(filter(None, (os.environ.get(name, "").strip() for name in KEYS)), "")
         if not (self.key.isascii() and self.key.isprintable()):  # no header can hold it
             raise ValueError(f"the expert's key in {' or '.join(KEYS)} holds unusable characters")
@@ -171,13 +172,11 @@ class Expert:
         self.asking = {}  # a lock for each question
 
     def edits(self, problem: str, functions: dict[str, str]) -> dict[str, str]:
-        """An edit for each of the functions (code by name) that the expert would change.
-
-        Raises ExpertError where the endpoint refuses, or stays down over all tries. An endpoint
-        that works and a model that does not answer in JSON give no edits, and a warning.
+        """An edit for each of the functions (code by name) that the expert would change; none, and
+        a warning, where it does not answer in JSON. ExpertError: the endpoint refuses or is down.
         """
         parts = [f"Problem:\n{problem}"]
-        parts += [f"Function {name}:\n{code[:MAX_CODE]}" for name, code in functions.items()]
+        parts += [f"Function {name}:\n{code}" for name, code in functions.items()]
         system = _INSTRUCTIONS.format(keys=", ".join(map(json.dumps, functions)))
         messages = [
             {"role": "system", "content": system},
@@ -217,15 +216,6 @@ class Expert:
             why = why.replace(self.key, "[key]")
         self.down = f"the expert at {self.url} fails: {' '.join(why.split())[:300]}"
         raise ExpertError(self.down)
-
-
-def _base_url(url: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", url):
-        raise ValueError(  # flags are written to args.json
-            "--expert-url has to look like https://host/v1, and has to end after its path; a key "
-            f"belongs into the environment, {KEYS[0]}"
-        )
-    return url.rstrip("/").removesuffix("/chat/completions")
 
 
 def _read_edits(text: str, names) -> dict[str, str] | None:

@@ -60,7 +60,6 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         ["metric/pass"],
         "samples.jsonl has main functions that pass with another helper; train the helper longer; "
         "--joint cross scores a main with every helper and says which was at fault. A main that "
-        "passes by itself if the helper fails (a fallback) hides the errors, and the strict reward "
-        "(code) pays no cooperation for it: the helper adds nothing",
+        "passes by itself if the helper fails (a fallback) hides the errors",
     ),
 )

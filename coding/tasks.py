@@ -62,11 +62,14 @@ class CodeTask(Task):
     bonuses: ClassVar = {"cooperation": "tests"}
     signs = "coding.signs.SIGNS"
 
+    def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
+        super().__init__(data, num_agents)
+        self.helpers, self.tell = helper_names(num_agents), feedback
+
     @classmethod
     def teller(cls, args):
         """The function of coding/feedback.py with the run's flags."""
-        limit, url, model = args.feedback_tests, args.expert_url, args.expert_model
-        return configured(args.feedback, limit, url, model)
+        return configured(args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         return classify(responses, item["entry_point"])
@@ -81,20 +84,14 @@ class HumanEval(CodeTask):
     agent alone writes aux and the entry point in one response.
 
     `ranges` are the rows of each split: train and dev are the training and the in-training
-    evaluation split of the paper, test is what its evaluation used. (Later configurations of the
-    authors trained on rows 33 to 162.) A local file with another number of rows is divided in its
-    own order: the last fifth is test, the fifth before it dev, the rest train.
+    evaluation split of the paper, test is what its evaluation used. A local file with another
+    number of rows is divided in its own order: the last fifth is test, the fifth before it dev.
     """
 
     stop = "``"  # of the fence that ends a file; a tokenizer may cut the three apart
     rows = 164
     hub = ("openai/openai_humaneval", None, "test")  # name, configuration, split
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
-
-    def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
-        super().__init__(data, num_agents)
-        self.helpers = helper_names(num_agents)
-        self.tell = feedback or configured("tests")
 
     @functools.cached_property
     def problems(self) -> list[dict]:
@@ -142,7 +139,7 @@ class HumanEval(CodeTask):
         return "\n\n".join(parts)
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        return self.tell(item, responses)
+        return (self.tell or configured("tests"))(item, responses)
 
 
 class CoopHumanEval(HumanEval):

@@ -222,7 +222,3 @@ def install(replaced: str, caller_of: str, number: int, module: dict) -> None:
         return MAINS[number](value, given, lists)
 
     module[replaced] = main if caller_of else aux
-
-
-def size(caller_of: str) -> int:
-    return len(MAINS if caller_of else HELPERS)

@@ -26,10 +26,9 @@ the program. Tests call the judge's functions, which no program can change; the 
 own copy. An instance of a class that setup defines cannot be passed or compared. What setup or a
 test changes outside its own names (a module, say) stays changed for later programs.
 
-docs/sandbox.md says what is contained on which system, and what is not. Verdicts are decided in the
-same way everywhere, and do not depend on what ran before: every program gets a fresh fork (see
-Program), hashing and `random` are seeded, that of the tests from their own text, which no program
-knows.
+Verdicts do not depend on what ran before: every program gets a fresh fork (see Program), hashing
+and `random` are seeded, that of the tests from their own text, which no program knows.
+docs/sandbox.md says what is contained on which system, and what is not.
 """
 
 import functools
@@ -60,7 +59,6 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "
 PASSED_ON = ("LD_LIBRARY_PATH",)
 START_SECONDS = 60.0  # a worker takes 0.1 s to start, on a machine that is not swapping
 LEAVE_SECONDS = 2.0
-
 
 DOORS = {
     # tried by a probe program at the start: what works there is an open door
@@ -225,17 +223,14 @@ class Sandbox:
             try:
                 reply = worker.ask([*vars(program).values()], patience)
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
-                seconds, status = time.monotonic() - began, self._discard(worker)
-                if (failure := _failure(error, status)) and not self._closed:
-                    outcome, told = failure
-                    count = len(program.tests)
-                    return Verdict([False] * count, outcome, [told] * count, seconds)
+                status = self._discard(worker)
                 why = f"its worker ended with status {status}"
-                continue
-            if "setup" in reply:
+                reply = None if self._closed else _failure(error, status, len(program.tests))
+            if reply and "setup" in reply:
                 told = f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
                 raise ValueError(told)
-            return Verdict(**reply)
+            if reply:
+                return Verdict(**reply, seconds=time.monotonic() - began)
         self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
@@ -263,14 +258,15 @@ class Sandbox:
         return worker.close()
 
 
-def _failure(error: Exception, status: int) -> tuple[str, str] | None:
+def _failure(error: Exception, status: int, tests: int) -> dict | None:
     """What it means for a program that its judge is gone; None if it is not to blame."""
     if isinstance(error, TimeoutError) or status == -signal.SIGVTALRM:
-        return "timeout", "TimeoutError: the test hangs"
-    if status in FROM_OUTSIDE or status == NOT_READY:
+        outcome, told = "timeout", "TimeoutError: the test hangs"
+    elif status in FROM_OUTSIDE or status == NOT_READY:
         return None
-    # such as an answer that the judge itself runs out of memory on
-    return "crash", "Crash: the test ended the judge"
+    else:  # such as an answer that the judge itself runs out of memory on
+        outcome, told = "crash", "Crash: the test ended the judge"
+    return {"passed": [False] * tests, "outcome": outcome, "errors": [told] * tests}
 
 
 class Worker:

@@ -12,7 +12,7 @@ import types
 
 import bank
 import locks
-from wire import ANSWER_BYTES, ERROR_CHARS, Unsendable, pack, receive, send, unpacker
+from wire import ANSWER_BYTES, ERROR_CHARS, pack, receive, send, unpacker
 
 RESERVE = [bytearray(1 << 20)]  # given up to report a MemoryError
 
@@ -30,7 +30,7 @@ class Solution:
             value = self.load(*rest) if action == "load" else ACTIONS[action](*rest)
             reply = json.dumps(["value", pack(value, self.handle)]).encode()
             if len(reply) > ANSWER_BYTES:
-                raise Unsendable(f"the answer is larger than {ANSWER_BYTES} bytes")
+                raise ValueError(f"the answer is larger than {ANSWER_BYTES} bytes")
         except BaseException as error:
             if type(error) is MemoryError:
                 RESERVE.clear()

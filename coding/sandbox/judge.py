@@ -190,8 +190,7 @@ class Judge:
     def __init__(self, channel: socket.socket, test_timeout, total_timeout, restarts: int):
         self.channel = channel
         self.test_timeout, self.total_timeout, self.restarts = test_timeout, total_timeout, restarts
-        self.armed = self.rang = False
-        self.candidate = None
+        self.candidate, self.armed, self.rang = None, False, False
         signal.signal(signal.SIGALRM, self.ring)
 
     def ring(self, *_) -> None:
@@ -225,18 +224,17 @@ class Judge:
     def judge(
         self, code, tests, entry_point, setup, apart, replaced, caller_of, all_or_none, parts
     ) -> dict:
-        """A Verdict's fields, or {"setup": error}. Where a function is replaced, the results are
-        those of the best part of the bank."""
+        """A Verdict's fields but its seconds, or {"setup": error}. Where a function is replaced,
+        the results are those of the best part of the bank."""
         # What setup and tests draw follows from what no program has ever seen.
         random.seed(repr((setup, tests)))
         self.space = {"__name__": "tests", "__builtins__": builtins}
         status, error = self.attempt(self.total_timeout, execute, setup, self.space)
         if status != "ok":
             return {"setup": error}
-        began = time.monotonic()
         self.program, self.entry_point, self.tests = [setup, code, entry_point], entry_point, tests
         if replaced:
-            numbers = range(bank.size(caller_of))[:parts]
+            numbers = range(len(bank.MAINS if caller_of else bank.HELPERS))[:parts]
             bank_parts = [[replaced, caller_of, number] for number in numbers]
             load, results = self.try_parts(bank_parts, apart, all_or_none)
         else:
@@ -245,7 +243,6 @@ class Judge:
             "passed": [result == OK for result in results],
             "outcome": max([load, *results], key=lambda result: OUTCOMES.index(result[0]))[0],
             "errors": [error for _, error in results],
-            "seconds": time.monotonic() - began,
         }
 
     def try_parts(self, parts: list, apart: bool, all_or_none: bool):

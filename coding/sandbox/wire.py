@@ -4,19 +4,15 @@ The sender may be hostile: what is too large, too deep or malformed is refused b
 """
 
 import collections
-import decimal
 import json
 import os
+from decimal import Decimal
 from fractions import Fraction
 
 ANSWER_BYTES = 1 << 20  # a longer answer is refused, by the sender and by the receiver
 ERROR_CHARS = 300
 NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
 DEPTH = 200
-
-
-class Unsendable(Exception):
-    """An answer too large or too deep."""
 
 
 def items(base, value, pack) -> list:
@@ -31,10 +27,6 @@ def unpair(flat: list) -> dict:
     return {key: item for key, item in flat}  # noqa: C416  dict() would walk a range, however long
 
 
-def by_text(text):
-    return lambda _base, value, _pack: text(value)
-
-
 def by_parts(*names: str):
     return lambda _base, value, pack: [pack(getattr(value, name)) for name in names]
 
@@ -47,9 +39,9 @@ CODEC = {  # type: (tag, how it goes flat, type of the flat, how it is built aga
     collections.deque: ("q", items, list, collections.deque),
     dict: ("d", pairs, list, unpair),
     collections.Counter: ("C", pairs, list, lambda flat: collections.Counter(unpair(flat))),
-    bytes: ("b", by_text(bytes.hex), str, bytes.fromhex),
-    bytearray: ("B", by_text(bytearray.hex), str, bytearray.fromhex),
-    decimal.Decimal: ("D", by_text(decimal.Decimal.__str__), str, decimal.Decimal),
+    bytes: ("b", lambda _base, value, _pack: bytes.hex(value), str, bytes.fromhex),
+    bytearray: ("B", lambda _base, value, _pack: bytearray.hex(value), str, bytearray.fromhex),
+    Decimal: ("D", lambda _base, value, _pack: Decimal.__str__(value), str, Decimal),
     complex: ("c", by_parts("real", "imag"), list, lambda two: complex(*two)),
     Fraction: ("F", by_parts("numerator", "denominator"), list, lambda two: Fraction(*two)),
     range: ("r", by_parts("start", "stop", "step"), list, lambda three: range(*three)),
@@ -65,7 +57,7 @@ def pack(value, handle, depth: int = 0):
     if value is None or kind is bool or kind is float:
         return value
     if depth > DEPTH:
-        raise Unsendable(f"the answer is nested more than {DEPTH} deep")
+        raise ValueError(f"the answer is nested more than {DEPTH} deep")
     for base in kind.__mro__:  # unlike isinstance, this does not ask the object
         if base is int:
             plain = int.__int__(value)

@@ -1,12 +1,9 @@
 """A worker of the sandbox: three processes. box.py says why there are three.
 
 `main`, at the end, runs in a fresh interpreter. It loads what programs may import, locks itself for
-good (locks.py) and forks; the parent becomes the judge, the child the zygote:
-
-  judge      (judge.py) reads programs from the trainer, runs setup and tests
-  zygote     forks a candidate for every program and kills it on demand. It was forked before the
-             judge read anything: there is no test in its memory for a candidate to inherit.
-  candidate  (candidate.py) loads one program and answers
+good (locks.py) and forks; the parent becomes the judge, the child the zygote, which forks a
+candidate for every program and ends it on demand. The zygote was forked before the judge read
+anything: there is no test in its memory for a candidate to inherit.
 
 Once locked, nobody here can open a file, or import a module that is not yet loaded.
 """
