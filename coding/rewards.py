@@ -136,7 +136,7 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
     remembers it over partners.
     """
     *helpers, main = team
-    p = _share(verdict)
+    p, enough = _share(verdict), sum(verdict.passed)
 
     def lost(programs) -> float:
         """The least of (p - q) / (1 - q): as soon as one is 0, the others need not run."""
@@ -150,7 +150,7 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
         return least
 
     def bank(team, replaced: str, **place) -> Program:
-        return _program(item, team, replaced, replaced=replaced, all_or_none=p == 1, **place)
+        return _program(item, team, replaced, replaced=replaced, enough=enough, **place)
 
     def for_helper(name: str) -> Iterator[Program]:
         yield from _by_partners(item, responses, team, name)

@@ -373,11 +373,10 @@ def test_programs_that_need_not_be_apart_share_a_process_but_no_module():
     assert alone.endswith("(1, 1, 9)")
 
 
-@pytest.mark.parametrize("all_or_none", [False, True])
 @pytest.mark.parametrize("apart", [False, True])
-def test_the_best_part_of_the_bank_in_a_functions_place(box, apart, all_or_none):
-    def best(code, tests, *place, parts=None):
-        program = Program(code, tests, "f", "", apart, *place, all_or_none, parts)
+def test_the_best_part_of_the_bank_in_a_functions_place(box, apart):
+    def best(code, tests, *place, enough=2, parts=None):
+        program = Program(code, tests, "f", "", apart, *place, enough, parts)
         return box.run([program])[0].passed
 
     main = "def f(xs): return sum(aux(xs))"
@@ -385,11 +384,13 @@ def test_the_best_part_of_the_bank_in_a_functions_place(box, apart, all_or_none)
     assert best(main, tests, "aux", "") == [True, True]  # its argument is the first of the bank
     hard = main.replace("aux(xs)", "aux(x) * x for x in xs if aux(x) > 2")
     squares = ["assert f([1, 2]) == 8", "assert f([3, 1]) == 9", "assert f([5]) == 125"]
-    assert best(hard, squares, "aux", "") == [False] * 3 if all_or_none else [False, True, False]
+    assert best(hard, squares, "aux", "") == [False, True, False]
+    assert best(hard, squares, "aux", "", enough=3) == [False] * 3
     helper = "def aux(xs): return {'sum': sum(xs)}"
     assert best(helper, tests, "f", "aux") == [True, True]
     boxed = "def f(xs): return sum(aux(xs)[0])"
     assert best(boxed, tests, "aux", "") == [True, True]
+    assert best(boxed, tests, "aux", "", enough=1) == [False, True]  # it is an earlier one's
     assert best(boxed, tests, "aux", "", parts=1) == [False, False]
 
 

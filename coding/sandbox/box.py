@@ -89,9 +89,9 @@ class Program:
     of the time: the caller knows that nothing it does outlasts its module (extraction.py).
 
     With `replaced`, parts of the bank (bank.py), all or the first few, take the place of the
-    function of that name: helpers, or mains that call the helper `caller_of`. The verdict is the
-    best part's; its outcome is "timeout" if too many of them did not end. `all_or_none`: a part
-    that fails a test passes none."""
+    function of that name: helpers, or mains that call the helper `caller_of`. The verdict is that
+    of the first part that passes `enough` tests, or else the best part's (if all are asked for, no
+    test passed); its outcome is "timeout" if too many parts did not end."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
@@ -100,7 +100,7 @@ class Program:
     apart: bool = True
     replaced: str = ""
     caller_of: str = ""
-    all_or_none: bool = False
+    enough: int = 1
     parts: int | None = None
 
     def __post_init__(self):

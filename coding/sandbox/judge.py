@@ -222,7 +222,7 @@ class Judge:
         return late if self.rang else OK
 
     def judge(
-        self, code, tests, entry_point, setup, apart, replaced, caller_of, all_or_none, parts
+        self, code, tests, entry_point, setup, apart, replaced, caller_of, enough, parts
     ) -> dict:
         """A Verdict's fields but its seconds, or {"setup": error}. Where a function is replaced,
         the results are those of the best part of the bank."""
@@ -236,7 +236,7 @@ class Judge:
         if replaced:
             numbers = range(len(bank.MAINS if caller_of else bank.HELPERS))[:parts]
             bank_parts = [[replaced, caller_of, number] for number in numbers]
-            load, results = self.try_parts(bank_parts, apart, all_or_none)
+            load, results = self.try_parts(bank_parts, apart, enough)
         else:
             load, results = self.run(None, apart, self.restarts)
         return {
@@ -245,12 +245,13 @@ class Judge:
             "errors": [error for _, error in results],
         }
 
-    def try_parts(self, parts: list, apart: bool, all_or_none: bool):
-        """OK, or HANGS if too many parts of the bank do not end, and the results of the best."""
+    def try_parts(self, parts: list, apart: bool, enough: int):
+        """OK, or HANGS if too many parts of the bank do not end, and the results of the best, or
+        of the first that passes enough tests."""
         count, hangs = len(self.tests), 0
         found, best = [FAILED] * count, 0
         for part in parts:
-            least = count if all_or_none else best + 1
+            least = count if enough == count else best + 1
             _, results = self.run(part, apart, 0, least)
             hangs += any(status == "timeout" for status, _ in results)
             if hangs > MOST_HANGS:
@@ -258,7 +259,7 @@ class Judge:
             if results.count(OK) >= least:
                 found = [OK if result == OK else FAILED for result in results]
                 best = results.count(OK)
-            if best == count:
+            if best >= enough:
                 break
         return OK, found
 
