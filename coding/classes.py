@@ -14,11 +14,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coding.extraction import REFUSED, top_level
-
-FIELDS = ("task_id", "class_name", "skeleton", "solution_code", "test")
-
-# --- items ----------------------------------------------------------------------------------------
+from coding.extraction import REFUSED, characters, top_level
+from coding.items import check_texts
 
 
 def class_item(row: dict) -> dict:
@@ -28,18 +25,14 @@ def class_item(row: dict) -> dict:
     method, "base": the class with the methods asked for emptied, "methods": these and their
     decorators, "given": the other methods, "solution": the text of the methods asked for}
     """
-    for name in FIELDS:
-        if not isinstance(row.get(name), str) or not row[name].strip():
-            raise ValueError(f"field {name!r} has to be a text, not {row.get(name)!r:.60}")
+    check_texts(row, "task_id class_name skeleton solution_code test")
     try:
         asked = [method["method_name"] for method in row["methods_info"]]
         imports = "\n".join(row.get("import_statement") or [])
         tree, tests = ast.parse(row["solution_code"]), unit_tests(ast.parse(row["test"]))
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, *REFUSED) as error:
         told = "methods_info has to be a list with a method_name each, import_statement of texts"
-        raise ValueError(told) from None
-    except REFUSED as error:
-        raise ValueError(f"solution_code and test have to be Python: {error}") from None
+        raise ValueError(f"{told}, solution_code and test Python: {error}") from None
     classes = [n for n in tree.body if getattr(n, "name", None) == row["class_name"]]
     own = {n.name: n for one in classes for n in one.body if isinstance(n, ast.FunctionDef)}
     if not asked or not tests or not own.keys() >= set(asked):
@@ -101,10 +94,13 @@ def methods_of(text: str) -> tuple[Method, ...]:
     # What stands further left than the first method is none: it ends one, as a code fence does.
     lines = (line[depth:] if not line[:depth].strip() else "```" for line in text.split("\n"))
     for node, written in top_level("\n".join(lines))[0]:
-        if not isinstance(node, ast.FunctionDef) or _is_empty(node):
+        if not isinstance(node, ast.FunctionDef):
             continue
+        values = (part.value if isinstance(part, ast.Expr) else part for part in node.body)
+        if all(isinstance(value, ast.Constant | ast.Pass) for value in values):
+            continue  # the body of a skeleton: a docstring, pass or dots
         start = min(part.lineno for part in (node, *node.decorator_list))
-        size = _characters("\n".join(written.split("\n")[start - 1 : node.end_lineno]))
+        size = characters("\n".join(written.split("\n")[start - 1 : node.end_lineno]))
         reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
         bare = copy.copy(node)  # the tree is kept for the next to ask
         bare.decorator_list = []
@@ -115,17 +111,6 @@ def methods_of(text: str) -> tuple[Method, ...]:
         except REFUSED:  # it parses, and is still too much or not right for the compiler
             continue
     return tuple(found)
-
-
-def _is_empty(node: ast.FunctionDef) -> bool:
-    """Whether a function has the body of a skeleton: a docstring, pass or dots."""
-    values = (n.value if isinstance(n, ast.Expr) else n for n in node.body)
-    return all(isinstance(value, ast.Constant | ast.Pass) for value in values)
-
-
-def _characters(text: str) -> int:
-    """Without white space and code fences."""
-    return len(re.sub(r"^[ \t]*```.*|\s", "", text, flags=re.MULTILINE))
 
 
 def written(item: dict, text: str) -> dict[str, Method]:
@@ -139,7 +124,7 @@ def text_used(item: dict, agents: list[dict[str, Method]], responses: list[str])
     needed = item["methods"].keys() | {n for one in merged(agents).values() for n in one.reads}
     for agent, (found, text) in enumerate(zip(agents, responses, strict=True), 1):
         own = found.keys() & needed - merged(agents[agent:]).keys()
-        yield min(sum(found[name].size for name in own) / max(_characters(text), 1), 1.0)
+        yield min(sum(found[name].size for name in own) / max(characters(text), 1), 1.0)
 
 
 # --- one class of several authors -----------------------------------------------------------------

@@ -4,22 +4,19 @@ import functools
 import itertools
 import sys
 import textwrap
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from coding import classes
 from coding.classes import Method, class_item, class_source, methods_of, writers, written
 from coding.items import read_items
-from coding.rewards import COOPERATION, TESTS, contribution, cooperation, sandbox
+from coding.rewards import COMPONENTS, COOPERATION, TESTS, contribution, cooperation, sandbox
 from coding.sandbox.box import Program
+from coding.tasks import CodeTask, fenced
 from tasks import Task
 
-# --- the reward -----------------------------------------------------------------------------------
-
 STRUCTURE, SYNTAX = 1.0, 0.5
-PARTS = ("structure", "syntax", "tests", "cooperation")
-METRICS = ("pass", "coop", "coverage", "overlap", "lost")
+METRICS = ("pass", "coop", "coverage", "overlap")
 
 
 def classeval(item: dict, responses: list[str]) -> dict[str, float]:
@@ -35,11 +32,10 @@ def classeval(item: dict, responses: list[str]) -> dict[str, float]:
     method that no test needs adds nothing, nor does one that a partner wrote as well.
 
     Not paid: metric/pass; metric/coop, p = 1 and every agent is needed; metric/coverage, the share
-    of the methods that somebody wrote; metric/overlap, the share of these that several wrote;
-    metric/lost, the smallest share of the passed tests that is lost without an agent.
+    of the methods that somebody wrote; metric/overlap, the share of these that several wrote.
     """
     agents, count = [written(item, text) for text in responses], len(responses)
-    scores = dict.fromkeys([*PARTS, *(f"metric/{name}" for name in METRICS)], 0.0)
+    scores = dict.fromkeys([*COMPONENTS, *(f"metric/{name}" for name in METRICS)], 0.0)
     by = writers(item, agents)
     if not by:
         return scores
@@ -51,7 +47,6 @@ def classeval(item: dict, responses: list[str]) -> dict[str, float]:
     if p:
         q = max(passed(item, agents[:a] + agents[a + 1 :]) for a in range(count))
         scores["cooperation"] = cooperation(p, contribution(p, q))
-        scores["metric/lost"] = max(p - q, 0.0) / p
         scores["metric/pass"], scores["metric/coop"] = float(p == 1), float(p == 1 > q)
     return scores
 
@@ -109,10 +104,6 @@ _METHODS = (
 )
 
 
-def _file(name: str, text: str) -> str:
-    return f"{name}.py:\n```python\n{text}\n"
-
-
 class ClassEval(Task):
     """FudanSELab/ClassEval: 100 classes with tests of each method.
 
@@ -123,28 +114,20 @@ class ClassEval(Task):
 
     reward, stop = "classeval", "``"
     hub = ("FudanSELab/ClassEval", None, "test")
-    most: int | None = None  # methods of a class
-    measures: ClassVar = {
-        "pass@k": "metric/pass",
-        "coop_rate": "cooperation",
-        "metric/coop": "metric/coop",
-        "accuracy@k": "tests",
-        "coverage@k": "metric/coverage",
-    }
-    bonuses: ClassVar = {"cooperation": "tests"}
+    measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}
+    bonuses = CodeTask.bonuses
     scheme = staticmethod(classes.scheme)
 
     @functools.cached_property
     def problems(self) -> list[dict | None]:
         """The item of every row, None where it is left out."""
-        items, found = read_items(self.data, self.hub, class_item), defaultdict(list)
+        items = read_items(self.data, self.hub, class_item)
         with ThreadPoolExecutor(8) as pool:
             reasons = list(pool.map(self.refusal, items))
-        for item, why in zip(items, reasons, strict=True):
-            found[why].append(item["task_id"])
-        line = f"task classeval: {len(found.pop('', []))} of {len(items)} classes are kept"
-        left_out = [f"{why}: {', '.join(names)}" for why, names in sorted(found.items())]
-        told = "; ".join([line, *left_out])
+        told = f"task classeval: {reasons.count('')} of {len(items)} classes are kept"
+        for why in sorted(filter(None, {*reasons})):
+            left_out = [i["task_id"] for i, r in zip(items, reasons, strict=True) if r == why]
+            told += f"; {why}: {', '.join(left_out)}"
         if all(reasons):
             raise ValueError(told)
         print(told, file=sys.stderr)
@@ -152,13 +135,13 @@ class ClassEval(Task):
 
     def refusal(self, item: dict) -> str:
         """Why a class is left out, or ""."""
-        if not self.num_agents <= len(item["methods"]) <= (self.most or 1000):
-            return "too few or too many methods"
+        if len(item["methods"]) < self.num_agents:
+            return "too few methods"
         try:
             parts = classeval(item, solution_of(item, self.num_agents))
         except ValueError as error:  # of its imports: it says which is missing
             return str(error).rpartition(": ")[2]
-        if sum(parts[name] for name in PARTS) == classeval.maximum:
+        if sum(parts[name] for name in COMPONENTS) == classeval.maximum:
             return ""
         return "a part no test needs" if parts["metric/pass"] else "fails its tests in the sandbox"
 
@@ -176,10 +159,11 @@ class ClassEval(Task):
             intro = _TOGETHER.format(count=self.num_agents, files=files)
             shown, example, own = _METHODS[1:3], "part", f"part{agent + 1}"
         answer = "\n\n".join(["class Harbour:\n" + shown[0], *shown[1:]])
-        parts = ["### Class 1", _file("skeleton", _EXAMPLE) + "```", _file(example, answer) + "```"]
-        parts += ["### Class 2", _file("skeleton", item["skeleton"].strip("\n")) + "```"]
-        begun = _file(own, f"class {item['entry_point']}:")
-        prompt = "\n\n".join([intro, *parts, ""])
+        files = [("skeleton", _EXAMPLE), (example, answer), ("skeleton", item["skeleton"])]
+        first, second, asked = (fenced(name, text.strip("\n"), "```") for name, text in files)
+        begun = fenced(own, f"class {item['entry_point']}:", "")
+        parts = [intro, "### Class 1", first, second, "### Class 2", asked, ""]
+        prompt = "\n\n".join(parts)
         for response, told in history:
             prompt += begun + response.strip("\n") + f"\n```\n\n{told}\n\nRevised: "
         return prompt + begun
@@ -188,12 +172,6 @@ class ClassEval(Task):
         """For every agent how many tests pass."""
         found = verdict(item, [written(item, text) for text in responses])
         return [f"{sum(found)} of {len(found)} tests pass."] * len(responses)
-
-
-class Small(ClassEval):
-    """The classes of at most four methods."""
-
-    most = 4
 
 
 def solution_of(item: dict, agents: int) -> list[str]:

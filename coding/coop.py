@@ -31,10 +31,6 @@ class Coop(CodeTask):
         """Three agents and more start from an adapter on tiny/ that has read their problems."""
         return str(Path(__file__).resolve().parent.parent / "tiny" / "many") if agents > 2 else None
 
-    def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
-        super().__init__(data, num_agents)
-        self.tell = feedback
-
     def items(self, split: str) -> list[dict]:
         return list(_items(split, self.num_agents))
 
@@ -45,12 +41,11 @@ class Coop(CodeTask):
         return item["prompt"] + "".join(turns) + role
 
     def _role(self, agent: int) -> str:
-        helpers = ["aux", *(f"aux{i}" for i in range(2, self.num_agents))]
         if self.num_agents == 1:
             return "# write the helper aux, then solve"
         if agent < self.num_agents - 1:
-            return f"# write the helper {helpers[agent]}"
-        return f"# write solve, you can call {' and '.join(helpers)}"
+            return f"# write the helper {self.helpers[agent]}"
+        return f"# write solve, you can call {' and '.join(self.helpers)}"
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         """The same line for every agent: how many tests passed, and the first exception if any.

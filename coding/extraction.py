@@ -89,22 +89,29 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     source = "\n".join(kept[index] for index in sorted(kept))
     compile(source, "<response>", "exec")
 
-    function, raw, bound = None, "", False
-    for node, written in (statements[index] for index in sorted(kept)):
-        if name in _binds(node):  # the last definition wins
-            value = node.value if isinstance(node, ast.Assign) else node
-            bound = not isinstance(value, ast.Constant)
-            function = value if isinstance(value, ast.FunctionDef | ast.Lambda) else None
-            raw = "\n".join(written.split("\n")[node.lineno - 1 : node.end_lineno])
-    nodes = [statements[index][0] for index in kept]
+    nodes = [statements[index][0] for index in sorted(kept)]
     part = Part(source, reads=frozenset(reads), tame=all(map(_tame, nodes)), kept=frozenset(kept))
-    if function is None:  # a class, a partial, an alias, a def inside an if
+    definitions = [index for index in sorted(kept) if name in _binds(statements[index][0])]
+    if not definitions:
+        return replace(part, broken=name in unparsed)
+    node, written = statements[definitions[-1]]
+    function = node.value if isinstance(node, ast.Assign) else node
+    if not isinstance(function, ast.FunctionDef | ast.Lambda):
+        # a class, a partial, an alias, a def inside an if; or a constant, which is none
+        bound = not isinstance(function, ast.Constant)
         return replace(part, returns=bound, broken=not bound and name in unparsed)
-    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
-    values = [node.value for node in returned if isinstance(node, ast.Constant)]
-    numbers = tuple(value for value in values if type(value) in (int, float))
-    part = replace(part, raw=raw, node=function, returns=_returns_value(function))
-    return replace(part, numbers=numbers[:9])
+    own = list(_own(function))
+    values = [node.value for node in own if isinstance(node, ast.Return) and node.value]
+    constants = [node.value for node in values if isinstance(node, ast.Constant)]
+    return replace(
+        part,
+        raw="\n".join(written.split("\n")[node.lineno - 1 : node.end_lineno]),
+        node=function,
+        returns=isinstance(function, ast.Lambda)
+        or any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own)
+        or len(values) > constants.count(None),
+        numbers=tuple(value for value in constants if type(value) in (int, float))[:9],
+    )
 
 
 @functools.lru_cache(maxsize=512)
@@ -117,8 +124,17 @@ def share_of(text: str, kept: frozenset[int]) -> float:
     for node, written in (statements[index] for index in kept):
         first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
         used += written.split("\n")[first - 1 : node.end_lineno]
-    characters = len("".join(_FENCE.sub("", text).split()))
-    return min(len("".join("".join(used).split())) / characters, 1.0) if characters else 1.0
+    return min(characters("\n".join(used)) / characters(text), 1.0) if characters(text) else 1.0
+
+
+def characters(text: str) -> int:
+    """Without white space and code fences."""
+    return len("".join(_FENCE.sub("", text).split()))
+
+
+def helper_names(agents: int) -> list[str]:
+    """The helpers of a team of so many agents: aux, aux2, ... One agent alone writes aux, too."""
+    return ["aux", *(f"aux{i}" for i in range(2, agents))]
 
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
@@ -209,15 +225,6 @@ def _own(function: ast.AST) -> Iterator[ast.AST]:
         yield child
         if not isinstance(child, _SCOPE):
             yield from _own(child)
-
-
-def _returns_value(function: ast.FunctionDef | ast.Lambda) -> bool:
-    if isinstance(function, ast.Lambda):
-        return True
-    nodes = list(_own(function))
-    values = [node.value for node in nodes if isinstance(node, ast.Return) and node.value]
-    given = any(not isinstance(value, ast.Constant) or value.value is not None for value in values)
-    return given or any(isinstance(node, ast.Yield | ast.YieldFrom) for node in nodes)
 
 
 # What a tame part may import, and the attributes that it may ask for: pure functions, and methods

@@ -1,51 +1,45 @@
 """What the agents of a coding team are told after a joint response: one function for every task.
 
-| --feedback | what an agent is told                                       | which tests it shows |
-|------------|-------------------------------------------------------------|----------------------|
-| plain      | nothing: it is asked again                                  | none                 |
-| passed     | whether the tests pass                                      | the first k, one bit |
-| levels     | what is defined and parses, how main uses the helpers, how  | the first k, a count |
-|            | many tests pass                                             |                      |
-| tests      | levels, and each failed test with its error                 | the first k          |
-| expert     | an edit of its own function by a larger model (expert.py)   | none                 |
+--feedback plain    nothing: it is asked again
+           tests    what is defined and parses, how main uses the helpers, how many of the first k
+                    tests pass, and each of them that fails, with what it raised
+           expert   an edit of its own function by a larger model, which sees no test
 
 k is --feedback-tests (0: all); the reward always uses every test. An agent is told whether a
-partner's function is there and parses, and is never shown a word of it: where an error quotes a
-name or a text of a partner's code, the quotation is left out. (What a program computes can still
-reach a partner in an error, as in any feedback that shows errors.) The expert reads all functions,
-and is asked to show no author another's. The modes are those of the authors' code for arXiv
-2508.04652: tests is its level_feedback, levels its level_passed.
+partner's function is there and parses, and is never shown a word of it: of an error it is told the
+kind alone, since its message may quote a partner's code. The expert reads all functions, and is
+asked to show no author another's. The modes are those of the authors' code for arXiv 2508.04652,
+where tests is called level_feedback.
 """
 
-import ast
-import builtins
 import functools
-import keyword
+import hashlib
+import json
+import logging
+import os
 import re
 import textwrap
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from coding import rewards
-from coding.expert import Expert
 from coding.extraction import Part
 from coding.schemes import classify
 
-MODES = ("plain", "passed", "levels", "tests", "expert")
-LIMITED = ("passed", "levels", "tests")  # those that may rest on the first tests only
+MODES = ("plain", "tests", "expert")
 SHOWN = 5  # failed tests of one text: an agent's context is small
-LINE = 200  # characters of a test, or of an error
+LINE = 200  # characters of a test
 EDIT = 2_000  # characters of an expert's edit
 
 
 def configured(
     mode: str, limit: int = 1, url: str | None = None, model: str | None = None
 ) -> Callable[[dict, list[str]], list[str]]:
-    """`tell` with a run's flags: what a task takes as `feedback`. ValueError where one is missing.
-
-    url and model are the expert's, and do nothing in other modes: a flag file may hold them.
-    """
-    if limit != 1 and mode not in LIMITED:
-        raise ValueError(f"--feedback-tests goes with --feedback {', '.join(LIMITED)}")
+    """`tell` with a run's flags. url and model, the expert's, do nothing in other modes: a flag
+    file may hold them."""
+    if limit != 1 and mode != "tests":
+        raise ValueError("--feedback-tests goes with --feedback tests")
     if mode != "expert":
         return functools.partial(tell, mode=mode, limit=limit)
     if not (url and model):
@@ -53,21 +47,8 @@ def configured(
     return functools.partial(tell, mode=mode, expert=Expert(url, model))
 
 
-def disclosed(mode: str, limit: int) -> str:
-    """For a run's report: how far its feedback let the agents see the tests."""
-    if mode not in LIMITED:
-        return f"feedback {mode}: no test was shown to an agent"
-    which = f"the first {limit} of a problem's tests" if limit else "all of a problem's tests"
-    what = {
-        "passed": "the agents were told whether {} pass",
-        "levels": "the agents were told how many of {} pass",
-        "tests": "the agents were shown which of {} fail, and how",
-    }
-    return f"feedback {mode}: {what[mode].format(which)}; the reward uses all"
-
-
 def tell(
-    item: dict, responses: list[str], mode: str, limit: int = 1, expert: Expert | None = None
+    item: dict, responses: list[str], mode: str, limit: int = 1, expert: "Expert | None" = None
 ) -> list[str]:
     """One text per agent on a joint response, "" where there is nothing to say. Thread-safe.
 
@@ -76,27 +57,17 @@ def tell(
     if mode == "plain":
         return [""] * len(responses)
     team = rewards.team_parts(item, responses)
-    single = len(responses) == 1
-    texts = dict(zip(team, responses * 2 if single else responses, strict=True))
-    own = [list(team)] if single else [[name] for name in team]
+    own = [list(team)] if len(responses) == 1 else [[name] for name in team]
     if mode == "expert":
-        written = {name: team[name].source or texts[name] for name in team}
-        edits = expert.edits(item["prompt"], written)
+        texts = zip(team, responses * 2 if len(responses) == 1 else responses, strict=True)
+        edits = expert.edits(item["prompt"], {n: team[n].source or text for n, text in texts})
         return [_edits(edits, names) for names in own]
     verdict = rewards.verdict(item, responses)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))[: limit or None]
-    if mode == "passed":
-        right = all(passed for _, passed, _ in results)
-        return ["The tests pass." if right else "The tests do not all pass."] * len(responses)
-    counted = [f"tests passed: {sum(passed for _, passed, _ in results)} of {len(results)}"]
-    failed = [(test, error) for test, passed, error in results if not passed]
-    told = []
-    for names in own:
-        lines = _levels(team, names, texts) + counted
-        if mode == "tests":
-            lines += _failures(failed, _foreign(item, team, names, texts))
-        told.append("\n- ".join(["Feedback on the team's program:", *lines]))
-    return told
+    counted = f"tests passed: {sum(passed for _, passed, _ in results)} of {len(results)}"
+    failed = _failures([(test, error) for test, passed, error in results if not passed])
+    told = (["Feedback on the team's program:", *_levels(team, names)] for names in own)
+    return ["\n- ".join([*lines, counted, *failed]) for lines in told]
 
 
 def _edits(edits: dict[str, str], names: list[str]) -> str:
@@ -108,42 +79,25 @@ def _edits(edits: dict[str, str], names: list[str]) -> str:
     return "\n\n".join(parts)
 
 
-# --- levels and tests ---------------------------------------------------------------------------
+# --- tests ----------------------------------------------------------------------------------------
 
 
-def _levels(team: dict[str, Part], names: list[str], texts: dict[str, str]) -> list[str]:
+def _levels(team: dict[str, Part], names: list[str]) -> list[str]:
     """The state of every function, an agent's own ones first, and how main uses the helpers."""
     *helpers, main = team
-    lines = [f"{name}: {_state(name, team[name], texts[name])}" for name in names]
-    lines += [
-        f"{name}, a partner's: {_state(name, team[name])}" for name in team if name not in names
-    ]
+    lines = [f"{name}: {_state(team[name])}" for name in names]
+    lines += [f"{name}, a partner's: {_state(team[name])}" for name in team if name not in names]
     if main in names and team[main].node:
         lines += [_usage(team[main], main, helper) for helper in helpers]
     return lines
 
 
-def _state(name: str, part: Part, text: str | None = None) -> str:
-    """What became of a function, with the error if its text is given."""
+def _state(part: Part) -> str:
     if part.broken:
-        return "does not parse" + (f", {_syntax_error(name, text)}" if text is not None else "")
+        return "does not parse"
     if part.node is None:
         return "missing"
     return "defined" if part.returns else "defined, but returns no value"
-
-
-def _syntax_error(name: str, text: str) -> str:
-    """Python's words on the last definition of a function in a response."""
-    head = rf"^(?=[^\S\n]*(?:async\s+)?def\s+{name}\b)"
-    *_, code = re.split(head, text.expandtabs(), flags=re.MULTILINE)
-    try:
-        compile(textwrap.dedent(code.partition("```")[0]), "<response>", "exec")
-    except SyntaxError as error:
-        line = (error.text or "").strip()[:LINE]
-        return f"{error.msg}" + (f" at: {line}" if line else "")
-    except (ValueError, RecursionError, MemoryError) as error:
-        return f"{error}"[:LINE]
-    return "or needs something that does not"
 
 
 def _usage(main: Part, name: str, helper: str) -> str:
@@ -159,28 +113,125 @@ def _usage(main: Part, name: str, helper: str) -> str:
     return f"{name} uses what {helper} returns"
 
 
-def _failures(failed: list[tuple[str, str | None]], foreign: re.Pattern) -> list[str]:
+def _failures(failed: list[tuple[str, str]]) -> list[str]:
     lines = []
     for test, error in failed[:SHOWN]:
-        kind, _, message = (error or "").partition(":")
-        message = foreign.sub("...", message.strip())[:LINE]
-        raised = f"{kind}: {message}" if message else kind
+        kind = error.partition(":")[0]
         test = test if len(test) <= LINE else f"{test[:LINE]} (cut)"
-        what = "" if raised in ("", "AssertionError") else f" raised {raised}"
+        what = "" if kind == "AssertionError" else f" raised {kind}"
         lines.append(f"failed: {textwrap.indent(test, '  ').strip()}{what}")
     more = len(failed) - SHOWN
     return [*lines, f"and {more} more"] if more > 0 else lines
 
 
-def _foreign(item: dict, team: dict, names: list[str], texts: dict) -> re.Pattern:
-    """Matches names and texts that stand in a partner's code, and not in what this agent knows."""
-    known = "\n".join([item["prompt"], *team, *(texts[name] for name in names)])
-    words = {*re.findall(r"\w+", known), *dir(builtins), *keyword.kwlist}
-    pieces = set()
-    for name in team.keys() - set(names):
-        for node in ast.walk(ast.parse(team[name].source)):
-            values = [value for _, value in ast.iter_fields(node) if isinstance(value, str)]
-            pieces |= {value.strip() for value in values if re.search(r"\w", value)}
-    hidden = [p for p in pieces if p not in words and (p.isidentifier() or p not in known)]
-    hidden.sort(key=len, reverse=True)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, hidden))})(?!\w)" if hidden else "(?!)")
+# --- the expert -----------------------------------------------------------------------------------
+
+KEYS = ("MAGRPO_EXPERT_KEY", "OPENAI_API_KEY")  # environment variables, the first that is set
+
+_INSTRUCTIONS = """\
+You are an expert reviewer of Python programs. The functions below are parts of one program. Each
+was written by another author, and no author sees what the others wrote. Judge them together, then
+suggest to each author an edit of that author's own function: corrected code, or what to change in
+which line. Do not show an author another author's code. Answer with one JSON object and nothing
+else. Its keys are {keys}; each value is a string, empty if that function is good as it is."""
+
+
+class ExpertError(RuntimeError):
+    """The expert's endpoint refused or stayed down. Ends the run, which saves its checkpoint."""
+
+
+class Expert:
+    """A model behind an endpoint that speaks OpenAI's chat completions. It is sent the problem and
+    the functions that the team wrote; never a test, a verdict or the reward. Every answer is kept
+    on disk, so that a run which is resumed or repeated asks nothing twice, and reads the same.
+
+    url: up to /v1, or the whole address that ends in /chat/completions. The key comes from the
+    environment, and goes nowhere but into the request's header. After so many tries, with waits of
+    0.5 to 8 seconds between them, the endpoint counts as down.
+    """
+
+    def __init__(self, url: str, model: str, timeout: float = 60.0, tries: int = 6):
+        if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", url):
+            raise ValueError(  # flags are written to args.json
+                "--expert-url has to look like https://host/v1, and has to end after its path; a "
+                f"key belongs into the environment, {KEYS[0]}"
+            )
+        self.url = url.rstrip("/").removesuffix("/chat/completions")
+        self.model, self.tries = model, tries
+        self.key = next(filter(None, (os.environ.get(name, "").strip() for name in KEYS)), "")
+        if not (self.key.isascii() and self.key.isprintable()):  # no header can hold it
+            raise ValueError(f"the expert's key in {' or '.join(KEYS)} holds unusable characters")
+        from openai import OpenAI  # takes a second, which other kinds of feedback need not pay
+
+        self.client = OpenAI(  # which insists on a key; a server of one's own may have none
+            base_url=self.url, api_key=self.key or "none", timeout=timeout, max_retries=tries - 1
+        )
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        self.cache = Path(home) / "magrpo" / "expert"
+        self.down = ""  # why the endpoint counts as down: the other threads need not find out
+        self.asking = {}  # a lock for each question
+
+    def edits(self, problem: str, functions: dict[str, str]) -> dict[str, str]:
+        """An edit for each of the functions (code by name) that the expert would change; none, and
+        a warning, where it does not answer in JSON. ExpertError: the endpoint refuses or is down.
+        """
+        parts = [f"Problem:\n{problem}"]
+        parts += [f"Function {name}:\n{code}" for name, code in functions.items()]
+        system = _INSTRUCTIONS.format(keys=", ".join(map(json.dumps, functions)))
+        messages = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": "\n\n".join(parts)},
+        ]
+        question = json.dumps([self.url, self.model, messages])
+        path = self.cache / f"{hashlib.sha256(question.encode()).hexdigest()}.txt"
+        with self.asking.setdefault(path.name, threading.Lock()):  # asked once, not by two threads
+            kept = path.read_text("utf-8", "replace") if path.is_file() else ""
+            found, tries = _read_edits(kept, functions), self.tries
+            while found is None and tries:
+                text, tries = self._ask(messages), tries - 1
+                if (found := _read_edits(text, functions)) is not None:
+                    _keep(path, text)
+        if found is None:
+            logging.warning("the expert %s does not answer with the JSON asked for", self.model)
+        return found or {}
+
+    def _ask(self, messages: list[dict]) -> str:
+        """The text of one answer, or ExpertError. The client repeats what may work at a later try:
+        a connection that fails, a server that is busy (it says for how long) or broken."""
+        import openai
+
+        if self.down:
+            raise ExpertError(self.down)
+        try:  # no other options: some models refuse a temperature, others a limit by some name
+            answer = self.client.chat.completions.create(model=self.model, messages=messages)
+            text = answer.choices[0].message.content or ""
+            return text.encode(errors="replace").decode()  # no half characters: prompts are UTF-8
+        except openai.APIStatusError as error:
+            why = f"HTTP {error.status_code}: {error.response.text}"
+        except openai.OpenAIError as error:
+            why = f"{error} {error.__cause__ or ''}"
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            why = f"no chat completion in its answer ({type(error).__name__})"
+        if self.key:  # a server may repeat it
+            why = why.replace(self.key, "[key]")
+        self.down = f"the expert at {self.url} fails: {' '.join(why.split())[:300]}"
+        raise ExpertError(self.down)
+
+
+def _read_edits(text: str, names) -> dict[str, str] | None:
+    """What the JSON object in a text has under the names; None without any."""
+    try:
+        value = json.loads(text[text.find("{") : text.rfind("}") + 1])
+    except (ValueError, RecursionError):
+        return None
+    return {name: value[name] for name in names if isinstance(value.get(name), str)} or None
+
+
+def _keep(path: Path, text: str) -> None:
+    draft = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, path)
+    except OSError as error:  # the answer is here all the same
+        logging.warning("cannot keep the expert's answer in %s: %s", path.parent, error)

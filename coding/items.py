@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 from data.rows import file_rows, hub_rows
 
-FIELDS = ("task_id", "prompt", "entry_point", "test")
-
 
 def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) -> list[dict]:
     """The items of every row of a file, or of the hub, in order; ValueError names a bad row.
@@ -43,11 +41,7 @@ def code_item(row: dict) -> dict:
     if "test_list" in row:
         row = _from_mbpp(row)
     row = {name: str(v) if name == "task_id" and type(v) is int else v for name, v in row.items()}
-    for name in FIELDS:
-        if name not in row:
-            raise ValueError(f"field {name!r} is missing; a row needs {', '.join(FIELDS)}")
-        if not isinstance(row[name], str) or not row[name].strip():
-            raise ValueError(f"field {name!r} has to be a text, not {row[name]!r:.60}")
+    check_texts(row, "task_id prompt entry_point test")
     prompt, entry = row["prompt"], row["entry_point"]
     if re.fullmatch(r"aux\d*", entry):
         raise ValueError(f"entry_point {entry!r} is the name of a helper")
@@ -70,6 +64,12 @@ def code_item(row: dict) -> dict:
     if isinstance(solution, str) and solution.strip():
         item["solution"] = solution if "test_list" in row else row["prompt"] + solution
     return item
+
+
+def check_texts(row: dict, fields: str) -> None:
+    for name in fields.split():
+        if not isinstance(row.get(name), str) or not row[name].strip():
+            raise ValueError(f"field {name!r} has to be a text, not {row.get(name)!r:.60}")
 
 
 def asked(text: str) -> dict:
@@ -205,13 +205,10 @@ def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stm
     """The text of one test: a plain assertion where that is all, else a function that is called."""
     if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
         asserted = copy.deepcopy(body[0].test)
-        names = [n for n in ast.walk(asserted) if isinstance(n, ast.Name)]
-        own = {n.id for n in names if not isinstance(n.ctx, ast.Load)}
-        own |= {n.arg for n in ast.walk(asserted) if isinstance(n, ast.arg)}
-        if not own & {candidate, entry}:
-            for node in names:
-                node.id = entry if node.id == candidate else node.id
-            return ast.unparse(ast.Assert(asserted, None))
+        for node in ast.walk(asserted):
+            if isinstance(node, ast.Name) and node.id == candidate:
+                node.id = entry
+        return ast.unparse(ast.Assert(asserted, None))
     function = ast.parse(f"def _check({candidate}): pass").body[0]
     function.body = body
     return "\n".join(ast.unparse(node) for node in [*before, function]) + f"\n_check({entry})"

@@ -92,11 +92,9 @@ class Roles:
             rules=RULES,
         )
         for response, told in history:
-            said = f"{told}\n\n" if told else ""
+            text, said = response.strip("\n"), f"{told}\n\n" if told else ""
             names = _and(f"`{name}`" for name in own)
-            prompt += _AGAIN.format(
-                response=response.strip("\n"), said=said, names=names, rules=RULES
-            )
+            prompt += _AGAIN.format(response=text, said=said, names=names, rules=RULES)
         return prompt
 
 

@@ -31,20 +31,12 @@ agent's part. q is the largest share of tests that the team passes with a stand-
 This is the difference reward of Wolpert and Tumer (2002), which COMA (Foerster et al., 2018)
 brought to policy gradients; the stand-ins are its default action. A stand-in that fails, cannot be
 made or does not end says nothing: only one that passes tests is evidence. Where more than five do
-not end, in CPU time, the part earns nothing.
+not end, the part earns nothing.
 
 Tests and cooperation of a wrong answer are together 1 - (1 - p) (1 - c): more than the same tests
-earn alone if c > 0, less than the 1.0 of a right answer alone, and more with each test passed at
-the same q. There is no constant in it. For a right answer, c is the share of the helpers that are
-needed, if main is.
-
-What is thrown away costs: prose, examples, a second function, what follows a finished one. Code
-fences do not count; comments and docstrings are text of the function that they stand in.
-
-Of the schemes that the paper saw, coordinator, strategy filter and decorator earn 4.0 where a test
-shows what each part adds. A fallback that passes alone earns 2.5, as without a helper; one that
-does less well than the helper, 4.0. So does a helper that is a table: what it holds, the bank does
-not.
+earn alone if c > 0, less than the 1.0 of a right answer alone. For a right answer, c is the share
+of the helpers that are needed, if main is. Of the paper's schemes, coordinator, strategy filter and
+decorator earn 4.0; a fallback that passes alone earns 2.5, as without a helper.
 
 `code_paper` is the reward of arXiv 2508.04652. Where the paper and its released code differ: [1]
 extraction is ours, for theirs loses decorators, nested functions and whole reference solutions; [2]
@@ -58,14 +50,13 @@ response binds to a partner's name is dropped. Other names are shared, the later
 
 import ast
 import atexit
-import contextlib
 import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
 from coding.conditions import settled
-from coding.extraction import Part, extract, share_of
+from coding.extraction import Part, extract, helper_names, share_of
 from coding.sandbox.box import Program, Sandbox, Verdict
 
 HELPERS, MAIN, SYNTAX, TESTS, COOPERATION = 0.4, 0.6, 0.5, 1.0, 1.5
@@ -76,7 +67,7 @@ METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
 
 # --- programs -------------------------------------------------------------------------------------
 
-_lock, _open, _box = threading.Lock(), contextlib.ExitStack(), None
+_lock, _box = threading.Lock(), None
 
 
 def sandbox() -> Sandbox:
@@ -84,8 +75,8 @@ def sandbox() -> Sandbox:
     global _box
     with _lock:
         if _box is None:
-            _box = _open.enter_context(Sandbox())
-            atexit.register(_open.close)
+            _box = Sandbox()
+            atexit.register(_box.close)
         return _box
 
 
@@ -97,8 +88,7 @@ def verdict(item: dict, responses: list[str]) -> Verdict:
 
 def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     """The parts by the name of their function, the main function last."""
-    helpers = ["aux", *(f"aux{i}" for i in range(2, len(responses)))]
-    names = [*helpers, item["entry_point"]]
+    names = [*helper_names(len(responses)), item["entry_point"]]
     texts = responses * 2 if len(responses) == 1 else responses
     return {
         name: extract(text, name, frozenset(names) - {name})
@@ -146,7 +136,7 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
     remembers it over partners.
     """
     *helpers, main = team
-    p = _share(verdict)
+    p, enough = _share(verdict), sum(verdict.passed)
 
     def lost(programs) -> float:
         """The least of (p - q) / (1 - q): as soon as one is 0, the others need not run."""
@@ -160,7 +150,7 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
         return least
 
     def bank(team, replaced: str, **place) -> Program:
-        return _program(item, team, replaced, replaced=replaced, all_or_none=p == 1, **place)
+        return _program(item, team, replaced, replaced=replaced, enough=enough, **place)
 
     def for_helper(name: str) -> Iterator[Program]:
         yield from _by_partners(item, responses, team, name)

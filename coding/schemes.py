@@ -24,18 +24,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from coding.conditions import bindings, bound, names, spread
-from coding.extraction import extract
-
-NAMES = ("fallback", "decorator", "coordinator", "strategy filter", "wrapper", "unused", "other")
+from coding.extraction import extract, helper_names
 
 _COMPUTED = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
 
 
 def classify(responses: list[str], entry_point: str) -> str:
-    """The scheme of a joint response, the main function's author last; one of NAMES."""
-    helpers = ["aux", *(f"aux{i}" for i in range(2, len(responses)))]
-    return _classify(responses[-1], entry_point, frozenset(helpers))
+    """The scheme of a joint response, the main function's author last."""
+    return _classify(responses[-1], entry_point, frozenset(helper_names(len(responses))))
 
 
 @functools.lru_cache(maxsize=8192)
@@ -96,10 +93,8 @@ class _Main:
         ]
 
     def is_call(self, node: ast.AST) -> bool:
-        match node:
-            case ast.Call(func=ast.Name(id=name)):
-                return name in self.functions
-        return False
+        function = node.func if isinstance(node, ast.Call) else None
+        return isinstance(function, ast.Name) and function.id in self.functions
 
     def origins(self, values: list[ast.AST]) -> list[ast.AST]:
         """The expressions that values may come from unchanged, through names and alternatives."""

@@ -2,39 +2,21 @@
 arXiv 2508.04652 tells to watch for. `run` is the doctor's Run.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 OFTEN, SELDOM = 0.5, 0.15  # shares
 SOLVED = 0.3  # share of joint responses that pass, for a task that the team can do
-ENOUGH = 10  # problems, for a helper that comes back over them
 ADDED = ("pass", "aux_called", "wrapper", "load_bearing")  # metrics of what helpers add
 SAMPLES = 20  # late joint responses, for errors that run from one agent to the next
 
 
 def trivial_cooperation(run) -> bool:
     """In most of the passing joint responses the helpers add nothing that any helper would not, or
-    do the whole work; or one helper comes back over many problems."""
+    do the whole work."""
     passed, called, wrapper, needed = (run.end(f"metric/{name}") for name in ADDED)
     asks = any(run.values("metric/load_bearing"))  # code_paper does not
     idle = called < SELDOM or wrapper > OFTEN * passed or (asks and needed < OFTEN * passed)
-    again, problems = same_helper(late_teams(run))
-    return (passed >= SOLVED and idle) or (problems >= ENOUGH and again > OFTEN * problems)
-
-
-def late_teams(run) -> list[dict]:
-    """The late samples of more than one agent."""
-    return [s for s in run.late if "metric/pass" in s["parts"] and len(s["responses"]) > 1]
-
-
-def same_helper(samples: list[dict]) -> tuple[int, int]:
-    """In how many problems the most frequent helper occurs, and how many problems there are.
-
-    A helper that knows something of its problem is rare elsewhere: the same text everywhere is the
-    cheapest alarm for a convention that fits every problem.
-    """
-    texts = {("\n".join(t.split()), s["task_id"]) for s in samples for t in s["responses"][:-1]}
-    problems = Counter(text for text, _ in texts if text)
-    return max(problems.values(), default=0), len({problem for _, problem in texts})
+    return passed >= SOLVED and idle
 
 
 def no_cooperative_structure(run) -> bool | None:
@@ -47,7 +29,8 @@ def no_cooperative_structure(run) -> bool | None:
 
 def cascading_errors(run) -> bool | None:
     """Main functions that pass with another helper fail with theirs, and have no fallback."""
-    samples, results = late_teams(run), defaultdict(list)
+    samples = [s for s in run.late if "metric/pass" in s["parts"] and len(s["responses"]) > 1]
+    results = defaultdict(list)
     if len(samples) < SAMPLES:
         return None
     for sample in samples:
@@ -77,7 +60,6 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         ["metric/pass"],
         "samples.jsonl has main functions that pass with another helper; train the helper longer; "
         "--joint cross scores a main with every helper and says which was at fault. A main that "
-        "passes by itself if the helper fails (a fallback) hides the errors, and the strict reward "
-        "(code) pays no cooperation for it: the helper adds nothing",
+        "passes by itself if the helper fails (a fallback) hides the errors",
     ),
 )

@@ -1,22 +1,15 @@
 """HumanEval, CoopHumanEval and MBPP: the paper's coding problems (arXiv 2508.04652).
 
-python -m coding.tasks humaneval --data FILE    checks a data set: every reference solution, whole
-                                                and split over two agents, passes all its tests
-
 Their rows hold a prompt (a signature with its docstring), the entry_point that it defines, and a
 test: a function check(candidate) with assertions. coding/items.py turns rows into items.
 """
 
-import argparse
-import ast
 import functools
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
-from coding.feedback import MODES, configured, disclosed
+from coding.extraction import helper_names
+from coding.feedback import MODES, configured
 from coding.items import asked, code_item, read_items
-from coding.rewards import verdict
 from coding.schemes import classify
 from tasks import Task
 
@@ -51,7 +44,8 @@ def frost_days(days):
 """
 
 
-def _file(name: str, *texts: str) -> str:
+def fenced(name: str, *texts: str) -> str:
+    """A file in a prompt, its fence still open."""
     return f"{name}.py:\n```python\n" + "\n".join(texts)
 
 
@@ -68,21 +62,19 @@ class CodeTask(Task):
     bonuses: ClassVar = {"cooperation": "tests"}
     signs = "coding.signs.SIGNS"
 
+    def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
+        super().__init__(data, num_agents)
+        self.helpers, self.tell = helper_names(num_agents), feedback
+
     @classmethod
     def teller(cls, args):
         """The function of coding/feedback.py with the run's flags."""
-        flags = (args.feedback_tests, args.expert_url, args.expert_model)
-        return configured(args.feedback, *flags)
-
-    def disclosed(self, args) -> str:
-        known = args.feedback in MODES
-        return disclosed(args.feedback, args.feedback_tests) if known else super().disclosed(args)
+        return configured(args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         return classify(responses, item["entry_point"])
 
-    def ask(self, text: str) -> dict:
-        return asked(text)
+    ask = staticmethod(asked)
 
 
 class HumanEval(CodeTask):
@@ -92,35 +84,24 @@ class HumanEval(CodeTask):
     agent alone writes aux and the entry point in one response.
 
     `ranges` are the rows of each split: train and dev are the training and the in-training
-    evaluation split of the paper, test is what its evaluation used. (Later configurations of the
-    authors trained on rows 33 to 162.) A local file with another number of rows is divided in its
-    own order: the last fifth is test, the fifth before it dev, the rest train.
+    evaluation split of the paper, test is what its evaluation used. A local file with another
+    number of rows is divided in its own order: the last fifth is test, the fifth before it dev.
     """
 
     stop = "``"  # of the fence that ends a file; a tokenizer may cut the three apart
     rows = 164
-    hub, config, hub_split = "openai/openai_humaneval", None, "test"
+    hub = ("openai/openai_humaneval", None, "test")  # name, configuration, split
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
-
-    def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
-        super().__init__(data, num_agents)
-        self.helpers = ["aux", *(f"aux{i}" for i in range(2, num_agents))]
-        self.tell = feedback or configured("tests")
 
     @functools.cached_property
     def problems(self) -> list[dict]:
         """Every item of every split, in the order of its source; ValueError names a bad row."""
-        hub = (self.hub, self.config, self.hub_split)
-        return read_items(self.data, hub, code_item)
+        return read_items(self.data, self.hub, code_item)
 
     def items(self, split: str) -> list[dict]:
         count = len(self.problems)
         fifth = max(count // 5, 1)
-        shares = {
-            "train": (0, count - 2 * fifth),
-            "dev": (count - 2 * fifth, count - fifth),
-            "test": (count - fifth, count),
-        }
+        shares = {"train": (0, -2 * fifth), "dev": (-2 * fifth, -fifth), "test": (-fifth, count)}
         start, end = (self.ranges if count == self.rows else shares)[split]
         return self.problems[start:end]
 
@@ -130,15 +111,15 @@ class HumanEval(CodeTask):
         files = {f"helper{name[3:]}": name for name in self.helpers}
         prompt = self._programs(files, item["prompt"].strip("\n"))
         if self.num_agents == 1:
-            begun = _file("main", "")
+            begun = fenced("main", "")
         elif agent < self.num_agents - 1:
-            begun = _file(list(files)[agent], "")
+            begun = fenced(list(files)[agent], "")
         else:
             for file, name in files.items():
                 stub = f"def {name}(value):\n    ...  # written by another programmer\n"
-                prompt += _file(file, stub) + "```\n\n"
+                prompt += fenced(file, stub) + "```\n\n"
             imports = [f"from {file} import {name}" for file, name in files.items()]
-            begun = _file("main", *imports, "", "")
+            begun = fenced("main", *imports, "", "")
         for response, told in history:
             prompt += begun + response.strip("\n") + "\n```\n\n"
             prompt += (f"{told}\n\n" if told else "") + "Revised: "
@@ -147,25 +128,25 @@ class HumanEval(CodeTask):
     def _programs(self, files: dict[str, str], problem: str) -> str:
         """The example's files, and the problem whose files {file: function} are to be written."""
         if self.num_agents == 1:
-            intro, shown = _ALONE, [_file("main", _HELPER, _MAIN)]
+            intro, shown = _ALONE, [fenced("main", _HELPER, _MAIN)]
         else:
             writes = (f"One writes {file}.py with the function `{files[file]}`." for file in files)
             names = ", ".join(f"`{name}`" for name in self.helpers)
             intro = _TOGETHER.format(count=self.num_agents, helpers=" ".join(writes), names=names)
-            shown = [_file("helper", _HELPER), _file("main", "from helper import aux\n", _MAIN)]
+            shown = [fenced("helper", _HELPER), fenced("main", "from helper import aux\n", _MAIN)]
         example = _EXAMPLE + "\n" + "".join(f"{file}```\n\n" for file in shown)
         parts = [intro + _CONVENTION, "### Program 1", example + "### Program 2", problem, ""]
         return "\n\n".join(parts)
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        return self.tell(item, responses)
+        return (self.tell or configured("tests"))(item, responses)
 
 
 class CoopHumanEval(HumanEval):
     """OpenMLRL/CoopHumanEval: 82 problems that leave something to divide, without solutions."""
 
     rows = 82
-    hub = "OpenMLRL/CoopHumanEval"
+    hub = ("OpenMLRL/CoopHumanEval", None, "test")
     ranges: ClassVar = {"train": (0, 50), "dev": (50, 66), "test": (66, 82)}
 
 
@@ -178,68 +159,5 @@ class MBPP(HumanEval):
     """
 
     rows = 427
-    hub, config = "google-research-datasets/mbpp", "sanitized"
-    hub_split = "test+train+validation+prompt"
+    hub = ("google-research-datasets/mbpp", "sanitized", "test+train+validation+prompt")
     ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
-
-
-# --- the check of a data set ----------------------------------------------------------------------
-
-
-def check(task: HumanEval) -> bool:
-    """Prints how many reference solutions pass all of their tests; False if one does not."""
-    items = task.problems
-    tests = sum(len(item["tests"]) for item in items)
-    print(f"{len(items)} problems with {tests} tests")
-    solved = [item for item in items if "solution" in item]
-    forms = {
-        "one response": lambda item: [item["solution"]],
-        "trivial helper": lambda item: ["def aux(*args):\n    return None", item["solution"]],
-        "helper does it all": _delegated,
-    }
-    good = True
-    with ThreadPoolExecutor(8) as pool:
-        raising = [f"def {item['entry_point']}(*_):\n    raise KeyError" for item in items]
-        verdicts = pool.map(verdict, items, ([text] for text in raising))
-        empty = sum(sum(verdict.passed) for verdict in verdicts)
-        print(f"{empty} tests pass with a function that always raises")
-        for form, write in forms.items() if solved else ():
-            verdicts = pool.map(verdict, solved, map(write, solved))
-            failed = [
-                (item["task_id"], next(filter(None, verdict.errors), verdict.outcome))
-                for item, verdict in zip(solved, verdicts, strict=True)
-                if not all(verdict.passed)
-            ]
-            print(
-                f"{form:>20}: {len(solved) - len(failed)} of {len(solved)} solutions pass all tests"
-            )
-            for task_id, error in failed:
-                print(f"{'':>22}{task_id}: {error}")
-            good = good and not failed
-    return good
-
-
-def _delegated(item: dict) -> list[str]:
-    """The reference as a team in which aux is the whole solution and main calls it."""
-    entry, tree = item["entry_point"], ast.parse(item["solution"])
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == entry:
-            node.name = "aux"
-    main = f"def {entry}(*args, **kwargs):\n    return aux(*args, **kwargs)"
-    return [ast.unparse(tree), main]
-
-
-def main() -> None:
-    known = {kind.__name__.lower(): kind for kind in (HumanEval, CoopHumanEval, MBPP)}
-    flags = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
-    flags.add_argument("task", choices=known)
-    flags.add_argument("--data", help="local file instead of the hub")
-    args = flags.parse_args()
-    try:
-        sys.exit(0 if check(known[args.task](data=args.data)) else 1)
-    except ValueError as error:
-        flags.error(str(error))
-
-
-if __name__ == "__main__":
-    main()

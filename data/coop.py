@@ -117,9 +117,8 @@ def _compositions(agents: int) -> dict[str, list[tuple]]:
                 if (transform, reducer) in pointless or predicate == second != "":
                     continue
                 both = sorted((predicate, second)) if second else [predicate]
-                digest = hashlib.md5(
-                    "/".join((domain, *both, transform, reducer)).encode()
-                ).digest()
+                text = "/".join((domain, *both, transform, reducer))
+                digest = hashlib.md5(text.encode()).digest()
                 held_out = {0: "dev", 1: "test"}.get(digest[0] % 14) if predicate else None
                 names = (domain, predicate, transform, reducer, second)
                 splits[held_out or "train"].append(names[: 5 if second else 4])

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -34,15 +35,15 @@ def file_rows(path: str) -> list[tuple[int, dict]]:
     line what is wrong.
     """
     name = Path(path).name.lower()
-    reader = _READERS.get(Path(name.removesuffix(".gz")).suffix)
-    if reader is None:
+    kind = Path(name.removesuffix(".gz")).suffix
+    if kind not in (".json", ".jsonl", ".csv", ".parquet"):
         raise ValueError(
             f"{path} is none of .json, .jsonl, .csv (each also .gz) and .parquet; in .jsonl, each "
             'line is a row, such as {"prompt": "..."}, with the fields that the task needs'
         )
     try:
         with (gzip.open if name.endswith(".gz") else open)(path, "rb") as file:
-            rows = reader(file)
+            rows = list(_rows(file, kind))
     except (OSError, EOFError, zlib.error, ValueError, RecursionError, csv.Error) as error:
         why = getattr(error, "strerror", None) or error
         raise ValueError(f"cannot read {path}: {why}") from error
@@ -54,45 +55,26 @@ def file_rows(path: str) -> list[tuple[int, dict]]:
     return rows
 
 
-def _text(file) -> str:
-    return file.read().decode("utf-8-sig")
+def _rows(file, kind: str) -> Iterator[tuple[int, dict]]:
+    if kind == ".parquet":
+        from pyarrow import parquet
 
-
-def _read_json(file) -> list[tuple[int, dict]]:
-    rows = json.loads(_text(file))
-    if not isinstance(rows, list):
-        raise ValueError("a list of rows is needed, [{...}, ...]")
-    return list(enumerate(rows, 1))
-
-
-def _read_jsonl(file) -> list[tuple[int, dict]]:
-    rows = []
-    for number, line in enumerate(_text(file).split("\n"), 1):
-        try:
-            rows += [(number, json.loads(line))] if line.strip() else []
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"row {number} is not one JSON object ({error})") from error
-    return rows
-
-
-def _read_csv(file) -> list[tuple[int, dict]]:
-    csv.field_size_limit(1 << 30)
-    rows = list(enumerate(csv.DictReader(io.StringIO(_text(file), newline=""), strict=True), 1))
-    for number, row in rows:
-        if None in row or None in row.values():
-            raise ValueError(f"row {number} has not the header's fields")
-    return rows
-
-
-def _read_parquet(file) -> list[tuple[int, dict]]:
-    from pyarrow import parquet
-
-    return list(enumerate(parquet.read_table(file).to_pylist(), 1))
-
-
-_READERS = {
-    ".json": _read_json,
-    ".jsonl": _read_jsonl,
-    ".csv": _read_csv,
-    ".parquet": _read_parquet,
-}
+        yield from enumerate(parquet.read_table(file).to_pylist(), 1)
+        return
+    text = file.read().decode("utf-8-sig")
+    if kind == ".json":
+        rows = json.loads(text)
+        yield from enumerate(rows if isinstance(rows, list) else [rows], 1)
+    elif kind == ".jsonl":
+        for number, line in enumerate(text.split("\n"), 1):
+            try:
+                yield from [(number, json.loads(line))] if line.strip() else []
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"row {number} is not one JSON object ({error})") from error
+    else:
+        csv.field_size_limit(1 << 30)
+        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        for number, row in enumerate(reader, 1):
+            if None in row or None in row.values():
+                raise ValueError(f"row {number} has not the header's fields")
+            yield number, row

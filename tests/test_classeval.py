@@ -14,7 +14,7 @@ from helpers import refused
 
 import eval as evaluation
 from coding.classes import class_item, class_source, methods_of, scheme, written
-from coding.classeval import ClassEval, Small, classeval, solution_of, verdict
+from coding.classeval import ClassEval, classeval, solution_of, verdict
 
 METHODS = {  # of a class that keeps what was sold; no test needs the last one
     "add": "def add(self, amount):\n    if amount < 0:\n        raise ValueError('negative')\n"
@@ -174,7 +174,6 @@ def test_the_reward_of_every_division_by_brute_force():
         assert found["cooperation"] == pytest.approx(pay), by
         assert found["metric/pass"] == (p == 1)
         assert found["metric/coop"] == (p == 1 and min(adds) > 0)
-        assert found["metric/lost"] == pytest.approx((p - max(q)) / p if p else 0)
         assert found["metric/coverage"] == len(union) / len(METHODS)
         assert found["metric/overlap"] == pytest.approx(
             len(has[0] & has[1]) / len(union) if union else 0
@@ -237,15 +236,15 @@ def test_a_class_is_kept_where_its_solution_has_full_marks_in_any_team(tmp_path,
     assert ids == [["own/11"], [f"own/{n}" for n in (12, 13, 14, 15, 16, 17, 19)]]
     with pytest.raises(ValueError, match=r"0 of 20 .* a part no test needs: own/0, own/1,"):
         ClassEval(data, 5).items("train")
-    with pytest.raises(ValueError, match=r"0 of 20 .* too few or too many methods: own/0, own/1,"):
-        Small(data).items("train")
+    with pytest.raises(ValueError, match=r"0 of 20 .* too few methods: own/0, own/1,"):
+        ClassEval(data, 6).items("train")
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"test": 3}, "row 2: field 'test' has to be a text, not 3"),
-        ({"test": "def f():"}, "have to be Python: "),
+        ({"test": "def f():"}, "solution_code and test Python: "),
         ({"test": "import unittest"}, "test to test it"),
         ({"solution_code": "class Other:\n    pass"}, "define what methods_info names"),
         ({"methods_info": ["add"]}, "a list with a method_name each"),

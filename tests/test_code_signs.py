@@ -54,19 +54,6 @@ def sample(step: int, task_id: str, responses: list[str], passed: bool = True) -
     return {"step": step, "turn": 0, "task_id": task_id, "responses": responses, "parts": parts}
 
 
-def test_one_helper_for_all_problems_is_a_trivial_convention():
-    def late(helpers):
-        mains = (f"def solve(x):\n    return {number}" for number in range(len(helpers)))
-        teams = enumerate(zip(helpers, mains, strict=True))
-        return [sample(50, f"t/{number}", list(team)) for number, team in teams]
-
-    box = "def aux(x):\n    return [x]"
-    own = [f"def aux(x):\n    return x > {number}" for number in range(20)]
-    assert verdicts(rows(), late([box] * 12 + own[:8]))["trivial cooperation"]
-    assert not verdicts(rows(), late([box] * 3 + own[:17]))["trivial cooperation"]
-    assert signs.same_helper(late([box + "\n"] * 3 + [box] * 4 + own[:3])) == (7, 10)
-
-
 def samples(failing_helper_share: float, fallback: bool = False, step: int = 40) -> list[dict]:
     """Joint responses of one main function with good and with broken helpers."""
     rng = random.Random(1)

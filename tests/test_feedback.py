@@ -17,10 +17,9 @@ import pytest
 import torch
 
 import train
-from coding import expert
+from coding import feedback
 from coding.coop import Coop
-from coding.expert import Expert, ExpertError
-from coding.feedback import configured, disclosed, tell
+from coding.feedback import Expert, ExpertError, configured, tell
 
 ITEM = {
     "task_id": "largest",
@@ -45,15 +44,12 @@ def both(mode: str, aux: str, main: str, limit: int = 0) -> tuple[str, str]:
 # --- modes ----------------------------------------------------------------------------------------
 
 
-def test_plain_says_nothing_and_passed_one_bit_about_the_first_tests():
+def test_plain_says_nothing():
     assert tell(ITEM, ["", "", ""], "plain") == ["", "", ""]
-    assert both("passed", AUX, MAIN) == ("The tests pass.",) * 2
-    assert both("passed", AUX, FIVE) == ("The tests do not all pass.",) * 2
-    assert both("passed", AUX, FIVE, limit=1) == ("The tests pass.",) * 2
 
 
-def test_levels_tell_state_use_and_count_but_no_test():
-    aux, main = both("levels", AUX, MAIN)
+def test_tests_tell_state_use_and_count():
+    aux, main = both("tests", AUX, MAIN)
     assert aux.splitlines()[1:] == [
         "- aux: defined",
         "- solve, a partner's: defined",
@@ -65,9 +61,8 @@ def test_levels_tell_state_use_and_count_but_no_test():
         "- solve uses what aux returns",
         "- tests passed: 3 of 3",
     ]
-    assert "tests passed: 1 of 3" in both("levels", AUX, FIVE)[0]
-    assert "tests passed: 1 of 1" in both("levels", AUX, FIVE, limit=1)[0]
-    assert "assert" not in "".join(both("levels", AUX, FIVE))
+    assert "tests passed: 1 of 3" in both("tests", AUX, FIVE)[0]
+    assert "tests passed: 1 of 1" in both("tests", AUX, FIVE, limit=1)[0]
 
 
 @pytest.mark.parametrize(
@@ -76,14 +71,14 @@ def test_levels_tell_state_use_and_count_but_no_test():
         ("I will not write it.", "missing"),
         ("aux = 3", "missing"),
         ("def aux(xs):\n    xs.sort()", "defined, but returns no value"),
-        ("```python\ndef aux(xs:\n    return xs\n```", "does not parse, '(' was never closed"),
-        ("def aux(xs):\nreturn xs", "does not parse, expected an indented block"),
+        ("```python\ndef aux(xs:\n    return xs\n```", "does not parse"),
+        ("def aux(xs):\nreturn xs", "does not parse"),
     ],
 )
 def test_state_of_a_helper(text, own):
-    aux, main = both("levels", text, MAIN)
+    aux, main = both("tests", text, MAIN)
     assert f"- aux: {own}" in aux
-    assert own.startswith(re.search("- aux, a partner's: (.*)", main)[1])
+    assert f"- aux, a partner's: {own}" in main
     assert "tests passed: 0 of 3" in main
 
 
@@ -99,7 +94,7 @@ def test_state_of_a_helper(text, own):
     ],
 )
 def test_use_of_the_helper(body, says):
-    assert f"- solve {says}" in both("levels", AUX, f"def solve(xs, k):\n    {body}")[1]
+    assert f"- solve {says}" in both("tests", AUX, f"def solve(xs, k):\n    {body}")[1]
 
 
 def test_tests_show_failed_assertions_with_their_error_up_to_the_limit():
@@ -107,7 +102,7 @@ def test_tests_show_failed_assertions_with_their_error_up_to_the_limit():
     for text in both("tests", AUX, wrong):
         assert "- tests passed: 1 of 3" in text
         assert "- failed: assert solve([1, 2, 3], 2) == 5\n" in text  # a wrong value: no error
-        assert "solve([], 1) == 0 raised IndexError: list index out of range" in text
+        assert "solve([], 1) == 0 raised IndexError" in text
         assert "solve([4], 1)" not in text  # it passed
     for text in both("tests", AUX, wrong, limit=1):
         assert "tests passed: 0 of 1" in text
@@ -124,10 +119,10 @@ def test_long_texts_are_cut_where_one_can_see_it():
 
 
 def test_one_agent_and_three():
-    [single] = tell(ITEM, [f"{AUX}\n{MAIN}"], "levels", 0)
+    [single] = tell(ITEM, [f"{AUX}\n{MAIN}"], "tests", 0)
     assert "- aux: defined\n- solve: defined\n- solve uses what aux returns" in single
     assert "partner" not in single
-    told = tell(ITEM, [AUX, "def aux2(x):\n    return x", MAIN], "levels", 0)
+    told = tell(ITEM, [AUX, "def aux2(x):\n    return x", MAIN], "tests", 0)
     assert "- aux2: defined\n- aux, a partner's: defined\n- solve, a partner's" in told[1]
     assert "- solve uses what aux returns\n- solve never calls aux2" in told[2]
 
@@ -140,15 +135,11 @@ def test_a_partners_words_never_come_through():
     main = "def solve(xs, k):\n    return aux(xs).gibbon + heron(k)\n# ibis"
     words = {*re.findall(r"[a-z]{4,}", aux)} - {"comment", "raise", "return", "str", "said"}
     short = "def solve(xs, k):\n    return aux()"
-    for mode, other in (("levels", main), ("tests", main), ("tests", short)):
-        told_aux, told_main = both(mode, aux, other)
+    for other in (main, short):
+        told_aux, told_main = both("tests", aux, other)
         assert not words & {*re.findall(r"\w+", told_main)}, told_main
         assert not {"gibbon", "heron", "ibis"} & {*re.findall(r"\w+", told_aux)}, told_aux
-    assert "aux() missing 1 required positional argument: 'walrus'" in told_aux
-    assert "aux() missing 1 required positional argument: '...'" in told_main
-    raised = "def aux(xs, k):\n    raise ValueError('weasels here')"
-    assert "raised ValueError: weasels here" in both("tests", raised, MAIN)[0]
-    assert "raised ValueError: ..." in both("tests", raised, MAIN)[1]
+    assert "raised TypeError" in told_main
 
 
 @pytest.mark.parametrize(
@@ -173,12 +164,8 @@ def test_flags_and_report():
     with pytest.raises(ValueError, match="needs --expert-url and --expert-model"):
         configured("expert", url="http://localhost/v1")
     configured("plain", url="http://localhost/v1", model="m")  # a recipe's, with another mode
-    assert "which of the first 2 of a problem's tests fail" in disclosed("tests", 2)
-    assert "how many of all of a problem's tests pass" in disclosed("levels", 0)
-    assert "no test was shown" in disclosed("expert", 0)
-    assert disclosed(None, 1)
     item = Coop().items("dev")[0]
-    said = Coop(feedback=configured("levels")).feedback(item, ["", ""])[0]
+    said = Coop(feedback=configured("tests")).feedback(item, ["", ""])[0]
     assert all(line.startswith("# ") for line in said.splitlines())
 
 
@@ -318,15 +305,14 @@ def test_one_bad_answer_is_tried_again(bad):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('Sure!\n```json\n{"aux": "a", "solve": ""}\n```\nBye {you}', {"aux": "a", "solve": ""}),
-        ('{"aux": "first"} then {"aux": "last {x}"}', {"aux": "last {x}"}),
+        ('Sure!\n```json\n{"aux": "a {x}", "solve": ""}\n```\nBye', {"aux": "a {x}", "solve": ""}),
         ('{"aux": "a", "solve": 3, "other": "x"}', {"aux": "a"}),
         ('{"edits": {"aux": "nested"}}', None),
-        ('{"a":' * 3000, None),
+        ('{"a":' * 3000 + "}" * 3000, None),
     ],
 )
 def test_edits_are_found_in_what_a_model_says(text, found):
-    assert expert._read_edits(text, ["aux", "solve"]) == found
+    assert feedback._read_edits(text, ["aux", "solve"]) == found
 
 
 def test_a_model_without_json_gives_no_edit_and_a_warning(caplog):

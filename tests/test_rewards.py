@@ -277,8 +277,8 @@ def passed_by(code: str, replaced: str = "", caller_of: str = "", number: int = 
 def test_the_slope_against_the_bank_run_by_hand(name):
     helper, main_function = SLOPE[name]
     p = passed_by(helper + main_function)
-    q_helper = max(passed_by(main_function, "aux", "", n) for n in range(bank.size("")))
-    q_main = max(passed_by(helper, "solve", "aux", n) for n in range(bank.size("aux")))
+    q_helper = max(passed_by(main_function, "aux", "", n) for n in range(len(bank.HELPERS)))
+    q_main = max(passed_by(helper, "solve", "aux", n) for n in range(len(bank.MAINS)))
     c = max(0, min((p - q_helper) / (1 - q_helper), (p - q_main) / (1 - q_main)))
     scores = rewards.code(SQUARES, [helper, main_function])
     assert scores["tests"] == p < 1

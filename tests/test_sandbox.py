@@ -21,7 +21,7 @@ import pytest
 import sandbox_programs as programs
 
 from coding.sandbox import box as sandbox
-from coding.sandbox import process, wire
+from coding.sandbox import wire
 from coding.sandbox.box import Program, Sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent
@@ -226,7 +226,7 @@ def handle(number: int):
 def test_what_is_no_answer_is_refused_at_once(line):
     began = time.monotonic()
     with pytest.raises(wire.REFUSED):
-        wire.unpack(line.encode("latin-1"), handle)
+        wire.unpacker(handle)(line.encode("latin-1"))
     assert time.monotonic() - began < 0.5
 
 
@@ -311,18 +311,12 @@ def test_the_whole_program_has_a_limit():
     assert time.monotonic() - began < 8
 
 
-def test_a_test_that_hangs_the_judge_leaves_the_earlier_ones():
+def test_a_test_that_hangs_the_judge_fails_with_all_others():
     # C code does not hear the alarm: the judge dies of it, and its worker is replaced.
-    tests = [
-        "assert f(1) == range(10 ** 15)",
-        "assert f(1) == 2",
-        "assert sum(f(1)) == 5",
-        "assert f(1)",
-    ]
+    tests = ["assert f(1) == range(10 ** 15)", "assert sum(f(1)) == 5", "assert f(1)"]
     with Sandbox(workers=1, **QUICK) as box:
         hung, after = box.run([Program("def f(n): return range(10 ** 15)", tests, "f"), ADD])
-    assert hung.passed == [True, False, False, False]
-    assert hung.outcome == "timeout"
+    assert (hung.passed, hung.outcome) == ([False] * 3, "timeout")
     assert after.passed == [True, False]
 
 
@@ -379,11 +373,10 @@ def test_programs_that_need_not_be_apart_share_a_process_but_no_module():
     assert alone.endswith("(1, 1, 9)")
 
 
-@pytest.mark.parametrize("all_or_none", [False, True])
 @pytest.mark.parametrize("apart", [False, True])
-def test_the_best_part_of_the_bank_in_a_functions_place(box, apart, all_or_none):
-    def best(code, tests, *place, parts=None):
-        program = Program(code, tests, "f", "", apart, *place, all_or_none, parts)
+def test_the_best_part_of_the_bank_in_a_functions_place(box, apart):
+    def best(code, tests, *place, enough=2, parts=None):
+        program = Program(code, tests, "f", "", apart, *place, enough, parts)
         return box.run([program])[0].passed
 
     main = "def f(xs): return sum(aux(xs))"
@@ -391,42 +384,30 @@ def test_the_best_part_of_the_bank_in_a_functions_place(box, apart, all_or_none)
     assert best(main, tests, "aux", "") == [True, True]  # its argument is the first of the bank
     hard = main.replace("aux(xs)", "aux(x) * x for x in xs if aux(x) > 2")
     squares = ["assert f([1, 2]) == 8", "assert f([3, 1]) == 9", "assert f([5]) == 125"]
-    assert best(hard, squares, "aux", "") == [False] * 3 if all_or_none else [False, True, False]
+    assert best(hard, squares, "aux", "") == [False, True, False]
+    assert best(hard, squares, "aux", "", enough=3) == [False] * 3
     helper = "def aux(xs): return {'sum': sum(xs)}"
     assert best(helper, tests, "f", "aux") == [True, True]
     boxed = "def f(xs): return sum(aux(xs)[0])"
     assert best(boxed, tests, "aux", "") == [True, True]
+    assert best(boxed, tests, "aux", "", enough=1) == [False, True]  # it is an earlier one's
     assert best(boxed, tests, "aux", "", parts=1) == [False, False]
 
 
-LARGE = "def f(n):\n    yield from [aux('x')] * n"  # an answer for each part, together too large
-CALLS = "def f(n, seen=[]):\n    seen.append(n)\n    return aux(len(seen))"
-
-
-@pytest.mark.parametrize(
-    ("code", "test"),
-    [
-        (LARGE.replace("yield from", "return"), "assert f(5_000)[0] == 'x'"),
-        (LARGE, "assert list(f(3)) == ['x'] * 3"),  # the answer stays where it is
-        (CALLS, "assert [f(5), f(5)] == [1, 2]"),
-        (CALLS, "assert f(f(7)) == 2"),
-        (CALLS, "import random\nassert f(random.random()) == 1"),
-    ],
-)
-def test_a_test_may_call_a_part_of_the_bank_as_it_likes(box, code, test):
-    """Only the first call of a test is made of all parts at once."""
-    [verdict] = box.run([Program(code, [test], "f", "", False, "aux")])
-    assert verdict.passed == [True]
+def test_a_test_may_call_a_part_of_the_bank_as_it_likes(box):
+    calls = "def f(n, seen=[]):\n    seen.append(n)\n    return aux(len(seen))"
+    tests = ["assert [f(5), f(5)] == [1, 2]", "assert f(f(7)) == 4"]
+    [verdict] = box.run([Program(calls, tests, "f", "", False, "aux")])
+    assert verdict.passed == [True, True]
 
 
 def test_parts_of_the_bank_that_do_not_end_say_nothing():
-    """One is stopped by its CPU time, so that it does not matter how busy the machine is."""
     code = "def f(n):\n    while aux(n) is {}:\n        {}\n    return n"
     few = code.format("None", "while True: pass")
     ends = code.format("None", "pass")  # a part is called so often, and no more
     many = code.format("aux", "pass").replace("while aux(n) is aux", "while True")
     asked = [Program(text, ["assert f(1) == 1"], "f", "", False, "aux") for text in (few, ends)]
-    with Sandbox(workers=1, test_timeout=0.1) as box:
+    with Sandbox(workers=1, test_timeout=0.5) as box:
         assert [verdict.passed for verdict in box.run(asked)] == [[True], [True]]
         [verdict] = box.run([Program(many, ["assert f(1) == 1"], "f", "", False, "aux")])
     assert (verdict.passed, verdict.outcome) == ([False], "timeout")
@@ -531,7 +512,7 @@ def test_a_second_loss_names_the_program():
 
 
 def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
-    monkeypatch.setattr(process, "WORKER", "/nowhere/worker.py")
+    monkeypatch.setattr(sandbox, "WORKER", "/nowhere/worker.py")
     with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match="no worker starts"):
         box.run([ADD])
 
@@ -623,7 +604,7 @@ def test_the_probe_finds_open_doors(tmp_path, monkeypatch):
     for path in ROOT.glob("*.py"):
         text = path.read_text().replace("sys.addaudithook(audit)", "pass")
         (tmp_path / path.name).write_text(text)
-    monkeypatch.setattr(process, "WORKER", tmp_path / process.WORKER.name)
+    monkeypatch.setattr(sandbox, "WORKER", tmp_path / sandbox.WORKER.name)
     with Sandbox(workers=1, kernel_locks=False) as box, pytest.warns(RuntimeWarning) as told:
         box.run([])
     for door in sandbox.DOORS.keys() - {"take 64 GiB of memory"}:

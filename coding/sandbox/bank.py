@@ -8,11 +8,10 @@ helper that sorts, it would say that sorting adds nothing.
 Candidates have this module loaded, and make a part with `install`.
 """
 
-import ast
+import ast  # noqa: F401  for the tables
 import inspect
 import itertools
-import json
-import operator
+import json  # noqa: F401
 
 MOST_CALLS = 20_000  # of one helper or of what it says: a loop that waits for more would not end
 
@@ -117,98 +116,53 @@ class Raised(StopIteration, ValueError, TypeError, KeyError, IndexError, Runtime
     adds the program's own."""
 
 
-def _raise(error: Exception):
+def throw(error: Exception):
     raise error
 
 
-def _field(size: int, at: int, kind: type):
-    """The first argument as one field of several, beside others that say nothing."""
-    return lambda x, y, a: Box(
-        x if i == at else kind(len(x) if hasattr(x, "__len__") else 0) for i in range(size)
-    )
+def field(size: int, at: int, kind: type, x):
+    """x as one field of several, beside others that say nothing."""
+    return Box(x if i == at else kind(len(x) if hasattr(x, "__len__") else 0) for i in range(size))
 
 
-# Parts take x, y, a: the first argument, the second (or None), and all of them.
-HELPERS = (
-    # what it was given, as it is or in a box; nothing
-    lambda x, y, a: x,
-    lambda x, y, a: Nothing(),
-    lambda x, y, a: No(),
-    lambda x, y, a: y,
-    lambda x, y, a: Box(a),
-    lambda x, y, a: Box([x]),
-    *(_field(size, at, kind) for size in (2, 3) for at in range(size) for kind in (Nothing, No)),
-    lambda x, y, a: Box([Box([x])]),
-    lambda x, y, a: Box(a[::-1]),
-    lambda x, y, a: _raise(Raised(x)),
-    # its elements: each in a box, some of them, in two pieces
-    lambda x, y, a: [Box([value, Nothing()]) for value in x],
-    lambda x, y, a: list(enumerate(x)),
-    lambda x, y, a: dict(enumerate(x)),
-    lambda x, y, a: list(zip(*a, strict=False)),
-    lambda x, y, a: x.pop(),
-    lambda x, y, a: x.pop(0),
-    lambda x, y, a: x[y],
-    lambda x, y, a: Box([x[: len(x) // 2], x[len(x) // 2 :]]),
-    lambda x, y, a: Box([x[:1], x[1:]]),
-    # in another code; its structure
-    *(
-        lambda x, y, a, code=code: code(x)
-        for code in (iter, next, list, tuple, set, str, json.dumps, len)
-    ),
-    lambda x, y, a: range(len(x)),
-    lambda x, y, a: iter(range(*a)),  # always true, where a range is if x > 0
-    lambda x, y, a: iter(range(1, x + 1)),
-    lambda x, y, a: [Blank() for _ in x],
-    lambda x, y, a: x.append(y) or x,
-    lambda x, y, a: y.append(x) or y,
-    # constants
-    *(
-        lambda x, y, a, make=make: make()
-        for make in (type(None), lambda: True, bool, int, lambda: 1, str, list, dict, set)
-    ),
-    # a function, or the first argument as one
-    lambda x, y, a: lambda *b: (*b, None)[0],
-    lambda x, y, a: x(*a[1:]),
-    lambda x, y, a: [x(value) for value in y],
-    lambda x, y, a: [value for value in y if x(value)],
+def functions(arguments: str, table: str) -> list:
+    """What a table's expressions say of the arguments; a comment may end a line."""
+    lines = [line.partition("  #")[0] for line in table.strip().splitlines()]
+    return [eval(f"lambda {arguments}: {one}") for line in lines for one in line.split(";")]
+
+
+# x, y, a: the first argument, the second (or None), and all of them.
+HELPERS = functions(
+    "x, y, a",
+    """
+x; Nothing(); No(); y; Box(a); Box([x])  # what it was given, as it is or in a box; nothing
+field(2, 0, Nothing, x); field(2, 0, No, x); field(2, 1, Nothing, x); field(2, 1, No, x)
+field(3, 0, Nothing, x); field(3, 0, No, x); field(3, 1, Nothing, x); field(3, 1, No, x)
+field(3, 2, Nothing, x); field(3, 2, No, x); Box([Box([x])]); Box(a[::-1]); throw(Raised(x))
+[Box([value, Nothing()]) for value in x]; list(enumerate(x)); dict(enumerate(x))  # its elements
+list(zip(*a)); x.pop(); x.pop(0); x[y]
+Box([x[: len(x) // 2], x[len(x) // 2 :]]); Box([x[:1], x[1:]])  # in two pieces
+iter(x); next(x); list(x); tuple(x); set(x); str(x); json.dumps(x)  # in another code
+len(x); range(len(x))  # its structure
+iter(range(*a)); iter(range(1, x + 1))  # always true, where a range is if x > 0
+[Blank() for _ in x]; x.append(y) or x; y.append(x) or y
+None; True; False; 0; 1; ""; []; {}; set()
+lambda *b: (*b, None)[0]  # a function, or the first argument as one
+x(*a[1:]); [x(value) for value in y]; [value for value in y if x(value)]
+""",
 )
 
 # v, a, g: the helper's value; what it was given and its author's global lists, after the call.
-MAINS = (
-    lambda v, a, g: v,
-    # a piece of it
-    lambda v, a, g: parts(v)[0],
-    lambda v, a, g: parts(v)[-1],
-    lambda v, a, g: parts(v)[1],
-    lambda v, a, g: called(v, a),
-    lambda v, a, g: parts(parts(v)[0])[0],
-    lambda v, a, g: parts(parts(v)[-1])[-1],
-    lambda v, a, g: parts(v)[0] + parts(v)[1],
-    lambda v, a, g: v[::-1],
-    lambda v, a, g: v[:-1],
-    lambda v, a, g: v[1:],
-    # in another code
-    lambda v, a, g: parts(v),
-    lambda v, a, g: tuple(parts(v)),
-    lambda v, a, g: set(parts(v)),
-    *(
-        lambda v, a, g, code=code: code(v)
-        for code in (str, int, float, bool, operator.not_, operator.neg, ast.literal_eval)
-    ),
-    lambda v, a, g: v.decode(),
-    lambda v, a, g: v - 1,
-    lambda v, a, g: v + 1,
-    # what it left elsewhere
-    lambda v, a, g: a[0],
-    lambda v, a, g: a[-1],
-    lambda v, a, g: a[-1][-1],
-    lambda v, a, g: g[-1],
-    lambda v, a, g: g[-1][-1],
-    # constants
-    lambda v, a, g: True,
-    lambda v, a, g: False,
-    lambda v, a, g: None,
+MAINS = functions(
+    "v, a, g",
+    """
+v; parts(v)[0]; parts(v)[-1]; parts(v)[1]; called(v, a)  # the value, or a piece of it
+parts(parts(v)[0])[0]; parts(parts(v)[-1])[-1]; parts(v)[0] + parts(v)[1]; v[::-1]; v[:-1]; v[1:]
+parts(v); tuple(parts(v)); set(parts(v))  # in another code
+str(v); int(v); float(v); bool(v); not v; -v; ast.literal_eval(v); v.decode(); v - 1; v + 1
+a[0]; a[-1]; a[-1][-1]; g[-1]; g[-1][-1]  # what it left elsewhere
+True; False; None
+""",
 )
 
 
@@ -268,7 +222,3 @@ def install(replaced: str, caller_of: str, number: int, module: dict) -> None:
         return MAINS[number](value, given, lists)
 
     module[replaced] = main if caller_of else aux
-
-
-def size(caller_of: str) -> int:
-    return len(MAINS if caller_of else HELPERS)

@@ -26,30 +26,39 @@ the program. Tests call the judge's functions, which no program can change; the 
 own copy. An instance of a class that setup defines cannot be passed or compared. What setup or a
 test changes outside its own names (a module, say) stays changed for later programs.
 
-docs/sandbox.md says what is contained on which system, and what is not. Verdicts are decided in the
-same way everywhere, and do not depend on what ran before: every program gets a fresh fork (see
-Program), hashing and `random` are seeded, that of the tests from their own text, which no program
-knows.
+Verdicts do not depend on what ran before: every program gets a fresh fork (see Program), hashing
+and `random` are seeded, that of the tests from their own text, which no program knows.
+docs/sandbox.md says what is contained on which system, and what is not.
 """
 
 import functools
+import json
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
-from coding.sandbox.process import START_SECONDS, Worker
+from coding.sandbox.wire import NOT_READY
 
-OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
 GRACE_SECONDS = 3.0
-NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
 # Signals that a program has no way to end its judge with.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 CACHED = 2048  # verdicts kept, of some KiB each
+WORKER = Path(__file__).resolve().with_name("worker.py")
+# Of the trainer's own variables only what some interpreters do not start without: a key in there is
+# none of a program's business. A fixed hash seed makes the order of sets repeatable.
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"}
+PASSED_ON = ("LD_LIBRARY_PATH",)
+START_SECONDS = 60.0  # a worker takes 0.1 s to start, on a machine that is not swapping
+LEAVE_SECONDS = 2.0
 
 DOORS = {
     # tried by a probe program at the start: what works there is an open door
@@ -80,9 +89,9 @@ class Program:
     of the time: the caller knows that nothing it does outlasts its module (extraction.py).
 
     With `replaced`, parts of the bank (bank.py), all or the first few, take the place of the
-    function of that name: helpers, or mains that call the helper `caller_of`. The verdict is the
-    best part's; its outcome is "timeout" if too many of them did not end. `all_or_none`: a part
-    that fails a test passes none."""
+    function of that name: helpers, or mains that call the helper `caller_of`. The verdict is that
+    of the first part that passes `enough` tests, or else the best part's (if all are asked for, no
+    test passed); its outcome is "timeout" if too many parts did not end."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
@@ -91,7 +100,7 @@ class Program:
     apart: bool = True
     replaced: str = ""
     caller_of: str = ""
-    all_or_none: bool = False
+    enough: int = 1
     parts: int | None = None
 
     def __post_init__(self):
@@ -103,7 +112,7 @@ class Verdict:
     """`passed` and `errors` have one entry per test; `outcome` is the worst that occurred."""
 
     passed: list[bool]
-    outcome: str  # one of OUTCOMES; "ok" when every test passed
+    outcome: str  # "ok", "error", "timeout", "memory" or "crash", from best to worst
     errors: list[str | None]  # such as "ValueError: text", 300 characters at most; None if passed
     seconds: float  # wall time on a worker, without the wait for one
 
@@ -171,13 +180,11 @@ class Sandbox:
         """Ends all processes and threads. A run() that still waits raises RuntimeError."""
         with self._lock:
             self._closed, workers = True, list(self._workers)
-        for worker in workers:
-            worker.interrupt()
         for worker in workers:  # before the thread that started it ends
-            worker.wait()
+            worker.end()
         self._pool.shutdown(cancel_futures=True)
         while self._workers:
-            self._workers.pop().close(None)
+            self._workers.pop().close()
 
     def _probe(self) -> None:
         """One warning that names what this machine lacks and which doors are open."""
@@ -204,76 +211,107 @@ class Sandbox:
 
     def _judge(self, program: Program) -> Verdict:
         """In a thread of the pool: the verdict of its worker, or else of one more."""
-        request, (_, _, total_timeout, *_) = [*vars(program).values()], self._limits
         # A judge keeps its limits itself, unless it hangs in C code; setup may take as long again.
-        patience = (10 if program.replaced else 2) * total_timeout + GRACE_SECONDS
+        patience = (10 if program.replaced else 2) * self._limits[2] + GRACE_SECONDS
         for _ in range(2):
-            worker = None
-            began = time.monotonic()
             try:
                 worker = self._worker()
-                return _verdict(program, worker.ask(request, patience))
+            except (OSError, EOFError) as error:
+                why = f"no worker starts ({error})"
+                continue
+            began = time.monotonic()
+            try:
+                reply = worker.ask([*vars(program).values()], patience)
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
-                if worker is None:
-                    why = f"no worker starts ({error})"
-                    continue
-                letters, status = worker.progress(), self._discard(worker)
-                left = _left(error, status)
-            if left and not self._closed:
-                done = [name for letter in letters for name in OUTCOMES if name[0] == letter]
-                results = [[name, None if name == "ok" else name] for name in done]
-                results += [left] * (len(program.tests) - len(results))
-                seconds = time.monotonic() - began
-                return _verdict(program, {"load": left, "results": results, "seconds": seconds})
-            why = f"its worker ended with status {status}"
+                status = self._discard(worker)
+                why = f"its worker ended with status {status}"
+                reply = None if self._closed else _failure(error, status, len(program.tests))
+            if reply and "setup" in reply:
+                told = f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
+                raise ValueError(told)
+            if reply:
+                return Verdict(**reply, seconds=time.monotonic() - began)
         self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
         shown = f"{program.entry_point!r}: {why}, twice: {program.code[:200]!r}"
         raise RuntimeError(f"program {shown}")
 
-    def _worker(self) -> Worker:
+    def _worker(self) -> "Worker":
         """This thread's worker, started if it has none."""
         if worker := getattr(self._own, "worker", None):
             return worker
+        worker = Worker(self._limits)
+        self._missing = worker.missing
         with self._lock:
             if self._closed:
-                raise EOFError
-            worker = Worker(self._limits)
+                raise EOFError(f"status {worker.close()}")
             self._workers.add(worker)
-        try:
-            self._missing = worker.receive(START_SECONDS)
-        except (OSError, EOFError) as error:
-            raise EOFError(f"status {self._discard(worker)}") from error
         self._own.worker = worker
         return worker
 
-    def _discard(self, worker: Worker) -> int:
+    def _discard(self, worker: "Worker") -> int:
         """The exit status of a worker that hangs or is gone."""
         self._own.worker = None
         with self._lock:
             self._workers.discard(worker)
-        return worker.close(signal.SIGTERM if self._closed else signal.SIGKILL)
+        return worker.close()
 
 
-def _left(error: Exception, status: int) -> list[str] | None:
-    """What it means for a program's tests that its judge is gone; None if it is not to blame."""
+def _failure(error: Exception, status: int, tests: int) -> dict | None:
+    """What it means for a program that its judge is gone; None if it is not to blame."""
     if isinstance(error, TimeoutError) or status == -signal.SIGVTALRM:
-        return ["timeout", "TimeoutError: the test hangs"]
-    if status in FROM_OUTSIDE or status == NOT_READY:
+        outcome, told = "timeout", "TimeoutError: the test hangs"
+    elif status in FROM_OUTSIDE or status == NOT_READY:
         return None
-    # such as an answer that the judge itself runs out of memory on
-    return ["crash", "Crash: the test ended the judge"]
+    else:  # such as an answer that the judge itself runs out of memory on
+        outcome, told = "crash", "Crash: the test ended the judge"
+    return {"passed": [False] * tests, "outcome": outcome, "errors": [told] * tests}
 
 
-def _verdict(program: Program, reply: dict) -> Verdict:
-    if "setup" in reply:
-        raise ValueError(f"the setup of {program.entry_point!r} does not run: {reply['setup']}")
-    statuses = [status for status, _ in reply["results"]]
-    return Verdict(
-        passed=[status == "ok" for status in statuses],
-        outcome=max([reply["load"][0], *statuses], key=OUTCOMES.index),
-        # without half characters, which no tokenizer and no file takes
-        errors=[e and e.encode(errors="replace").decode() for _, e in reply["results"]],
-        seconds=reply["seconds"],
-    )
+class Worker:
+    """The trainer's end of one worker: a fresh interpreter, not a fork: a copy of the trainer's
+    memory would be slow to make, and holds what no program should come near."""
+
+    def __init__(self, limits: list):
+        self.socket, theirs = socket.socketpair()
+        self.replies = self.socket.makefile("rb")
+        # not -I, which would ignore the hash seed
+        command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
+        passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        with theirs:  # its own session: Ctrl-C in the terminal is for the trainer
+            self.process = subprocess.Popen(
+                command, stdin=theirs, env=ENVIRONMENT | passed_on, start_new_session=True
+            )
+        try:
+            self.missing = self.receive(START_SECONDS)  # locks
+        except (OSError, EOFError) as error:
+            raise EOFError(f"status {self.close()}") from error
+
+    def ask(self, request: list, seconds: float):
+        self.socket.settimeout(START_SECONDS)
+        self.socket.sendall(json.dumps(request).encode() + b"\n")
+        return self.receive(seconds)
+
+    def receive(self, seconds: float):
+        """The next line. TimeoutError if it does not come, EOFError if the judge is gone."""
+        self.socket.settimeout(seconds)
+        line = self.replies.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        return json.loads(line)
+
+    def end(self) -> int:
+        """Ends the judge, and with it zygote and candidate; returns its exit status. One that hangs
+        in C code is killed: its zygote then sees end of file, and leaves."""
+        self.process.terminate()
+        try:
+            return self.process.wait(LEAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def close(self) -> int:
+        self.replies.close()
+        self.socket.close()
+        return self.end()

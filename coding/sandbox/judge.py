@@ -1,12 +1,13 @@
 """The judge: runs a data set's tests against a candidate, of which it sees plain data alone.
 
-The function under test is a Remote (remote.py): calls travel to the candidate as JSON, answers come
-back as built-in values, so that no line and no object of the candidate is ever in this process.
+The function under test is a Remote: calls travel to the candidate as JSON, answers come back as
+built-in values, so that no line and no object of the candidate is ever in this process.
 """
 
 import builtins
 import contextlib
 import functools
+import json
 import os
 import random
 import signal
@@ -15,20 +16,152 @@ import time
 import types
 
 import bank
-import locks
-from candidate import ERROR_CHARS, LATE, LOADED, MOST_HANGS
-from remote import NOT_READY, BadTest, Candidate, Crash, Remote, Version, Versions
+from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, pack, receive, send, unpacker
 
 READY_SECONDS = 10.0
+OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
 OK = ("ok", None)
 FAILED = ("error", "no part of the bank passes it")
 HANGS = ("timeout", "too many parts of the bank do not end")
+MOST_HANGS = 5  # parts of the bank that do not end; then none is tried any more
 ENDED = ("ok", "error")  # of a program that came to an end by itself
 SHARED = 500  # programs, one after the other, that one candidate may see
 
 
+class Crash(BaseException):
+    """The candidate is gone, or has sent something that is no answer."""
+
+
+class BadTest(Exception):
+    """The test itself is wrong."""
+
+
 class TimeLimit(BaseException):
     """The alarm. Not an Exception, lest a test's `except Exception` catches it."""
+
+
+# ---- the candidate, as the judge sees it --------------------------------------------------------
+
+
+class Candidate:
+    """The judge's end of a candidate."""
+
+    def __init__(self, channel: socket.socket):
+        self.channel, self.lost, self.running, self.programs = channel, None, True, 0
+        self.unpack = unpacker(functools.partial(Remote, self))
+        inbox, self.requests = os.pipe()
+        self.answers, outbox = os.pipe()
+        self.tell_zygote(inbox, outbox)
+        os.close(inbox)
+        os.close(outbox)
+
+    def tell_zygote(self, *pipes: int) -> None:
+        try:
+            socket.send_fds(self.channel, [b"."], pipes)
+        except OSError:
+            os._exit(NOT_READY)
+
+    def await_ready(self) -> None:
+        if receive(self.answers, 64) != b"ready\n":
+            raise EOFError
+
+    def end(self) -> None:
+        self.lost = self.lost or "the program was stopped"
+        if self.running:
+            self.running = False
+            self.tell_zygote()
+            os.close(self.requests)
+            os.close(self.answers)
+
+    def ask(self, *request):
+        """Returns the candidate's answer, or raises what the program raised."""
+        if self.lost:
+            raise Crash(self.lost)
+        try:
+            send(self.requests, json.dumps(pack([*request], number_of)).encode())
+            line = receive(self.answers, ANSWER_BYTES)
+        except (EOFError, BrokenPipeError):
+            self.lost = "the program's process died"
+            raise Crash(self.lost) from None
+        try:
+            kind, *rest = self.unpack(line)
+            if kind == "value":
+                [value] = rest
+                return value
+            error = rebuilt(*rest)
+        except REFUSED as reason:
+            self.lost = f"the program sent no answer ({type(reason).__name__})"
+            raise Crash(self.lost) from None
+        raise error
+
+
+class Remote:
+    """An object that stays in the candidate: to be called, iterated, asked for attributes and given
+    new ones.
+
+    It has no equality, order, length or arithmetic of its own: a program that defines those would
+    be shown what it is compared with, and could agree.
+    """
+
+    __slots__ = ("_candidate", "_number")
+
+    def __init__(self, candidate: Candidate, number: int):
+        object.__setattr__(self, "_candidate", candidate)
+        object.__setattr__(self, "_number", number)
+
+    def _ask(self, action: str, *rest):
+        return self._candidate.ask(action, self, *rest)
+
+    def __call__(self, *arguments, **keywords):
+        return self._ask("call", [*arguments], keywords)
+
+    def __getattr__(self, name: str):
+        return self._ask("getattr", name)
+
+    def __setattr__(self, name: str, value):
+        self._ask("setattr", name, value)
+
+    def __iter__(self):
+        return self._ask("iter")
+
+    def __next__(self):
+        # An empty list, and not an exception, is the end: a StopIteration from anywhere else would
+        # cut a test's own loops short, and all() of nothing is true.
+        for value in self._ask("next"):
+            return value
+        raise StopIteration
+
+    def __eq__(self, other):
+        return False
+
+    __hash__ = object.__hash__
+
+    def __repr__(self):
+        return "<an object of the program>"
+
+
+def number_of(value) -> int:
+    if not isinstance(value, Remote):
+        raise BadTest(f"it passes a {type(value).__name__}, which is no plain data")
+    return value._number
+
+
+def rebuilt(base: str, name: str, text: str) -> BaseException:
+    """The program's exception, as the nearest built-in one: a test may expect a ValueError."""
+    kind = getattr(builtins, base)
+    if not issubclass(kind, BaseException) or issubclass(
+        kind, StopIteration | StopAsyncIteration | GeneratorExit
+    ):  # these end loops
+        kind = RuntimeError
+    for parent in kind.__mro__:  # some, such as UnicodeDecodeError, cannot be made from a text
+        with contextlib.suppress(TypeError):
+            error = parent(text)
+            break
+    error.shown = f"{name}: {text}".removesuffix(": ")
+    return error
+
+
+# ---- tests --------------------------------------------------------------------------------------
 
 
 def shown(error: BaseException) -> str:
@@ -36,7 +169,8 @@ def shown(error: BaseException) -> str:
         text = vars(error).get("shown") or f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:  # it holds a number too long to print, say
         text = type(error).__name__
-    return text[:ERROR_CHARS]
+    # without half characters, which no tokenizer and no file takes
+    return text[:ERROR_CHARS].encode(errors="replace").decode()
 
 
 @functools.lru_cache(4096)
@@ -48,19 +182,15 @@ def compiled(source: str) -> types.CodeType:
         raise BadTest(shown(error)) from None
 
 
+def execute(source: str, space: dict) -> None:
+    exec(compiled(source), space)
+
+
 class Judge:
-    def __init__(
-        self,
-        channel: socket.socket,
-        progress: int,
-        test_timeout: float,
-        total_timeout: float,
-        restarts: int,
-    ):
-        self.channel, self.progress = channel, progress
+    def __init__(self, channel: socket.socket, test_timeout, total_timeout, restarts: int):
+        self.channel = channel
         self.test_timeout, self.total_timeout, self.restarts = test_timeout, total_timeout, restarts
-        self.armed = self.rang = False
-        self.processors, self.candidate = locks.allowed_processors(), None
+        self.candidate, self.armed, self.rang = None, False, False
         signal.signal(signal.SIGALRM, self.ring)
 
     def ring(self, *_) -> None:
@@ -86,125 +216,83 @@ class Judge:
                 self.armed = False
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        except TimeLimit:
-            return late
-        except Crash as error:
-            return "crash", shown(error)
-        except MemoryError as error:
-            return "memory", shown(error)
         except BaseException as error:
-            return late if self.rang else ("error", shown(error))
-        return late if self.rang else ("ok", None)
+            kinds = {Crash: "crash", MemoryError: "memory"}
+            return late if self.rang else (kinds.get(type(error), "error"), shown(error))
+        return late if self.rang else OK
 
     def judge(
-        self, code, tests, entry_point, setup, apart, replaced, caller_of, all_or_none, parts
+        self, code, tests, entry_point, setup, apart, replaced, caller_of, enough, parts
     ) -> dict:
-        """{"load": result, "results": one per test, "seconds": } or {"setup": error}. Where a
-        function is replaced, the results are those of the best part of the bank."""
+        """A Verdict's fields but its seconds, or {"setup": error}. Where a function is replaced,
+        the results are those of the best part of the bank."""
         # What setup and tests draw follows from what no program has ever seen.
         random.seed(repr((setup, tests)))
-        space = {"__name__": "tests", "__builtins__": builtins}
-        status, error = self.attempt(self.total_timeout, self.execute, setup, space)
+        self.space = {"__name__": "tests", "__builtins__": builtins}
+        status, error = self.attempt(self.total_timeout, execute, setup, self.space)
         if status != "ok":
             return {"setup": error}
-        began, program = time.monotonic(), (setup, code, entry_point)
+        self.program, self.entry_point, self.tests = [setup, code, entry_point], entry_point, tests
         if replaced:
-            numbers = [*range(bank.size(caller_of))][:parts]
-            load, results = self.try_parts(
-                program, (replaced, caller_of), numbers, tests, space, apart, all_or_none
-            )
+            numbers = range(len(bank.MAINS if caller_of else bank.HELPERS))[:parts]
+            bank_parts = [[replaced, caller_of, number] for number in numbers]
+            load, results = self.try_parts(bank_parts, apart, enough)
         else:
-            load, results = self.run(program, tests, space, apart)
-        locks.keep_to(self.processors)
-        return {"load": load, "results": results, "seconds": time.monotonic() - began}
+            load, results = self.run(None, apart, self.restarts)
+        return {
+            "passed": [result == OK for result in results],
+            "outcome": max([load, *results], key=lambda result: OUTCOMES.index(result[0]))[0],
+            "errors": [error for _, error in results],
+        }
 
-    def run(self, program: tuple[str, str, str], tests: list[str], space: dict, apart: bool):
-        """How the program loads, and the result of each test."""
-        deadline, restarts, results = time.monotonic() + self.total_timeout, self.restarts, []
-        candidate, load = self.start(program, deadline, apart)
+    def try_parts(self, parts: list, apart: bool, enough: int):
+        """OK, or HANGS if too many parts of the bank do not end, and the results of the best, or
+        of the first that passes enough tests."""
+        count, hangs = len(self.tests), 0
+        found, best = [FAILED] * count, 0
+        for part in parts:
+            least = count if enough == count else best + 1
+            _, results = self.run(part, apart, 0, least)
+            hangs += any(status == "timeout" for status, _ in results)
+            if hangs > MOST_HANGS:
+                return HANGS, [FAILED] * count
+            if results.count(OK) >= least:
+                found = [OK if result == OK else FAILED for result in results]
+                best = results.count(OK)
+            if best >= enough:
+                break
+        return OK, found
+
+    def run(self, part: list | None, apart: bool, restarts: int, least: int = 0):
+        """How the program loads, and the results of its tests, or of the first of them if fewer
+        than `least` can pass."""
+        deadline, results = time.monotonic() + self.total_timeout, []
+        candidate, load = self.start(part, deadline, apart)
         used = candidate.programs > 1
-        for test in tests:
+        for number, test in enumerate(self.tests):
+            if results.count(OK) + len(self.tests) - number < least:
+                break
             if candidate.lost and load == OK and restarts and time.monotonic() < deadline:
                 restarts -= 1
-                candidate, load = self.start(program, deadline, apart)
+                candidate, load = self.start(part, deadline, apart)
             if load != OK:
                 result = load
             elif candidate.lost:
                 result = results[-1]
             else:
-                function = Remote(candidate, 0)
-                result = self.test(function, self.share(deadline), test, space, program[2])
-            if used and result[0] not in ENDED:
-                break
+                result = self.test(candidate, self.share(deadline), test)
+            if used and result[0] not in ENDED:  # who knows what was there before
+                return self.run(part, True, restarts, least)
             results.append(result)
-            self.report(result[0][0])
         if apart:
             candidate.end()
-        if len(results) < len(tests):  # who knows what was there before: once more, in a fresh one
-            self.report("\n")
-            return self.run(program, tests, space, apart=True)
         return load, results
 
-    def try_parts(self, program, place, numbers, tests, space: dict, apart: bool, all_or_none):
-        """OK, or HANGS if too many parts of the bank do not end, and the results of the best."""
-        found, hangs = [], 0
-        for group in [[number] for number in numbers] if apart else [numbers]:
-            candidate = self.open(apart)
-            parts = [*program, place, group, self.test_timeout]
-            results, late = self.try_versions(candidate, parts, tests, space, all_or_none)
-            if candidate.lost and not apart:  # who knows by which of them
-                return self.try_parts(program, place, numbers, tests, space, True, all_or_none)
-            if apart:
-                candidate.end()
-            found += results
-            hangs += late
-            if hangs > MOST_HANGS:
-                return HANGS, [FAILED] * len(tests)
-        if all_or_none:
-            found = [results for results in found if results.count(OK) == len(tests)]
-        best = max(found, key=lambda results: results.count(OK), default=[])
-        return OK, best + [FAILED] * (len(tests) - len(best))
-
-    def try_versions(self, candidate, parts: list, tests, space: dict, all_or_none: bool):
-        """The results of some parts of the bank in one candidate, each as far as it came, and how
-        many of them did not end. all_or_none: a part is dropped at the first test that it fails."""
-        _, _, entry_point, _, numbers, seconds = parts
-        patience, lines = seconds if len(numbers) == 1 else self.total_timeout, []
-        last = self.attempt(patience, lambda: lines.extend(candidate.ask("load_parts", *parts)))
-        if last[0] not in ENDED:
-            candidate.end()
-        hangs, results = lines.count(LATE) + (last[0] == "timeout"), [[] for _ in numbers]
-        live = [number for number, line in enumerate(lines) if line == LOADED]
-        for test in tests:
-            if hangs > MOST_HANGS or not live:
-                break
-            versions, known = Versions(candidate, live, seconds), {}
-            for number in live:
-                result = known.get(versions.lines.get(number))
-                if not result:
-                    function = Version(versions, number)
-                    last = self.test(function, patience, test, space, entry_point)
-                    result = OK if last == OK else FAILED
-                    if line := function.known():
-                        known[line] = result
-                if candidate.lost:
-                    return results, hangs + (last[0] == "timeout")
-                results[number].append(result)
-            late = [number for number in live if versions.lines.get(number) == LATE]
-            hangs += len(late)
-            passed = [one.count(OK) for one in results]
-            # What can still be the best: each may pass all the tests that are left.
-            least = len(tests) if all_or_none else max(passed)
-            room = len(tests) - len(results[live[0]])
-            live = [n for n in live if passed[n] + room >= least and n not in late]
-        return results, hangs
-
-    def test(self, function: Remote, seconds: float, test: str, space: dict, entry_point: str):
+    def test(self, candidate: Candidate, seconds: float, test: str):
         """The result of one test of a program that is loaded."""
-        candidate = function._candidate
-        space[entry_point] = function  # for what setup defines, too
+        self.space[self.entry_point] = Remote(candidate, 0)  # for what setup defines, too
         random.seed(hash(test))
-        result = self.attempt(seconds, self.execute, test, dict(space))
+        result = self.attempt(seconds, execute, test, dict(self.space))
         if result == OK and candidate.lost:  # the test has swallowed it
             result = "crash", f"Crash: {candidate.lost}"
         if result[0] == "timeout" or candidate.lost:
@@ -214,33 +302,18 @@ class Judge:
     def share(self, deadline: float) -> float:
         return min(self.test_timeout, deadline - time.monotonic())
 
-    def start(self, program: tuple[str, str, str], deadline: float, apart: bool):
-        """A candidate, and the result of loading the program in it."""
-        candidate = self.open(apart)
-        load = self.attempt(self.share(deadline), candidate.ask, "load", *program)
-        if load[0] not in ENDED:
-            candidate.end()
-        return candidate, load
-
-    def open(self, apart: bool) -> Candidate:
-        """A fresh candidate; or, if the program need not be apart, the one that others like it ran
-        in. What did not end there (who knows why) is tried again in a fresh one."""
+    def start(self, part: list | None, deadline: float, apart: bool):
+        """A candidate, and the result of loading the program in it: a fresh one; or, if the program
+        need not be apart, the one that others like it ran in."""
         candidate = self.candidate
         if apart or not candidate or candidate.lost or candidate.programs == SHARED:
             if candidate:
                 candidate.end()
-            processor = locks.current_processor()
-            locks.keep_to({processor})
-            self.candidate = candidate = Candidate(self.channel, processor)
+            self.candidate = candidate = Candidate(self.channel)
             if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
                 os._exit(NOT_READY)
-        locks.keep_to({candidate.processor})
         candidate.programs += 1
-        return candidate
-
-    def execute(self, source: str, space: dict) -> None:
-        exec(compiled(source), space)
-
-    def report(self, letter: str) -> None:
-        with contextlib.suppress(BlockingIOError):  # more than 64 thousand tests
-            os.write(self.progress, letter.encode())
+        load = self.attempt(self.share(deadline), candidate.ask, "load", *self.program, part)
+        if load[0] not in ENDED:
+            candidate.end()
+        return candidate, load

@@ -18,8 +18,8 @@ X86_64 = LINUX and os.uname().machine == "x86_64" and sys.maxsize > 1 << 32
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
 # The system calls there are; the others answer EPERM. No open, stat, socket, exec: nobody here has
-# a use for them any more. fcntl and ioctl only to see or set close-on-exec and to ask for a
-# terminal: one other makes the kernel send any signal to any process, one types into a terminal.
+# a use for them any more; nor fcntl and ioctl, of which some make the kernel send any signal to any
+# process, or type into a terminal.
 TABLE = """
 read 0, write 1, close 3, poll 7, mmap 9, mprotect 10, munmap 11, brk 12, rt_sigaction 13,
 rt_sigprocmask 14, rt_sigreturn 15, select 23, sched_yield 24, mremap 25, madvise 28, pause 34,
@@ -29,17 +29,16 @@ getegid 108, getppid 110, sigaltstack 131, gettid 186, time 201, futex 202, sche
 restart_syscall 219, clock_gettime 228, clock_getres 229, clock_nanosleep 230, exit_group 231,
 pselect6 270, ppoll 271, set_robust_list 273, getrandom 318, membarrier 324, getcpu 309, rseq 334"""
 CALLS = {name: int(number) for name, number in map(str.split, TABLE.split(","))}
-BY_ARGUMENT = {"ioctl": (16, (0x5401, 0x5450, 0x5451)), "fcntl": (72, (1, 2, 3))}
 ZYGOTE_ONLY = {"clone": 56, "fork": 57, "kill": 62, "prctl": 157, "prlimit64": 302}
-NOT_CANDIDATE = {"sendmsg": 46, "recvmsg": 47, "sched_setaffinity": 203, "pipe2": 293}
+NOT_CANDIDATE = {"sendmsg": 46, "recvmsg": 47, "pipe2": 293}
 CLONE3, ENOSYS, EPERM = 435, 38, 1  # ENOSYS sends the C library back to clone
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # the BPF instructions used
-NUMBER, ARCHITECTURE, SECOND_ARGUMENT = 0, 4, 24  # offsets in what a filter looks at
+NUMBER, ARCHITECTURE = 0, 4  # offsets in what a filter looks at
 
 
-def seccomp_filter(rules: list, default: int) -> ctypes.Array:
-    """Rules: (system call, answer), or (system call, the values its second argument may have)."""
+def seccomp_filter(answers: dict[int, int], default: int) -> ctypes.Array:
+    """answers: what becomes of each system call, by its number; of all others, the default."""
     code = [
         (LOAD, 0, 0, ARCHITECTURE),
         (EQUAL, 1, 0, 0xC000003E),
@@ -48,14 +47,8 @@ def seccomp_filter(rules: list, default: int) -> ctypes.Array:
         (AT_LEAST, 0, 1, 0x40000000),
         (RETURN, 0, 0, KILL),  # x32
     ]
-    for call, answer in rules:
-        if isinstance(answer, int):
-            code += [(EQUAL, 0, 1, call), (RETURN, 0, 0, answer)]
-            continue
-        code += [(EQUAL, 0, 2 + 2 * len(answer), call), (LOAD, 0, 0, SECOND_ARGUMENT)]
-        for value in answer:
-            code += [(EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
-        code.append((RETURN, 0, 0, REFUSE | EPERM))
+    for call, answer in answers.items():
+        code += [(EQUAL, 0, 1, call), (RETURN, 0, 0, answer)]
     code.append((RETURN, 0, 0, default))
     body = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
     program = ctypes.create_string_buffer(
@@ -66,16 +59,13 @@ def seccomp_filter(rules: list, default: int) -> ctypes.Array:
 
 
 FIRST_FILTER = seccomp_filter(
-    [
-        (CLONE3, REFUSE | ENOSYS),
-        *BY_ARGUMENT.values(),
-        *((call, ALLOW) for call in (CALLS | ZYGOTE_ONLY | NOT_CANDIDATE).values()),
-    ],
+    {CLONE3: REFUSE | ENOSYS}
+    | dict.fromkeys((CALLS | ZYGOTE_ONLY | NOT_CANDIDATE).values(), ALLOW),
     REFUSE | EPERM,
 )
 # Later ones take away more. They are small, because every candidate pays for installing one.
 JUDGE_FILTER, CANDIDATE_FILTER = (
-    seccomp_filter([(call, REFUSE | EPERM) for call in calls.values()], ALLOW)
+    seccomp_filter(dict.fromkeys(calls.values(), REFUSE | EPERM), ALLOW)
     for calls in (ZYGOTE_ONLY, ZYGOTE_ONLY | NOT_CANDIDATE)
 )
 
@@ -152,22 +142,6 @@ def lock_candidate(missing: list[str], cpu_seconds: int) -> bool:
 
 def die_with_parent() -> bool:
     return not LINUX or prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def allowed_processors() -> set[int]:
-    return os.sched_getaffinity(0) if LINUX else set()
-
-
-def current_processor() -> int:
-    return LIBC.sched_getcpu() if LINUX else -1
-
-
-def keep_to(processors: set[int]) -> None:
-    # Judge, zygote and candidate only ever wait for each other. On one processor a hand-over takes
-    # microseconds; across two of a busy machine, each can wait for a time slice of somebody else.
-    if LINUX:
-        with contextlib.suppress(OSError, ValueError):
-            os.sched_setaffinity(0, processors)
 
 
 HARMLESS = """

@@ -4,18 +4,15 @@ The sender may be hostile: what is too large, too deep or malformed is refused b
 """
 
 import collections
-import decimal
-import functools
 import json
 import os
+from decimal import Decimal
 from fractions import Fraction
 
 ANSWER_BYTES = 1 << 20  # a longer answer is refused, by the sender and by the receiver
+ERROR_CHARS = 300
+NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
 DEPTH = 200
-
-
-class Unsendable(Exception):
-    """An answer too large or too deep."""
 
 
 def items(base, value, pack) -> list:
@@ -30,24 +27,21 @@ def unpair(flat: list) -> dict:
     return {key: item for key, item in flat}  # noqa: C416  dict() would walk a range, however long
 
 
-def by_text(text):
-    return lambda _base, value, _pack: text(value)
-
-
 def by_parts(*names: str):
     return lambda _base, value, pack: [pack(getattr(value, name)) for name in names]
 
 
 CODEC = {  # type: (tag, how it goes flat, type of the flat, how it is built again)
+    list: ("l", items, list, list),
     tuple: ("t", items, list, tuple),
     set: ("s", items, list, set),
     frozenset: ("f", items, list, frozenset),
     collections.deque: ("q", items, list, collections.deque),
     dict: ("d", pairs, list, unpair),
     collections.Counter: ("C", pairs, list, lambda flat: collections.Counter(unpair(flat))),
-    bytes: ("b", by_text(bytes.hex), str, bytes.fromhex),
-    bytearray: ("B", by_text(bytearray.hex), str, bytearray.fromhex),
-    decimal.Decimal: ("D", by_text(decimal.Decimal.__str__), str, decimal.Decimal),
+    bytes: ("b", lambda _base, value, _pack: bytes.hex(value), str, bytes.fromhex),
+    bytearray: ("B", lambda _base, value, _pack: bytearray.hex(value), str, bytearray.fromhex),
+    Decimal: ("D", lambda _base, value, _pack: Decimal.__str__(value), str, Decimal),
     complex: ("c", by_parts("real", "imag"), list, lambda two: complex(*two)),
     Fraction: ("F", by_parts("numerator", "denominator"), list, lambda two: Fraction(*two)),
     range: ("r", by_parts("start", "stop", "step"), list, lambda three: range(*three)),
@@ -56,52 +50,33 @@ BUILD = {tag: (kind, build) for tag, _, kind, build in CODEC.values()}
 BUILD["i"] = str, lambda digits: int(digits, 16)
 
 
-class Packer:
-    """Turns values into what json.dumps takes, of at most `budget` bytes or so.
-
-    An instance of a subclass goes as its base value. `handle(value)` gives the number of an object
-    that is no plain data, or raises.
-    """
-
-    def __init__(self, handle, budget: float):
-        self.handle, self.left = handle, budget
-
-    def pack(self, value, depth: int = 0):
-        kind = type(value)
-        self.spend(1)
-        if value is None or kind is bool or kind is float:
-            return value
-        if depth > DEPTH:
-            raise Unsendable(f"the answer is nested more than {DEPTH} deep")
-        for base in kind.__mro__:  # unlike isinstance, this does not ask the object
-            if base is int:
-                plain = int.__int__(value)
-                self.spend(8 + plain.bit_length() // 4)
-                # hexadecimal when long: decimal digits take quadratic time, and stop at 4300
-                return plain if plain.bit_length() < 64 else {"i": format(plain, "x")}
-            if base is str:
-                self.spend(str.__len__(value))
-                return str.__str__(value)
-            if base is float:
-                return float.__float__(value)
-            inner = functools.partial(self.pack, depth=depth + 1)
-            if base is list:
-                return items(list, value, inner)
-            if base in CODEC:
-                tag, flatten, *_ = CODEC[base]
-                flat = flatten(base, value, inner)
-                self.spend(len(flat) if type(flat) is str else 0)
-                return {tag: flat}
-        return {"h": self.handle(value)}
-
-    def spend(self, amount: int) -> None:
-        self.left -= amount
-        if self.left < 0:
-            raise Unsendable(f"the answer is larger than {ANSWER_BYTES} bytes")
+def pack(value, handle, depth: int = 0):
+    """A value as what json.dumps takes. An instance of a subclass goes as its base value; `handle`
+    gives the number of an object that is no plain data, or raises."""
+    kind = type(value)
+    if value is None or kind is bool or kind is float:
+        return value
+    if depth > DEPTH:
+        raise ValueError(f"the answer is nested more than {DEPTH} deep")
+    for base in kind.__mro__:  # unlike isinstance, this does not ask the object
+        if base is int:
+            plain = int.__int__(value)
+            # hexadecimal when long: decimal digits take quadratic time, and stop at 4300
+            return plain if plain.bit_length() < 64 else {"i": format(plain, "x")}
+        if base is str:
+            return str.__str__(value)
+        if base is float:
+            return float.__float__(value)
+        if base in CODEC:
+            tag, flatten, *_ = CODEC[base]
+            flat = flatten(base, value, lambda item: pack(item, handle, depth + 1))
+            return flat if base is list else {tag: flat}
+    return {"h": handle(value)}
 
 
-def unpack(line: bytes, handle):
-    """The reverse. Raises one of REFUSED for what no Packer sends: the sender may be hostile."""
+def unpacker(handle):
+    """The reverse: a function of a line. It raises one of REFUSED for what pack does not give: the
+    sender may be hostile."""
 
     def revive(tagged: dict):
         [(tag, flat)] = tagged.items()
@@ -112,7 +87,8 @@ def unpack(line: bytes, handle):
             raise TypeError(f"{tag} of {type(flat).__name__}")
         return build(flat)
 
-    return json.loads(line, object_hook=revive)
+    decoder = json.JSONDecoder(object_hook=revive)  # it takes longer to make than to use
+    return lambda line: decoder.decode(line.decode())
 
 
 REFUSED = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)

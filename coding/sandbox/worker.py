@@ -1,12 +1,9 @@
 """A worker of the sandbox: three processes. box.py says why there are three.
 
 `main`, at the end, runs in a fresh interpreter. It loads what programs may import, locks itself for
-good (locks.py) and forks; the parent becomes the judge, the child the zygote:
-
-  judge      (judge.py) reads programs from the trainer, runs setup and tests
-  zygote     forks a candidate for every program and kills it on demand. It was forked before the
-             judge read anything: there is no test in its memory for a candidate to inherit.
-  candidate  (candidate.py) loads one program and answers
+good (locks.py) and forks; the parent becomes the judge, the child the zygote, which forks a
+candidate for every program and ends it on demand. The zygote was forked before the judge read
+anything: there is no test in its memory for a candidate to inherit.
 
 Once locked, nobody here can open a file, or import a module that is not yet loaded.
 """
@@ -23,8 +20,8 @@ import types
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # until preload empties it
 import locks
 from candidate import be_candidate
-from judge import NOT_READY, Judge
-from wire import send
+from judge import Judge
+from wire import NOT_READY, send
 
 # ---- what programs can import, beside the modules above -----------------------------------------
 
@@ -53,11 +50,10 @@ def preload() -> None:
 
 
 def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
-    """A message is a processor's number, and ends the candidate before. With two pipe ends it asks
-    for a new one, on that processor."""
+    """A message ends the candidate before. With two pipe ends it asks for a new one."""
     candidate, zygote = 0, os.getpid()
     while True:
-        message, pipes, *_ = socket.recv_fds(channel, 4, 2)
+        message, pipes, *_ = socket.recv_fds(channel, 1, 2)
         if candidate:
             os.kill(candidate, signal.SIGKILL)
             os.waitpid(candidate, 0)
@@ -65,7 +61,6 @@ def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
         if not message:  # the judge is gone
             os._exit(0)
         if pipes:
-            locks.keep_to({int.from_bytes(message, "little", signed=True)})
             candidate = os.fork()
             if not candidate:
                 try:
@@ -80,8 +75,7 @@ def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
 def main() -> None:
     memory_mb, test_timeout, total_timeout, restarts, kernel_locks = json.loads(sys.argv[1])
     locks.die_with_parent()  # end of file says so too, unless a fork holds the socket
-    trainer, progress, null = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
-    os.set_blocking(progress, False)
+    trainer, null = os.dup(0), os.open(os.devnull, os.O_RDWR)
     requests = os.fdopen(trainer, "rb", closefd=False)
     preload()
     for standard in range(3):
@@ -95,13 +89,13 @@ def main() -> None:
     gc.freeze()  # or each fork's first collection would write to, and so copy, all of this
     zygote = os.fork()
     if not zygote:
-        for descriptor in (trainer, progress, ours.detach()):
-            os.close(descriptor)
+        os.close(trainer)
+        ours.close()
         be_zygote(zygotes, int(total_timeout) + 2, missing)
     zygotes.close()
     if not locks.lock_judge(missing):
         os._exit(NOT_READY)
-    judge = Judge(ours, progress, test_timeout, total_timeout, restarts)
+    judge = Judge(ours, test_timeout, total_timeout, restarts)
 
     def leave(status: int) -> None:
         ours.close()  # the zygote ends the candidate and itself
