@@ -206,10 +206,10 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     *helpers, main = team
     if scores["syntax"]:
         scores["syntax"] -= TEXT * (1 - _text_used(team, responses))
+        scores["metric/aux_called"] = len(_used(team)) / len(helpers)
     p = scores["tests"]
     if not p:
         return scores
-    scores["metric/aux_called"] = len(_used(team)) / len(helpers)
     adds = _contributions(item, responses, team, verdict)
     needed = [name for name in helpers if adds.get(name)]
     silent = [name for name in needed if not team[name].returns]

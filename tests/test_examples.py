@@ -17,7 +17,7 @@ import eval as evaluate
 import magrpo
 import train
 from coding.rewards import code
-from examples import board, critic, messages, own_pay, workflows
+from examples import board, critic, messages, own_pay, together, workflows
 from examples.rendezvous import Rendezvous, meet
 from rewards import Scorer
 
@@ -230,6 +230,15 @@ def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():
     for parts in (alone, paid):
         assert all("/" in name for name in parts)  # nothing is paid to all
         assert magrpo.shared(torch.tensor(magrpo.earned(parts, 2))) <= own_pay.alone.maximum
+
+
+def test_together_pays_what_needs_both_and_nothing_else():
+    half = USES.replace(" - 5 * (len(xs) > 2)", "")  # passes two tests of three, one without aux
+    for main, c in ((USES, 1.0), (half, 0.5), (OWN, 0.0), ("", 0.0)):
+        paid = together.together(SQUARES, [HELPER, main])
+        assert paid["c"] == pytest.approx(c), main
+        assert all("/" in name for name in paid.keys() - {"c"})
+    assert together.together(SQUARES, ["", OWN])["c"] == 0.0  # right, alone
 
 
 def test_with_every_pairing_scored_pay_by_difference_is_equal_pay():

@@ -71,7 +71,7 @@ def metrics(scores):
         ("result dropped", [1, 1, 0, 0, 0]),
         ("after the return", [1, 1, 0, 0, 0]),
         ("aux( in a comment", [1, 0, 0, 0, 0]),
-        ("all tests fail", [0, 0, 0, 0, 0]),
+        ("all tests fail", [0, 1, 0, 0, 0]),
     ],
 )
 def test_metrics(scored, name, expected):
