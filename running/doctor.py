@@ -8,9 +8,9 @@ thresholds are rules of thumb: a sign is a reason to look, not a proof.
 
 import math
 import statistics
+from collections import namedtuple
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import NamedTuple
 
 from running.folder import json_lines, read_args
 from running.plugins import resolve, task_class
@@ -20,6 +20,7 @@ STEPS = 20  # below, nothing is said
 SILENT = 2.0  # tokens of a response that says nothing, its end included
 ALL = 0.95  # share of groups without a difference; share of the most that counts as the most
 FAR = 1.0  # log of the ratio, by which one response counts e times as much as another, or a third
+Finding = namedtuple("Finding", "name fired seen advice")  # fired None: the run does not show it
 
 
 class Run:
@@ -55,11 +56,9 @@ class Run:
 
     def shown(self, patterns: list[str]) -> str:
         """What the metrics were and are."""
-        told, names = [], (name for pattern in patterns for name in self.names(pattern))
-        for name in dict.fromkeys(names):
-            last = self.end(name)
-            told.append(f"{name} {last - self.change(name)[0]:.3g} -> {last:.3g}")
-        return ", ".join(told)
+        names = dict.fromkeys(name for pattern in patterns for name in self.names(pattern))
+        ends = {name: (self.end(name) - self.change(name)[0], self.end(name)) for name in names}
+        return ", ".join(f"{name} {was:.3g} -> {now:.3g}" for name, (was, now) in ends.items())
 
 
 # --- the signs ------------------------------------------------------------------------------------
@@ -118,7 +117,7 @@ def hacked(bonus: str, substance: str):
     return reward_hacking
 
 
-SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
+SIGNS = [  # check, metrics that it reads (without them it cannot tell), what to try
     (
         nothing_to_learn,
         ["frac_reward_zero_std", "return"],
@@ -134,28 +133,25 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
     (
         feedback_shock,
         ["turn_1/reward", "turn_*/reward"],
-        "train with one turn first and go on from there (`python train.py --run one`, then "
-        "`python train.py --init one --turns 2`, with the other flags of this run); shorter "
-        "feedback (--feedback); smaller --lr",
-    ),
-    *(
-        (
-            idle(agent),
-            [f"influence/{agent}", "influence/*"],
-            "what this agent says changes no reward: read it in samples.jsonl beside its "
-            "partner's; does the reward pay for what it can add? --method frozen-0 frozen-1 of "
-            "eval.py tells what each learned",
-        )
-        for agent in (0, 1)
+        "train with one turn first and go on from there (--init); shorter feedback; a lower --lr",
     ),
     (
         rollout_mismatch,
         ["logp_difference/mean", "completions/0/mean_length"],
-        "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored: "
-        "look for a change of the one and not of the other (temperature, adapters, weights); of an "
-        "--engine: has it this base, in as many bits, and --logprobs-mode processed_logprobs?",
+        "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored "
+        "(temperature, adapters, weights); of an --engine: has it this base, in as many bits, and "
+        "--logprobs-mode processed_logprobs?",
     ),
-)
+]
+for number in (0, 1):
+    SIGNS.append(
+        (
+            idle(number),
+            [f"influence/{number}", "influence/*"],
+            "what this agent says changes no reward: does the reward pay for what it can add? "
+            "--method frozen-0 frozen-1 of eval.py tells what each learned",
+        )
+    )
 HACKING = (
     "read what earns the bonus in samples.jsonl; let the reward tie it to the substance, as a "
     "task's own does beside its _paper form; stop earlier, or --kl-coef 0.02"
@@ -163,13 +159,6 @@ HACKING = (
 
 
 # --- what is said ---------------------------------------------------------------------------------
-
-
-class Finding(NamedTuple):
-    name: str
-    fired: bool | None  # None: the run does not show it
-    seen: str
-    advice: str
 
 
 def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
@@ -190,27 +179,15 @@ def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
     return findings
 
 
-def examine_run(directory: Path, task=Task) -> list[Finding]:
-    """The same of a run's folder; ValueError where there is none."""
-    if not (directory / "metrics.jsonl").is_file():
-        raise ValueError(f"{directory} is not a run: it has no metrics.jsonl")
-    files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
-    lines = ([row for _, row in json_lines(file)] if file.is_file() else [] for file in files)
-    return examine(*lines, task)
-
-
-def warnings(directory: Path, known: set[str], task) -> list[str]:
-    """One line for each sign that fires and is not yet in `known`, which grows by it."""
-    new = [f for f in examine_run(directory, task) if f.fired and f.name not in known]
-    known |= {finding.name for finding in new}
-    return [f"sign of {f.name}: {f.seen}. Try: {f.advice}" for f in new]
-
-
 def report(directory: Path) -> str:
-    """All checks of a run, for the terminal."""
+    """All checks of a run, for the terminal; ValueError where there is none."""
+    files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
+    if not files[0].is_file():
+        raise ValueError(f"{directory} is not a run: it has no metrics.jsonl")
     known = (directory / "args.json").is_file()
     task = task_class(read_args(directory)["args"]["task"]) if known else Task
-    findings = examine_run(directory, task)
+    lines = ([row for _, row in json_lines(file)] if file.is_file() else [] for file in files)
+    findings = examine(*lines, task)
     if not findings:
         return f"{directory}: too short to tell anything (fewer than {STEPS} steps)"
     lines = [str(directory)]

@@ -121,10 +121,6 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     assert "silent agent             not seen" in text
     assert "feedback shock           cannot tell the run has no turn_1/reward" in text
     assert text.count("try:") == 1
-    known = set()
-    found = doctor.warnings(tmp_path, known, Task)
-    assert ["nothing to learn" in line for line in found] == [True]
-    assert doctor.warnings(tmp_path, known, Task) == []  # they come once
     write(tmp_path, rows(steps=3))
     assert "too short" in doctor.report(tmp_path)
 
