@@ -26,24 +26,15 @@ from pathlib import Path
 from evaluation import report
 from policies.finding import find_model, is_adapter
 from rewards import REWARDS
+from running import folder
 from running.bits import settle
 from running.flags import Parser, at_least, named
-from running.folder import (
-    has_agents,
-    newest_run,
-    read_args,
-    run_folder,
-    write_json,
-    write_lines,
-)
 from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
 
 HOW_TIMED = """\
 latency: wall time of decoding for one problem alone ({device}), mean over
-{count} problems, or fewer where that would be more than a tenth of a method's time; agents decode
-at the same time, so it is the slowest agent's; rounds of sequential and discussion add up; rewards
-and feedback are not in it"""
+{count} problems; rounds of sequential and discussion add up; rewards and feedback are not in it"""
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples", "memory"},
@@ -56,9 +47,7 @@ MODES = {  # what else may be given with the flag that chooses it
     | {"max_new_tokens", "memory", "engine", "engine_folder"},
 }
 FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
-CHOSEN = ("run", "method", "task", "reward", "judge", "data", "model", "single_model", "score")
-CHOSEN += ("from_samples",)
-TRAINED = ("trained", "single-trained", "frozen-")  # methods that a run has to be there for
+CHOSEN = ("run", "task", "model", "score", "from_samples")  # each says what plays or is scored
 
 
 # --- flags ----------------------------------------------------------------------------------------
@@ -99,12 +88,8 @@ def parser() -> Parser:
     add("--csv", metavar="FILE", help="the same, a line per method")
     add("--samples", metavar="FILE", help="every response and score (JSONL)")
     add("--from-samples", metavar="FILE", help="make the table from such a file, without a model")
-    add(
-        "--show",
-        type=count,
-        metavar="N",
-        help="instead of the table, how each method answers N problems",
-    )
+    shown = "instead of the table, how each method answers N problems"
+    add("--show", type=count, metavar="N", help=shown)
 
     add = top.add_argument_group("other questions").add_argument
     add("--score", metavar="FILE", help="a reward's score of each line of a JSONL file (--samples)")
@@ -171,25 +156,24 @@ def evaluate(args) -> tuple[dict, list[dict]]:
             rollout = player.rollout(kind, trained) if player else reference(main, task, reward)
             records += play_method(name, rollout, items, args)
             if player:
-                spent = time.perf_counter() - start
-                header["timing"][name] = latencies(name, rollout, items, args, spent)
+                header["timing"][name] = latencies(name, rollout, items, args)
             print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
             if args.samples:  # what is played is not lost, whatever comes
-                write_lines(Path(args.samples), [header, *records])
+                folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
 def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
     """The header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
-    from running.preview import where
+    from running.report import where
 
     how = f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
     how = "greedy" if args.greedy else how
     name, count = task.reward, len(items)
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
     for run in filter(None, runs):
-        if not has_agents(run, read_args(run)["args"]):
+        if not folder.has_agents(run, folder.read_args(run)["args"]):
             title += f"{run} was stopped: its last checkpoint plays\n"
     title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
     device = " and ".join(main.engine or [where()])
@@ -228,11 +212,11 @@ def table(args) -> None:
     else:
         print(report.render(found, header["measures"]))
     if args.json:
-        write_json(Path(args.json), found)
+        folder.write_json(Path(args.json), found)
     if args.csv:
         report.write_csv(args.csv, found["methods"])
     if args.samples:
-        write_lines(Path(args.samples), [header, *records])
+        folder.write_lines(Path(args.samples), [header, *records])
 
 
 def score(args) -> None:
@@ -245,16 +229,11 @@ def score(args) -> None:
 
 
 def newest(args) -> list[str] | None:
-    """What is evaluated where nothing is named, or a method that needs a run: the run that was
-    started last."""
-    needed = any(name.startswith(TRAINED) for name in args.method or ())
-    named = any(getattr(args, name) for name in CHOSEN)
-    if args.run or args.from_samples or (named and not needed):
+    """What is evaluated where nothing is named: the run that was started last."""
+    if any(getattr(args, name) for name in CHOSEN) or not (found := folder.newest_run()):
         return args.run
-    found = newest_run()
-    if found:
-        print(f"the newest run: {found}", file=sys.stderr)
-    return found and [str(found)]
+    print(f"the newest run: {found}", file=sys.stderr)
+    return [str(found)]
 
 
 def merge(agent: str, directory: str) -> None:
@@ -311,7 +290,7 @@ def main(argv: list[str] | None = None) -> None:
         elif args.doctor:
             from running import doctor
 
-            print(doctor.report(run_folder(args.doctor)))
+            print(doctor.report(folder.run_folder(args.doctor)))
         elif args.merge:
             merge(*args.merge)
         else:

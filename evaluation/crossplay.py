@@ -22,7 +22,7 @@ SAME = ("task", "reward", "data", "num_agents", "model", "lora_rank", "lora_alph
 
 
 def crossplay(args) -> None:
-    """Plays every team, prints the table, draws it beside the first run, writes --json."""
+    """Plays every team, prints the table, writes --json."""
     runs = [run_folder(name) for name in args.crossplay]
     if len(runs) < 2:
         raise ValueError("--crossplay takes two runs or more, whose agents change partners")
@@ -65,27 +65,6 @@ def tell(args, runs: list[Path], found: list[list[float]], count: int) -> None:
     how = "greedy" if args.greedy else f"{args.num_samples} samples"
     print(f"held-out return, {count} problems, {how}\n\n{align(rows)}")
     print(f"\nwith their own partners {alone:.3f}, with others' {mixed:.3f}")
-    picture = runs[0].resolve().parent / "crossplay.png"
-    draw(names, found, picture)
-    print(f"picture: {picture}")
     if args.json:
         record = {"runs": list(map(str, runs)), "returns": found, "self": alone, "cross": mixed}
         write_json(Path(args.json), record)
-
-
-def draw(names: list[str], found: list[list[float]], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    side = 1.6 + 0.8 * len(names)
-    figure = Figure((side + 1, side), layout="constrained")
-    axes = figure.subplots()
-    shades = axes.imshow(found, cmap="viridis", vmin=0, vmax=1)
-    figure.colorbar(shades, label="held-out return")
-    ticks = range(len(names))
-    axes.set_xticks(ticks, names, rotation=45, ha="right")
-    axes.set_yticks(ticks, names)
-    axes.set(xlabel="partners of", ylabel="agent 0 of")
-    for a, b in itertools.product(ticks, repeat=2):
-        color = "black" if found[a][b] > 0.6 else "white"
-        axes.text(b, a, f"{found[a][b]:.2f}", ha="center", va="center", color=color)
-    figure.savefig(path, dpi=150)

@@ -14,15 +14,8 @@ from pathlib import Path
 
 import train
 from rewards import Scorer, asks
+from running import folder
 from running.flags import engine_conflict
-from running.folder import (
-    CHECKPOINT,
-    agent_folder,
-    has_agents,
-    read_args,
-    read_checkpoint,
-    run_folder,
-)
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback", "memory")
@@ -32,9 +25,9 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
     """The directories of the team's run and of the single agent's."""
     found: dict[bool, Path] = {}
     for name in names or []:
-        directory = run_folder(name)
-        flags = read_args(directory)["args"]
-        if not (has_agents(directory, flags) or (directory / CHECKPOINT).is_file()):
+        directory = folder.run_folder(name)
+        flags = folder.read_args(directory)["args"]
+        if not (folder.has_agents(directory, flags) or (directory / folder.CHECKPOINT).is_file()):
             how = f"python train.py --resume {directory}"
             raise ValueError(f"{directory} is not finished, and has no checkpoint: {how}")
         alone = flags["num_agents"] == 1
@@ -48,13 +41,13 @@ def load_agents(team, directory: Path) -> None:
     """A run's agents as it saved them at its end, or those of its last checkpoint."""
     from policies.loading import load_agent
 
-    flags = read_args(directory)["args"]
-    if has_agents(directory, flags):
+    flags = folder.read_args(directory)["args"]
+    if folder.has_agents(directory, flags):
         for agent in team.policies():
-            load_agent(team.base_of[agent], agent, agent_folder(directory, agent, flags))
+            load_agent(team.base_of[agent], agent, folder.agent_folder(directory, agent, flags))
         return
     trained = {f"team.{name}": p for name, p in team.named_parameters() if p.requires_grad}
-    step, weights = read_checkpoint(directory, trained)
+    step, weights = folder.read_checkpoint(directory, trained)
     for name, parameter in trained.items():
         parameter.data.copy_(weights[name])
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
@@ -62,7 +55,7 @@ def load_agents(team, directory: Path) -> None:
 
 def settings(args, directory: Path | None) -> argparse.Namespace:
     """The run's flags with those given here; without a run, train.py's defaults."""
-    own = read_args(directory)["args"] if directory else {}
+    own = folder.read_args(directory)["args"] if directory else {}
     task = args.task or own.get("task")
     values = vars(train.parse(["--task", task] if task else [])) | own
     values |= {name: getattr(args, name) for name in OWN if getattr(args, name) is not None}
@@ -87,7 +80,7 @@ def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path)
     if (flags.task, flags.data) != (main.task, main.data):
         raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
-        flags.max_new_tokens = read_args(solo)["args"]["max_new_tokens"]
+        flags.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
     if flags.model[0] != main.model[0]:
         flags.judge = main.judge or main.model[0]
     return flags
@@ -120,25 +113,16 @@ def asked(text: str, task) -> dict:
 
 
 class Clock:
-    """A team whose decoding is timed. Agents on different bases would decode at the same time, so
-    a round takes as long as its slowest base."""
+    """A team whose decoding is timed."""
 
     def __init__(self, team):
         self.team, self.size, self.base_of = team, team.size, team.base_of
         self.seconds, self.tokens = 0.0, 0
 
-    def sample(self, prompts, uniforms, sampling):
-        answers, seconds = [None] * len(prompts), []
-        for base in self.team.bases:
-            mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
-            if not mine:
-                continue
-            start = time.perf_counter()
-            found = self.team.sample([prompts[n] for n in mine], uniforms[mine], sampling)
-            seconds.append(time.perf_counter() - start)
-            for n, responses in zip(mine, found, strict=True):
-                answers[n] = responses
-        self.seconds += max(seconds)
+    def sample(self, *what):
+        start = time.perf_counter()
+        answers = self.team.sample(*what)
+        self.seconds += time.perf_counter() - start
         self.tokens += sum(len(r.tokens) for responses in answers for r in responses)
         return answers
 
@@ -151,7 +135,6 @@ class Player:
         from policies.judging import Judge, make_judge
         from policies.loading import device
         from policies.team import make_team
-        from running.folder import check_bases, warn_of_other_code
         from running.plugins import make_task
 
         if (directory or args.lora_rank) and (wrong := engine_conflict(args)):
@@ -162,8 +145,8 @@ class Player:
         self.weights = {}  # by trained or not; {} without a run: they play as loaded
         if directory:
             self.weights[False] = self.copies()
-            check_bases(directory, args)
-            warn_of_other_code(directory)
+            folder.check_bases(directory, args)
+            folder.warn_of_other_code(directory)
             load_agents(team, directory)
             self.weights[True] = self.copies()
         judge = None

@@ -30,12 +30,8 @@ ENDS = {  # what an evaluation measured, and its label
 class Run(NamedTuple):
     directory: Path
     flags: dict  # and "code", a digest of it
-    rows: list[dict]  # the metrics of each step
+    curve: list[float]  # the return of each step
     returns: dict  # of the held-out problems, before and after; {} where it is not finished
-
-    def curve(self, name: str) -> list[float]:
-        """A metric at each step; 0 where a step has none."""
-        return [row.get(name, 0.0) for row in self.rows]
 
 
 class Group(NamedTuple):
@@ -46,22 +42,12 @@ class Group(NamedTuple):
     runs: dict[int, Run]  # by seed
 
     @property
-    def steps(self) -> list[int]:
-        """Of the longest run: the same in all of them."""
-        return [row["step"] for row in max((run.rows for run in self.runs.values()), key=len)]
-
-    @property
     def finished(self) -> dict[int, Run]:
         return {seed: run for seed, run in self.runs.items() if run.returns}
 
     def end(self, when: str, name: str) -> tuple[float, float, float]:
-        """Mean over seeds and problems with its 95 % interval, "before" or "after" training. Of
-        two seeds it would say nothing (Student's t is 12.7): theirs are (mean, least, most)."""
-        returns = [run.returns[when][name] for run in self.finished.values()]
-        means = [statistics.fmean(values) for values in returns]
-        if len(means) == 2:
-            return statistics.fmean(means), min(means), max(means)
-        return interval(returns)
+        """Mean over seeds and problems with its 95 % interval, "before" or "after" training."""
+        return interval([run.returns[when][name] for run in self.finished.values()])
 
 
 def read_run(name: str) -> Run:
@@ -69,12 +55,12 @@ def read_run(name: str) -> Run:
     record, file = read_args(directory), directory / "summary.json"
     flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
     lines = json_lines(directory / "metrics.jsonl")
-    rows = [row for _, row in lines if "return" in row]  # the others are evaluations
-    if not rows:
+    curve = [row["return"] for _, row in lines if "return" in row]  # the others are evaluations
+    if not curve:
         raise ValueError(f"{directory}: no step was made")
     with reading(file):
         returns = json.loads(file.read_text())["returns"] if file.is_file() else {}
-    return Run(directory, flags, rows, returns)
+    return Run(directory, flags, curve, returns)
 
 
 def read_groups(names: list[str]) -> list[Group]:
@@ -116,20 +102,10 @@ def compare(names: list[str], json_file: str | None) -> None:
     groups, beside = read_groups(names), run_folder(names[0]).resolve().parent
     found = {group.name: numbers(group, groups[0]) for group in groups}
     print(render(found))
-    earned = {group.name: earns(group.flags) for group in groups}
-    if len(set(earned.values())) > 1:
-        each = "; ".join(f"{name}: {what}" for name, what in earned.items())
-        print(f"\nnot one and the same return, so do not rank them by it: {each}")
     draw(groups, beside / "compare.png")
     print(f"\npicture: {beside / 'compare.png'}")
     if json_file:
         Path(json_file).write_text(json.dumps({"groups": found}, indent=1) + "\n")
-
-
-def earns(flags: dict) -> str:
-    """What a return is of, as far as the flags of a run tell."""
-    reward = flags.get("reward") or "the task's own"
-    return f"task {flags.get('task')}, reward {reward}, data {flags.get('data') or 'its own'}"
 
 
 def numbers(group: Group, first: Group) -> dict:
@@ -145,7 +121,7 @@ def numbers(group: Group, first: Group) -> dict:
 
 def gap(group: Group, first: Group) -> dict:
     """Sampled return after training less that of the first group, seed by seed; with its 95 %
-    interval, over three seeds or more, or over the problems of one. {} where they share no seed."""
+    interval, over seeds, or over the problems of one. {} where they share no seed."""
     seeds = sorted(group.finished.keys() & first.finished.keys())
     ends = [[g.runs[seed].returns["after"]["return"] for g in (group, first)] for seed in seeds]
     if not seeds or any(len(mine) != len(others) for mine, others in ends):
@@ -154,7 +130,7 @@ def gap(group: Group, first: Group) -> dict:
     means = [statistics.fmean(problems) for problems in gaps]
     values = means if len(seeds) > 1 else gaps[0]
     mean, error = mean_and_error(values)
-    half = None if error is None or len(seeds) == 2 else t95(len(values)) * error
+    half = None if error is None else t95(len(values)) * error
     return {"seeds": dict(zip(seeds, means, strict=True)), "mean": mean, "half": half}
 
 
@@ -169,8 +145,7 @@ def render(found: dict[str, dict]) -> str:
         cells = cells or ["  no held-out returns: not finished, or --eval-limit none"]
         lines.append(name.ljust(width) + f"{row['seeds']:5d}" + "".join(c.rjust(22) for c in cells))
     lines.append(
-        "* a bootstrap over seeds and problems, widened for few seeds; of one seed, over problems; "
-        "of two, the two"
+        "* a bootstrap over seeds and problems, widened for few seeds; of one, over problems"
     )
     gaps = {name: row["gap"] for name, row in found.items() if row.get("gap")}
     if gaps:
@@ -179,8 +154,7 @@ def render(found: dict[str, dict]) -> str:
     for name, row in gaps.items():
         half = "" if row["half"] is None else f" ± {row['half']:.3f}"
         each = ", ".join(f"seed {seed} {value:+.3f}" for seed, value in row["seeds"].items())
-        each = f"95 % interval; {each}" if half else each
-        lines.append(f"{name.ljust(width)}{row['mean']:+.3f}{half} ({each})")
+        lines.append(f"{name.ljust(width)}{row['mean']:+.3f}{half} (95 % interval; {each})")
     return "\n".join(lines)
 
 
@@ -188,30 +162,20 @@ def render(found: dict[str, dict]) -> str:
 
 
 def draw(groups: list[Group], path: Path) -> None:
-    """Learning curves, held-out return before and after training; below, the division of work."""
-    import matplotlib
+    """Learning curves, and the held-out return before and after training."""
+    from matplotlib import style
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    style = "tableau-colorblind10", {"font.size": 9, "axes.titlesize": 9}
-    divided = [group for group in groups if schemes_of(group)]
-    with plt.style.context(style):
-        figure = plt.figure(figsize=(8, 3 + 2.5 * bool(divided)), layout="constrained")
-        above, *below = figure.subfigures(1 + bool(divided), 1, squeeze=False)[:, 0]
-        left, right = above.subplots(1, 2, width_ratios=(3, 2))
+    with style.context(("tableau-colorblind10", {"font.size": 9, "axes.titlesize": 9})):
+        figure = Figure((8, 3), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         for number, group in enumerate(groups):
             draw_curves(left, group, f"C{number}")
         left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
         left.set_title("return of the training batches")
         left.legend(frameon=False, loc="lower right")
         draw_ends(right, groups)
-        if below:
-            panels = below[0].subplots(1, len(divided), squeeze=False)[0]
-            for axes, group in zip(panels, divided, strict=True):
-                draw_schemes(axes, group)
         figure.savefig(path, dpi=200)
-        plt.close(figure)
 
 
 def smooth(curve: list[float]) -> np.ndarray:
@@ -221,19 +185,14 @@ def smooth(curve: list[float]) -> np.ndarray:
 
 
 def draw_curves(axes, group: Group, color: str) -> None:
-    """Every seed's return, thin; smoothed: of one or two seeds each, of more their mean, as far as
-    all seeds have come. At the steps of the run, of which a rollout may make several."""
-    curves, steps = [run.curve("return") for run in group.runs.values()], group.steps
-    smoothed = [smooth(curve) for curve in curves]
-    if len(curves) > 2:
-        length = min(map(len, curves))
-        smoothed = [np.mean([curve[:length] for curve in smoothed], 0)]
+    """Every seed's return, thin; their mean, smoothed, as far as all of them have come."""
+    curves = [run.curve for run in group.runs.values()]
     for curve in curves:
-        axes.plot(steps[: len(curve)], curve, color=color, linewidth=0.4, alpha=0.35)
+        axes.plot(curve, color=color, linewidth=0.4, alpha=0.35)
+    length = min(map(len, curves))
+    mean = smooth(np.mean([curve[:length] for curve in curves], 0))
     label = f"{group.name} ({len(curves)} seed{'s' * (len(curves) > 1)})"
-    for curve in smoothed:
-        axes.plot(steps[: len(curve)], curve, color=color, linewidth=1.8, label=label)
-        label = None
+    axes.plot(mean, color=color, linewidth=1.8, label=label)
 
 
 def draw_ends(axes, groups: list[Group]) -> None:
@@ -250,23 +209,3 @@ def draw_ends(axes, groups: list[Group]) -> None:
             axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
     axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=ENDS.values())
     axes.set_title("held-out problems, 95 % intervals")
-
-
-def schemes_of(group: Group) -> list[str]:
-    """The metrics with the shares of the schemes, of a task that names them."""
-    rows = [row for run in group.runs.values() for row in run.rows]
-    return sorted({name for row in rows for name in row if name.startswith("scheme/")})
-
-
-def draw_schemes(axes, group: Group) -> None:
-    """How the joint responses of each step divided the work, the mean over seeds, smoothed."""
-    from matplotlib import colormaps
-
-    names, length = schemes_of(group), min(len(run.rows) for run in group.runs.values())
-    curves = [[run.curve(name)[:length] for run in group.runs.values()] for name in names]
-    labels = [name.removeprefix("scheme/") for name in names]
-    shares = [smooth(np.mean(seeds, 0)) for seeds in curves]
-    colors = colormaps["tab20"].colors[: len(names)]
-    axes.stackplot(group.steps[:length], *shares, labels=labels, colors=colors)
-    axes.set(xlabel="step", ylim=(0, 1), title=f"division of work, {group.name}")
-    axes.legend(fontsize=6)

@@ -10,7 +10,6 @@ from running.folder import json_lines, write_lines
 from running.plugins import find_reward, make_task
 
 KEYS = ("item", "responses")
-BATCH = 256  # lines that are scored together
 
 
 def read(path: str) -> list[dict]:
@@ -35,19 +34,15 @@ def score(args, main) -> str:
     rows = read(args.score)
     reward = find_reward(main, make_task(main))
     reward = Scorer(reward, judge_of(main) if asks(reward) else None)
-    done: list[dict] = []
-    while len(done) < len(rows):
-        some = rows[len(done) : len(done) + BATCH]
-        try:
-            found = reward([(row["item"], row["responses"]) for row in some])
-        except RewardError as error:
-            line = some[error.args[2]]["line"]
-            raise RewardError(f"{args.score}, line {line}: {error}", *error.args[1:]) from error
-        for row, parts in zip(some, found, strict=True):
-            row.pop("line")
-            done.append(row | {"reward": worth(parts, len(row["responses"])), "parts": parts})
-        print(f"\rscored {len(done)} of {len(rows)} lines", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+    try:
+        found = reward([(row["item"], row["responses"]) for row in rows])
+    except RewardError as error:
+        line = rows[error.args[2]]["line"]
+        raise RewardError(f"{args.score}, line {line}: {error}", *error.args[1:]) from error
+    done = []
+    for row, parts in zip(rows, found, strict=True):
+        row.pop("line")
+        done.append(row | {"reward": worth(parts, len(row["responses"])), "parts": parts})
     if args.samples:
         write_lines(Path(args.samples), done)
     return render(done, reward.maximum)
