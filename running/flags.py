@@ -4,7 +4,6 @@ and which flags of train.py do not go together."""
 import argparse
 import contextlib
 import difflib
-import importlib.util
 import shlex
 import sys
 
@@ -38,15 +37,8 @@ class Parser(argparse.ArgumentParser):
     """argparse with one-line errors that know what was meant, and commented flag files (@file)."""
 
     def __init__(self, prog, **kwargs):
-        usage = f"python {prog} [@FILE] [flags]"
-        super().__init__(
-            prog,
-            usage,
-            allow_abbrev=False,
-            fromfile_prefix_chars="@",
-            formatter_class=Help,
-            **kwargs,
-        )
+        kwargs |= {"allow_abbrev": False, "fromfile_prefix_chars": "@", "formatter_class": Help}
+        super().__init__(prog, f"python {prog} [@FILE] [flags]", **kwargs)
 
     def convert_arg_line_to_args(self, line):
         try:
@@ -71,23 +63,20 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{given[0]} is given twice: give its values at once, {given[0]} A B")
         return super()._read_args_from_files(strings)
 
-    def _check_value(self, action, value):
-        if action.choices is not None and value not in action.choices:
-            known = list(map(str, action.choices))
-            told = f"{str(value)!r} is not known{meant(str(value), known)}: {', '.join(known)}"
-            raise argparse.ArgumentError(action, told)
-
     def error(self, message):
         print(f"{self.prog}: error: {' '.join(message.split())}", file=sys.stderr)
         sys.exit(2)
 
 
-def at_least(kind, low, high=None):
-    """An argparse type: a number from low (to high)."""
+def at_least(kind, low, high=None, words=None):
+    """An argparse type: a number from low (to high), or what one of the words stands for."""
     what = "a whole number" if kind is int else "a number"
     wanted = f"{what} of at least {low}" if high is None else f"{what} in [{low}, {high}]"
+    wanted += f", nor {' or '.join(words)}" if words else ""
 
     def number(text: str):
+        if words and text in words:
+            return words[text]
         with contextlib.suppress(ValueError):
             value = kind(text)
             if low <= value <= (sys.float_info.max if high is None else high):  # no inf, no nan
@@ -95,36 +84,6 @@ def at_least(kind, low, high=None):
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
     return number
-
-
-def joint(text: str) -> str | int:
-    """An argparse type: aligned, cross, or in how many joint responses each response is scored."""
-    if text in ("aligned", "cross"):
-        return text
-    try:
-        return at_least(int, 1)(text)
-    except argparse.ArgumentTypeError as error:
-        hint = meant(text, ("aligned", "cross"))
-        raise argparse.ArgumentTypeError(f"{error}, nor aligned or cross{hint}") from error
-
-
-def or_none(kind):
-    """An argparse type: `kind`, or the word none, which gives None."""
-    return lambda text: None if text == "none" else kind(text)
-
-
-def argv_of(top: Parser, flags: dict) -> list[str]:
-    """The command line that says the same as the flags in a run's args.json."""
-    found = []
-    for name, value in flags.items():
-        flag = "--" + name.replace("_", "-")
-        if value is None and top.get_default(name) is not None:
-            value = "none"
-        if value is True:
-            found.append(flag)
-        elif value not in (None, False, []):
-            found += [flag, *map(str, value if isinstance(value, list) else [value])]
-    return found
 
 
 def each(values: list, agents: int) -> list:
@@ -175,8 +134,6 @@ def conflict(args) -> str:
         return "--top-p 0 leaves no token to sample"
     if args.eval_every and args.eval_limit is None:
         return "--eval-every needs held-out problems: not with --eval-limit none"
-    if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
-        return "--logger wandb needs the package wandb: pip install wandb"
     return engine_conflict(args)
 
 

@@ -162,17 +162,15 @@ def code_version(flags: dict) -> str:
     """The last commit that changed this code (not its pages or tests), and a hash of what differs
     from it: uncommitted changes, and the plug-in files that the flags name."""
 
-    def git(*what: str) -> bytes:
-        with contextlib.suppress(OSError):  # there is no git: the hash is of the plug-ins alone
-            return subprocess.run(["git", "-C", str(ROOT), *what], capture_output=True).stdout
-        return b""
+    def git(what: str) -> bytes:  # nothing where there is no git
+        command = f"git {what} -- '*.py' ':!tests'"
+        return subprocess.run(command, shell=True, cwd=ROOT, capture_output=True).stdout
 
-    code = ("--", "*.py", ":!tests")
-    changes = git("diff", "HEAD", *code)
+    changes = git("diff HEAD")
     for name in (flags["task"], flags["reward"]):
         file = Path((name or "").partition(":")[0])
         changes += file.read_bytes() if file.suffix == ".py" and file.is_file() else b""
-    commit = git("log", "-1", "--format=%h", "--abbrev=12", *code).decode().strip() or "no-commit"
+    commit = git("log -1 --format=%h --abbrev=12").decode().strip() or "no-commit"
     return commit + (f"+{hashlib.sha256(changes).hexdigest()[:12]}" if changes else "")
 
 

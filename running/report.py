@@ -1,6 +1,9 @@
-"""What will be trained once it is loaded; --dry-run: one batch of it, and the memory it takes."""
+"""What a run tells: what will be trained, once it is loaded; --dry-run: one batch of it, and the
+memory that it takes; and at its end, what came of it."""
 
+import json
 import sys
+from pathlib import Path
 
 import torch
 
@@ -68,3 +71,29 @@ def backward(module) -> None:
     """A backward pass over every response, whether or not it has an advantage."""
     for _, logps, mask in module.team.score(module.rows(), module.sampling):
         (logps * mask).sum().backward()
+
+
+def report(directory: Path, task, args) -> str:
+    """The short report at the end of a run."""
+    summary = json.loads((directory / "summary.json").read_text())
+    before, after = summary["before"], summary["after"]
+    lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]
+    if after:
+        lines.append("held-out test problems, share of the maximum return   before    after")
+    for name, label in (("return", "sampled"), ("greedy/return", "greedy")) if after else ():
+        error = after[f"{name}_se"]
+        lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
+    if args.turns > 1:
+        lines.append(task.disclosed(args))
+    for when in ("before", "after") if after else ():
+        sample = summary["example"][when]
+        lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
+        for agent, text in enumerate(sample["responses"]):
+            lines += [f"  agent {agent} | {line}" for line in text.splitlines() or [""]]
+    if (directory / "build.png").exists():
+        lines.append(f"\npictures:  {directory}/build.png, build.gif")
+    lines.append(f"\ncurves:    tensorboard --logdir {directory}")
+    lines.append(f"evaluate:  python eval.py --run {directory}  (--doctor {directory})")
+    steps = 2 * summary["steps"]
+    lines.append(f"continue:  python train.py --resume {directory} --max-steps {steps}")
+    return "\n".join(lines)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from test_train import SMALL, interrupt_after, lines
 from test_train import run as trained
 
@@ -20,7 +19,6 @@ import eval as evaluation
 import train
 from evaluation import players
 from running.heldout import as_markdown
-from running.report import no_gain
 from tasks import DEFAULT
 
 ROOT = Path(train.__file__).parent
@@ -120,18 +118,6 @@ def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, ca
     assert f"writes:  {tmp_path / 'run'}" in said
     for when in ("before", "after"):
         assert f"held out, {when}: 100%" in said
-    assert "nothing learnt that shows here: sampled +0.000" in said
-
-
-def test_a_gain_is_one_that_chance_does_not_make():
-    for after, gain in (
-        ([0.5, 0.6, 0.7], True),
-        ([0.0, 0.1, 0.2], False),  # less
-        ([0.1, 0.2, 0.9], False),  # one problem alone
-        ([0.2, 0.3, 0.4], True),  # little, but everywhere
-    ):
-        returns = {"before": {"return": [0.1, 0.2, 0.3]}, "after": {"return": after}}
-        assert (no_gain(returns) == "") is gain
 
 
 def test_a_finished_run_says_so_at_once(tmp_path, capsys, monkeypatch):
@@ -186,10 +172,10 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     args = json.loads((stopped / "args.json").read_text())
     assert args["args"]["lr"] == 3e-3  # the number, not that none was given
     args["args"] |= {"lr": 7e-3, "model": ["their/model"] * 2}
-    del args["args"]["keep_every"]  # a flag that the run is older than
+    del args["args"]["share"]  # a flag that the run is older than
     (tmp_path / "args.json").write_text(json.dumps(args))
     resumed = train.parse(["--resume", str(tmp_path)])
-    assert (resumed.lr, resumed.keep_every) == (7e-3, 0)
+    assert (resumed.lr, resumed.share) == (7e-3, False)
 
 
 def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
@@ -207,31 +193,6 @@ def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
 
 
 # --- what a run writes ----------------------------------------------------------------------------
-
-
-def test_agents_are_kept_along_the_way_and_the_best_on_dev(tmp_path, capsys):
-    path = tmp_path / "run"
-    trained(path, "--lr", "0.03", "--keep-every", "1", "--eval-every", "1", steps=3)
-    rows = lines(path, "metrics.jsonl")
-    dev = {row["step"] + 1: row["dev/return"] for row in rows if "dev/return" in row}
-    best = max(dev, key=dev.get)  # the first of equals
-    assert len(set(dev.values())) > 1
-    assert json.loads((path / "summary.json").read_text())["best"]["step"] == best
-    assert f"best on dev (step {best}, " in capsys.readouterr().out
-    kept = {folder.name: folder for folder in (path / "kept").iterdir()}
-    assert set(kept) == {"step-1", "step-2", "step-3", "best"}
-    weights = {name: load_file(f"{folder}/agents/1/adapter_model.safetensors")
-               for name, folder in kept.items()}  # fmt: skip
-    same = [name for name, found in weights.items() if equal(found, weights["best"])]
-    assert {"best", f"step-{best}"} <= set(same) != set(weights)
-    last = load_file(path / "agents" / "1" / "adapter_model.safetensors")
-    assert equal(last, weights["step-3"])
-    evaluation.main(["--run", str(kept["step-1"]), "--show", "1", "--method", "trained"])
-    assert "--- trained, greedy" in capsys.readouterr().out
-
-
-def equal(weights: dict, others: dict) -> bool:
-    return all(torch.equal(weights[name], others[name]) for name in weights)
 
 
 def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
