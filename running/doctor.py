@@ -19,7 +19,7 @@ from tasks import Task
 STEPS = 20  # below, nothing is said
 SILENT = 2.0  # tokens of a response that says nothing, its end included
 ALL = 0.95  # share of groups without a difference; share of the most that counts as the most
-FAR = 1.0  # log of the ratio, by which one response counts e times as much as another, or a third
+FAR = 1.0  # log of the ratio, by which one response counts e times as much as another
 Finding = namedtuple("Finding", "name fired seen advice")  # fired None: the run does not show it
 
 
@@ -82,17 +82,12 @@ def feedback_shock(run: Run) -> bool:
     return statistics.fmean(gaps) < -max(2 * error, 0.02 * abs(run.end(first)))
 
 
-def idle(agent: int):
-    """The check that what one of two agents says never mattered, alone or together. Over all steps:
-    who has learned to say one thing does not vary any more, and has no influence then."""
-
-    def idle_agent(run: Run) -> bool:
-        names = f"influence/{agent}", f"influence/{1 - agent}", "influence/together"
-        own, other, together = (max(run.mean(name), 0.0) for name in names)
-        return own + together < 0.02 * (own + other + together)
-
-    idle_agent.__name__ = f"agent_{agent}_does_not_matter"
-    return idle_agent
+def idle_agent(run: Run) -> bool:
+    """What one of two agents says never mattered, alone or together. Over all steps: who has
+    learned to say one thing does not vary any more, and has no influence then."""
+    own = [max(run.mean(f"influence/{agent}"), 0.0) for agent in (0, 1)]
+    together = max(run.mean("influence/together"), 0.0)
+    return min(own) + together < 0.02 * (sum(own) + together)
 
 
 def rollout_mismatch(run: Run) -> bool:
@@ -117,7 +112,7 @@ def hacked(bonus: str, substance: str):
     return reward_hacking
 
 
-SIGNS = [  # check, metrics that it reads (without them it cannot tell), what to try
+SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
     (
         nothing_to_learn,
         ["frac_reward_zero_std", "return"],
@@ -142,16 +137,13 @@ SIGNS = [  # check, metrics that it reads (without them it cannot tell), what to
         "(temperature, adapters, weights); of an --engine: has it this base, in as many bits, and "
         "--logprobs-mode processed_logprobs?",
     ),
-]
-for number in (0, 1):
-    SIGNS.append(
-        (
-            idle(number),
-            [f"influence/{number}", "influence/*"],
-            "what this agent says changes no reward: does the reward pay for what it can add? "
-            "--method frozen-0 frozen-1 of eval.py tells what each learned",
-        )
-    )
+    (
+        idle_agent,
+        ["influence/*"],
+        "what one agent says changes no reward: does the reward pay for what it can add? "
+        "--method frozen-0 frozen-1 of eval.py tells what each learned",
+    ),
+)
 HACKING = (
     "read what earns the bonus in samples.jsonl; let the reward tie it to the substance, as a "
     "task's own does beside its _paper form; stop earlier, or --kl-coef 0.02"

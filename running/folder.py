@@ -227,15 +227,14 @@ def read_checkpoint(directory: Path, trained: dict) -> tuple[int, dict]:
     return step, weights
 
 
-def is_run(directory: Path) -> bool:
-    """Whether there are agents to play: saved at its end, or in a checkpoint."""
-    known = [directory / "agents" / "0", directory / CHECKPOINT]
-    return (directory / "args.json").is_file() and any(path.exists() for path in known)
-
-
 def newest_run() -> Path | None:
-    """The run in runs/ that was started or resumed last, of those that have agents."""
-    found = filter(is_run, Path("runs").glob("*"))
+    """The run in runs/ that was started or resumed last, of those with agents or a checkpoint."""
+    found = [
+        path
+        for path in Path("runs").glob("*")
+        if (path / "args.json").is_file()
+        and ((path / "agents" / "0").exists() or (path / CHECKPOINT).exists())
+    ]
     return max(found, key=lambda path: (path / "args.json").stat().st_mtime, default=None)
 
 
