@@ -103,12 +103,8 @@ def write_whole(path: Path, text: str) -> None:
         path.write_text(text)
         return
     draft = path.with_name(path.name + ".tmp")
-    try:
-        draft.write_text(text)
-        os.replace(draft, path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    draft.write_text(text)
+    os.replace(draft, path)
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
@@ -125,7 +121,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
 
 @contextlib.contextmanager
 def reading(path: Path):
-    """Whatever goes wrong in a run's file, ValueError names the file."""
+    """ValueError names the file, whatever goes wrong in it."""
     try:
         yield
     except Exception as error:  # of json, torch, zip, pickle
@@ -153,7 +149,7 @@ def write_args(directory: Path, args) -> None:
     if args.resume:
         warn_of_other_code(directory)
         before = read_args(directory)
-        record["code"] = list(dict.fromkeys([*before.get("code", []), *record["code"]]))
+        record["code"] = list(dict.fromkeys([*before["code"], *record["code"]]))
         record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
     write_json(directory / "args.json", record)
 
@@ -176,9 +172,8 @@ def code_version(flags: dict) -> str:
 
 def warn_of_other_code(directory: Path) -> None:
     record = read_args(directory)
-    known, now = record.get("code", []), code_version(record["args"])
-    if known and now not in known:
-        told = f"{directory} was trained by code {', '.join(known)}, and this is {now}"
+    if (now := code_version(record["args"])) not in record["code"]:
+        told = f"{directory} was trained by code {', '.join(record['code'])}, and this is {now}"
         print(f"warning: {told}", file=sys.stderr)
 
 
@@ -195,7 +190,7 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
     another base of the same shape would load, and be worth nothing."""
     now = fingerprint(name) if trained else None  # None: unknown, or the hub's and not here yet
     if now not in (None, trained):
-        why = "other weights, config or tokenizer: bring that one back, or train anew"
+        why = "other weights, config or tokenizer"
         raise ValueError(f"the model {name} is not what {whose} was trained on ({why})")
 
 
@@ -222,8 +217,7 @@ def read_checkpoint(directory: Path, trained: dict) -> tuple[int, dict]:
         step, weights = state["global_step"], state["state_dict"]
         shapes = {name: value.shape for name, value in weights.items()}
     if shapes != {name: value.shape for name, value in trained.items()}:
-        named = directory / "args.json"
-        raise ValueError(f"{path} is of another team than {named} says (agents, adapters or model)")
+        raise ValueError(f"{path} is of another team than args.json says (agents or adapters)")
     return step, weights
 
 

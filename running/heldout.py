@@ -3,8 +3,8 @@ written down."""
 
 import itertools
 import math
-import re
 import sys
+import textwrap
 
 import torch
 from tqdm import tqdm
@@ -104,13 +104,9 @@ def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
 
 def as_markdown(record: dict) -> str:
     """A line of samples.jsonl for TensorBoard: what it earned, what each agent was asked and wrote,
-    as blocks of code, which neither Markdown nor HTML in them can leave."""
+    as an indented block of code, which neither Markdown nor HTML in it can leave."""
     parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
-    head = f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"
-    blocks = [("", " ".join(head.split()))]
+    told = [f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"]
     for agent, texts in enumerate(zip(record["prompts"], record["responses"], strict=True)):
-        what = (f"agent {agent} was asked:\n\n", f"agent {agent} wrote:\n\n")
-        blocks += zip(what, texts, strict=True)
-    longest = max(map(len, re.findall("`+", "".join(text for _, text in blocks))), default=0)
-    fence = "`" * max(longest + 1, 3)
-    return "\n\n".join(f"{title}{fence}\n{text}\n{fence}" for title, text in blocks)
+        told += [f"\nagent {agent} was asked:", texts[0], f"\nagent {agent} wrote:", texts[1]]
+    return textwrap.indent("\n".join(told), "    ", lambda line: True)

@@ -24,10 +24,8 @@ def agent_folders(args) -> list[str]:
     for folder in folders:
         _check_kind(folder, args)
     if args.share and len({*zip(args.model, folders, strict=True)}) > len({*args.model}):
-        raise ValueError(
-            f"--init names several agents, and with --share there is one policy: give the folder "
-            f"of one, such as {folders[0]}"
-        )
+        told = f"with --share there is one policy: give one agent's folder, such as {folders[0]}"
+        raise ValueError(f"--init names several agents, and {told}")
     return list(map(str, folders))
 
 

@@ -51,11 +51,11 @@ def measure(module) -> dict[str, float]:
         metrics["clip_fraction"] = clip_fraction(module.learned, module.args.clip)
     metrics["lr"] = module.learning_rate
     seconds = dict(module.rollout.seconds)
-    seconds["reward"] -= (judged := seconds.pop("judge"))  # what a reward asks of a language model
-    seconds |= {"judge": judged} if module.rollout.reward.needs_model else {}
-    for name, value in seconds.items():
-        metrics[f"seconds/{name}"] = value
-    metrics["tokens_per_second"] = tokens / module.rollout.seconds["rollout"]
+    seconds["reward"] -= seconds["judge"]  # what a reward asks of a language model
+    if not module.rollout.reward.needs_model:
+        del seconds["judge"]
+    metrics |= {f"seconds/{name}": value for name, value in seconds.items()}
+    metrics["tokens_per_second"] = tokens / seconds["rollout"]
     return {name: float(value) for name, value in metrics.items()}
 
 

@@ -116,10 +116,11 @@ def find_reward(args, task):
     """The function of --reward, or of the task's own reward."""
     if not task.reward:
         raise ValueError(f"task {args.task!r} names no reward of its own: give one with --reward")
-    reward, whose = resolve(task.reward, REWARDS, "reward"), f"reward {task.reward!r}"
+    reward = resolve(task.reward, REWARDS, "reward")
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
-        raise ValueError(f"{whose} needs its largest value, a number above 0, as .maximum")
+        told = "needs its largest value, a number above 0, as .maximum"
+        raise ValueError(f"reward {task.reward!r} {told}")
     return reward
 
 
@@ -145,8 +146,6 @@ def check_prompts(rollout, items: list[dict]) -> None:
 def prepare(args) -> tuple:
     """What the flags name, found and checked in a moment, before torch is imported: the task, the
     reward, the problems to train on and the held-out ones by split."""
-    if args.init and not args.resume:
-        args.init = learners.agent_folders(args)
     task = make_task(args)
     reward = find_reward(args, task)
     if args.judge and not asks(reward):
@@ -164,5 +163,6 @@ def prepare(args) -> tuple:
         steps = args.epochs and -(-int(args.epochs * len(problems)) // args.batch_size)
         args.max_steps = max(steps or 130, 1)
     if args.init and not args.resume:
+        args.init = learners.agent_folders(args)
         learners.check_bases(args)
     return task, reward, problems, held_out

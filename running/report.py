@@ -14,27 +14,22 @@ from running.metrics import memory_gib, reward_spreads
 
 def describe(module, args) -> str:
     """What is trained, and where; warns of what a user may not have meant."""
-    lines = []
-    for number, base in enumerate(module.team.bases):
+    lines, bases = [], module.team.bases
+    for number, base in enumerate(bases):
         frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
-        name = args.model[base.agents[0]]
-        lines.append(
-            f"base {number}: {name}, {frozen / 2**20:.1f} MiB frozen, agents {base.agents}"
-        )
+        name, size = args.model[base.agents[0]], f"{frozen / 2**20:.1f} MiB"
+        lines.append(f"base {number}: {name}, {size} frozen, agents {base.agents}")
         goes_on = module.rollout.task.stop  # a prompt that is to be continued, not answered
         if not (args.chat_template or goes_on) and getattr(base.tokenizer, "chat_template", None):
             told = f"{name} has a chat template and prompts go to it as raw text: if it is "
             print(f"warning: {told}instruction-tuned, add --chat-template", file=sys.stderr)
     for agent in range(module.team.size):
         trained = sum(p.numel() for p in module.team.parameters_of(agent))
-        frozen = agent in (args.freeze or ())
         kind = f"{trained:,} trainable parameters"
-        kind = "frozen, it acts and does not learn" if frozen else kind
+        kind = "frozen, it acts and does not learn" if agent in args.freeze else kind
         lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
     if args.share:
-        lines.append(
-            f"shared:  agents of one base are one policy ({len(module.team.bases)} in all)"
-        )
+        lines.append(f"shared:  agents of one base are one policy ({len(bases)} in all)")
     if args.alternate:
         lines.append(f"one agent learns at a time, {args.alternate} step(s) each")
     if args.engine:

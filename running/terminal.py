@@ -46,19 +46,15 @@ def is_first(args) -> bool:
 
 def plan(args, task, problems: list, held_out: dict) -> str:
     """What is going to happen, as far as it is known before a model is loaded."""
-    held = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items())
+    held = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items()) or "none"
     models = ", ".join(Path(name).name for name in dict.fromkeys(args.model))
     weights = f"adapters of rank {args.lora_rank}" if args.lora_rank else "full copies"
-    agents = f"{args.num_agents} agent{'s' * (args.num_agents > 1)}"
-    lines = [
-        f"task:    {args.task}, reward {task.reward}, {len(problems)} problems; "
-        f"held out: {held or 'none'}",
-        f"team:    {agents} on {models}, {weights}",
-        f"{'go on:  ' if args.resume else 'plan:   '} {args.max_steps} steps of {args.batch_size} "
-        f"problems, {args.num_generations} samples an agent, lr {args.lr:g}",
-        "loading: libraries and models ...",
-    ]
-    return "\n".join(lines)
+    return (
+        f"task:    {args.task}, reward {task.reward}, {len(problems)} problems; held out: {held}\n"
+        f"team:    {args.num_agents} agents on {models}, {weights}\n"
+        f"plan:    {args.max_steps} steps of {args.batch_size} problems, {args.num_generations} "
+        f"samples an agent, lr {args.lr:g}\nloading: libraries and models ..."
+    )
 
 
 def in_words(error: Exception) -> str:

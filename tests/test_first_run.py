@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -222,8 +223,8 @@ def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
     events.Reload()
     text = events.Tensors("sample/text_summary")[0].tensor_proto.string_val[0].decode()
     sample = lines(stopped, "samples.jsonl")[0]
-    assert f"```\n{sample['responses'][1]}\n```" in text
-    assert text.startswith(f"```\nreward {sample['reward']:.3f}")
+    assert textwrap.indent(sample["responses"][1], "    ") in text
+    assert text.startswith(f"    reward {sample['reward']:.3f}")
     flags = events.Tensors("flags/text_summary")[0].tensor_proto.string_val[0].decode()
     assert "|lora_rank|16|" in flags
     assert {"seconds/step", "memory_gib"} <= set(events.Tags()["scalars"])
@@ -233,11 +234,11 @@ def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
 def test_a_sample_cannot_leave_its_block():
     from tensorboard import plugin_util
 
-    text = "```\n<b>bold</b> ````\n# head"
+    text = "```\n\n<b>bold</b> ````\n# head"
     record = {"prompts": ["ask"], "responses": [text], "reward": 1.0, "turn": 0}
     shown = as_markdown(record | {"parts": {"<i>a</i>": 1.0}, "task_id": "<script>x</script>"})
     page = plugin_util.markdown_to_safe_html(shown)
-    assert "```\n&lt;b&gt;bold&lt;/b&gt; ````\n# head\n</code></pre>" in page
+    assert "```\n\n&lt;b&gt;bold&lt;/b&gt; ````\n# head\n</code></pre>" in page
     assert "<script>" not in page
     assert "<i>" not in page
 
