@@ -169,9 +169,6 @@ def build(args, prepared: tuple | None = None):
 
 def train(args) -> None:
     first, directory = is_first(args), args.resume and folder.run_folder(args.resume)
-    if directory and folder.has_ended(directory, args):
-        said = f"{directory} has all its {args.max_steps} steps: give a larger --max-steps to go on"
-        return print(said) if first else None
     if first and args.run and not args.resume:
         folder.refuse_name(args.run)
     task, _, problems, held_out = prepared = prepare(args)

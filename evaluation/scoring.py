@@ -9,19 +9,18 @@ from running.bits import settle
 from running.folder import json_lines, write_lines
 from running.plugins import find_reward, make_task
 
-KEYS = ("item", "responses")
 
-
-def read(path: str) -> list[dict]:
-    """The lines {"item": {...}, "responses": [...]} of a JSONL file; ValueError names a bad one."""
-    found = []
-    for number, row in json_lines(Path(path)):
-        item, texts = (row.get(key) if isinstance(row, dict) else None for key in KEYS)
-        whole = isinstance(texts, list) and texts and all(isinstance(t, str) for t in texts)
-        if not isinstance(item, dict) or not whole:
-            told = 'it needs {"item": an object, "responses": a list of texts}'
-            raise ValueError(f"{path}, line {number}: {told}")
-        found.append(row | {"line": number})
+def read(path: str) -> list[tuple[int, dict]]:
+    """(number, {"item": {...}, "responses": [...]}) of each line of a JSONL file; ValueError names
+    a bad one."""
+    found = list(json_lines(Path(path)))
+    for number, row in found:
+        match row:
+            case {"item": dict(), "responses": [_, *_] as texts}:
+                if all(isinstance(text, str) for text in texts):
+                    continue
+        told = 'it needs {"item": an object, "responses": a list of texts}'
+        raise ValueError(f"{path}, line {number}: {told}")
     if not found:
         raise ValueError(f"{path} holds no joint responses")
     return found
@@ -31,18 +30,18 @@ def score(args, main) -> str:
     """Scores the file of --score, writes --samples, tells the means. main: flags as resolved."""
     from running.heldout import worth
 
-    rows = read(args.score)
+    numbers, rows = zip(*read(args.score), strict=True)
     reward = find_reward(main, make_task(main))
     reward = Scorer(reward, judge_of(main) if asks(reward) else None)
     try:
         found = reward([(row["item"], row["responses"]) for row in rows])
     except RewardError as error:
-        line = rows[error.args[2]]["line"]
+        line = numbers[error.args[2]]
         raise RewardError(f"{args.score}, line {line}: {error}", *error.args[1:]) from error
-    done = []
-    for row, parts in zip(rows, found, strict=True):
-        row.pop("line")
-        done.append(row | {"reward": worth(parts, len(row["responses"])), "parts": parts})
+    done = [
+        row | {"reward": worth(parts, len(row["responses"])), "parts": parts}
+        for row, parts in zip(rows, found, strict=True)
+    ]
     if args.samples:
         write_lines(Path(args.samples), done)
     return render(done, reward.maximum)
@@ -53,12 +52,8 @@ def judge_of(main):
     from policies.judging import load_judge
 
     settle(main)
-    judge = load_judge(main.judge or main.model[0], main)
-
-    def told(done: int, count: int) -> None:
-        print(f"\rasked {done} of {count} questions", end="", file=sys.stderr, flush=True)
-
-    judge.told = told
+    judge, say = load_judge(main.judge or main.model[0], main), sys.stderr.write
+    judge.told = lambda done, count: say(f"\rasked {done} of {count} questions")
     return judge
 
 

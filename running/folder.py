@@ -38,14 +38,6 @@ def has_agents(directory: Path, flags: dict) -> bool:
     return all(agent_folder(directory, a, flags).is_dir() for a in range(flags["num_agents"]))
 
 
-def has_ended(directory: Path, args) -> bool:
-    """Whether a run has all its steps and what it writes after them."""
-    file = directory / "summary.json"
-    if not (file.is_file() and has_agents(directory, vars(args))):
-        return False
-    return json.loads(file.read_text())["steps"] == args.max_steps
-
-
 def checkpoint(resumed: str | None) -> Path | None:
     """That of the run of --resume, where it has one already."""
     path = resumed and run_folder(resumed) / CHECKPOINT

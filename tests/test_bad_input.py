@@ -81,7 +81,6 @@ FLAGS = {
     "--run ./taken": "taken already holds a run",
     "--run taken/file/x": "Not a directory: 'taken/file/x'",
     "--resume nowhere": "there is no run (no nowhere/args.json)",
-    "--resume taken --lr 1": "only --max-steps may change, not --lr",
     "@missing.args": "missing.args",
     "@unclosed.args": "No closing quotation",
 }

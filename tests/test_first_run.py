@@ -121,24 +121,6 @@ def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, ca
         assert f"held out, {when}: 100%" in said
 
 
-def test_a_finished_run_says_so_at_once(tmp_path, capsys, monkeypatch):
-    path = trained(tmp_path / "run", "--eval-limit", "1", steps=1)
-    known = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
-    with monkeypatch.context() as no_library:
-        no_library.setattr(train, "build", lambda *what: 1 / 0)
-        capsys.readouterr()
-        train.main(["--resume", str(path)])
-        said = capsys.readouterr().out
-        assert said == f"{path} has all its 1 steps: give a larger --max-steps to go on\n"
-        assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == known
-        for more in (["--max-steps", "2"], ["--max-steps", "1"]):
-            with pytest.raises(ZeroDivisionError):
-                train.main(["--debug", "--resume", str(path), *more])
-            shutil.rmtree(path / "agents" / "1", ignore_errors=True)  # its end is made again
-    train.main(["--resume", str(path)])
-    assert (path / "agents" / "1" / "adapter_model.safetensors").exists()
-
-
 def test_a_flag_file_s_switch_can_be_undone(tmp_path):
     (tmp_path / "args").write_text("--chat-template")
     given = f"@{tmp_path}/args"
