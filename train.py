@@ -192,7 +192,7 @@ def train(args) -> None:
             print(f"writes:  {directory}", flush=True)
         fit(module, Recorder(directory, held_out, args), first and done, args)
     if first:
-        print(report(directory, task, args))
+        print(report(directory))
 
 
 def fit(module, recorder, kept: int, args) -> None:

@@ -53,19 +53,6 @@ def configured(
     return functools.partial(tell, mode=mode, expert=Expert(url, model))
 
 
-def disclosed(mode: str, limit: int) -> str:
-    """For a run's report: how far its feedback let the agents see the tests."""
-    if mode not in LIMITED:
-        return f"feedback {mode}: no test was shown to an agent"
-    which = f"the first {limit} of a problem's tests" if limit else "all of a problem's tests"
-    what = {
-        "passed": "the agents were told whether {} pass",
-        "levels": "the agents were told how many of {} pass",
-        "tests": "the agents were shown which of {} fail, and how",
-    }
-    return f"feedback {mode}: {what[mode].format(which)}; the reward uses all"
-
-
 def tell(
     item: dict, responses: list[str], mode: str, limit: int = 1, expert: Expert | None = None
 ) -> list[str]:

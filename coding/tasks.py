@@ -14,7 +14,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
-from coding.feedback import MODES, configured, disclosed
+from coding.feedback import MODES, configured
 from coding.items import asked, code_item, read_items
 from coding.rewards import verdict
 from coding.schemes import classify
@@ -73,10 +73,6 @@ class CodeTask(Task):
         """The function of coding/feedback.py with the run's flags."""
         flags = (args.feedback_tests, args.expert_url, args.expert_model)
         return configured(args.feedback, *flags)
-
-    def disclosed(self, args) -> str:
-        known = args.feedback in MODES
-        return disclosed(args.feedback, args.feedback_tests) if known else super().disclosed(args)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         return classify(responses, item["entry_point"])

@@ -88,26 +88,22 @@ def summarize(header: dict, records: list[dict], methods: list[str] | None = Non
     decoding's measures have the prefix greedy/. Every method after the first has "vs", a paired
     comparison of its return with the first one's.
     """
-    own = header["measures"]
-    by_method = defaultdict(list)
+    known, table, returns = defaultdict(list), {}, {}
     for record in records:
-        if methods is None or record["method"] in methods:
-            by_method[record["method"]].append(record)
-    first, table = None, {}
-    for name in methods or list(by_method):
-        greedy = [record for record in by_method[name] if record["greedy"]]
-        sampled = [record for record in by_method[name] if not record["greedy"]]
-        main = sampled or greedy
+        known[record["method"]].append(record)
+    for name in methods or list(known):
+        greedy = [record for record in known[name] if record["greedy"]]
+        sampled = [record for record in known[name] if not record["greedy"]]
+        main, own = sampled or greedy, header["measures"]
         table[name] = _measures(main, own) | _speed(header["timing"].get(name))
         if sampled and greedy:
             found = _measures(greedy, own)
             table[name] |= {f"greedy/{key}": value for key, value in found.items()}
         if found := _schemes(main, own.get("pass@k")):
             table[name]["schemes"] = found
-        returns = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
-        first = first or (name, returns)
-        if first[0] != name:
-            table[name]["vs"] = {"method": first[0], **paired(returns, first[1])}
+        returns[name] = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
+        if (first := next(iter(returns))) != name:
+            table[name]["vs"] = {"method": first, **paired(returns[name], returns[first])}
     return {"settings": header["settings"], "methods": table}
 
 
@@ -159,8 +155,8 @@ def _speed(timing: dict | None) -> dict[str, float | None]:
     if not timing:
         return {}
     latency, error = mean_and_error(timing["seconds"])
-    speed = sum(timing["tokens"]) / sum(timing["seconds"])
-    found = {"latency_s": latency, "latency_s_se": error, "tokens_per_s": speed}
+    found = {"latency_s": latency, "latency_s_se": error}
+    found["tokens_per_s"] = sum(timing["tokens"]) / sum(timing["seconds"])
     return found | {"latency_problems": len(timing["seconds"])}
 
 
@@ -173,7 +169,4 @@ def _schemes(records: list[dict], part: str | None) -> dict[str, dict]:
         if "scheme" in record and part in parts:
             passed[record["scheme"]].append(parts[part])
     ranked = sorted(passed.items(), key=lambda pair: (-len(pair[1]), pair[0]))
-    return {
-        name: {"count": len(values), "pass_rate": statistics.fmean(values)}
-        for name, values in ranked
-    }
+    return {name: {"count": len(v), "pass_rate": statistics.fmean(v)} for name, v in ranked}

@@ -14,15 +14,14 @@ from running.folder import json_lines
 def render(table: dict, measures: dict[str, str]) -> str:
     """The table as it is shown in a terminal, about 100 columns wide; measures: the task's."""
     settings, methods = table["settings"], table["methods"]
-    names = [
-        n for n in dict.fromkeys(k for row in methods.values() for k in row) if n[-3:] != "_se"
-    ]
-    starts = [("return", "greedy/return", "reward/", "agent/")]
-    starts += [(*(name.removesuffix("k") for name in measures), "distinct")]
-    starts += [("length/", "tokens_per_", "latency_s")]
-    blocks = [settings["title"]]
-    for some in starts:
-        columns = [n for start in some for n in names if n.startswith(start)]
+    names = dict.fromkeys(k for row in methods.values() for k in row if not k.endswith("_se"))
+    own, blocks = [name.removesuffix("k") for name in measures], [settings["title"]]
+    for starts in (
+        ["return", "greedy/return", "reward/", "agent/"],
+        [*own, "distinct"],
+        ["length/", "tokens_per_", "latency_s"],
+    ):
+        columns = [n for start in starts for n in names if n.startswith(start)]
         blocks += [_block(methods, columns[n : n + ACROSS]) for n in range(0, len(columns), ACROSS)]
     blocks += [_pairs(methods), _scheme_block(methods)]
     blocks += [settings["timed"]] if "latency_s" in names else []

@@ -68,7 +68,7 @@ def backward(module) -> None:
         (logps * mask).sum().backward()
 
 
-def report(directory: Path, task, args) -> str:
+def report(directory: Path) -> str:
     """The short report at the end of a run."""
     summary = json.loads((directory / "summary.json").read_text())
     before, after = summary["before"], summary["after"]
@@ -78,8 +78,6 @@ def report(directory: Path, task, args) -> str:
     for name, label in (("return", "sampled"), ("greedy/return", "greedy")) if after else ():
         error = after[f"{name}_se"]
         lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
-    if args.turns > 1:
-        lines.append(task.disclosed(args))
     for when in ("before", "after") if after else ():
         sample = summary["example"][when]
         lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
