@@ -47,7 +47,7 @@ MODES = {  # what else may be given with the flag that chooses it
     | {"max_new_tokens", "memory", "engine", "engine_folder"},
 }
 FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
-CHOSEN = ("run", "task", "model", "score", "from_samples")  # each says what plays or is scored
+CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
 
 
 # --- flags ----------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
         "single": lambda: Player(single_settings(main, args.single_model), None, reward),
     }
     methods = plan(args, main, team, solo, items)
-    header, records = describe(args, main, task, reward, items, [team, solo]), []
+    header, records = describe(args, main, task, reward, items), []
     for seat in dict.fromkeys(seat for seat, _, _ in methods.values()):  # one at a time in memory
         player = seats[seat]() if seat else None
         if player:
@@ -163,7 +163,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
-def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
+def describe(args, main, task, reward, items: list[dict]) -> dict:
     """The header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
     from running.report import where
@@ -172,9 +172,6 @@ def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
     how = "greedy" if args.greedy else how
     name, count = task.reward, len(items)
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
-    for run in filter(None, runs):
-        if not folder.has_agents(run, folder.read_args(run)["args"]):
-            title += f"{run} was stopped: its last checkpoint plays\n"
     title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
     device = " and ".join(main.engine or [where()])
     flags = {"title": title, "timed": HOW_TIMED.format(count=min(TIMED, count), device=device)}
@@ -217,15 +214,6 @@ def table(args) -> None:
         report.write_csv(args.csv, found["methods"])
     if args.samples:
         folder.write_lines(Path(args.samples), [header, *records])
-
-
-def score(args) -> None:
-    """Any reward's score of the joint responses of a file."""
-    quiet()
-    from evaluation import scoring
-    from evaluation.players import settings
-
-    print(scoring.score(args, settings(args, None)))
 
 
 def newest(args) -> list[str] | None:
@@ -282,11 +270,11 @@ def main(argv: list[str] | None = None) -> None:
             from evaluation import plots
 
             plots.compare(args.compare, args.json)
-        elif args.crossplay:
+        elif args.crossplay or args.score:
             quiet()
-            from evaluation.crossplay import crossplay
+            from evaluation import crossplay, scoring
 
-            crossplay(args)
+            print(crossplay.crossplay(args) if args.crossplay else scoring.score(args))
         elif args.doctor:
             from running import doctor
 
@@ -295,7 +283,7 @@ def main(argv: list[str] | None = None) -> None:
             merge(*args.merge)
         else:
             args.run = newest(args)
-            (ask if args.ask else score if args.score else table)(args)
+            (ask if args.ask else table)(args)
     except Exception as error:
         if args.debug:
             raise

@@ -21,8 +21,8 @@ from running.plugins import find_reward, items_of, make_task
 SAME = ("task", "reward", "data", "num_agents", "model", "lora_rank", "lora_alpha", "turns")
 
 
-def crossplay(args) -> None:
-    """Plays every team, prints the table, writes --json."""
+def crossplay(args) -> str:
+    """Plays every team, writes --json, tells the table."""
     runs = [run_folder(name) for name in args.crossplay]
     if len(runs) < 2:
         raise ValueError("--crossplay takes two runs or more, whose agents change partners")
@@ -51,20 +51,17 @@ def crossplay(args) -> None:
             turns = play(rollout, items, args.seed, samples, sampling_of(first, args.greedy), bar)
             mean = statistics.fmean(node.value for node in turns[0])
             found[a][b] += mean / largest_return(turns, rollout) / len(strangers)
-    tell(args, runs, found, len(items))
-
-
-def tell(args, runs: list[Path], found: list[list[float]], count: int) -> None:
-    names = [run.name for run in runs]
-    rows = [["agent 0 of, partners of", *names]]
-    cells = [[f"{value:.3f}" for value in row] for row in found]
-    rows += [[name, *row] for name, row in zip(names, cells, strict=True)]
     alone = statistics.fmean(row[number] for number, row in enumerate(found))
     pairs = itertools.permutations(range(len(runs)), 2)
     mixed = statistics.fmean(found[a][b] for a, b in pairs)
-    how = "greedy" if args.greedy else f"{args.num_samples} samples"
-    print(f"held-out return, {count} problems, {how}\n\n{align(rows)}")
-    print(f"\nwith their own partners {alone:.3f}, with others' {mixed:.3f}")
     if args.json:
         record = {"runs": list(map(str, runs)), "returns": found, "self": alone, "cross": mixed}
         write_json(Path(args.json), record)
+    how = "greedy" if args.greedy else f"{args.num_samples} samples"
+    rows = [["agent 0 of, partners of", *(run.name for run in runs)]]
+    for run, row in zip(runs, found, strict=True):
+        rows.append([run.name, *(f"{value:.3f}" for value in row)])
+    return (
+        f"held-out return, {len(items)} problems, {how}\n\n{align(rows)}\n\n"
+        f"with their own partners {alone:.3f}, with others' {mixed:.3f}"
+    )

@@ -4,9 +4,11 @@ import statistics
 import sys
 from pathlib import Path
 
+from evaluation.players import settings
 from rewards import RewardError, Scorer, asks
 from running.bits import settle
 from running.folder import json_lines, write_lines
+from running.heldout import worth
 from running.plugins import find_reward, make_task
 
 
@@ -26,10 +28,9 @@ def read(path: str) -> list[tuple[int, dict]]:
     return found
 
 
-def score(args, main) -> str:
-    """Scores the file of --score, writes --samples, tells the means. main: flags as resolved."""
-    from running.heldout import worth
-
+def score(args) -> str:
+    """Scores the file of --score, writes --samples, tells the means."""
+    main = settings(args, None)
     numbers, rows = zip(*read(args.score), strict=True)
     reward = find_reward(main, make_task(main))
     reward = Scorer(reward, judge_of(main) if asks(reward) else None)

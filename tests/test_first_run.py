@@ -239,9 +239,6 @@ def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
     mine = {f"team.{name}": value.cpu() for name, value in player.clock.team.named_parameters()}
     assert all(torch.equal(mine[name], value) for name, value in state.items())
     assert any(value.any() for name, value in state.items() if "lora_B" in name)
-    some = ["--run", stopped, "--method", "trained", "naive", "--limit", 1, "--num-samples", 1]
-    evaluation.main([*map(str, some), "--json", str(tmp_path / "json")])
-    assert f"{stopped} was stopped: its last checkpoint plays" in capsys.readouterr().out
 
 
 def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):
