@@ -39,7 +39,7 @@ def crossplay(args) -> str:
     player, weights = Player(first, None, find_reward(first, task)), []
     for run in runs:
         check_bases(run, first)
-        load_agents(player.clock.team, run)
+        load_agents(player.team, run)
         weights.append(player.copies())
     found, agents = [[0.0] * len(runs) for _ in runs], range(first.num_agents)
     strangers = [0] if len(agents) == 2 else agents

@@ -6,6 +6,7 @@ sees what. They play one turn.
 
 import argparse
 import dataclasses
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -55,14 +56,16 @@ class Discussion(Rollout):
 
     def __call__(self, items, key, samples, sampling, *_):
         agents, nodes = range(self.team.size), self.roots(items, key, samples)
-        self.act(nodes, sampling)
+        with self.timed("rollout"):
+            self.act(nodes, sampling)
         for node in nodes:
             for s in range(samples):
                 texts = node.texts((s,) * len(agents))
                 others = ({a: texts[a] for a in agents if a != agent} for agent in agents)
                 node.feedback.append([wrote(seen) for seen in others])
         last = [child for node in nodes for child in self.open(node, 1)]
-        self.act(last, sampling)
+        with self.timed("rollout"):
+            self.act(last, sampling)
         self.judge(last, 1)
         return [nodes, last]
 
@@ -144,15 +147,16 @@ def record(rollout: Rollout, root: Node, sample: int) -> dict:
 
 def latencies(name: str, rollout: Rollout, items: list[dict], args) -> dict:
     """Seconds and tokens of the first TIMED problems, one at a time, one joint response each."""
-    found, clock = {"seconds": [], "tokens": []}, rollout.team
+    found = {"seconds": [], "tokens": []}
     sampling, key = sampling_of(rollout.args, args.greedy), (args.seed, EVAL, 0)
     with progress(f"{name}, latency", min(TIMED, len(items))) as bar:
         short = dataclasses.replace(sampling, max_new_tokens=1)  # it only warms up
         rollout(items[:1], (*key, 0), 1, short, 1, True)
         for number, item in enumerate(items[:TIMED]):
-            clock.seconds = clock.tokens = 0
-            rollout([item], (*key, number), 1, sampling, 1, True)
-            found["seconds"].append(clock.seconds)
-            found["tokens"].append(clock.tokens)
+            rollout.seconds.clear()
+            nodes = itertools.chain(*rollout([item], (*key, number), 1, sampling, 1, True))
+            own = itertools.chain(*(node.responses for node in nodes))
+            found["seconds"].append(rollout.seconds["rollout"])
+            found["tokens"].append(sum(len(said.tokens) for texts in own for said in texts))
             bar.update()
     return found

@@ -8,7 +8,6 @@ import argparse
 import copy
 import json
 import sys
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -112,21 +111,6 @@ def asked(text: str, task) -> dict:
     return task.ask(text)
 
 
-class Clock:
-    """A team whose decoding is timed."""
-
-    def __init__(self, team):
-        self.team, self.size, self.base_of = team, team.size, team.base_of
-        self.seconds, self.tokens = 0.0, 0
-
-    def sample(self, *what):
-        start = time.perf_counter()
-        answers = self.team.sample(*what)
-        self.seconds += time.perf_counter() - start
-        self.tokens += sum(len(r.tokens) for responses in answers for r in responses)
-        return answers
-
-
 class Player:
     """A team with its task, whose agents play trained or untrained. reward: what scores them; --ask
     needs none."""
@@ -140,7 +124,7 @@ class Player:
         if (directory or args.lora_rank) and (wrong := engine_conflict(args)):
             raise ValueError(wrong)
         self.args, self.task = args, make_task(args)
-        team = make_team(args)
+        self.team = team = make_team(args)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
         self.weights = {}  # by trained or not; {} without a run: they play as loaded
         if directory:
@@ -156,7 +140,7 @@ class Player:
             judge = Judge(team.bases[0], args.chat_template) if own else make_judge(args, team)
             judge.base.to(device())
         self.reward = reward and Scorer(reward, judge)
-        self.clock = Clock(team.to(device()))
+        team.to(device())
         if args.engine:
             from policies.engine import connect
 
@@ -186,5 +170,5 @@ class Player:
         args = copy.copy(self.args)
         if kind not in (None, Rollout):
             args.turns = 1
-            args.max_prompt_tokens += 2 * self.clock.size * args.max_new_tokens
-        return (kind or Rollout)(self.clock, self.task, self.reward, args)
+            args.max_prompt_tokens += 2 * self.team.size * args.max_new_tokens
+        return (kind or Rollout)(self.team, self.task, self.reward, args)

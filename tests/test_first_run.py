@@ -236,7 +236,7 @@ def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
         "state_dict"
     ]
     player.use({0, 1})
-    mine = {f"team.{name}": value.cpu() for name, value in player.clock.team.named_parameters()}
+    mine = {f"team.{name}": value.cpu() for name, value in player.team.named_parameters()}
     assert all(torch.equal(mine[name], value) for name, value in state.items())
     assert any(value.any() for name, value in state.items() if "lora_B" in name)
 
