@@ -149,12 +149,6 @@ class Player:
     def copies(self) -> list[list]:
         return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]
 
-    def use(self, trained: Collection[int]) -> None:
-        """These agents play as trained, the others as they were before."""
-        if self.weights:
-            team = range(len(self.parameters))
-            self.put([self.weights[agent in trained][agent] for agent in team])
-
     def put(self, weights: list[list]) -> None:
         """Each agent plays with these weights, as `copies` gives them."""
         for group, values in zip(self.parameters, weights, strict=True):
@@ -166,7 +160,8 @@ class Player:
         baseline of that kind, which plays one turn and whose prompts may hold partners' texts."""
         from magrpo import Rollout
 
-        self.use(trained)
+        if self.weights:
+            self.put([self.weights[agent in trained][agent] for agent in range(self.team.size)])
         args = copy.copy(self.args)
         if kind not in (None, Rollout):
             args.turns = 1

@@ -235,7 +235,7 @@ def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
     state = torch.load(stopped / "checkpoints" / "last.ckpt", "cpu", weights_only=True)[
         "state_dict"
     ]
-    player.use({0, 1})
+    player.rollout(trained={0, 1})
     mine = {f"team.{name}": value.cpu() for name, value in player.team.named_parameters()}
     assert all(torch.equal(mine[name], value) for name, value in state.items())
     assert any(value.any() for name, value in state.items() if "lora_B" in name)
