@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 from evaluation import report
-from policies.finding import find_model, is_adapter
+from policies.finding import find_model
 from rewards import REWARDS
 from running import folder
 from running.bits import settle
@@ -229,8 +229,6 @@ def merge(agent: str, directory: str) -> None:
     transformers loads without peft."""
     if Path(directory).exists():
         raise ValueError(f"--merge: {directory} is there already; name a new folder")
-    if not (is_adapter(agent) or (Path(agent) / "config.json").is_file()):
-        raise ValueError(f"--merge: {agent} is no agent; give a folder such as RUN/agents/0")
     find_model(agent, 32)
     quiet()
     from policies.loading import load_model
@@ -264,8 +262,9 @@ def ask(args) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = parse(argv)
+    argv = sys.argv[1:] if argv is None else argv
     try:
+        args = parse(argv)
         if args.compare:
             from evaluation import plots
 
@@ -285,7 +284,7 @@ def main(argv: list[str] | None = None) -> None:
             args.run = newest(args)
             (ask if args.ask else table)(args)
     except Exception as error:
-        if args.debug:
+        if "--debug" in argv:
             raise
         parser().error(in_words(error))
 

@@ -11,7 +11,7 @@ from running import folder, learners
 from running.bits import settle
 from running.flags import Parser, at_least, conflict, each, named
 from running.plugins import TINY, check_prompts, learning_rate, own_model, prepare
-from running.terminal import in_words, is_first, plan, quiet, quit_on_signals
+from running.terminal import in_words, is_first, quiet, quit_on_signals
 from tasks import DEFAULT, TASKS
 
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
@@ -171,16 +171,16 @@ def train(args) -> None:
     first, directory = is_first(args), args.resume and folder.run_folder(args.resume)
     if first and args.run and not args.resume:
         folder.refuse_name(args.run)
-    task, _, problems, held_out = prepared = prepare(args)
+    prepared = prepare(args)
     if first:
-        print(plan(args, task, problems, held_out), flush=True)
+        print("loading libraries and models ...", flush=True)
     quiet()
     from running.recorder import Recorder
     from running.report import describe, dry_run, report
 
     module, held_out = build(args, prepared)
     if first:
-        print(describe(module, args), flush=True)
+        print(describe(module, held_out, args), flush=True)
     if args.dry_run:
         return dry_run(module, args)
     with contextlib.ExitStack() as held:

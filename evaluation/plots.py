@@ -178,19 +178,13 @@ def draw(groups: list[Group], path: Path) -> None:
         figure.savefig(path, dpi=200)
 
 
-def smooth(curve: list[float]) -> np.ndarray:
-    """Mean over the steps within a fortieth of the curve of each step."""
-    window = np.ones(2 * (max(len(curve) // 20, 1) // 2) + 1)
-    return np.convolve(curve, window, "same") / np.convolve(np.ones(len(curve)), window, "same")
-
-
 def draw_curves(axes, group: Group, color: str) -> None:
-    """Every seed's return, thin; their mean, smoothed, as far as all of them have come."""
+    """Every seed's return, thin; their mean, as far as all of them have come."""
     curves = [run.curve for run in group.runs.values()]
     for curve in curves:
         axes.plot(curve, color=color, linewidth=0.4, alpha=0.35)
     length = min(map(len, curves))
-    mean = smooth(np.mean([curve[:length] for curve in curves], 0))
+    mean = np.mean([curve[:length] for curve in curves], 0)
     label = f"{group.name} ({len(curves)} seed{'s' * (len(curves) > 1)})"
     axes.plot(mean, color=color, linewidth=1.8, label=label)
 

@@ -41,10 +41,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, f"python {prog} [@FILE] [flags]", **kwargs)
 
     def convert_arg_line_to_args(self, line):
-        try:
-            return shlex.split(line, comments=True)
-        except ValueError as error:
-            self.error(f"a flag file's line {line!r}: {error}")
+        return shlex.split(line, comments=True)
 
     def parse_args(self, args=None, namespace=None):
         found, unknown = self.parse_known_args(args, namespace)

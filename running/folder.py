@@ -214,14 +214,10 @@ def read_checkpoint(directory: Path, trained: dict) -> tuple[int, dict]:
 
 
 def newest_run() -> Path | None:
-    """The run in runs/ that was started or resumed last, of those with agents or a checkpoint."""
-    found = [
-        path
-        for path in Path("runs").glob("*")
-        if (path / "args.json").is_file()
-        and ((path / "agents" / "0").exists() or (path / CHECKPOINT).exists())
-    ]
-    return max(found, key=lambda path: (path / "args.json").stat().st_mtime, default=None)
+    """The run in runs/ that was started or resumed last."""
+    found = Path("runs").glob("*/args.json")
+    newest = max(found, key=lambda file: file.stat().st_mtime, default=None)
+    return newest and newest.parent
 
 
 def read_lines(path: Path) -> list[tuple[int, str]]:

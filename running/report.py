@@ -12,9 +12,15 @@ from policies.memory import halving
 from running.metrics import memory_gib, reward_spreads
 
 
-def describe(module, args) -> str:
-    """What is trained, and where; warns of what a user may not have meant."""
-    lines, bases = [], module.team.bases
+def describe(module, held_out: dict, args) -> str:
+    """What is trained, on what and where; warns of what a user may not have meant."""
+    bases, reward = module.team.bases, module.rollout.task.reward
+    held = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items()) or "none"
+    lines = [
+        f"task:    {args.task}, reward {reward}, {len(module.problems)} problems; held out: {held}",
+        f"plan:    {args.max_steps} steps of {args.batch_size} problems, {args.num_generations} "
+        f"samples an agent, lr {args.lr:g}",
+    ]
     for number, base in enumerate(bases):
         frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
         name, size = args.model[base.agents[0]], f"{frozen / 2**20:.1f} MiB"

@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import warnings
-from pathlib import Path
 
 from running.plugins import user_line
 
@@ -42,19 +41,6 @@ def is_first(args) -> bool:
     names = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
     alone = args.devices * args.num_nodes == 1
     return alone or not any(int(os.environ.get(name) or 0) for name in names)
-
-
-def plan(args, task, problems: list, held_out: dict) -> str:
-    """What is going to happen, as far as it is known before a model is loaded."""
-    held = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items()) or "none"
-    models = ", ".join(Path(name).name for name in dict.fromkeys(args.model))
-    weights = f"adapters of rank {args.lora_rank}" if args.lora_rank else "full copies"
-    return (
-        f"task:    {args.task}, reward {task.reward}, {len(problems)} problems; held out: {held}\n"
-        f"team:    {args.num_agents} agents on {models}, {weights}\n"
-        f"plan:    {args.max_steps} steps of {args.batch_size} problems, {args.num_generations} "
-        f"samples an agent, lr {args.lr:g}\nloading: libraries and models ..."
-    )
 
 
 def in_words(error: Exception) -> str:

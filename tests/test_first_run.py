@@ -100,20 +100,12 @@ def test_a_wrong_name_costs_no_library(program, tmp_path):
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
 
 
-def test_the_plan_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(train, "build", lambda *what: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        train.main(["--debug", "--run", str(tmp_path / "run"), "--max-steps", "7"])
-    said = capsys.readouterr().out
-    held = r"held out: \d+ of dev, \d+ of test"
-    assert re.search(rf"task:    {DEFAULT}, reward .*, \d+ problems; {held}", said)
-    assert "team:    2 agents on tiny, adapters of rank 16" in said
-    assert "7 steps of 12 problems, 8 samples an agent, lr 0.003" in said
-
-
 def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, capsys):
     trained(tmp_path / "run", "--lr", "0", steps=1)
     said = capsys.readouterr().out
+    held = r"held out: \d+ of dev, \d+ of test"
+    assert re.search(rf"task:    {DEFAULT}, reward .*, \d+ problems; {held}", said)
+    assert "plan:    1 steps of 2 problems, 2 samples an agent, lr 0" in said
     assert "agent 1: 155,648 trainable parameters" in said
     assert "device:  " in said
     assert f"writes:  {tmp_path / 'run'}" in said
@@ -248,8 +240,6 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
     for number, name in enumerate(("b", "c", "a")):
         shutil.copytree(stopped, f"runs/{name}")
         subprocess.run(["touch", "-d", f"@{1000 + number}", f"runs/{name}/args.json"], check=True)
-    Path("runs/none").mkdir()
-    Path("runs/none/args.json").write_text("{}")  # and no agents
     evaluation.main(["--show", "1"])
     said = capsys.readouterr()
     assert "the newest run: runs/a" in said.err
