@@ -49,7 +49,6 @@ def team_flags(add) -> None:
     add("--init", nargs="+", metavar="RUN", help=trained)
     add("--freeze", type=SIZE, nargs="+", metavar="I", help="agents that act and do not learn")
     add("--share", action="store_true", help="all agents of one base are one policy")
-    add("--alternate", type=COUNT, metavar="K", help="one agent learns at a time, K steps each")
     add("--lora-rank", type=SIZE, default=16, help="0: full copies, one per agent")
     add("--lora-alpha", type=COUNT, default=32, help="scale of the adapters: alpha / rank")
     own = "a card 16, a CPU the faster; tiny/ and full copies 32"

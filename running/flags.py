@@ -109,8 +109,6 @@ def conflict(args) -> str:
         return "--clip is of a rollout's second update and later ones: it needs --updates 2 or more"
     if args.kl_coef and args.updates > 1:
         return "--kl-coef is exact for the policy that sampled: not with --updates 2 or more"
-    if args.alternate and agents - len(frozen) == 1:
-        return "--alternate needs two agents that learn, and here is one"
     if args.lora_rank == 0 and args.bits not in (None, 32):
         return f"--lora-rank 0 trains the weights: they need --bits 32, not {args.bits}"
     if args.lora_rank and args.precision != "32-true":

@@ -1,5 +1,5 @@
-"""Who learns (--freeze, --alternate), and from where: --init starts agents as they were trained
-before, with a new optimizer, which makes a curriculum.
+"""--init: starts agents as they were trained before, with a new optimizer, which makes a
+curriculum.
 
 It names a run, whose agent i becomes agent i (a run of one agent, or of one shared policy: every
 agent), or the folder of one agent, as peft or transformers writes it. What would load and be worth

@@ -60,7 +60,6 @@ FLAGS = {
     "@twice.args": "--model is given twice",
     "--freeze 2": "--freeze 2: the agents are 0 to 1",
     "--freeze 0 1": "--freeze names every agent",
-    "--alternate 3 --freeze 1": "--alternate needs two agents that learn",
     "--init nowhere": "--init nowhere: no run (no nowhere/args.json) and no agent",
     "--temperature 0": "--temperature 0 is greedy",
     "--num-generations 1": "--num-generations 1 trains nothing",
