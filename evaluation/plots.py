@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
+from evaluation.report import align
 from running.folder import json_lines, read_args, reading, run_folder
 
 ENDS = {  # what an evaluation measured, and its label
@@ -22,59 +23,46 @@ ENDS = {  # what an evaluation measured, and its label
     ("before", "greedy/return"): "greedy,\nbefore",
     ("after", "greedy/return"): "greedy,\nafter",
 }
+OWN = ("seed", "run", "resume", "debug")  # flags in which the seeds of a group may differ
 
 
 # --- groups ---------------------------------------------------------------------------------------
-
-
-class Run(NamedTuple):
-    directory: Path
-    flags: dict  # and "code", a digest of it
-    curve: list[float]  # the return of each step
-    returns: dict  # of the held-out problems, before and after; {} where it is not finished
 
 
 class Group(NamedTuple):
     """The seeds of one experiment."""
 
     name: str
-    flags: dict
-    runs: dict[int, Run]  # by seed
-
-    @property
-    def finished(self) -> dict[int, Run]:
-        return {seed: run for seed, run in self.runs.items() if run.returns}
+    flags: dict  # and "code", a digest of it
+    curves: dict[int, list[float]]  # by seed: the return of each step ...
+    returns: dict[int, dict]  # ... and of the held-out problems before and after, where it has them
 
     def end(self, when: str, name: str) -> tuple[float, float, float]:
         """Mean over seeds and problems with its 95 % interval, "before" or "after" training."""
-        return interval([run.returns[when][name] for run in self.finished.values()])
-
-
-def read_run(name: str) -> Run:
-    directory = run_folder(name)
-    record, file = read_args(directory), directory / "summary.json"
-    flags = record["args"] | {"code": " ".join(record.get("code", ["unknown"]))}
-    lines = json_lines(directory / "metrics.jsonl")
-    curve = [row["return"] for _, row in lines if "return" in row]  # the others are evaluations
-    if not curve:
-        raise ValueError(f"{directory}: no step was made")
-    with reading(file):
-        returns = json.loads(file.read_text())["returns"] if file.is_file() else {}
-    return Run(directory, flags, curve, returns)
+        return interval([returns[when][name] for returns in self.returns.values()])
 
 
 def read_groups(names: list[str]) -> list[Group]:
     """The runs by group, in the order given."""
     groups: dict[tuple, Group] = {}
-    for run in map(read_run, names):
-        stem, init = stem_of(run.directory.name), run.flags.get("init")
-        flags = {k: v for k, v in run.flags.items() if k not in ("seed", "run", "resume", "debug")}
-        flags["init"] = init and ["/".join(map(stem_of, Path(folder).parts)) for folder in init]
-        key, seed = (stem, json.dumps(flags, sort_keys=True)), run.flags["seed"]
-        group = groups.setdefault(key, Group(stem, flags, {}))
-        if (other := group.runs.setdefault(seed, run)) is not run:
-            both = f"{other.directory} and {run.directory}"
-            raise ValueError(f"{both} are one experiment with one seed")
+    for directory in map(run_folder, names):
+        record, file = read_args(directory), directory / "summary.json"
+        flags = {name: value for name, value in record["args"].items() if name not in OWN}
+        flags["code"] = " ".join(record.get("code", ["unknown"]))
+        if init := flags.get("init"):
+            flags["init"] = ["/".join(map(stem_of, Path(folder).parts)) for folder in init]
+        stem, seed = stem_of(directory.name), record["args"]["seed"]
+        key = stem, json.dumps(flags, sort_keys=True)
+        group = groups.setdefault(key, Group(stem, flags, {}, {}))
+        if seed in group.curves:
+            raise ValueError(f"{directory} and a run before it are one experiment with one seed")
+        lines = json_lines(directory / "metrics.jsonl")  # some are evaluations
+        group.curves[seed] = [row["return"] for _, row in lines if "return" in row]
+        if not group.curves[seed]:
+            raise ValueError(f"{directory}: no step was made")
+        with reading(file):
+            returns = json.loads(file.read_text())["returns"] if file.is_file() else {}
+        group.returns.update({seed: returns} if returns else {})
     return [named(group, list(groups.values())) for group in groups.values()]
 
 
@@ -111,8 +99,8 @@ def compare(names: list[str], json_file: str | None) -> None:
 def numbers(group: Group, first: Group) -> dict:
     """Seeds, mean and interval of the held-out return of those that are finished, and the gap to
     the first group."""
-    found = {"seeds": len(group.runs), "finished": len(group.finished)}
-    for when, name in ENDS if group.finished else ():
+    found = {"seeds": len(group.curves), "finished": len(group.returns)}
+    for when, name in ENDS if group.returns else ():
         mean, low, high = group.end(when, name)
         high = min(high, 1.0)  # returns are shares of the maximum
         found |= {f"{when}/{name}": mean, f"{when}/{name}_low": low, f"{when}/{name}_high": high}
@@ -122,8 +110,8 @@ def numbers(group: Group, first: Group) -> dict:
 def gap(group: Group, first: Group) -> dict:
     """Sampled return after training less that of the first group, seed by seed; with its 95 %
     interval, over seeds, or over the problems of one. {} where they share no seed."""
-    seeds = sorted(group.finished.keys() & first.finished.keys())
-    ends = [[g.runs[seed].returns["after"]["return"] for g in (group, first)] for seed in seeds]
+    seeds = sorted(group.returns.keys() & first.returns.keys())
+    ends = [[g.returns[seed]["after"]["return"] for g in (group, first)] for seed in seeds]
     if not seeds or any(len(mine) != len(others) for mine, others in ends):
         return {}
     gaps = [[a - b for a, b in zip(*pair, strict=True)] for pair in ends]
@@ -135,26 +123,21 @@ def gap(group: Group, first: Group) -> dict:
 
 
 def render(found: dict[str, dict]) -> str:
-    width = max(map(len, ("group", *found))) + 2
-    heads = [label.replace("\n", " ").rjust(22) for label in ENDS.values()]
-    lines = ["return on held-out problems, share of the maximum: mean [95 % interval *]"]
-    lines.append("group".ljust(width) + "seeds" + "".join(heads))
+    rows = [["group", "seeds", *(label.replace("\n", " ") for label in ENDS.values())]]
     for name, row in found.items():
-        keys = [f"{when}/{name}" for when, name in ENDS] if row["finished"] else []
-        cells = [f"{row[k]:.3f} [{row[f'{k}_low']:.3f}, {row[f'{k}_high']:.3f}]" for k in keys]
-        cells = cells or ["  no held-out returns: not finished, or --eval-limit none"]
-        lines.append(name.ljust(width) + f"{row['seeds']:5d}" + "".join(c.rjust(22) for c in cells))
-    lines.append(
-        "* a bootstrap over seeds and problems, widened for few seeds; of one, over problems"
-    )
-    gaps = {name: row["gap"] for name, row in found.items() if row.get("gap")}
-    if gaps:
-        first = next(iter(found))
-        lines.append(f"\nsampled, after: difference to {first}, same seeds and problems")
-    for name, row in gaps.items():
-        half = "" if row["half"] is None else f" ± {row['half']:.3f}"
-        each = ", ".join(f"seed {seed} {value:+.3f}" for seed, value in row["seeds"].items())
-        lines.append(f"{name.ljust(width)}{row['mean']:+.3f}{half} (95 % interval; {each})")
+        ends = [
+            [row.get(f"{when}/{end}{of}") for of in ("", "_low", "_high")] for when, end in ENDS
+        ]
+        cells = ["-" if None in end else "{:.3f} [{:.3f}, {:.3f}]".format(*end) for end in ends]
+        rows.append([name, str(row["seeds"]), *cells])
+    lines = ["return on held-out problems, share of the maximum: mean [95 % interval *]"]
+    lines += [align(rows), "* bootstrap over seeds and problems; of one seed, over its problems"]
+    for name, row in found.items():
+        if gap := row.get("gap"):
+            half = "" if gap["half"] is None else f" ± {gap['half']:.3f}"
+            each = ", ".join(f"seed {seed} {value:+.3f}" for seed, value in gap["seeds"].items())
+            pair = f"{name} - {next(iter(found))}, sampled, after"
+            lines.append(f"{pair}: {gap['mean']:+.3f}{half} ({each})")
     return "\n".join(lines)
 
 
@@ -180,7 +163,7 @@ def draw(groups: list[Group], path: Path) -> None:
 
 def draw_curves(axes, group: Group, color: str) -> None:
     """Every seed's return, thin; their mean, as far as all of them have come."""
-    curves = [run.curve for run in group.runs.values()]
+    curves = list(group.curves.values())
     for curve in curves:
         axes.plot(curve, color=color, linewidth=0.4, alpha=0.35)
     length = min(map(len, curves))
@@ -193,7 +176,7 @@ def draw_ends(axes, groups: list[Group]) -> None:
     """Bars with 95 % intervals: sampled and greedy, before and after."""
     wide = 0.8 / len(groups)
     for number, group in enumerate(groups):
-        if not group.finished:
+        if not group.returns:
             continue
         places = np.arange(len(ENDS)) + (number - (len(groups) - 1) / 2) * wide
         means, lows, highs = np.array([group.end(*end) for end in ENDS]).T
