@@ -182,7 +182,7 @@ def draw_ends(axes, groups: list[Group]) -> None:
         means, lows, highs = np.array([group.end(*end) for end in ENDS]).T
         color, errors = f"C{number}", [means - lows, highs - means]
         axes.bar(places, means, 0.9 * wide, color=color, yerr=errors, error_kw={"elinewidth": 1})
-        for place, mean in zip(places, means, strict=True) if len(groups) <= 3 else ():
+        for place, mean in zip(places, means, strict=True) if len(groups) < 3 else ():
             axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
     axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=ENDS.values())
     axes.set_title("held-out problems, 95 % intervals")

@@ -5,6 +5,7 @@ import math
 import resource
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -115,25 +116,23 @@ def logp_differences(rows: list[Row], engine: bool) -> dict[str, float]:
     in nats; 0 where no process has a row that was scored. The algorithm takes them for equal; with
     an engine it weighs tokens by their ratio: ratio/clipped is the share of weights that are cut.
     """
-    total, largest, cut, count = 0.0, 0.0, 0.0, 0
-    if rows:
-        decoded = list(itertools.chain(*(row.logps for row in rows)))
-        scored = torch.cat([row.old for row in rows]).double()
-        gaps = scored - scored.new_tensor(decoded)
-        sums = gaps.abs().sum(), gaps.abs().max(), (gaps > math.log(CAP)).sum()
-        (total, largest, cut), count = torch.stack(sums).tolist(), len(gaps)
-    totals, highest, cuts, counts = zip(*parallel.tell((total, largest, cut, count)), strict=True)
-    tokens = max(sum(counts), 1)
-    found = {"logp_difference/mean": sum(totals) / tokens, "logp_difference/max": max(highest)}
-    return found | ({"ratio/clipped": sum(cuts) / tokens} if engine else {})
+    gaps = gathered(row.old.double().cpu() - torch.DoubleTensor(row.logps) for row in rows)
+    sizes, tokens = gaps.abs(), max(len(gaps), 1)
+    largest = sizes.max() if len(gaps) else 0.0
+    found = {"logp_difference/mean": sizes.sum() / tokens, "logp_difference/max": largest}
+    return found | ({"ratio/clipped": (gaps > math.log(CAP)).sum() / tokens} if engine else {})
 
 
 def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
     """Share of the tokens whose ratio pi / old is outside PPO's bounds in the last update."""
-    gaps = [(row.scored - row.old).exp() for row in rows]
-    outside = [((ratio < 1 - clip[0]) | (ratio > 1 + clip[1])).sum().item() for ratio in gaps]
-    told = parallel.tell((sum(outside), sum(map(len, gaps))))
-    return sum(count for count, _ in told) / max(sum(tokens for _, tokens in told), 1)
+    ratio = gathered((row.scored - row.old).exp() for row in rows)
+    return ((ratio < 1 - clip[0]) | (ratio > 1 + clip[1])).sum() / max(len(ratio), 1)
+
+
+def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
+    """These numbers of all processes' rows, one after the other."""
+    told = parallel.tell([value.double().cpu() for value in values])
+    return torch.cat([torch.zeros(0, dtype=torch.float64), *itertools.chain(*told)])
 
 
 def mean_parts(nodes: list) -> dict[str, float]:
@@ -156,11 +155,10 @@ def divergences(module, nodes: list) -> dict[int, float]:
         for node in [node for node in nodes if node.prompts[agent]][:KL_PROBLEMS]:
             first = node.responses[agent][0]
             rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
+    list(module.team.score(rows, module.sampling, frozen=True))
     sums, tokens = Counter(), Counter()
-    for numbers, logps, _ in module.team.score(rows, module.sampling, frozen=True):
-        for number, reference in zip(numbers, logps, strict=True):
-            policy = reference.new_tensor(rows[number].logps)
-            ratio = reference[: len(policy)] - policy
-            sums[rows[number].agent] += float((ratio.exp() - 1 - ratio).sum())
-            tokens[rows[number].agent] += len(policy)
+    for row in rows:
+        ratio = row.scored - row.scored.new_tensor(row.logps)
+        sums[row.agent] += float((ratio.exp() - 1 - ratio).sum())
+        tokens[row.agent] += len(row.logps)
     return {agent: sums[agent] / tokens[agent] for agent in tokens}
