@@ -8,7 +8,6 @@ the samples of one problem are averaged first. k of pass@k and accuracy@k counts
 """
 
 import math
-import random
 import statistics
 from collections import Counter, defaultdict
 
@@ -55,27 +54,17 @@ def t95(seeds: int) -> float:
     return T95[seeds - 2] if seeds <= len(T95) + 1 else 1.96 + 2.5 / (seeds - 1)
 
 
-def interval(runs: list[list[float]], draws: int = 2000, seed: int = 0) -> tuple[float, ...]:
+def interval(runs: list[list[float]]) -> tuple[float, float, float]:
     """Mean over seeds and problems, and its 95 % interval: (mean, low, high).
 
-    runs: one list per seed, of the values of the same problems in the same order. A bootstrap over
-    both: every draw takes problems and seeds with replacement, and adds what either does to the
-    mean. A bootstrap of a handful of seeds is too narrow, so their part is widened as Student's t
-    is: by sqrt(S / (S - 1)) t / 1.96. One seed shows nothing of the spread over seeds, and the
-    interval is then that of the problems alone.
+    runs: one list per seed, of the values of the same problems in the same order. Problems and
+    seeds are drawn independently, so the squares of their errors add up. One seed shows nothing of
+    the spread over seeds, and the interval is then that of the problems alone.
     """
-    by_seed = [statistics.fmean(run) for run in runs]
-    by_problem = [statistics.fmean(values) for values in zip(*runs, strict=True)]
-    mean, count = statistics.fmean(by_seed), len(runs)
-    wide = math.sqrt(count / (count - 1)) * t95(count) / 1.96 if count > 1 else 0.0
-    rng = random.Random(seed)
-    found = []
-    for _ in range(draws):
-        problems = statistics.fmean(rng.choices(by_problem, k=len(by_problem)))
-        seeds = statistics.fmean(rng.choices(by_seed, k=count)) - mean
-        found.append(problems + wide * seeds)
-    found.sort()
-    return mean, found[round(0.025 * (draws - 1))], found[round(0.975 * (draws - 1))]
+    mean, seeds = mean_and_error([statistics.fmean(run) for run in runs])
+    _, problems = mean_and_error([statistics.fmean(values) for values in zip(*runs, strict=True)])
+    half = math.hypot(1.96 * (problems or 0.0), t95(len(runs)) * seeds if seeds else 0.0)
+    return mean, mean - half, mean + half
 
 
 # --- the table ------------------------------------------------------------------------------------

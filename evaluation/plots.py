@@ -131,7 +131,7 @@ def render(found: dict[str, dict]) -> str:
         cells = ["-" if None in end else "{:.3f} [{:.3f}, {:.3f}]".format(*end) for end in ends]
         rows.append([name, str(row["seeds"]), *cells])
     lines = ["return on held-out problems, share of the maximum: mean [95 % interval *]"]
-    lines += [align(rows), "* bootstrap over seeds and problems; of one seed, over its problems"]
+    lines += [align(rows), "* over seeds and problems; of one seed, over its problems"]
     for name, row in found.items():
         if gap := row.get("gap"):
             half = "" if gap["half"] is None else f" ± {gap['half']:.3f}"
