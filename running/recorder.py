@@ -5,6 +5,7 @@ them, an evaluation's to the logger with the step that they belong to. metrics.j
 samples.jsonl are ours, because a resumed run cuts them back to its checkpoint.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -22,8 +23,6 @@ from running import pictures
 from running.folder import keep_until, write_json
 from running.heldout import as_markdown, drawn, evaluate, played, sample_record
 from running.metrics import measure, memory_gib
-
-KEPT = ("summary", "schemes", "frames")  # by a checkpoint
 
 
 class Stopped(BaseException):
@@ -83,14 +82,11 @@ class Recorder(L.Callback):
         self.frames: list[dict] = []  # what was built so far, of a task that can draw it
 
     def state_dict(self):
-        elapsed = self.seconds + time.perf_counter() - self.start
-        kept = {name: getattr(self, name) for name in KEPT}
-        return kept | {"seconds": elapsed}
+        kept = {"summary": self.summary, "schemes": self.schemes, "frames": self.frames}
+        return kept | {"seconds": self.seconds + time.perf_counter() - self.start}
 
     def load_state_dict(self, state):
-        for name in KEPT:
-            setattr(self, name, state[name])
-        self.seconds, self.begun = state["seconds"], True
+        vars(self).update(state, begun=True)
 
     def on_train_start(self, trainer, module):
         module.rollout = Interruptible(module.rollout)
@@ -122,15 +118,15 @@ class Recorder(L.Callback):
             metrics = measure(module)
         metrics |= {"seconds/step": time.perf_counter() - self.began, "memory_gib": memory_gib()}
         module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
-        if due(args.eval_every, done):
+        trainer.should_stop = last = done >= args.max_steps
+        if args.eval_every and done % args.eval_every == 0:
             dev, _, _ = self.evaluate(trainer, module, "dev")
-        if due(max(args.max_steps // pictures.FRAMES, 1), done) or done >= args.max_steps:
+        if done % max(args.max_steps // pictures.FRAMES, 1) == 0 or last:
             self.draw(trainer, module)
         if trainer.is_global_zero:
             self.record(trainer, module, done - 1, metrics, dev)
-        if due(args.save_every, done) or done >= args.max_steps:
+        if done % args.save_every == 0 or last:
             self.save(trainer)
-        trainer.should_stop = done >= args.max_steps
 
     def record(self, trainer, module, step: int, metrics: dict, dev: dict | None) -> None:
         """What a step writes; dev: the measures of an evaluation after it."""
@@ -189,13 +185,10 @@ class Recorder(L.Callback):
     def shares(self, module) -> dict[str, float]:
         """Share of each scheme of dividing the work among the step's joint responses, the aligned
         ones; 0 for one that was seen before. {} where the task names none."""
-        nodes = [node for nodes in module.turns for node in nodes]
-        found = (
-            module.rollout.task.scheme(node.item, played(node, sample)[0])
-            for node in nodes
-            for sample in range(node.samples)
-        )
-        seen = Counter(filter(None, found))
+        seen, scheme = Counter(), module.rollout.task.scheme
+        for node in itertools.chain(*module.turns):
+            seen.update(scheme(node.item, played(node, s)[0]) for s in range(node.samples))
+        seen.pop(None, None)
         self.schemes = sorted({*self.schemes, *seen})
         return {f"scheme/{name}": seen[name] / seen.total() for name in self.schemes}
 
@@ -240,11 +233,6 @@ class Recorder(L.Callback):
         ]
         self.append("samples.jsonl", records)
         trainer.logger.experiment.add_text("sample", as_markdown(records[0]), step)
-
-
-def due(every: int, done: int) -> bool:
-    """Whether something that is done every so many steps is done after this one; 0: never."""
-    return bool(every) and done % every == 0
 
 
 def _under(prefix: str, metrics: dict) -> dict:
