@@ -22,14 +22,7 @@ JOINTS = 4  # --joint from three agents on: docs/teams.md has what it costs and 
 
 def parser() -> Parser:
     top = Parser("train.py", description=__doc__)
-    groups = (problem_flags, team_flags, sampling_flags, algorithm_flags, run_flags)
-    for add_flags in groups:
-        name = add_flags.__name__.removesuffix("_flags")
-        add_flags(top.add_argument_group(name).add_argument)
-    return top
-
-
-def problem_flags(add) -> None:
+    add = top.add_argument_group("problem").add_argument
     add("--task", default=DEFAULT, help=f"{named(TASKS)}, dotted.path or file.py:Class")
     add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function (the task's own)")
     add("--data", metavar="FILE", help="JSON, JSONL(.gz), CSV or Parquet (the task's own source)")
@@ -39,8 +32,7 @@ def problem_flags(add) -> None:
     add("--expert-url", metavar="URL", help="OpenAI-compatible, as http://localhost:8000/v1")
     add("--expert-model", help="its model; the key is MAGRPO_EXPERT_KEY or OPENAI_API_KEY")
 
-
-def team_flags(add) -> None:
+    add = top.add_argument_group("team").add_argument
     kinds = "folder (an adapter's too), hub name or .gguf; one, or one per agent"
     add("--model", nargs="+", metavar="NAME", help=f"{kinds} (the task's own, tiny)")
     add("--judge", help="model that a reward asks, which needs one (the team's frozen base)")
@@ -57,8 +49,7 @@ def team_flags(add) -> None:
     add("--trust-remote-code", **ON_OFF, help="run model code from the hub")
     add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
-
-def sampling_flags(add) -> None:
+    add = top.add_argument_group("sampling").add_argument
     add("--num-generations", type=COUNT, default=8, help="G, samples per agent and prompt")
     add("--temperature", type=POSITIVE, default=1.0, help="of the sampled distribution")
     add("--top-p", type=SHARE, default=1.0, help="likeliest tokens of this mass together, 1: all")
@@ -67,9 +58,12 @@ def sampling_flags(add) -> None:
     add("--max-prompt-tokens", type=COUNT, default=2048, help="longer prompts are an error")
     add("--engine", nargs="+", metavar="URL", help="vLLM server that samples; one for each base")
     add("--engine-folder", metavar="DIR", help="where it finds adapters (one of this machine's)")
+    add_algorithm(top.add_argument_group("algorithm").add_argument)
+    add_run(top.add_argument_group("run").add_argument)
+    return top
 
 
-def algorithm_flags(add) -> None:
+def add_algorithm(add) -> None:
     scored = "joint responses that score each response: aligned (one), cross (all), or a number"
     joint = at_least(int, 1, words={"aligned": "aligned", "cross": "cross"})
     add("--joint", type=joint, metavar="K", help=f"{scored} (cross; from three agents on 4)")
@@ -91,7 +85,7 @@ def algorithm_flags(add) -> None:
     add("--epochs", type=at_least(float, 1e-6), help="of the problems, instead of --max-steps")
 
 
-def run_flags(add) -> None:
+def add_run(add) -> None:
     add("--run", help="a name in runs/, or a path with a / (the task's name and a number)")
     add("--resume", metavar="DIR", help="go on with a run; only --max-steps may change")
     add("--seed", type=at_least(int, 0, 2**63 - 1), default=0, help="of every random draw")
