@@ -12,8 +12,7 @@
 | frozen-<i>     | agent i trained, its partners untrained: who has learned what?                 |
 | reference      | the data set's own solutions                                                   |
 
-Task, prompts, sampling and reward are those of training: the same objects play here, and only the
-baselines that show an agent its partners' text build prompts of their own, in this file. Responses
+Task, prompts, sampling and reward are those of training: the same objects play here. Responses
 depend on --seed and the problem alone, so methods meet the same random numbers, and two evaluations
 with one seed are identical but for their timing.
 """
@@ -37,14 +36,13 @@ latency: wall time of decoding for one problem alone ({device}), mean over
 {count} problems; rounds of sequential and discussion add up; rewards and feedback are not in it"""
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
-    "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples", "memory"},
+    "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {"json"},
-    "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"}
-    | {"memory"},
+    "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
     "merge": set(),
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
-    | {"max_new_tokens", "memory", "engine", "engine_folder"},
+    | {"max_new_tokens", "engine", "engine_folder"},
 }
 FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
 CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
@@ -108,7 +106,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args = top.parse_args(argv)
     given = {name for name, value in vars(args).items() if value != top.get_default(name)}
     for mode in MODES.keys() & given:
-        if extra := given - MODES[mode] - {mode, "debug"}:
+        if extra := given - MODES[mode] - {mode, "memory", "debug"}:
             flags = ", ".join("--" + name.replace("_", "-") for name in sorted(extra))
             top.error(f"--{mode.replace('_', '-')} does not go with {flags}")
     if args.top_p == 0:

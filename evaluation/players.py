@@ -101,14 +101,11 @@ def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Nam
 
 def asked(text: str, task) -> dict:
     """The item that --ask gives: JSON of a whole one, or the text of its problem alone."""
-    if text.lstrip().startswith("{"):
-        try:
-            item = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"--ask: not one JSON object ({error})") from error
-        task.check(item)
-        return item
-    return task.ask(text)
+    if not text.lstrip().startswith("{"):
+        return task.ask(text)
+    item = json.loads(text)
+    task.check(item)
+    return item
 
 
 class Player:

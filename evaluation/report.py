@@ -29,8 +29,7 @@ def render(table: dict, measures: dict[str, str]) -> str:
 
 
 ACROSS = 6  # columns beside each other
-HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has ...
-RECORD = {"method", "greedy", "item", "sample", "return", "turns"}  # ... and every other one
+HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has
 LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens"}
 LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s"}
 
@@ -127,15 +126,10 @@ def printable(text: str) -> str:
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:
     """The header and the records of a --samples file."""
-    rows = []
-    for number, row in json_lines(Path(file)):
-        wanted = RECORD if rows else HEADER
-        if not isinstance(row, dict) or not wanted <= row.keys():
-            raise ValueError(f"{file}, line {number}: not a line of eval.py --samples")
-        rows.append(row)
-    if len(rows) < 2:
-        raise ValueError(f"{file} holds no samples")
-    return rows[0], rows[1:]
+    header, *records = [row for _, row in json_lines(Path(file))] or [None]
+    if not records or not isinstance(header, dict) or not HEADER <= header.keys():
+        raise ValueError(f"{file} is no file of eval.py --samples")
+    return header, records
 
 
 def write_csv(file: str, methods: dict[str, dict]) -> None:

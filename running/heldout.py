@@ -24,7 +24,9 @@ def play(
     next turn: the held-out problems are played without the tree. The random numbers are a function
     of the seed and the problem's number alone, so two teams differ by themselves."""
     turns: list[list[Node]] = []
-    for start in range(0, len(items), step := some()):
+    # On a CPU as many problems at once as its caches hold.
+    step = (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
+    for start in range(0, len(items), step):
         key, part = (seed, EVAL, 0, start), items[start : start + step]
         found = parallel.play(rollout, part, key, samples, sampling, 1, True)
         turns = [a + b for a, b in itertools.zip_longest(turns, found, fillvalue=[])]
@@ -68,11 +70,6 @@ def drawn(module: MAGRPO, items: list[dict], args) -> dict:
         "drawn": [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]],
         "returns": [node.value / most for node in turns[0]],
     }
-
-
-def some() -> int:
-    """Problems that are played at once: on a CPU as many as its caches hold."""
-    return (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
 
 
 def played(node: Node, s: int) -> tuple[list[str], dict[str, float]]:

@@ -308,12 +308,12 @@ EVAL = {
     "--from-samples x --run y": "--from-samples does not go with --run",
     "--compare a --doctor b": "does not go with",
     "--run run --model a b c": "--model names 3",
-    "--from-samples run/metrics.jsonl": "line 1: not a line of eval.py --samples",
+    "--from-samples run/metrics.jsonl": "is no file of eval.py --samples",
     "--compare empty": "empty: no step was made",
     "--doctor nowhere": "nowhere is not a run",
     "--ask x --task mine.py:Task": "takes an item as JSON, with task_id",
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
-    "--ask { --task mine.py:Task": "not one JSON object",
+    "--ask { --task mine.py:Task": "Expecting property name",
 }
 
 
