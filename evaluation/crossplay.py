@@ -3,7 +3,7 @@ partners of another.
 
 A team that is good with itself and fails with others has learned conventions. The table's rows are
 the runs that agent 0 comes from, its columns the runs of all its partners, so the diagonal is
-self-play. With three agents and more, a cell is the mean over which agent is the stranger.
+self-play.
 """
 
 import itertools
@@ -41,16 +41,14 @@ def crossplay(args) -> str:
         check_bases(run, first)
         load_agents(player.team, run)
         weights.append(player.copies())
-    found, agents = [[0.0] * len(runs) for _ in runs], range(first.num_agents)
-    strangers = [0] if len(agents) == 2 else agents
-    teams = list(itertools.product(range(len(runs)), range(len(runs)), strangers))
-    with progress("cross-play", len(teams) * len(items)) as bar:
-        for a, b, stranger in teams:
-            player.put([weights[a if agent == stranger else b][agent] for agent in agents])
+    found = [[0.0] * len(runs) for _ in runs]
+    with progress("cross-play", len(runs) ** 2 * len(items)) as bar:
+        for a, b in itertools.product(range(len(runs)), repeat=2):
+            player.put([weights[a][0], *weights[b][1:]])
             rollout, samples = player.rollout(), 1 if args.greedy else args.num_samples
             turns = play(rollout, items, args.seed, samples, sampling_of(first, args.greedy), bar)
             mean = statistics.fmean(node.value for node in turns[0])
-            found[a][b] += mean / largest_return(turns, rollout) / len(strangers)
+            found[a][b] = mean / largest_return(turns, rollout)
     alone = statistics.fmean(row[number] for number, row in enumerate(found))
     pairs = itertools.permutations(range(len(runs)), 2)
     mixed = statistics.fmean(found[a][b] for a, b in pairs)

@@ -127,7 +127,7 @@ def printable(text: str) -> str:
 def read_samples(file: str) -> tuple[dict, list[dict]]:
     """The header and the records of a --samples file."""
     header, *records = [row for _, row in json_lines(Path(file))] or [None]
-    if not records or not isinstance(header, dict) or not HEADER <= header.keys():
+    if not records or not isinstance(header, dict) or HEADER - header.keys():
         raise ValueError(f"{file} is no file of eval.py --samples")
     return header, records
 
