@@ -116,14 +116,12 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
     (
         nothing_to_learn,
         ["frac_reward_zero_std", "return"],
-        "look at samples.jsonl: a reward with steps between nothing and all, easier problems, or "
-        "more samples (--num-generations); at the end of a run, a lower --lr",
+        "a reward with steps between nothing and all, easier problems, more --num-generations",
     ),
     (
         silent_agent,
         ["completions/*/mean_length"],
-        "look at samples.jsonl: does the reward pay for what this agent can add? More samples "
-        "(--num-generations) and --joint cross show an agent what its partner needs",
+        "does the reward pay for what this agent can add? More --num-generations, --joint cross",
     ),
     (
         feedback_shock,
@@ -134,20 +132,15 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         rollout_mismatch,
         ["logp_difference/mean", "completions/0/mean_length"],
         "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored "
-        "(temperature, adapters, weights); of an --engine: has it this base, in as many bits, and "
-        "--logprobs-mode processed_logprobs?",
+        "(an --engine: has it this base, and --logprobs-mode processed_logprobs?)",
     ),
     (
         idle_agent,
         ["influence/*"],
-        "what one agent says changes no reward: does the reward pay for what it can add? "
-        "--method frozen-0 frozen-1 of eval.py tells what each learned",
+        "does the reward pay for what this agent can add? See frozen-0 and frozen-1 of eval.py",
     ),
 )
-HACKING = (
-    "read what earns the bonus in samples.jsonl; let the reward tie it to the substance, as a "
-    "task's own does beside its _paper form; stop earlier, or --kl-coef 0.02"
-)
+HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-coef 0.02"
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -187,5 +180,5 @@ def report(directory: Path) -> str:
         state = {True: "SEEN", False: "not seen", None: "cannot tell"}[finding.fired]
         lines.append(f"{finding.name:<25}{state:<12}{finding.seen}")
         if finding.fired:
-            lines.append(f"{'':<25}try:        {finding.advice}")
+            lines.append(f"{'':<25}try:        {finding.advice}; read samples.jsonl")
     return "\n".join(lines)

@@ -79,11 +79,10 @@ def report(directory: Path) -> str:
     lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]
     if after:
         lines.append("held-out test problems, share of the maximum return   before    after")
-    for name, label in (("return", "sampled"), ("greedy/return", "greedy")) if after else ():
-        error = after[f"{name}_se"]
-        lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
-    for when in ("before", "after") if after else ():
-        sample = summary["example"][when]
+        for name, label in (("return", "sampled"), ("greedy/return", "greedy")):
+            error = after[f"{name}_se"]
+            lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
+    for when, sample in summary["example"].items():
         lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
         for agent, text in enumerate(sample["responses"]):
             lines += [f"  agent {agent} | {line}" for line in text.splitlines() or [""]]
