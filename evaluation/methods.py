@@ -100,13 +100,11 @@ def plan(args, main, team: Path | None, solo: Path | None, items: list[dict]) ->
         found |= {f"frozen-{agent}": ("team", Rollout, {agent}) for agent in range(agents)}
     if all(item.get("solution") for item in items):
         found["reference"] = (None, Reference, set())
-    unknown = [name for name in args.method or () if name not in found]
-    if unknown:
-        hint = meant(unknown[0], found)
-        told = f"--method {unknown[0]}{hint}: what applies here is {', '.join(found)}"
-        told += "" if team else "; trained and frozen-<i> need a team's --run"
-        told += "" if solo else "; single-trained needs a --run of one agent"
-        raise ValueError(told)
+    for name in args.method or ():
+        if name not in found:
+            told = f"{name}{meant(name, found)}: what applies here is {', '.join(found)}"
+            needs = "trained and frozen-<i> need a team's --run, single-trained that of one agent"
+            raise ValueError(f"--method {told} ({needs})")
     return {name: found[name] for name in args.method or found}
 
 

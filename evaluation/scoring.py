@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from evaluation.players import settings
+from evaluation.report import align
 from rewards import RewardError, Scorer, asks
 from running.bits import settle
 from running.folder import json_lines, write_lines
@@ -59,11 +60,9 @@ def judge_of(main):
 
 
 def render(rows: list[dict], maximum: float) -> str:
-    lines = [f"{len(rows)} joint responses, of a maximum of {maximum:g}"]
-    names = list(dict.fromkeys(name for row in rows for name in row["parts"]))
+    names = dict.fromkeys(name for row in rows for name in row["parts"])
     values = {name: [row["parts"].get(name, 0.0) for row in rows] for name in names}
+    table = [["", "mean", "least", "most"]]
     for name, found in {"reward": [row["reward"] for row in rows], **values}.items():
-        ranked = sorted(found)
-        ends = f"least {ranked[0]:.3f}, most {ranked[-1]:.3f}"
-        lines.append(f"{name:<24} mean {statistics.fmean(found):.3f}, {ends}")
-    return "\n".join(lines)
+        table.append([name, *(f"{of(found):.3f}" for of in (statistics.fmean, min, max))])
+    return f"{len(rows)} joint responses, of a maximum of {maximum:g}\n{align(table)}"

@@ -129,11 +129,6 @@ def conflict(args) -> str:
         return "--top-p 0 leaves no token to sample"
     if args.eval_every and args.eval_limit is None:
         return "--eval-every needs held-out problems: not with --eval-limit none"
-    return engine_conflict(args)
-
-
-def engine_conflict(args) -> str:
-    """Why no servers can sample for these flags, of train.py or eval.py; "" where they can."""
     bases, urls = len({*args.model}), args.engine or []
     if args.engine_folder and not urls:
         return "--engine-folder goes with --engine"

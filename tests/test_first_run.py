@@ -252,7 +252,7 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
     assert "newest" not in capsys.readouterr().err
     with pytest.raises(SystemExit):  # a team's
         evaluation.main(["--method", "single-trained"])
-    assert "single-trained needs a --run of one agent" in capsys.readouterr().err
+    assert "single-trained that of one agent" in capsys.readouterr().err
 
 
 def test_prompts_of_a_plug_in_are_shown_and_its_items_are_asked(plugin, capsys):
