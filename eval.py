@@ -18,6 +18,7 @@ with one seed are identical but for their timing.
 """
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -236,12 +237,17 @@ def merge(agent: str, directory: str) -> None:
 
 def ask(args) -> None:
     """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
-    from evaluation.players import Player, asked, find_runs, settings
+    from evaluation.players import Player, find_runs, settings
     from running.plugins import check_prompts, make_task
 
     team, solo = find_runs(args.run)
     flags = settings(args, team or solo)
-    item = asked(args.ask, make_task(flags))
+    task = make_task(flags)
+    if args.ask.lstrip().startswith("{"):  # a whole item
+        item = json.loads(args.ask)
+        task.check(item)
+    else:
+        item = task.ask(args.ask)
     quiet()
     from magrpo import EVAL
     from policies.sampling import sampling_of

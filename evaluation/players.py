@@ -6,7 +6,6 @@ and what they earn are those of training, because the same objects do it here.
 
 import argparse
 import copy
-import json
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -92,15 +91,6 @@ def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Nam
         "max_new_tokens": main.num_agents * main.max_new_tokens,
     }
     return argparse.Namespace(**vars(main) | changes)
-
-
-def asked(text: str, task) -> dict:
-    """The item that --ask gives: JSON of a whole one, or the text of its problem alone."""
-    if not text.lstrip().startswith("{"):
-        return task.ask(text)
-    item = json.loads(text)
-    task.check(item)
-    return item
 
 
 class Player:
