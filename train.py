@@ -16,6 +16,7 @@ from tasks import DEFAULT, TASKS
 
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
 SHARE, POSITIVE = at_least(float, 0, 1), at_least(float, 0)
+TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
 ON_OFF = {"action": argparse.BooleanOptionalAction, "default": False}  # --no-... undoes a file's
 JOINTS = 4  # --joint from three agents on: docs/teams.md has what it costs and gives
 
@@ -52,7 +53,7 @@ def parser() -> Parser:
     add = top.add_argument_group("sampling").add_argument
     add("--num-generations", type=COUNT, default=8, help="G, samples per agent and prompt")
     add("--temperature", type=POSITIVE, default=1.0, help="of the sampled distribution")
-    add("--top-p", type=SHARE, default=1.0, help="likeliest tokens of this mass together, 1: all")
+    add("--top-p", type=TOP_P, default=1.0, help="likeliest tokens of this mass together, 1: all")
     add("--top-k", type=SIZE, default=0, help="so many likeliest tokens, 0: all")
     add("--max-new-tokens", type=COUNT, default=96, help="of one response")
     add("--max-prompt-tokens", type=COUNT, default=2048, help="longer prompts are an error")

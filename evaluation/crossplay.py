@@ -2,8 +2,7 @@
 partners of another.
 
 A team that is good with itself and fails with others has learned conventions. The table's rows are
-the runs that agent 0 comes from, its columns the runs of all its partners, so the diagonal is
-self-play.
+the runs that agent 0 comes from, its columns those of its partners: the diagonal is self-play.
 """
 
 import itertools

@@ -1,10 +1,8 @@
 """What an evaluation is worth, from its records alone: estimators, and the table of all methods.
 
 A record is one joint response of one method to one problem, as eval.py makes it and as --samples
-writes it. Nothing here needs a model, so a table can be made again from a file.
-
-An error (`_se`) is the standard error over problems: the problems are the draw from a population,
-the samples of one problem are averaged first. k of pass@k and accuracy@k counts joint responses.
+writes it. An error (`_se`) is the standard error over problems: the problems are the draw from a
+population, the samples of one problem are averaged first. k of pass@k counts joint responses.
 """
 
 import math
@@ -73,9 +71,8 @@ def interval(runs: list[list[float]]) -> tuple[float, float, float]:
 def summarize(header: dict, records: list[dict], methods: list[str] | None = None) -> dict:
     """The table: {"settings", "methods": {name: {measure: value}}}, in the order of the records.
 
-    header: {"settings", "items", "timing", "measures"}, the first line of a --samples file. Greedy
-    decoding's measures have the prefix greedy/. Every method after the first has "vs", a paired
-    comparison of its return with the first one's.
+    header: the first line of a --samples file. Greedy decoding's measures have the prefix greedy/.
+    Every method after the first has "vs", a paired comparison of its return with the first one's.
     """
     known, table, returns = defaultdict(list), {}, {}
     for record in records:

@@ -1,7 +1,6 @@
 """The methods that eval.py compares: how a joint response comes about, and what is recorded of it.
 
-A method is a rollout: that of training, or one of the classes below, which differ from it in who
-sees what. They play one turn.
+A method is a rollout: that of training, or one of the classes below, which differ in who sees what.
 """
 
 import argparse

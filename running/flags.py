@@ -1,5 +1,4 @@
-"""Flags of both programs: one-line errors that know what was meant, and commented flag files;
-and which flags of train.py do not go together."""
+"""Flags of both programs: one-line errors, flag files; which of train.py's do not go together."""
 
 import argparse
 import contextlib
@@ -125,8 +124,6 @@ def conflict(args) -> str:
         return "--kl-coef is of whole distributions: not with --top-p or --top-k"
     if args.temperature == 0:
         return "--temperature 0 is greedy: all samples of a group would be the same"
-    if args.top_p == 0:
-        return "--top-p 0 leaves no token to sample"
     if args.eval_every and args.eval_limit is None:
         return "--eval-every needs held-out problems: not with --eval-limit none"
     bases, urls = len({*args.model}), args.engine or []

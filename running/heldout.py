@@ -1,5 +1,4 @@
-"""How held-out problems are played, in training and by eval.py, and a joint response as it is
-written down."""
+"""How held-out problems are played, and a joint response as it is written down."""
 
 import itertools
 import math

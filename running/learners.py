@@ -1,5 +1,4 @@
-"""--init: starts agents as they were trained before, with a new optimizer, which makes a
-curriculum.
+"""--init: agents start as they were trained before, with a new optimizer: a curriculum.
 
 It names a run, whose agent i becomes agent i (a run of one agent, or of one shared policy: every
 agent), or the folder of one agent, as peft or transformers writes it. What would load and be worth

@@ -5,9 +5,8 @@
     task.colors                                    block -> "#rrggbb", in the legend's order
 
 A cell of a row is (block, agent, wrong): "" is no block, agent is the number of the one that put it
-there, None where nobody did, and wrong says that it is not what it should be. Nothing here knows
-what is built. A frame is what the team built at some step: {"name", "drawn", "returns"}, the lists
-by problem.
+there, None where nobody did, and wrong says that it is not what it should be. A frame is what the
+team built at some step: {"name", "drawn", "returns"}, the lists by problem.
 """
 
 from collections import defaultdict

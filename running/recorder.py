@@ -1,8 +1,7 @@
 """Around the steps of a run: what it writes, its evaluations, its checkpoints, its end by a signal.
 
-Numbers go through Lightning: a step's by log_dict, so that any of its loggers and callbacks has
-them, an evaluation's to the logger with the step that they belong to. metrics.jsonl and
-samples.jsonl are ours, because a resumed run cuts them back to its checkpoint.
+Numbers go through Lightning: a step's by log_dict, an evaluation's to the logger with the step that
+they belong to. metrics.jsonl and samples.jsonl are ours: a resumed run cuts them back.
 """
 
 import itertools
@@ -71,8 +70,7 @@ class Recorder(L.Callback):
 
     def __init__(self, directory: Path, held_out: dict[str, list[dict]], args):
         self.directory, self.held_out, self.args = directory, held_out, args
-        # Measures before and after; the returns of these, problem by problem; a joint response of
-        # each.
+        # Measures before and after, the returns problem by problem, a joint response of each.
         self.summary = {name: {} for name in ("before", "after", "returns", "example")}
         self.seconds = 0.0  # spent by earlier processes of this run
         self.start = time.perf_counter()

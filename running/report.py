@@ -36,8 +36,6 @@ def describe(module, held_out: dict, args) -> str:
         lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
     if args.share:
         lines.append(f"shared:  agents of one base are one policy ({len(bases)} in all)")
-    if args.engine:
-        lines.append(f"sampled: by {' and '.join(args.engine)}")
     lines.append(f"device:  {where()}")
     return "\n".join(lines)
 

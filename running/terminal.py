@@ -11,11 +11,10 @@ from running.plugins import user_line
 def quiet() -> None:
     """Keeps libraries' remarks off the terminal: what a user must know comes from us."""
     warnings.filterwarnings("ignore", module="lightning|transformers|torch.jit|bitsandbytes|peft")
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     import lightning.pytorch  # noqa: F401  (it sets its own level when it is imported)
     import transformers
 
-    for name in ("lightning.pytorch", "lightning.fabric"):
+    for name in ("lightning.pytorch", "lightning.fabric", "bitsandbytes"):
         logging.getLogger(name).setLevel(logging.ERROR)
     # Says which process died before it ends the others.
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel("INFO")

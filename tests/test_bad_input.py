@@ -52,7 +52,7 @@ FLAGS = {
     "--task rendezvos": "unknown task 'rendezvos' (did you mean rendezvous?); known: ",
     "--joint crossed": "--joint: 'crossed' is not a whole number of at least 1, nor aligned or",
     "--lr nan": "--lr: 'nan' is not a number of at least 0",
-    "--top-p 1.5": "--top-p: '1.5' is not a number in [0, 1]",
+    "--top-p 1.5": "--top-p: '1.5' is not a number in [1e-06, 1]",
     "--joint 9": "--joint 9: each response is part of 8 joint responses",
     "--max-steps 3 --epochs 1": "--max-steps and --epochs: give one of them",
     "--model a b c": "--model names 3 for 2 agents",
