@@ -55,7 +55,7 @@ def judge_of(main):
 
     settle(main)
     judge, say = load_judge(main.judge or main.model[0], main), sys.stderr.write
-    judge.told = lambda done, count: say(f"\rasked {done} of {count} questions")
+    judge.told = lambda done, of: say(f"\rasked {done} of {of} questions" + "\n" * (done == of))
     return judge
 
 
