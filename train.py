@@ -113,7 +113,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         own = folder.read_args(folder.run_folder(args.resume))["args"]
         top.set_defaults(**own)
         args = top.parse_args(argv)
-        for name in own.keys() - {"resume", "max_steps", "debug"}:
+        for name in sorted(own.keys() - {"resume", "max_steps", "debug"}):
             if getattr(args, name) != own[name]:
                 told = f"only --max-steps may change, not --{name.replace('_', '-')}"
                 raise ValueError(f"--resume takes the run's own flags; {told}")
