@@ -117,16 +117,17 @@ def logp_differences(rows: list[Row], engine: bool) -> dict[str, float]:
     an engine it weighs tokens by their ratio: ratio/clipped is the share of weights that are cut.
     """
     gaps = gathered(row.old.double().cpu() - torch.DoubleTensor(row.logps) for row in rows)
-    sizes, tokens = gaps.abs(), max(len(gaps), 1)
+    sizes, cut, tokens = gaps.abs(), gaps > math.log(CAP), max(len(gaps), 1)
     largest = sizes.max() if len(gaps) else 0.0
     found = {"logp_difference/mean": sizes.sum() / tokens, "logp_difference/max": largest}
-    return found | ({"ratio/clipped": (gaps > math.log(CAP)).sum() / tokens} if engine else {})
+    return found | ({"ratio/clipped": cut.double().sum() / tokens} if engine else {})
 
 
 def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
     """Share of the tokens whose ratio pi / old is outside PPO's bounds in the last update."""
     ratio = gathered((row.scored - row.old).exp() for row in rows)
-    return ((ratio < 1 - clip[0]) | (ratio > 1 + clip[1])).sum() / max(len(ratio), 1)
+    outside = (ratio < 1 - clip[0]) | (ratio > 1 + clip[1])
+    return float(outside.sum()) / max(len(ratio), 1)
 
 
 def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
