@@ -12,53 +12,40 @@
 | frozen-<i>     | agent i trained, its partners untrained: who has learned what?                 |
 | reference      | the data set's own solutions                                                   |
 
-Task, prompts, sampling and reward are those of training: the same objects play here, and only the
-baselines that show an agent its partners' text build prompts of their own, in this file. Responses
+Task, prompts, sampling and reward are those of training: the same objects play here. Responses
 depend on --seed and the problem alone, so methods meet the same random numbers, and two evaluations
 with one seed are identical but for their timing.
 """
 
 import argparse
+import json
 import sys
-import time
 from pathlib import Path
 
 from evaluation import report
-from policies.finding import find_model, is_adapter
+from policies.finding import find_model
 from rewards import REWARDS
+from running import folder
 from running.bits import settle
 from running.flags import Parser, at_least, named
-from running.folder import (
-    has_agents,
-    newest_run,
-    read_args,
-    run_folder,
-    write_json,
-    write_lines,
-)
 from running.terminal import in_words, quiet, quit_on_signals
 from tasks import TASKS
 
 HOW_TIMED = """\
 latency: wall time of decoding for one problem alone ({device}), mean over
-{count} problems, or fewer where that would be more than a tenth of a method's time; agents decode
-at the same time, so it is the slowest agent's; rounds of sequential and discussion add up; rewards
-and feedback are not in it"""
+{count} problems; rounds of sequential and discussion add up; rewards and feedback are not in it"""
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
-    "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples", "memory"},
+    "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {"json"},
-    "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"}
-    | {"memory"},
+    "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
     "merge": set(),
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
-    | {"max_new_tokens", "memory", "engine", "engine_folder"},
+    | {"max_new_tokens"},
 }
 FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
-CHOSEN = ("run", "method", "task", "reward", "judge", "data", "model", "single_model", "score")
-CHOSEN += ("from_samples",)
-TRAINED = ("trained", "single-trained", "frozen-")  # methods that a run has to be there for
+CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
 
 
 # --- flags ----------------------------------------------------------------------------------------
@@ -78,8 +65,6 @@ def parser() -> Parser:
     add("--model", nargs="+", help="base; one, or one per agent (the run's; the task's)")
     add("--single-model", help="model of method single (the team's)")
     add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
-    add("--engine", nargs="+", metavar="URL", help="servers that sample, as train.py's")
-    add("--engine-folder", metavar="DIR", help="where they find adapters")
     add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
     add = top.add_argument_group("how").add_argument
@@ -87,7 +72,7 @@ def parser() -> Parser:
     add("--num-samples", type=count, default=15, help="joint responses per problem")
     add("--greedy", action="store_true", help="greedy decoding only (sampled and greedy)")
     add("--temperature", type=at_least(float, 0), help="(the run's)")
-    add("--top-p", type=at_least(float, 0, 1), help="(the run's)")
+    add("--top-p", type=at_least(float, 1e-6, 1), help="(the run's)")
     add("--max-new-tokens", type=count, help="of one agent (the run's)")
     add("--turns", type=count, help="(the run's)")
     add("--feedback", help="what agents are told between turns (the run's)")
@@ -99,12 +84,8 @@ def parser() -> Parser:
     add("--csv", metavar="FILE", help="the same, a line per method")
     add("--samples", metavar="FILE", help="every response and score (JSONL)")
     add("--from-samples", metavar="FILE", help="make the table from such a file, without a model")
-    add(
-        "--show",
-        type=count,
-        metavar="N",
-        help="instead of the table, how each method answers N problems",
-    )
+    shown = "instead of the table, how each method answers N problems"
+    add("--show", type=count, metavar="N", help=shown)
 
     add = top.add_argument_group("other questions").add_argument
     add("--score", metavar="FILE", help="a reward's score of each line of a JSONL file (--samples)")
@@ -123,11 +104,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args = top.parse_args(argv)
     given = {name for name, value in vars(args).items() if value != top.get_default(name)}
     for mode in MODES.keys() & given:
-        if extra := given - MODES[mode] - {mode, "debug"}:
+        if extra := given - MODES[mode] - {mode, "memory", "debug"}:
             flags = ", ".join("--" + name.replace("_", "-") for name in sorted(extra))
             top.error(f"--{mode.replace('_', '-')} does not go with {flags}")
-    if args.top_p == 0:
-        top.error("--top-p 0 leaves no token to sample")
     for name in ("json", "csv", "samples"):
         file = getattr(args, name)
         if file and (not Path(file).absolute().parent.is_dir() or Path(file).is_dir()):
@@ -160,43 +139,37 @@ def evaluate(args) -> tuple[dict, list[dict]]:
         "single": lambda: Player(single_settings(main, args.single_model), None, reward),
     }
     methods = plan(args, main, team, solo, items)
-    header, records = describe(args, main, task, reward, items, [team, solo]), []
+    header, records = describe(args, main, task, reward, items), []
     for seat in dict.fromkeys(seat for seat, _, _ in methods.values()):  # one at a time in memory
         player = seats[seat]() if seat else None
         if player:
             check_prompts(player.rollout(), items)
         for name in [name for name in methods if methods[name][0] == seat]:
             _, kind, trained = methods[name]
-            start = time.perf_counter()
             rollout = player.rollout(kind, trained) if player else reference(main, task, reward)
             records += play_method(name, rollout, items, args)
             if player:
-                spent = time.perf_counter() - start
-                header["timing"][name] = latencies(name, rollout, items, args, spent)
-            print(f"{name}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+                header["timing"][name] = latencies(name, rollout, items, args)
             if args.samples:  # what is played is not lost, whatever comes
-                write_lines(Path(args.samples), [header, *records])
+                folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
-def describe(args, main, task, reward, items: list[dict], runs: list) -> dict:
+def describe(args, main, task, reward, items: list[dict]) -> dict:
     """The header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
-    from running.preview import where
+    from running.report import where
 
     how = f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
     how = "greedy" if args.greedy else how
     name, count = task.reward, len(items)
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
-    for run in filter(None, runs):
-        if not has_agents(run, read_args(run)["args"]):
-            title += f"{run} was stopped: its last checkpoint plays\n"
     title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
-    device = " and ".join(main.engine or [where()])
-    flags = {"title": title, "timed": HOW_TIMED.format(count=min(TIMED, count), device=device)}
+    timed = HOW_TIMED.format(count=min(TIMED, count), device=where())
+    flags = {"title": title, "timed": timed, "reward": name, "maximum": reward.maximum}
     flags |= {flag: getattr(main, flag) for flag in FLAGS}
-    flags |= {"reward": name, "maximum": reward.maximum, "runs": args.run, "items": count}
-    flags |= {"num_samples": args.num_samples, "greedy": args.greedy, "seed": args.seed}
+    flags |= {"runs": args.run, "items": count, "num_samples": args.num_samples}
+    flags |= {"greedy": args.greedy, "seed": args.seed}
     header = {"settings": flags, "timing": {}, "items": [], "measures": task.measures}
     for item in items:
         team = range(main.num_agents)
@@ -228,33 +201,19 @@ def table(args) -> None:
     else:
         print(report.render(found, header["measures"]))
     if args.json:
-        write_json(Path(args.json), found)
+        folder.write_json(Path(args.json), found)
     if args.csv:
         report.write_csv(args.csv, found["methods"])
     if args.samples:
-        write_lines(Path(args.samples), [header, *records])
-
-
-def score(args) -> None:
-    """Any reward's score of the joint responses of a file."""
-    quiet()
-    from evaluation import scoring
-    from evaluation.players import settings
-
-    print(scoring.score(args, settings(args, None)))
+        folder.write_lines(Path(args.samples), [header, *records])
 
 
 def newest(args) -> list[str] | None:
-    """What is evaluated where nothing is named, or a method that needs a run: the run that was
-    started last."""
-    needed = any(name.startswith(TRAINED) for name in args.method or ())
-    named = any(getattr(args, name) for name in CHOSEN)
-    if args.run or args.from_samples or (named and not needed):
+    """What is evaluated where nothing is named: the run that was started last."""
+    if any(getattr(args, name) for name in CHOSEN) or not (found := folder.newest_run()):
         return args.run
-    found = newest_run()
-    if found:
-        print(f"the newest run: {found}", file=sys.stderr)
-    return found and [str(found)]
+    print(f"the newest run: {found}", file=sys.stderr)
+    return [str(found)]
 
 
 def merge(agent: str, directory: str) -> None:
@@ -262,8 +221,6 @@ def merge(agent: str, directory: str) -> None:
     transformers loads without peft."""
     if Path(directory).exists():
         raise ValueError(f"--merge: {directory} is there already; name a new folder")
-    if not (is_adapter(agent) or (Path(agent) / "config.json").is_file()):
-        raise ValueError(f"--merge: {agent} is no agent; give a folder such as RUN/agents/0")
     find_model(agent, 32)
     quiet()
     from policies.loading import load_model
@@ -275,12 +232,17 @@ def merge(agent: str, directory: str) -> None:
 
 def ask(args) -> None:
     """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
-    from evaluation.players import Player, asked, find_runs, settings
+    from evaluation.players import Player, find_runs, settings
     from running.plugins import check_prompts, make_task
 
     team, solo = find_runs(args.run)
     flags = settings(args, team or solo)
-    item = asked(args.ask, make_task(flags))
+    task = make_task(flags)
+    if args.ask.lstrip().startswith("{"):  # a whole item
+        item = json.loads(args.ask)
+        task.check(item)
+    else:
+        item = task.ask(args.ask)
     quiet()
     from magrpo import EVAL
     from policies.sampling import sampling_of
@@ -297,28 +259,29 @@ def ask(args) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = parse(argv)
+    argv = sys.argv[1:] if argv is None else argv
     try:
+        args = parse(argv)
         if args.compare:
             from evaluation import plots
 
             plots.compare(args.compare, args.json)
-        elif args.crossplay:
+        elif args.crossplay or args.score:
             quiet()
-            from evaluation.crossplay import crossplay
+            from evaluation import crossplay, scoring
 
-            crossplay(args)
+            print(crossplay.crossplay(args) if args.crossplay else scoring.score(args))
         elif args.doctor:
             from running import doctor
 
-            print(doctor.report(run_folder(args.doctor)))
+            print(doctor.report(folder.run_folder(args.doctor)))
         elif args.merge:
             merge(*args.merge)
         else:
             args.run = newest(args)
-            (ask if args.ask else score if args.score else table)(args)
+            (ask if args.ask else table)(args)
     except Exception as error:
-        if args.debug:
+        if "--debug" in argv:
             raise
         parser().error(in_words(error))
 

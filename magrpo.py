@@ -386,11 +386,9 @@ class MAGRPO(L.LightningModule):
                 node.advantages = value
 
     def learners(self) -> list[int]:
-        """Who learns at this step: all but --freeze; with --alternate K one of them, K steps on
-        end. Who does not has no row, so no backward pass, no gradient and no optimizer state."""
-        args = self.args
-        free = [agent for agent in range(self.team.size) if agent not in (args.freeze or ())]
-        return [free[self.global_step // args.alternate % len(free)]] if args.alternate else free
+        """Who learns: all but --freeze. Who does not has no row, so no backward pass, no gradient
+        and no optimizer state."""
+        return [agent for agent in range(self.team.size) if agent not in self.args.freeze]
 
     def rows(self) -> list[Row]:
         """Every response of those who learn, with its advantage and its weight in the loss.

@@ -97,7 +97,3 @@ class Task:
         if self.field not in item:
             raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
         return item | {self.field: text}
-
-    def disclosed(self, args) -> str:
-        """For the report of a run of several turns: what its feedback has shown."""
-        return f"feedback: the task's own{', ' + args.feedback if args.feedback else ''}"

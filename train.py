@@ -7,72 +7,41 @@ import os
 import sys
 
 from rewards import REWARDS, Scorer, asks
-from running import learners
+from running import folder, learners
 from running.bits import settle
-from running.flags import Parser, argv_of, at_least, conflict, each, joint, named, or_none
-from running.folder import (
-    checkpoint,
-    has_ended,
-    lock_run_folder,
-    new_directory,
-    read_args,
-    refuse_name,
-    run_folder,
-    steps,
-    write_args,
-)
+from running.flags import Parser, at_least, conflict, each, named
 from running.plugins import TINY, check_prompts, learning_rate, own_model, prepare
-from running.terminal import in_words, is_first, plan, quiet, quit_on_signals
+from running.terminal import in_words, is_first, quiet, quit_on_signals
 from tasks import DEFAULT, TASKS
 
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
 SHARE, POSITIVE = at_least(float, 0, 1), at_least(float, 0)
+TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
 ON_OFF = {"action": argparse.BooleanOptionalAction, "default": False}  # --no-... undoes a file's
 JOINTS = 4  # --joint from three agents on: docs/teams.md has what it costs and gives
 
 
 def parser() -> Parser:
     top = Parser("train.py", description=__doc__)
-    groups = (problem_flags, team_flags, sampling_flags, algorithm_flags, run_flags)
-    for add_flags in groups:
-        name = add_flags.__name__.removesuffix("_flags")
-        add_flags(top.add_argument_group(name).add_argument)
-    return top
-
-
-def problem_flags(add) -> None:
+    add = top.add_argument_group("problem").add_argument
     add("--task", default=DEFAULT, help=f"{named(TASKS)}, dotted.path or file.py:Class")
     add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function (the task's own)")
-    add(
-        "--data",
-        metavar="FILE",
-        help="local JSON, JSONL(.gz), CSV or Parquet file instead of the task's source",
-    )
+    add("--data", metavar="FILE", help="JSON, JSONL(.gz), CSV or Parquet (the task's own source)")
     add("--turns", type=COUNT, default=1, help="turns per problem, with feedback between them")
     add("--feedback", help="what the task tells between turns: a name of its own modes")
     add("--feedback-tests", type=SIZE, default=1, help="how many tests it may show, 0: all")
-    add(
-        "--expert-url",
-        metavar="URL",
-        help="an OpenAI-compatible endpoint, such as http://localhost:8000/v1",
-    )
+    add("--expert-url", metavar="URL", help="OpenAI-compatible, as http://localhost:8000/v1")
     add("--expert-model", help="its model; the key is MAGRPO_EXPERT_KEY or OPENAI_API_KEY")
 
-
-def team_flags(add) -> None:
+    add = top.add_argument_group("team").add_argument
     kinds = "folder (an adapter's too), hub name or .gguf; one, or one per agent"
     add("--model", nargs="+", metavar="NAME", help=f"{kinds} (the task's own, tiny)")
     add("--judge", help="model that a reward asks, which needs one (the team's frozen base)")
     add("--num-agents", type=COUNT, default=2, help="1 is single-agent GRPO on the same path")
-    add(
-        "--init",
-        nargs="+",
-        metavar="RUN",
-        help="start from a run's agents, or one agent's folder; one, or one per agent",
-    )
+    trained = "start from a run's agents, or one agent's folder; one, or one per agent"
+    add("--init", nargs="+", metavar="RUN", help=trained)
     add("--freeze", type=SIZE, nargs="+", metavar="I", help="agents that act and do not learn")
     add("--share", action="store_true", help="all agents of one base are one policy")
-    add("--alternate", type=COUNT, metavar="K", help="one agent learns at a time, K steps each")
     add("--lora-rank", type=SIZE, default=16, help="0: full copies, one per agent")
     add("--lora-alpha", type=COUNT, default=32, help="scale of the adapters: alpha / rank")
     own = "a card 16, a CPU the faster; tiny/ and full copies 32"
@@ -81,71 +50,56 @@ def team_flags(add) -> None:
     add("--trust-remote-code", **ON_OFF, help="run model code from the hub")
     add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
-
-def sampling_flags(add) -> None:
+    add = top.add_argument_group("sampling").add_argument
     add("--num-generations", type=COUNT, default=8, help="G, samples per agent and prompt")
     add("--temperature", type=POSITIVE, default=1.0, help="of the sampled distribution")
-    add("--top-p", type=SHARE, default=1.0, help="likeliest tokens of this mass together, 1: all")
+    add("--top-p", type=TOP_P, default=1.0, help="likeliest tokens of this mass together, 1: all")
     add("--top-k", type=SIZE, default=0, help="so many likeliest tokens, 0: all")
     add("--max-new-tokens", type=COUNT, default=96, help="of one response")
     add("--max-prompt-tokens", type=COUNT, default=2048, help="longer prompts are an error")
     add("--engine", nargs="+", metavar="URL", help="vLLM server that samples; one for each base")
     add("--engine-folder", metavar="DIR", help="where it finds adapters (one of this machine's)")
+    add_algorithm(top.add_argument_group("algorithm").add_argument)
+    add_run(top.add_argument_group("run").add_argument)
+    return top
 
 
-def algorithm_flags(add) -> None:
+def add_algorithm(add) -> None:
     scored = "joint responses that score each response: aligned (one), cross (all), or a number"
+    joint = at_least(int, 1, words={"aligned": "aligned", "cross": "cross"})
     add("--joint", type=joint, metavar="K", help=f"{scored} (cross; from three agents on 4)")
     add("--branching", choices=("tree", "chain"), default="tree", help="of turns after the first")
     add("--gamma", type=SHARE, default=1.0, help="discount of the next turn's return")
-    add(
-        "--updates", type=COUNT, default=1, metavar="K", help="of one rollout, clipped from the 2nd"
-    )
+    add("--updates", type=COUNT, default=1, help="of one rollout, clipped from the 2nd")
     add("--clip", type=SHARE, nargs=2, metavar=("LOW", "HIGH"), help="of PPO's ratio (0.2 0.2)")
     baselines = ("mean", "rloo", "std", "max", "none")
     add("--advantage", choices=baselines, default="mean", help="baseline")
     add("--normalize", choices=("sum", "token", "sequence"), default="sum", help="of the loss")
     add("--kl-coef", type=POSITIVE, default=0.0, help="weight of KL to the frozen base")
     add("--batch-size", type=COUNT, default=12, help="problems per step")
-    add(
-        "--lr",
-        type=POSITIVE,
-        help="learning rate of Adam (1e-4, full copies 1e-5, or what the model's folder says)",
-    )
+    rates = "1e-4, full copies 1e-5, or what the model's folder says"
+    add("--lr", type=POSITIVE, help=f"learning rate of Adam ({rates})")
     schedules = ("constant", "linear", "cosine")
     add("--lr-schedule", choices=schedules, default="linear", help="down to a tenth of --lr")
     add("--warmup-steps", type=SIZE, default=0, help="in which the rate rises to --lr")
     add("--max-steps", type=COUNT, help="steps, one rollout each (130, or what --epochs says)")
-    passes = at_least(float, 1e-6)
-    add("--epochs", type=passes, help="passes over the problems, instead of --max-steps")
+    add("--epochs", type=at_least(float, 1e-6), help="of the problems, instead of --max-steps")
 
 
-def run_flags(add) -> None:
+def add_run(add) -> None:
     add("--run", help="a name in runs/, or a path with a / (the task's name and a number)")
     add("--resume", metavar="DIR", help="go on with a run; only --max-steps may change")
-    seeds = at_least(int, 0, 2**63 - 1)
-    add("--seed", type=seeds, default=0, help="of every random draw")
+    add("--seed", type=at_least(int, 0, 2**63 - 1), default=0, help="of every random draw")
     add("--eval-every", type=SIZE, default=0, help="steps between evaluations on dev, 0: none")
-    add("--eval-limit", type=or_none(SIZE), default=100, help="held-out problems, 0: all, none")
+    limit = at_least(int, 0, words={"none": None})
+    add("--eval-limit", type=limit, default=100, help="held-out problems, 0: all, none")
     add("--save-every", type=COUNT, default=10, help="steps between checkpoints")
-    add(
-        "--keep-every",
-        type=SIZE,
-        default=0,
-        help="steps between copies of the agents in the run's kept/, 0: none but the best on dev",
-    )
     add("--sample-every", type=COUNT, default=10, help="steps between lines of samples.jsonl")
-    add("--logger", choices=("wandb", "csv"), help="of Lightning's, besides TensorBoard")
     add("--devices", type=COUNT, default=1, help="processes per node: GPUs, or on the CPU")
     add("--num-nodes", type=COUNT, default=1, help="machines; --batch-size is of one process")
     add("--strategy", choices=("auto", "ddp"), default="auto", help="auto: ddp if several devices")
     kinds = ("32-true", "bf16-mixed")  # 16-mixed scales the loss, and clipping would see it
-    add(
-        "--precision",
-        choices=kinds,
-        default="32-true",
-        help="Lightning's; the base's own is --bits",
-    )
+    add("--precision", choices=kinds, default="32-true", help="Lightning's; a base's is --bits")
     add("--dry-run", action="store_true", help="load, roll out one batch, print, write nothing")
     add("--debug", action="store_true", help="show the traceback of an error")
 
@@ -156,7 +110,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     top = parser()
     args = top.parse_args(argv)
     if args.resume:
-        args = top.parse_args(argv_of(top, resumed(argv, args.resume)))
+        own = folder.read_args(folder.run_folder(args.resume))["args"]
+        top.set_defaults(**own)
+        args = top.parse_args(argv)
+        for name in sorted(own.keys() - {"resume", "max_steps", "debug"}):
+            if getattr(args, name) != own[name]:
+                told = f"only --max-steps may change, not --{name.replace('_', '-')}"
+                raise ValueError(f"--resume takes the run's own flags; {told}")
     elif args.max_steps and args.epochs:
         raise ValueError("--max-steps and --epochs: give one of them")
     # what was left open
@@ -173,20 +133,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def resumed(argv: list[str] | None, directory: str) -> dict:
-    """The flags in a run's args.json with those that are given beside --resume."""
-    beside = parser()
-    for action in beside._actions:
-        action.default = argparse.SUPPRESS
-    given = vars(beside.parse_args(argv))
-    if changed := set(given) - {"resume", "max_steps", "debug"}:
-        flags = ", ".join("--" + name.replace("_", "-") for name in sorted(changed))
-        raise ValueError(
-            f"--resume takes the run's own flags; only --max-steps may change, not {flags}"
-        )
-    return read_args(run_folder(directory))["args"] | given
-
-
 def build(args, prepared: tuple | None = None):
     """Everything a run needs, loaded and checked: (module, held-out items by split)."""
     import torch
@@ -200,7 +146,7 @@ def build(args, prepared: tuple | None = None):
     settle(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = make_team(args)
-    if args.init and not checkpoint(args.resume):
+    if args.init and not folder.checkpoint(args.resume):
         learners.load(team, args)
     judge = make_judge(args, team) if asks(reward) else None
     module = MAGRPO(team, task, Scorer(reward, judge), problems, args)
@@ -216,44 +162,40 @@ def build(args, prepared: tuple | None = None):
 
 
 def train(args) -> None:
-    first, directory = is_first(args), args.resume and run_folder(args.resume)
-    if directory and has_ended(directory, args):
-        said = f"{directory} has all its {args.max_steps} steps: give a larger --max-steps to go on"
-        return print(said) if first else None
+    first, directory = is_first(args), args.resume and folder.run_folder(args.resume)
     if first and args.run and not args.resume:
-        refuse_name(args.run)
-    task, _, problems, held_out = prepared = prepare(args)
+        folder.refuse_name(args.run)
+    prepared = prepare(args)
     if first:
-        print(plan(args, task, problems, held_out), flush=True)
+        print("loading libraries and models ...", flush=True)
     quiet()
-    from running.preview import describe, dry_run
-    from running.recorder import Recorder, loggers
-    from running.report import report
+    from running.recorder import Recorder
+    from running.report import describe, dry_run, report
 
     module, held_out = build(args, prepared)
     if first:
-        print(describe(module, args), flush=True)
+        print(describe(module, held_out, args), flush=True)
     if args.dry_run:
         return dry_run(module, args)
     with contextlib.ExitStack() as held:
         if first:
-            directory = directory or new_directory(args)
-            held.enter_context(lock_run_folder(directory))
-            done = steps(directory, module) if args.resume else 0
-            write_args(directory, args)
+            directory = directory or folder.new_directory(args)
+            held.enter_context(folder.lock_run_folder(directory))
+            done = folder.steps(directory, module) if args.resume else 0
+            folder.write_args(directory, args)
             print(f"writes:  {directory}", flush=True)
-        writers = loggers(directory, args, done) if first else False
-        fit(module, Recorder(directory, held_out, args), writers, args)
+        fit(module, Recorder(directory, held_out, args), first and done, args)
     if first:
-        print(report(directory, task, args))
+        print(report(directory))
 
 
-def fit(module, recorder, loggers, args) -> None:
+def fit(module, recorder, kept: int, args) -> None:
+    """kept: steps of a resumed run, which TensorBoard keeps."""
     import lightning as L
+    from lightning.pytorch.loggers import TensorBoardLogger
 
     from policies.parallel import Processes
     from running.recorder import Stopped
-    from running.report import Bar
 
     several = args.strategy == "ddp" or args.devices * args.num_nodes > 1
     trainer = L.Trainer(
@@ -265,14 +207,15 @@ def fit(module, recorder, loggers, args) -> None:
         num_nodes=args.num_nodes,
         strategy=Processes() if several else "auto",
         precision=args.precision,
-        logger=loggers,
+        logger=is_first(args) and TensorBoardLogger(recorder.directory, "", "", purge_step=kept),
         log_every_n_steps=1,
-        callbacks=[recorder, Bar()],
+        callbacks=[recorder],
         enable_checkpointing=False,
         enable_model_summary=False,
+        enable_progress_bar=False,
     )
     try:
-        trainer.fit(module, ckpt_path=checkpoint(args.resume), weights_only=True)
+        trainer.fit(module, ckpt_path=folder.checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
         if is_first(args):
             print(

@@ -1,2 +1,1 @@
-"""What eval.py stands on: methods (how each answers), players (who answers), measures (estimators
-and the table), report (how it is printed), plots (learning curves)."""
+"""What eval.py stands on: methods, who plays them, measures and how they are shown, curves."""

@@ -1,14 +1,11 @@
 """What an evaluation is worth, from its records alone: estimators, and the table of all methods.
 
 A record is one joint response of one method to one problem, as eval.py makes it and as --samples
-writes it. Nothing here needs a model, so a table can be made again from a file.
-
-An error (`_se`) is the standard error over problems: the problems are the draw from a population,
-the samples of one problem are averaged first. k of pass@k and accuracy@k counts joint responses.
+writes it. An error (`_se`) is the standard error over problems: the problems are the draw from a
+population, the samples of one problem are averaged first. k of pass@k counts joint responses.
 """
 
 import math
-import random
 import statistics
 from collections import Counter, defaultdict
 
@@ -55,27 +52,17 @@ def t95(seeds: int) -> float:
     return T95[seeds - 2] if seeds <= len(T95) + 1 else 1.96 + 2.5 / (seeds - 1)
 
 
-def interval(runs: list[list[float]], draws: int = 2000, seed: int = 0) -> tuple[float, ...]:
+def interval(runs: list[list[float]]) -> tuple[float, float, float]:
     """Mean over seeds and problems, and its 95 % interval: (mean, low, high).
 
-    runs: one list per seed, of the values of the same problems in the same order. A bootstrap over
-    both: every draw takes problems and seeds with replacement, and adds what either does to the
-    mean. A bootstrap of a handful of seeds is too narrow, so their part is widened as Student's t
-    is: by sqrt(S / (S - 1)) t / 1.96. One seed shows nothing of the spread over seeds, and the
-    interval is then that of the problems alone.
+    runs: one list per seed, of the values of the same problems in the same order. Problems and
+    seeds are drawn independently, so the squares of their errors add up. One seed shows nothing of
+    the spread over seeds, and the interval is then that of the problems alone.
     """
-    by_seed = [statistics.fmean(run) for run in runs]
-    by_problem = [statistics.fmean(values) for values in zip(*runs, strict=True)]
-    mean, count = statistics.fmean(by_seed), len(runs)
-    wide = math.sqrt(count / (count - 1)) * t95(count) / 1.96 if count > 1 else 0.0
-    rng = random.Random(seed)
-    found = []
-    for _ in range(draws):
-        problems = statistics.fmean(rng.choices(by_problem, k=len(by_problem)))
-        seeds = statistics.fmean(rng.choices(by_seed, k=count)) - mean
-        found.append(problems + wide * seeds)
-    found.sort()
-    return mean, found[round(0.025 * (draws - 1))], found[round(0.975 * (draws - 1))]
+    mean, seeds = mean_and_error([statistics.fmean(run) for run in runs])
+    _, problems = mean_and_error([statistics.fmean(values) for values in zip(*runs, strict=True)])
+    half = math.hypot(1.96 * (problems or 0.0), t95(len(runs)) * seeds if seeds else 0.0)
+    return mean, mean - half, mean + half
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -84,30 +71,25 @@ def interval(runs: list[list[float]], draws: int = 2000, seed: int = 0) -> tuple
 def summarize(header: dict, records: list[dict], methods: list[str] | None = None) -> dict:
     """The table: {"settings", "methods": {name: {measure: value}}}, in the order of the records.
 
-    header: {"settings", "items", "timing", "measures"}, the first line of a --samples file. Greedy
-    decoding's measures have the prefix greedy/. Every method after the first has "vs", a paired
-    comparison of its return with the first one's.
+    header: the first line of a --samples file. Greedy decoding's measures have the prefix greedy/.
+    Every method after the first has "vs", a paired comparison of its return with the first one's.
     """
-    own = header["measures"]
-    by_method = defaultdict(list)
+    known, table, returns = defaultdict(list), {}, {}
     for record in records:
-        if methods is None or record["method"] in methods:
-            by_method[record["method"]].append(record)
-    first, table = None, {}
-    for name in methods or list(by_method):
-        greedy = [record for record in by_method[name] if record["greedy"]]
-        sampled = [record for record in by_method[name] if not record["greedy"]]
-        main = sampled or greedy
+        known[record["method"]].append(record)
+    for name in methods or list(known):
+        greedy = [record for record in known[name] if record["greedy"]]
+        sampled = [record for record in known[name] if not record["greedy"]]
+        main, own = sampled or greedy, header["measures"]
         table[name] = _measures(main, own) | _speed(header["timing"].get(name))
         if sampled and greedy:
             found = _measures(greedy, own)
             table[name] |= {f"greedy/{key}": value for key, value in found.items()}
         if found := _schemes(main, own.get("pass@k")):
             table[name]["schemes"] = found
-        returns = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
-        first = first or (name, returns)
-        if first[0] != name:
-            table[name]["vs"] = {"method": first[0], **paired(returns, first[1])}
+        returns[name] = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
+        if (first := next(iter(returns))) != name:
+            table[name]["vs"] = {"method": first, **paired(returns[name], returns[first])}
     return {"settings": header["settings"], "methods": table}
 
 
@@ -159,8 +141,8 @@ def _speed(timing: dict | None) -> dict[str, float | None]:
     if not timing:
         return {}
     latency, error = mean_and_error(timing["seconds"])
-    speed = sum(timing["tokens"]) / sum(timing["seconds"])
-    found = {"latency_s": latency, "latency_s_se": error, "tokens_per_s": speed}
+    found = {"latency_s": latency, "latency_s_se": error}
+    found["tokens_per_s"] = sum(timing["tokens"]) / sum(timing["seconds"])
     return found | {"latency_problems": len(timing["seconds"])}
 
 
@@ -173,7 +155,4 @@ def _schemes(records: list[dict], part: str | None) -> dict[str, dict]:
         if "scheme" in record and part in parts:
             passed[record["scheme"]].append(parts[part])
     ranked = sorted(passed.items(), key=lambda pair: (-len(pair[1]), pair[0]))
-    return {
-        name: {"count": len(values), "pass_rate": statistics.fmean(values)}
-        for name, values in ranked
-    }
+    return {name: {"count": len(v), "pass_rate": statistics.fmean(v)} for name, v in ranked}

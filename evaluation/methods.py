@@ -1,12 +1,11 @@
 """The methods that eval.py compares: how a joint response comes about, and what is recorded of it.
 
-A method is a rollout: that of training, or one of the classes below, which differ from it in who
-sees what. They play one turn.
+A method is a rollout: that of training, or one of the classes below, which differ in who sees what.
 """
 
 import argparse
 import dataclasses
-import time
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -56,14 +55,16 @@ class Discussion(Rollout):
 
     def __call__(self, items, key, samples, sampling, *_):
         agents, nodes = range(self.team.size), self.roots(items, key, samples)
-        self.act(nodes, sampling)
+        with self.timed("rollout"):
+            self.act(nodes, sampling)
         for node in nodes:
             for s in range(samples):
                 texts = node.texts((s,) * len(agents))
                 others = ({a: texts[a] for a in agents if a != agent} for agent in agents)
                 node.feedback.append([wrote(seen) for seen in others])
         last = [child for node in nodes for child in self.open(node, 1)]
-        self.act(last, sampling)
+        with self.timed("rollout"):
+            self.act(last, sampling)
         self.judge(last, 1)
         return [nodes, last]
 
@@ -98,13 +99,11 @@ def plan(args, main, team: Path | None, solo: Path | None, items: list[dict]) ->
         found |= {f"frozen-{agent}": ("team", Rollout, {agent}) for agent in range(agents)}
     if all(item.get("solution") for item in items):
         found["reference"] = (None, Reference, set())
-    unknown = [name for name in args.method or () if name not in found]
-    if unknown:
-        hint = meant(unknown[0], found)
-        told = f"--method {unknown[0]}{hint}: what applies here is {', '.join(found)}"
-        told += "" if team else "; trained and frozen-<i> need a team's --run"
-        told += "" if solo else "; single-trained needs a --run of one agent"
-        raise ValueError(told)
+    for name in args.method or ():
+        if name not in found:
+            told = f"{name}{meant(name, found)}: what applies here is {', '.join(found)}"
+            needs = "trained and frozen-<i> need a team's --run, single-trained that of one agent"
+            raise ValueError(f"--method {told} ({needs})")
     return {name: found[name] for name in args.method or found}
 
 
@@ -143,24 +142,18 @@ def record(rollout: Rollout, root: Node, sample: int) -> dict:
     return named | {"return": paid / most, "turns": turns}
 
 
-def latencies(name: str, rollout: Rollout, items: list[dict], args, spent: float) -> dict:
-    """Seconds and tokens of one problem at a time, one joint response each: of the first TIMED
-    problems, or of as many as a tenth of the method's time has room for, and of one at least.
-    spent: seconds of the rest of it. The mean so far tells what one problem more would take."""
-    found, clock = {"seconds": [], "tokens": []}, rollout.team
+def latencies(name: str, rollout: Rollout, items: list[dict], args) -> dict:
+    """Seconds and tokens of the first TIMED problems, one at a time, one joint response each."""
+    found = {"seconds": [], "tokens": []}
     sampling, key = sampling_of(rollout.args, args.greedy), (args.seed, EVAL, 0)
     with progress(f"{name}, latency", min(TIMED, len(items))) as bar:
-        begun = time.perf_counter()
         short = dataclasses.replace(sampling, max_new_tokens=1)  # it only warms up
         rollout(items[:1], (*key, 0), 1, short, 1, True)
-        start = time.perf_counter()
         for number, item in enumerate(items[:TIMED]):
-            now = time.perf_counter()
-            if number and now - begun + (now - start) / number > spent / 9:
-                break
-            clock.seconds = clock.tokens = 0
-            rollout([item], (*key, number), 1, sampling, 1, True)
-            found["seconds"].append(clock.seconds)
-            found["tokens"].append(clock.tokens)
+            rollout.seconds.clear()
+            nodes = itertools.chain(*rollout([item], (*key, number), 1, sampling, 1, True))
+            own = itertools.chain(*(node.responses for node in nodes))
+            found["seconds"].append(rollout.seconds["rollout"])
+            found["tokens"].append(sum(len(said.tokens) for texts in own for said in texts))
             bar.update()
     return found

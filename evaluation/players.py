@@ -6,23 +6,13 @@ and what they earn are those of training, because the same objects do it here.
 
 import argparse
 import copy
-import json
 import sys
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import train
 from rewards import Scorer, asks
-from running.flags import engine_conflict
-from running.folder import (
-    CHECKPOINT,
-    agent_folder,
-    has_agents,
-    read_args,
-    read_checkpoint,
-    run_folder,
-)
+from running import folder
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback", "memory")
@@ -32,9 +22,9 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
     """The directories of the team's run and of the single agent's."""
     found: dict[bool, Path] = {}
     for name in names or []:
-        directory = run_folder(name)
-        flags = read_args(directory)["args"]
-        if not (has_agents(directory, flags) or (directory / CHECKPOINT).is_file()):
+        directory = folder.run_folder(name)
+        flags = folder.read_args(directory)["args"]
+        if not (folder.has_agents(directory, flags) or (directory / folder.CHECKPOINT).is_file()):
             how = f"python train.py --resume {directory}"
             raise ValueError(f"{directory} is not finished, and has no checkpoint: {how}")
         alone = flags["num_agents"] == 1
@@ -48,13 +38,13 @@ def load_agents(team, directory: Path) -> None:
     """A run's agents as it saved them at its end, or those of its last checkpoint."""
     from policies.loading import load_agent
 
-    flags = read_args(directory)["args"]
-    if has_agents(directory, flags):
+    flags = folder.read_args(directory)["args"]
+    if folder.has_agents(directory, flags):
         for agent in team.policies():
-            load_agent(team.base_of[agent], agent, agent_folder(directory, agent, flags))
+            load_agent(team.base_of[agent], agent, folder.agent_folder(directory, agent, flags))
         return
     trained = {f"team.{name}": p for name, p in team.named_parameters() if p.requires_grad}
-    step, weights = read_checkpoint(directory, trained)
+    step, weights = folder.read_checkpoint(directory, trained)
     for name, parameter in trained.items():
         parameter.data.copy_(weights[name])
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
@@ -62,7 +52,7 @@ def load_agents(team, directory: Path) -> None:
 
 def settings(args, directory: Path | None) -> argparse.Namespace:
     """The run's flags with those given here; without a run, train.py's defaults."""
-    own = read_args(directory)["args"] if directory else {}
+    own = folder.read_args(directory)["args"] if directory else {}
     task = args.task or own.get("task")
     values = vars(train.parse(["--task", task] if task else [])) | own
     values |= {name: getattr(args, name) for name in OWN if getattr(args, name) is not None}
@@ -75,19 +65,16 @@ def settings(args, directory: Path | None) -> argparse.Namespace:
         values["model"] = models * (values["num_agents"] // len(models))
     if args.feedback and values["turns"] == 1:
         raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
-    values |= {"engine": args.engine, "engine_folder": args.engine_folder}  # not the run's
     return argparse.Namespace(**values)
 
 
 def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path):
     """The flags of a single agent's own run."""
     flags = settings(args, solo)
-    if {*flags.model} != {*main.model}:
-        flags.engine = flags.engine_folder = None  # its base is no server's
     if (flags.task, flags.data) != (main.task, main.data):
         raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
-        flags.max_new_tokens = read_args(solo)["args"]["max_new_tokens"]
+        flags.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
     if flags.model[0] != main.model[0]:
         flags.judge = main.judge or main.model[0]
     return flags
@@ -99,48 +86,11 @@ def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Nam
     changes = {
         "num_agents": 1,
         "model": [train.TINY if model == "tiny" else model],
-        "engine": main.engine if {model} == {*main.model} else None,
         "lora_rank": 0,
         "judge": main.judge or main.model[0],
         "max_new_tokens": main.num_agents * main.max_new_tokens,
     }
     return argparse.Namespace(**vars(main) | changes)
-
-
-def asked(text: str, task) -> dict:
-    """The item that --ask gives: JSON of a whole one, or the text of its problem alone."""
-    if text.lstrip().startswith("{"):
-        try:
-            item = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"--ask: not one JSON object ({error})") from error
-        task.check(item)
-        return item
-    return task.ask(text)
-
-
-class Clock:
-    """A team whose decoding is timed. Agents on different bases would decode at the same time, so
-    a round takes as long as its slowest base."""
-
-    def __init__(self, team):
-        self.team, self.size, self.base_of = team, team.size, team.base_of
-        self.seconds, self.tokens = 0.0, 0
-
-    def sample(self, prompts, uniforms, sampling):
-        answers, seconds = [None] * len(prompts), []
-        for base in self.team.bases:
-            mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
-            if not mine:
-                continue
-            start = time.perf_counter()
-            found = self.team.sample([prompts[n] for n in mine], uniforms[mine], sampling)
-            seconds.append(time.perf_counter() - start)
-            for n, responses in zip(mine, found, strict=True):
-                answers[n] = responses
-        self.seconds += max(seconds)
-        self.tokens += sum(len(r.tokens) for responses in answers for r in responses)
-        return answers
 
 
 class Player:
@@ -151,19 +101,16 @@ class Player:
         from policies.judging import Judge, make_judge
         from policies.loading import device
         from policies.team import make_team
-        from running.folder import check_bases, warn_of_other_code
         from running.plugins import make_task
 
-        if (directory or args.lora_rank) and (wrong := engine_conflict(args)):
-            raise ValueError(wrong)
         self.args, self.task = args, make_task(args)
-        team = make_team(args)
+        self.team = team = make_team(args)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
         self.weights = {}  # by trained or not; {} without a run: they play as loaded
         if directory:
             self.weights[False] = self.copies()
-            check_bases(directory, args)
-            warn_of_other_code(directory)
+            folder.check_bases(directory, args)
+            folder.warn_of_other_code(directory)
             load_agents(team, directory)
             self.weights[True] = self.copies()
         judge = None
@@ -173,20 +120,10 @@ class Player:
             judge = Judge(team.bases[0], args.chat_template) if own else make_judge(args, team)
             judge.base.to(device())
         self.reward = reward and Scorer(reward, judge)
-        self.clock = Clock(team.to(device()))
-        if args.engine:
-            from policies.engine import connect
-
-            connect(team, args)
+        team.to(device())
 
     def copies(self) -> list[list]:
         return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]
-
-    def use(self, trained: Collection[int]) -> None:
-        """These agents play as trained, the others as they were before."""
-        if self.weights:
-            team = range(len(self.parameters))
-            self.put([self.weights[agent in trained][agent] for agent in team])
 
     def put(self, weights: list[list]) -> None:
         """Each agent plays with these weights, as `copies` gives them."""
@@ -199,9 +136,10 @@ class Player:
         baseline of that kind, which plays one turn and whose prompts may hold partners' texts."""
         from magrpo import Rollout
 
-        self.use(trained)
+        if self.weights:
+            self.put([self.weights[agent in trained][agent] for agent in range(self.team.size)])
         args = copy.copy(self.args)
         if kind not in (None, Rollout):
             args.turns = 1
-            args.max_prompt_tokens += 2 * self.clock.size * args.max_new_tokens
-        return (kind or Rollout)(self.clock, self.task, self.reward, args)
+            args.max_prompt_tokens += 2 * self.team.size * args.max_new_tokens
+        return (kind or Rollout)(self.team, self.task, self.reward, args)

@@ -14,15 +14,14 @@ from running.folder import json_lines
 def render(table: dict, measures: dict[str, str]) -> str:
     """The table as it is shown in a terminal, about 100 columns wide; measures: the task's."""
     settings, methods = table["settings"], table["methods"]
-    names = [
-        n for n in dict.fromkeys(k for row in methods.values() for k in row) if n[-3:] != "_se"
-    ]
-    starts = [("return", "greedy/return", "reward/", "agent/")]
-    starts += [(*(name.removesuffix("k") for name in measures), "distinct")]
-    starts += [("length/", "tokens_per_", "latency_s")]
-    blocks = [settings["title"]]
-    for some in starts:
-        columns = [n for start in some for n in names if n.startswith(start)]
+    names = dict.fromkeys(k for row in methods.values() for k in row if not k.endswith("_se"))
+    own, blocks = [name.removesuffix("k") for name in measures], [settings["title"]]
+    for starts in (
+        ["return", "greedy/return", "reward/", "agent/"],
+        [*own, "distinct"],
+        ["length/", "tokens_per_", "latency_s"],
+    ):
+        columns = [n for start in starts for n in names if n.startswith(start)]
         blocks += [_block(methods, columns[n : n + ACROSS]) for n in range(0, len(columns), ACROSS)]
     blocks += [_pairs(methods), _scheme_block(methods)]
     blocks += [settings["timed"]] if "latency_s" in names else []
@@ -30,8 +29,7 @@ def render(table: dict, measures: dict[str, str]) -> str:
 
 
 ACROSS = 6  # columns beside each other
-HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has ...
-RECORD = {"method", "greedy", "item", "sample", "return", "turns"}  # ... and every other one
+HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has
 LABELS = {"greedy/return": "greedy", "tokens_per_problem": "tokens"}
 LABELS |= {"latency_s": "latency (s)", "tokens_per_s": "tokens/s"}
 
@@ -128,15 +126,10 @@ def printable(text: str) -> str:
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:
     """The header and the records of a --samples file."""
-    rows = []
-    for number, row in json_lines(Path(file)):
-        wanted = RECORD if rows else HEADER
-        if not isinstance(row, dict) or not wanted <= row.keys():
-            raise ValueError(f"{file}, line {number}: not a line of eval.py --samples")
-        rows.append(row)
-    if len(rows) < 2:
-        raise ValueError(f"{file} holds no samples")
-    return rows[0], rows[1:]
+    header, *records = [row for _, row in json_lines(Path(file))] or [None]
+    if not records or not isinstance(header, dict) or HEADER - header.keys():
+        raise ValueError(f"{file} is no file of eval.py --samples")
+    return header, records
 
 
 def write_csv(file: str, methods: dict[str, dict]) -> None:

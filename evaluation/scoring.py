@@ -4,50 +4,46 @@ import statistics
 import sys
 from pathlib import Path
 
+from evaluation.players import settings
+from evaluation.report import align
 from rewards import RewardError, Scorer, asks
 from running.bits import settle
 from running.folder import json_lines, write_lines
+from running.heldout import worth
 from running.plugins import find_reward, make_task
 
-KEYS = ("item", "responses")
-BATCH = 256  # lines that are scored together
 
-
-def read(path: str) -> list[dict]:
-    """The lines {"item": {...}, "responses": [...]} of a JSONL file; ValueError names a bad one."""
-    found = []
-    for number, row in json_lines(Path(path)):
-        item, texts = (row.get(key) if isinstance(row, dict) else None for key in KEYS)
-        whole = isinstance(texts, list) and texts and all(isinstance(t, str) for t in texts)
-        if not isinstance(item, dict) or not whole:
-            told = 'it needs {"item": an object, "responses": a list of texts}'
-            raise ValueError(f"{path}, line {number}: {told}")
-        found.append(row | {"line": number})
+def read(path: str) -> list[tuple[int, dict]]:
+    """(number, {"item": {...}, "responses": [...]}) of each line of a JSONL file; ValueError names
+    a bad one."""
+    found = list(json_lines(Path(path)))
+    for number, row in found:
+        match row:
+            case {"item": dict(), "responses": [_, *_] as texts}:
+                if all(isinstance(text, str) for text in texts):
+                    continue
+        told = 'it needs {"item": an object, "responses": a list of texts}'
+        raise ValueError(f"{path}, line {number}: {told}")
     if not found:
         raise ValueError(f"{path} holds no joint responses")
     return found
 
 
-def score(args, main) -> str:
-    """Scores the file of --score, writes --samples, tells the means. main: flags as resolved."""
-    from running.heldout import worth
-
-    rows = read(args.score)
+def score(args) -> str:
+    """Scores the file of --score, writes --samples, tells the means."""
+    main = settings(args, None)
+    numbers, rows = zip(*read(args.score), strict=True)
     reward = find_reward(main, make_task(main))
     reward = Scorer(reward, judge_of(main) if asks(reward) else None)
-    done: list[dict] = []
-    while len(done) < len(rows):
-        some = rows[len(done) : len(done) + BATCH]
-        try:
-            found = reward([(row["item"], row["responses"]) for row in some])
-        except RewardError as error:
-            line = some[error.args[2]]["line"]
-            raise RewardError(f"{args.score}, line {line}: {error}", *error.args[1:]) from error
-        for row, parts in zip(some, found, strict=True):
-            row.pop("line")
-            done.append(row | {"reward": worth(parts, len(row["responses"])), "parts": parts})
-        print(f"\rscored {len(done)} of {len(rows)} lines", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+    try:
+        found = reward([(row["item"], row["responses"]) for row in rows])
+    except RewardError as error:
+        line = numbers[error.args[2]]
+        raise RewardError(f"{args.score}, line {line}: {error}", *error.args[1:]) from error
+    done = [
+        row | {"reward": worth(parts, len(row["responses"])), "parts": parts}
+        for row, parts in zip(rows, found, strict=True)
+    ]
     if args.samples:
         write_lines(Path(args.samples), done)
     return render(done, reward.maximum)
@@ -58,21 +54,15 @@ def judge_of(main):
     from policies.judging import load_judge
 
     settle(main)
-    judge = load_judge(main.judge or main.model[0], main)
-
-    def told(done: int, count: int) -> None:
-        print(f"\rasked {done} of {count} questions", end="", file=sys.stderr, flush=True)
-
-    judge.told = told
+    judge, say = load_judge(main.judge or main.model[0], main), sys.stderr.write
+    judge.told = lambda done, of: say(f"\rasked {done} of {of} questions" + "\n" * (done == of))
     return judge
 
 
 def render(rows: list[dict], maximum: float) -> str:
-    lines = [f"{len(rows)} joint responses, of a maximum of {maximum:g}"]
-    names = list(dict.fromkeys(name for row in rows for name in row["parts"]))
+    names = dict.fromkeys(name for row in rows for name in row["parts"])
     values = {name: [row["parts"].get(name, 0.0) for row in rows] for name in names}
+    table = [["", "mean", "least", "most"]]
     for name, found in {"reward": [row["reward"] for row in rows], **values}.items():
-        ranked = sorted(found)
-        ends = f"least {ranked[0]:.3f}, most {ranked[-1]:.3f}"
-        lines.append(f"{name:<24} mean {statistics.fmean(found):.3f}, {ends}")
-    return "\n".join(lines)
+        table.append([name, *(f"{of(found):.3f}" for of in (statistics.fmean, min, max))])
+    return f"{len(rows)} joint responses, of a maximum of {maximum:g}\n{align(table)}"

@@ -1,2 +1,1 @@
-"""What a run is: flags, plug-ins by flag, its folder, its recorder, its metrics. The doors:
-flags.py and plugins.py until a model is loaded, recorder.py for the run itself."""
+"""What a run is. Its doors: flags.py and plugins.py until a model is loaded, then recorder.py."""

@@ -15,20 +15,16 @@ def settle(args) -> None:
     faster of 16 and 32; of several processes each would find its own, so that they take 32."""
     if args.bits is not None:
         return
-    args.bits, alone = 32, args.devices * args.num_nodes == 1
+    args.bits, why = 32, "as in all processes on a CPU"
     if args.lora_rank == 0 or all(map(is_embedded, args.model)):
         return
     from policies.loading import device
 
     if device().type == "cuda":
         args.bits, why = 16, "as on any card"
-    elif alone:
-        found = seconds_of_a_token()
-        args.bits = min(found, key=found.get)
-        slow, fast = max(found.values()), min(found.values())
-        why = f"{48 - args.bits} bits take {slow / fast:.1f} times as long on this CPU"
-    else:
-        why = "as in all processes on a CPU"
+    elif args.devices * args.num_nodes == 1:
+        (fast, args.bits), (slow, other) = sorted((s, b) for b, s in seconds_of_a_token().items())
+        why = f"{other} bits take {slow / fast:.1f} times as long on this CPU"
     if is_first(args):
         print(f"bits:    {args.bits}, {why} (--bits: another number)", flush=True)
 

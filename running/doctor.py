@@ -8,9 +8,9 @@ thresholds are rules of thumb: a sign is a reason to look, not a proof.
 
 import math
 import statistics
+from collections import namedtuple
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import NamedTuple
 
 from running.folder import json_lines, read_args
 from running.plugins import resolve, task_class
@@ -19,7 +19,8 @@ from tasks import Task
 STEPS = 20  # below, nothing is said
 SILENT = 2.0  # tokens of a response that says nothing, its end included
 ALL = 0.95  # share of groups without a difference; share of the most that counts as the most
-FAR = 1.0  # log of the ratio, by which one response counts e times as much as another, or a third
+FAR = 1.0  # log of the ratio, by which one response counts e times as much as another
+Finding = namedtuple("Finding", "name fired seen advice")  # fired None: the run does not show it
 
 
 class Run:
@@ -55,11 +56,9 @@ class Run:
 
     def shown(self, patterns: list[str]) -> str:
         """What the metrics were and are."""
-        told, names = [], (name for pattern in patterns for name in self.names(pattern))
-        for name in dict.fromkeys(names):
-            last = self.end(name)
-            told.append(f"{name} {last - self.change(name)[0]:.3g} -> {last:.3g}")
-        return ", ".join(told)
+        names = dict.fromkeys(name for pattern in patterns for name in self.names(pattern))
+        ends = {name: (self.end(name) - self.change(name)[0], self.end(name)) for name in names}
+        return ", ".join(f"{name} {was:.3g} -> {now:.3g}" for name, (was, now) in ends.items())
 
 
 # --- the signs ------------------------------------------------------------------------------------
@@ -83,17 +82,12 @@ def feedback_shock(run: Run) -> bool:
     return statistics.fmean(gaps) < -max(2 * error, 0.02 * abs(run.end(first)))
 
 
-def idle(agent: int):
-    """The check that what one of two agents says never mattered, alone or together. Over all steps:
-    who has learned to say one thing does not vary any more, and has no influence then."""
-
-    def idle_agent(run: Run) -> bool:
-        names = f"influence/{agent}", f"influence/{1 - agent}", "influence/together"
-        own, other, together = (max(run.mean(name), 0.0) for name in names)
-        return own + together < 0.02 * (own + other + together)
-
-    idle_agent.__name__ = f"agent_{agent}_does_not_matter"
-    return idle_agent
+def idle_agent(run: Run) -> bool:
+    """What one of two agents says never mattered, alone or together. Over all steps: who has
+    learned to say one thing does not vary any more, and has no influence then."""
+    own = [max(run.mean(f"influence/{agent}"), 0.0) for agent in (0, 1)]
+    together = max(run.mean("influence/together"), 0.0)
+    return min(own) + together < 0.02 * (sum(own) + together)
 
 
 def rollout_mismatch(run: Run) -> bool:
@@ -122,54 +116,34 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
     (
         nothing_to_learn,
         ["frac_reward_zero_std", "return"],
-        "look at samples.jsonl: a reward with steps between nothing and all, easier problems, or "
-        "more samples (--num-generations); at the end of a run, a lower --lr",
+        "a reward with steps between nothing and all, easier problems, more --num-generations",
     ),
     (
         silent_agent,
         ["completions/*/mean_length"],
-        "look at samples.jsonl: does the reward pay for what this agent can add? More samples "
-        "(--num-generations) and --joint cross show an agent what its partner needs",
+        "does the reward pay for what this agent can add? More --num-generations, --joint cross",
     ),
     (
         feedback_shock,
         ["turn_1/reward", "turn_*/reward"],
-        "train with one turn first and go on from there (`python train.py --run one`, then "
-        "`python train.py --init one --turns 2`, with the other flags of this run); shorter "
-        "feedback (--feedback); smaller --lr",
-    ),
-    *(
-        (
-            idle(agent),
-            [f"influence/{agent}", "influence/*"],
-            "what this agent says changes no reward: read it in samples.jsonl beside its "
-            "partner's; does the reward pay for what it can add? --method frozen-0 frozen-1 of "
-            "eval.py tells what each learned",
-        )
-        for agent in (0, 1)
+        "train with one turn first and go on from there (--init); shorter feedback; a lower --lr",
     ),
     (
         rollout_mismatch,
         ["logp_difference/mean", "completions/0/mean_length"],
-        "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored: "
-        "look for a change of the one and not of the other (temperature, adapters, weights); of an "
-        "--engine: has it this base, in as many bits, and --logprobs-mode processed_logprobs?",
+        "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored "
+        "(an --engine: has it this base, and --logprobs-mode processed_logprobs?)",
+    ),
+    (
+        idle_agent,
+        ["influence/*"],
+        "does the reward pay for what this agent can add? See frozen-0 and frozen-1 of eval.py",
     ),
 )
-HACKING = (
-    "read what earns the bonus in samples.jsonl; let the reward tie it to the substance, as a "
-    "task's own does beside its _paper form; stop earlier, or --kl-coef 0.02"
-)
+HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-coef 0.02"
 
 
 # --- what is said ---------------------------------------------------------------------------------
-
-
-class Finding(NamedTuple):
-    name: str
-    fired: bool | None  # None: the run does not show it
-    seen: str
-    advice: str
 
 
 def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
@@ -190,27 +164,15 @@ def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
     return findings
 
 
-def examine_run(directory: Path, task=Task) -> list[Finding]:
-    """The same of a run's folder; ValueError where there is none."""
-    if not (directory / "metrics.jsonl").is_file():
-        raise ValueError(f"{directory} is not a run: it has no metrics.jsonl")
-    files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
-    lines = ([row for _, row in json_lines(file)] if file.is_file() else [] for file in files)
-    return examine(*lines, task)
-
-
-def warnings(directory: Path, known: set[str], task) -> list[str]:
-    """One line for each sign that fires and is not yet in `known`, which grows by it."""
-    new = [f for f in examine_run(directory, task) if f.fired and f.name not in known]
-    known |= {finding.name for finding in new}
-    return [f"sign of {f.name}: {f.seen}. Try: {f.advice}" for f in new]
-
-
 def report(directory: Path) -> str:
-    """All checks of a run, for the terminal."""
+    """All checks of a run, for the terminal; ValueError where there is none."""
+    files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
+    if not files[0].is_file():
+        raise ValueError(f"{directory} is not a run: it has no metrics.jsonl")
     known = (directory / "args.json").is_file()
     task = task_class(read_args(directory)["args"]["task"]) if known else Task
-    findings = examine_run(directory, task)
+    lines = ([row for _, row in json_lines(file)] if file.is_file() else [] for file in files)
+    findings = examine(*lines, task)
     if not findings:
         return f"{directory}: too short to tell anything (fewer than {STEPS} steps)"
     lines = [str(directory)]
@@ -218,5 +180,5 @@ def report(directory: Path) -> str:
         state = {True: "SEEN", False: "not seen", None: "cannot tell"}[finding.fired]
         lines.append(f"{finding.name:<25}{state:<12}{finding.seen}")
         if finding.fired:
-            lines.append(f"{'':<25}try:        {finding.advice}")
+            lines.append(f"{'':<25}try:        {finding.advice}; read samples.jsonl")
     return "\n".join(lines)

@@ -1,10 +1,8 @@
-"""Flags of both programs: one-line errors that know what was meant, and commented flag files;
-and which flags of train.py do not go together."""
+"""Flags of both programs: one-line errors, flag files; which of train.py's do not go together."""
 
 import argparse
 import contextlib
 import difflib
-import importlib.util
 import shlex
 import sys
 
@@ -38,21 +36,11 @@ class Parser(argparse.ArgumentParser):
     """argparse with one-line errors that know what was meant, and commented flag files (@file)."""
 
     def __init__(self, prog, **kwargs):
-        usage = f"python {prog} [@FILE] [flags]"
-        super().__init__(
-            prog,
-            usage,
-            allow_abbrev=False,
-            fromfile_prefix_chars="@",
-            formatter_class=Help,
-            **kwargs,
-        )
+        kwargs |= {"allow_abbrev": False, "fromfile_prefix_chars": "@", "formatter_class": Help}
+        super().__init__(prog, f"python {prog} [@FILE] [flags]", **kwargs)
 
     def convert_arg_line_to_args(self, line):
-        try:
-            return shlex.split(line, comments=True)
-        except ValueError as error:
-            self.error(f"a flag file's line {line!r}: {error}")
+        return shlex.split(line, comments=True)
 
     def parse_args(self, args=None, namespace=None):
         found, unknown = self.parse_known_args(args, namespace)
@@ -71,23 +59,20 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{given[0]} is given twice: give its values at once, {given[0]} A B")
         return super()._read_args_from_files(strings)
 
-    def _check_value(self, action, value):
-        if action.choices is not None and value not in action.choices:
-            known = list(map(str, action.choices))
-            told = f"{str(value)!r} is not known{meant(str(value), known)}: {', '.join(known)}"
-            raise argparse.ArgumentError(action, told)
-
     def error(self, message):
         print(f"{self.prog}: error: {' '.join(message.split())}", file=sys.stderr)
         sys.exit(2)
 
 
-def at_least(kind, low, high=None):
-    """An argparse type: a number from low (to high)."""
+def at_least(kind, low, high=None, words=None):
+    """An argparse type: a number from low (to high), or what one of the words stands for."""
     what = "a whole number" if kind is int else "a number"
     wanted = f"{what} of at least {low}" if high is None else f"{what} in [{low}, {high}]"
+    wanted += f", nor {' or '.join(words)}" if words else ""
 
     def number(text: str):
+        if words and text in words:
+            return words[text]
         with contextlib.suppress(ValueError):
             value = kind(text)
             if low <= value <= (sys.float_info.max if high is None else high):  # no inf, no nan
@@ -95,36 +80,6 @@ def at_least(kind, low, high=None):
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
     return number
-
-
-def joint(text: str) -> str | int:
-    """An argparse type: aligned, cross, or in how many joint responses each response is scored."""
-    if text in ("aligned", "cross"):
-        return text
-    try:
-        return at_least(int, 1)(text)
-    except argparse.ArgumentTypeError as error:
-        hint = meant(text, ("aligned", "cross"))
-        raise argparse.ArgumentTypeError(f"{error}, nor aligned or cross{hint}") from error
-
-
-def or_none(kind):
-    """An argparse type: `kind`, or the word none, which gives None."""
-    return lambda text: None if text == "none" else kind(text)
-
-
-def argv_of(top: Parser, flags: dict) -> list[str]:
-    """The command line that says the same as the flags in a run's args.json."""
-    found = []
-    for name, value in flags.items():
-        flag = "--" + name.replace("_", "-")
-        if value is None and top.get_default(name) is not None:
-            value = "none"
-        if value is True:
-            found.append(flag)
-        elif value not in (None, False, []):
-            found += [flag, *map(str, value if isinstance(value, list) else [value])]
-    return found
 
 
 def each(values: list, agents: int) -> list:
@@ -153,8 +108,6 @@ def conflict(args) -> str:
         return "--clip is of a rollout's second update and later ones: it needs --updates 2 or more"
     if args.kl_coef and args.updates > 1:
         return "--kl-coef is exact for the policy that sampled: not with --updates 2 or more"
-    if args.alternate and agents - len(frozen) == 1:
-        return "--alternate needs two agents that learn, and here is one"
     if args.lora_rank == 0 and args.bits not in (None, 32):
         return f"--lora-rank 0 trains the weights: they need --bits 32, not {args.bits}"
     if args.lora_rank and args.precision != "32-true":
@@ -171,17 +124,8 @@ def conflict(args) -> str:
         return "--kl-coef is of whole distributions: not with --top-p or --top-k"
     if args.temperature == 0:
         return "--temperature 0 is greedy: all samples of a group would be the same"
-    if args.top_p == 0:
-        return "--top-p 0 leaves no token to sample"
     if args.eval_every and args.eval_limit is None:
         return "--eval-every needs held-out problems: not with --eval-limit none"
-    if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
-        return "--logger wandb needs the package wandb: pip install wandb"
-    return engine_conflict(args)
-
-
-def engine_conflict(args) -> str:
-    """Why no servers can sample for these flags, of train.py or eval.py; "" where they can."""
     bases, urls = len({*args.model}), args.engine or []
     if args.engine_folder and not urls:
         return "--engine-folder goes with --engine"

@@ -38,14 +38,6 @@ def has_agents(directory: Path, flags: dict) -> bool:
     return all(agent_folder(directory, a, flags).is_dir() for a in range(flags["num_agents"]))
 
 
-def has_ended(directory: Path, args) -> bool:
-    """Whether a run has all its steps and what it writes after them."""
-    file = directory / "summary.json"
-    if not (file.is_file() and has_agents(directory, vars(args))):
-        return False
-    return json.loads(file.read_text())["steps"] == args.max_steps
-
-
 def checkpoint(resumed: str | None) -> Path | None:
     """That of the run of --resume, where it has one already."""
     path = resumed and run_folder(resumed) / CHECKPOINT
@@ -103,12 +95,8 @@ def write_whole(path: Path, text: str) -> None:
         path.write_text(text)
         return
     draft = path.with_name(path.name + ".tmp")
-    try:
-        draft.write_text(text)
-        os.replace(draft, path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    draft.write_text(text)
+    os.replace(draft, path)
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
@@ -125,7 +113,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
 
 @contextlib.contextmanager
 def reading(path: Path):
-    """Whatever goes wrong in a run's file, ValueError names the file."""
+    """ValueError names the file, whatever goes wrong in it."""
     try:
         yield
     except Exception as error:  # of json, torch, zip, pickle
@@ -153,7 +141,7 @@ def write_args(directory: Path, args) -> None:
     if args.resume:
         warn_of_other_code(directory)
         before = read_args(directory)
-        record["code"] = list(dict.fromkeys([*before.get("code", []), *record["code"]]))
+        record["code"] = list(dict.fromkeys([*before["code"], *record["code"]]))
         record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
     write_json(directory / "args.json", record)
 
@@ -162,25 +150,22 @@ def code_version(flags: dict) -> str:
     """The last commit that changed this code (not its pages or tests), and a hash of what differs
     from it: uncommitted changes, and the plug-in files that the flags name."""
 
-    def git(*what: str) -> bytes:
-        with contextlib.suppress(OSError):  # there is no git: the hash is of the plug-ins alone
-            return subprocess.run(["git", "-C", str(ROOT), *what], capture_output=True).stdout
-        return b""
+    def git(what: str) -> bytes:  # nothing where there is no git
+        command = f"git {what} -- '*.py' ':!tests'"
+        return subprocess.run(command, shell=True, cwd=ROOT, capture_output=True).stdout
 
-    code = ("--", "*.py", ":!tests")
-    changes = git("diff", "HEAD", *code)
+    changes = git("diff HEAD")
     for name in (flags["task"], flags["reward"]):
         file = Path((name or "").partition(":")[0])
         changes += file.read_bytes() if file.suffix == ".py" and file.is_file() else b""
-    commit = git("log", "-1", "--format=%h", "--abbrev=12", *code).decode().strip() or "no-commit"
+    commit = git("log -1 --format=%h --abbrev=12").decode().strip() or "no-commit"
     return commit + (f"+{hashlib.sha256(changes).hexdigest()[:12]}" if changes else "")
 
 
 def warn_of_other_code(directory: Path) -> None:
     record = read_args(directory)
-    known, now = record.get("code", []), code_version(record["args"])
-    if known and now not in known:
-        told = f"{directory} was trained by code {', '.join(known)}, and this is {now}"
+    if (now := code_version(record["args"])) not in record["code"]:
+        told = f"{directory} was trained by code {', '.join(record['code'])}, and this is {now}"
         print(f"warning: {told}", file=sys.stderr)
 
 
@@ -197,7 +182,7 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
     another base of the same shape would load, and be worth nothing."""
     now = fingerprint(name) if trained else None  # None: unknown, or the hub's and not here yet
     if now not in (None, trained):
-        why = "other weights, config or tokenizer: bring that one back, or train anew"
+        why = "other weights, config or tokenizer"
         raise ValueError(f"the model {name} is not what {whose} was trained on ({why})")
 
 
@@ -224,21 +209,15 @@ def read_checkpoint(directory: Path, trained: dict) -> tuple[int, dict]:
         step, weights = state["global_step"], state["state_dict"]
         shapes = {name: value.shape for name, value in weights.items()}
     if shapes != {name: value.shape for name, value in trained.items()}:
-        named = directory / "args.json"
-        raise ValueError(f"{path} is of another team than {named} says (agents, adapters or model)")
+        raise ValueError(f"{path} is of another team than args.json says (agents or adapters)")
     return step, weights
 
 
-def is_run(directory: Path) -> bool:
-    """Whether there are agents to play: saved at its end, or in a checkpoint."""
-    known = [directory / "agents" / "0", directory / CHECKPOINT]
-    return (directory / "args.json").is_file() and any(path.exists() for path in known)
-
-
 def newest_run() -> Path | None:
-    """The run in runs/ that was started or resumed last, of those that have agents."""
-    found = filter(is_run, Path("runs").glob("*"))
-    return max(found, key=lambda path: (path / "args.json").stat().st_mtime, default=None)
+    """The run in runs/ that was started or resumed last."""
+    found = Path("runs").glob("*/args.json")
+    newest = max(found, key=lambda file: file.stat().st_mtime, default=None)
+    return newest and newest.parent
 
 
 def read_lines(path: Path) -> list[tuple[int, str]]:

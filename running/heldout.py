@@ -1,10 +1,9 @@
-"""How held-out problems are played, in training and by eval.py, and a joint response as it is
-written down."""
+"""How held-out problems are played, and a joint response as it is written down."""
 
 import itertools
 import math
-import re
 import sys
+import textwrap
 
 import torch
 from tqdm import tqdm
@@ -24,7 +23,9 @@ def play(
     next turn: the held-out problems are played without the tree. The random numbers are a function
     of the seed and the problem's number alone, so two teams differ by themselves."""
     turns: list[list[Node]] = []
-    for start in range(0, len(items), step := some()):
+    # On a CPU as many problems at once as its caches hold.
+    step = (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
+    for start in range(0, len(items), step):
         key, part = (seed, EVAL, 0, start), items[start : start + step]
         found = parallel.play(rollout, part, key, samples, sampling, 1, True)
         turns = [a + b for a, b in itertools.zip_longest(turns, found, fillvalue=[])]
@@ -70,11 +71,6 @@ def drawn(module: MAGRPO, items: list[dict], args) -> dict:
     }
 
 
-def some() -> int:
-    """Problems that are played at once: on a CPU as many as its caches hold."""
-    return (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
-
-
 def played(node: Node, s: int) -> tuple[list[str], dict[str, float]]:
     """Texts and reward parts of aligned joint response (s, ..., s); no parts where none scored."""
     texts = node.texts((s,) * len(node.responses))
@@ -104,13 +100,9 @@ def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
 
 def as_markdown(record: dict) -> str:
     """A line of samples.jsonl for TensorBoard: what it earned, what each agent was asked and wrote,
-    as blocks of code, which neither Markdown nor HTML in them can leave."""
+    as an indented block of code, which neither Markdown nor HTML in it can leave."""
     parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
-    head = f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"
-    blocks = [("", " ".join(head.split()))]
+    told = [f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"]
     for agent, texts in enumerate(zip(record["prompts"], record["responses"], strict=True)):
-        what = (f"agent {agent} was asked:\n\n", f"agent {agent} wrote:\n\n")
-        blocks += zip(what, texts, strict=True)
-    longest = max(map(len, re.findall("`+", "".join(text for _, text in blocks))), default=0)
-    fence = "`" * max(longest + 1, 3)
-    return "\n\n".join(f"{title}{fence}\n{text}\n{fence}" for title, text in blocks)
+        told += [f"\nagent {agent} was asked:", texts[0], f"\nagent {agent} wrote:", texts[1]]
+    return textwrap.indent("\n".join(told), "    ", lambda line: True)

@@ -1,5 +1,4 @@
-"""Who learns (--freeze, --alternate), and from where: --init starts agents as they were trained
-before, with a new optimizer, which makes a curriculum.
+"""--init: agents start as they were trained before, with a new optimizer: a curriculum.
 
 It names a run, whose agent i becomes agent i (a run of one agent, or of one shared policy: every
 agent), or the folder of one agent, as peft or transformers writes it. What would load and be worth
@@ -24,10 +23,8 @@ def agent_folders(args) -> list[str]:
     for folder in folders:
         _check_kind(folder, args)
     if args.share and len({*zip(args.model, folders, strict=True)}) > len({*args.model}):
-        raise ValueError(
-            f"--init names several agents, and with --share there is one policy: give the folder "
-            f"of one, such as {folders[0]}"
-        )
+        told = f"with --share there is one policy: give one agent's folder, such as {folders[0]}"
+        raise ValueError(f"--init names several agents, and {told}")
     return list(map(str, folders))
 
 

@@ -5,6 +5,7 @@ import math
 import resource
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -51,11 +52,11 @@ def measure(module) -> dict[str, float]:
         metrics["clip_fraction"] = clip_fraction(module.learned, module.args.clip)
     metrics["lr"] = module.learning_rate
     seconds = dict(module.rollout.seconds)
-    seconds["reward"] -= (judged := seconds.pop("judge"))  # what a reward asks of a language model
-    seconds |= {"judge": judged} if module.rollout.reward.needs_model else {}
-    for name, value in seconds.items():
-        metrics[f"seconds/{name}"] = value
-    metrics["tokens_per_second"] = tokens / module.rollout.seconds["rollout"]
+    seconds["reward"] -= seconds["judge"]  # what a reward asks of a language model
+    if not module.rollout.reward.needs_model:
+        del seconds["judge"]
+    metrics |= {f"seconds/{name}": value for name, value in seconds.items()}
+    metrics["tokens_per_second"] = tokens / seconds["rollout"]
     return {name: float(value) for name, value in metrics.items()}
 
 
@@ -115,25 +116,24 @@ def logp_differences(rows: list[Row], engine: bool) -> dict[str, float]:
     in nats; 0 where no process has a row that was scored. The algorithm takes them for equal; with
     an engine it weighs tokens by their ratio: ratio/clipped is the share of weights that are cut.
     """
-    total, largest, cut, count = 0.0, 0.0, 0.0, 0
-    if rows:
-        decoded = list(itertools.chain(*(row.logps for row in rows)))
-        scored = torch.cat([row.old for row in rows]).double()
-        gaps = scored - scored.new_tensor(decoded)
-        sums = gaps.abs().sum(), gaps.abs().max(), (gaps > math.log(CAP)).sum()
-        (total, largest, cut), count = torch.stack(sums).tolist(), len(gaps)
-    totals, highest, cuts, counts = zip(*parallel.tell((total, largest, cut, count)), strict=True)
-    tokens = max(sum(counts), 1)
-    found = {"logp_difference/mean": sum(totals) / tokens, "logp_difference/max": max(highest)}
-    return found | ({"ratio/clipped": sum(cuts) / tokens} if engine else {})
+    gaps = gathered(row.old.double().cpu() - torch.DoubleTensor(row.logps) for row in rows)
+    sizes, cut, tokens = gaps.abs(), gaps > math.log(CAP), max(len(gaps), 1)
+    largest = sizes.max() if len(gaps) else 0.0
+    found = {"logp_difference/mean": sizes.sum() / tokens, "logp_difference/max": largest}
+    return found | ({"ratio/clipped": cut.double().sum() / tokens} if engine else {})
 
 
 def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
     """Share of the tokens whose ratio pi / old is outside PPO's bounds in the last update."""
-    gaps = [(row.scored - row.old).exp() for row in rows]
-    outside = [((ratio < 1 - clip[0]) | (ratio > 1 + clip[1])).sum().item() for ratio in gaps]
-    told = parallel.tell((sum(outside), sum(map(len, gaps))))
-    return sum(count for count, _ in told) / max(sum(tokens for _, tokens in told), 1)
+    ratio = gathered((row.scored - row.old).exp() for row in rows)
+    outside = (ratio < 1 - clip[0]) | (ratio > 1 + clip[1])
+    return float(outside.sum()) / max(len(ratio), 1)
+
+
+def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
+    """These numbers of all processes' rows, one after the other."""
+    told = parallel.tell([value.double().cpu() for value in values])
+    return torch.cat([torch.zeros(0, dtype=torch.float64), *itertools.chain(*told)])
 
 
 def mean_parts(nodes: list) -> dict[str, float]:
@@ -156,11 +156,10 @@ def divergences(module, nodes: list) -> dict[int, float]:
         for node in [node for node in nodes if node.prompts[agent]][:KL_PROBLEMS]:
             first = node.responses[agent][0]
             rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
+    list(module.team.score(rows, module.sampling, frozen=True))
     sums, tokens = Counter(), Counter()
-    for batch, logps, _ in module.team.score(rows, module.sampling, frozen=True):
-        for row, reference in zip(batch, logps, strict=True):
-            policy = reference.new_tensor(row.logps)
-            ratio = reference[: len(policy)] - policy
-            sums[row.agent] += float((ratio.exp() - 1 - ratio).sum())
-            tokens[row.agent] += len(policy)
+    for row in rows:
+        ratio = row.scored - row.scored.new_tensor(row.logps)
+        sums[row.agent] += float((ratio.exp() - 1 - ratio).sum())
+        tokens[row.agent] += len(row.logps)
     return {agent: sums[agent] / tokens[agent] for agent in tokens}

@@ -4,7 +4,6 @@ import copy
 import functools
 import importlib
 import importlib.util
-import inspect
 import json
 import math
 import numbers
@@ -90,8 +89,7 @@ def learning_rate(name: str, adapters: bool) -> float:
 
 
 def make_task(args) -> Task:
-    """The task of --task, with the flags that are a task's. Its methods have to take what those of
-    `Task` take: else a run could fail long after its start."""
+    """The task of --task, with the flags that are a task's."""
     kind, options = task_class(args.task), {"data": args.data, "num_agents": args.num_agents}
     if args.feedback:
         if args.feedback not in kind.modes:
@@ -101,20 +99,9 @@ def make_task(args) -> Task:
         options["feedback"] = kind.teller(args)
     task = kind(**options)
     task.reward = args.reward or task.reward
-    for name in ("items", "observe", "feedback", "advance", "scheme", "draw"):
-        _, *wanted = inspect.signature(getattr(Task, name)).parameters
-        check_signature(getattr(task, name), wanted, f"task {args.task!r} needs {name}")
     if type(task).advance is not Task.advance:
         task.advance = functools.partial(advanced, task.advance)
     return task
-
-
-def check_signature(function, wanted: list[str], what: str) -> None:
-    """Raises ValueError where a function of the user's does not take so many arguments."""
-    try:
-        inspect.signature(function).bind(*wanted)
-    except TypeError as error:
-        raise ValueError(f"{what}({', '.join(wanted)}): {error}") from error
 
 
 def advanced(advance, item: dict, responses: list[str]) -> dict:
@@ -129,11 +116,11 @@ def find_reward(args, task):
     """The function of --reward, or of the task's own reward."""
     if not task.reward:
         raise ValueError(f"task {args.task!r} names no reward of its own: give one with --reward")
-    reward, whose = resolve(task.reward, REWARDS, "reward"), f"reward {task.reward!r}"
-    check_signature(reward, ["item", "responses", *["lm"] * asks(reward)], f"{whose} needs ")
+    reward = resolve(task.reward, REWARDS, "reward")
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
-        raise ValueError(f"{whose} needs its largest value, a number above 0, as .maximum")
+        told = "needs its largest value, a number above 0, as .maximum"
+        raise ValueError(f"reward {task.reward!r} {told}")
     return reward
 
 
@@ -159,8 +146,6 @@ def check_prompts(rollout, items: list[dict]) -> None:
 def prepare(args) -> tuple:
     """What the flags name, found and checked in a moment, before torch is imported: the task, the
     reward, the problems to train on and the held-out ones by split."""
-    if args.init and not args.resume:
-        args.init = learners.agent_folders(args)
     task = make_task(args)
     reward = find_reward(args, task)
     if args.judge and not asks(reward):
@@ -176,5 +161,6 @@ def prepare(args) -> tuple:
         steps = args.epochs and -(-int(args.epochs * len(problems)) // args.batch_size)
         args.max_steps = max(steps or 130, 1)
     if args.init and not args.resume:
+        args.init = learners.agent_folders(args)
         learners.check_bases(args)
     return task, reward, problems, held_out

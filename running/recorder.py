@@ -1,15 +1,12 @@
 """Around the steps of a run: what it writes, its evaluations, its checkpoints, its end by a signal.
 
-Numbers go through Lightning: a step's by log_dict, so that any of its loggers and callbacks has
-them, an evaluation's to the loggers with the step that they belong to. metrics.jsonl and
-samples.jsonl are ours, because a resumed run cuts them back to its checkpoint.
+Numbers go through Lightning: a step's by log_dict, an evaluation's to the logger with the step that
+they belong to. metrics.jsonl and samples.jsonl are ours: a resumed run cuts them back.
 """
 
-import html
+import itertools
 import json
-import math
 import os
-import shutil
 import signal
 import sys
 import time
@@ -17,16 +14,14 @@ from collections import Counter
 from pathlib import Path
 
 import lightning as L
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from tqdm import tqdm
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
-from running import doctor, pictures
+from running import pictures
 from running.folder import keep_until, write_json
 from running.heldout import as_markdown, drawn, evaluate, played, sample_record
 from running.metrics import measure, memory_gib
-
-KEPT = ("summary", "schemes", "frames")  # by a checkpoint
 
 
 class Stopped(BaseException):
@@ -67,19 +62,6 @@ class Interruptible:
             signal.signal(number, stop)
 
 
-def loggers(directory: Path, args, steps: int) -> list:
-    """TensorBoard's, and --logger's; steps: those that a resumed run keeps."""
-    how = {"default_hp_metric": False, "purge_step": steps}
-    found = [TensorBoardLogger(directory, name="", version="", **how)]
-    if args.logger == "csv":
-        found.append(CSVLogger(directory, name="csv"))
-    if args.logger == "wandb":
-        found.append(WandbLogger(name=directory.name, save_dir=directory))
-    for logger in found:
-        logger.log_hyperparams(vars(args))
-    return found
-
-
 class Recorder(L.Callback):
     """Writes everything a run writes; evaluates before, during and after; saves checkpoints.
 
@@ -88,10 +70,8 @@ class Recorder(L.Callback):
 
     def __init__(self, directory: Path, held_out: dict[str, list[dict]], args):
         self.directory, self.held_out, self.args = directory, held_out, args
-        # Measures before and after; the returns of these, problem by problem; a joint response of
-        # each; {"step", "return"} on dev of the agents in kept/best.
-        self.summary = {name: {} for name in ("before", "after", "returns", "example", "best")}
-        self.warned: set[str] = set()  # signs of failure that were told
+        # Measures before and after, the returns problem by problem, a joint response of each.
+        self.summary = {name: {} for name in ("before", "after", "returns", "example")}
         self.seconds = 0.0  # spent by earlier processes of this run
         self.start = time.perf_counter()
         self.saved = -1  # step of the checkpoint on disk
@@ -100,14 +80,11 @@ class Recorder(L.Callback):
         self.frames: list[dict] = []  # what was built so far, of a task that can draw it
 
     def state_dict(self):
-        elapsed = self.seconds + time.perf_counter() - self.start
-        kept = {name: getattr(self, name) for name in KEPT}
-        return kept | {"seconds": elapsed}
+        kept = {"summary": self.summary, "schemes": self.schemes, "frames": self.frames}
+        return kept | {"seconds": self.seconds + time.perf_counter() - self.start}
 
     def load_state_dict(self, state):
-        for name in KEPT:
-            setattr(self, name, state[name])
-        self.seconds, self.begun = state["seconds"], True
+        vars(self).update(state, begun=True)
 
     def on_train_start(self, trainer, module):
         module.rollout = Interruptible(module.rollout)
@@ -119,16 +96,16 @@ class Recorder(L.Callback):
             for name in ("metrics.jsonl", "samples.jsonl"):
                 keep_until(self.directory / name, module.global_step)
         trainer.should_stop = module.global_step >= self.args.max_steps
-        if self.begun:
-            return
-        self.test(trainer, module, "before")
-        if trainer.is_global_zero:
-            told = {name: html.escape(str(value)) for name, value in vars(self.args).items()}
-            rows = "".join(f"|{k}|{v.replace('|', '&#124;')}|\n" for k, v in told.items())
-            trainer.logger.experiment.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
-        self.draw(trainer, module)
-        self.begun = True
-        self.save(trainer)
+        if not self.begun:
+            self.test(trainer, module, "before")
+            if trainer.is_global_zero:
+                rows = "".join(f"|{name}|{value}|\n" for name, value in vars(self.args).items())
+                trainer.logger.experiment.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
+            self.draw(trainer, module)
+            self.begun = True
+            self.save(trainer)
+        how = {"total": self.args.max_steps, "initial": module.global_step, "file": sys.stdout}
+        self.bar = tqdm(desc="training", disable=not trainer.is_global_zero, **how)
 
     def on_train_batch_start(self, trainer, module, batch, batch_idx):
         self.began = time.perf_counter()
@@ -139,43 +116,38 @@ class Recorder(L.Callback):
             metrics = measure(module)
         metrics |= {"seconds/step": time.perf_counter() - self.began, "memory_gib": memory_gib()}
         module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
-        if due(args.eval_every, done):
+        trainer.should_stop = last = done >= args.max_steps
+        if args.eval_every and done % args.eval_every == 0:
             dev, _, _ = self.evaluate(trainer, module, "dev")
-        if due(max(args.max_steps // pictures.FRAMES, 1), done) or done >= args.max_steps:
+        if done % max(args.max_steps // pictures.FRAMES, 1) == 0 or last:
             self.draw(trainer, module)
         if trainer.is_global_zero:
             self.record(trainer, module, done - 1, metrics, dev)
-        if due(args.save_every, done) or done >= args.max_steps:
+        if done % args.save_every == 0 or last:
             self.save(trainer)
-        trainer.should_stop = done >= args.max_steps
 
     def record(self, trainer, module, step: int, metrics: dict, dev: dict | None) -> None:
         """What a step writes; dev: the measures of an evaluation after it."""
-        args, done = self.args, step + 1
         shares = self.shares(module)
-        self.tell(trainer, shares, step)
+        trainer.logger.log_metrics(shares, step)
         self.append("metrics.jsonl", [{"step": step, **metrics, **shares}])
-        if step % args.sample_every == 0:
+        if step % self.args.sample_every == 0:
             self.show_samples(trainer, module, step)
         if dev:
             self.append("metrics.jsonl", [{"step": step, **_under("dev", dev)}])
-            self.tell(trainer, _under("dev", dev), step)
-            if dev["return"] > self.summary["best"].get("return", -math.inf):
-                self.summary["best"] = {"step": done, "return": dev["return"]}
-                self.keep(module, "best")
-        if due(args.keep_every, done):
-            self.keep(module, f"step-{done}")
-        if due(max(args.max_steps // 10, doctor.STEPS), done):
-            for line in doctor.warnings(self.directory, self.warned, module.rollout.task):
-                print(f"\nwarning: {line}", file=sys.stderr)
+            trainer.logger.log_metrics(_under("dev", dev), step)
+        self.bar.set_postfix({"return": f"{metrics['return']:.3g}"}, refresh=False)
+        self.bar.update()
 
     def on_train_end(self, trainer, module):
         if module.global_step < self.args.max_steps:
             return
+        self.bar.close()
         self.test(trainer, module, "after")
         if not trainer.is_global_zero:
             return
-        save_agents(module, self.directory)
+        for agent in module.team.policies():
+            save_agent(module.team.base_of[agent], agent, self.directory / "agents" / str(agent))
         if self.frames:
             task, colors = module.rollout.task, module.rollout.task.colors
             target = [task.draw(item, []) for item in self.pictured(module)]
@@ -192,7 +164,7 @@ class Recorder(L.Callback):
         record = sample_record(module.global_step, nodes[0], self.args.turns - 1, 0)
         self.summary["example"][when] = record
         if trainer.is_global_zero:
-            self.tell(trainer, _under("test", measures), module.global_step)
+            trainer.logger.log_metrics(_under("test", measures), module.global_step)
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
@@ -203,38 +175,20 @@ class Recorder(L.Callback):
 
     def draw(self, trainer, module) -> None:
         """What the team builds now of the same few problems, where the task can draw it."""
-        task, items = module.rollout.task, self.pictured(module)
-        if not task.colors:
+        if not module.rollout.task.colors:
             return
         with trainer.precision_plugin.forward_context():  # the precision of training
-            self.frames.append(drawn(module, items, self.args))
-        if trainer.is_global_zero:
-            target = [task.draw(item, []) for item in items]
-            picture = pictures.compared(target, self.frames[-1:], task.colors, 100)
-            board = trainer.logger.experiment
-            board.add_image("built", picture, module.global_step, dataformats="HWC")
+            self.frames.append(drawn(module, self.pictured(module), self.args))
 
     def shares(self, module) -> dict[str, float]:
         """Share of each scheme of dividing the work among the step's joint responses, the aligned
         ones; 0 for one that was seen before. {} where the task names none."""
-        nodes = [node for nodes in module.turns for node in nodes]
-        found = (
-            module.rollout.task.scheme(node.item, played(node, sample)[0])
-            for node in nodes
-            for sample in range(node.samples)
-        )
-        seen = Counter(filter(None, found))
+        seen, scheme = Counter(), module.rollout.task.scheme
+        for node in itertools.chain(*module.turns):
+            seen.update(scheme(node.item, played(node, s)[0]) for s in range(node.samples))
+        seen.pop(None, None)
         self.schemes = sorted({*self.schemes, *seen})
         return {f"scheme/{name}": seen[name] / seen.total() for name in self.schemes}
-
-    def keep(self, module, name: str) -> None:
-        """Writes the agents as they are now, into a folder that is like a finished run's."""
-        path, draft = self.directory / "kept" / name, self.directory / "kept" / f"{name}.tmp"
-        shutil.rmtree(draft, ignore_errors=True)
-        save_agents(module, draft)
-        shutil.copy(self.directory / "args.json", draft)
-        shutil.rmtree(path, ignore_errors=True)
-        draft.replace(path)
 
     def on_exception(self, trainer, module, exception):
         """What was computed is saved, whatever happened; before the first step, nothing was. Where
@@ -266,11 +220,6 @@ class Recorder(L.Callback):
         with (self.directory / name).open("a") as file:
             file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
 
-    def tell(self, trainer, measures: dict, step: int) -> None:
-        """What not every step has, to every logger."""
-        for logger in trainer.loggers:
-            logger.log_metrics(measures, step)
-
     def show_samples(self, trainer, module, step: int) -> None:
         """The joint responses of the step's first problem, at each of its nodes."""
         records = [
@@ -282,16 +231,6 @@ class Recorder(L.Callback):
         ]
         self.append("samples.jsonl", records)
         trainer.logger.experiment.add_text("sample", as_markdown(records[0]), step)
-
-
-def save_agents(module, directory: Path) -> None:
-    for agent in module.team.policies():
-        save_agent(module.team.base_of[agent], agent, directory / "agents" / str(agent))
-
-
-def due(every: int, done: int) -> bool:
-    """Whether something that is done every so many steps is done after this one; 0: never."""
-    return bool(every) and done % every == 0
 
 
 def _under(prefix: str, metrics: dict) -> dict:

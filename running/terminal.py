@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import warnings
-from pathlib import Path
 
 from running.plugins import user_line
 
@@ -12,11 +11,10 @@ from running.plugins import user_line
 def quiet() -> None:
     """Keeps libraries' remarks off the terminal: what a user must know comes from us."""
     warnings.filterwarnings("ignore", module="lightning|transformers|torch.jit|bitsandbytes|peft")
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     import lightning.pytorch  # noqa: F401  (it sets its own level when it is imported)
     import transformers
 
-    for name in ("lightning.pytorch", "lightning.fabric"):
+    for name in ("lightning.pytorch", "lightning.fabric", "bitsandbytes"):
         logging.getLogger(name).setLevel(logging.ERROR)
     # Says which process died before it ends the others.
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel("INFO")
@@ -42,23 +40,6 @@ def is_first(args) -> bool:
     names = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
     alone = args.devices * args.num_nodes == 1
     return alone or not any(int(os.environ.get(name) or 0) for name in names)
-
-
-def plan(args, task, problems: list, held_out: dict) -> str:
-    """What is going to happen, as far as it is known before a model is loaded."""
-    held = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items())
-    models = ", ".join(Path(name).name for name in dict.fromkeys(args.model))
-    weights = f"adapters of rank {args.lora_rank}" if args.lora_rank else "full copies"
-    agents = f"{args.num_agents} agent{'s' * (args.num_agents > 1)}"
-    lines = [
-        f"task:    {args.task}, reward {task.reward}, {len(problems)} problems; "
-        f"held out: {held or 'none'}",
-        f"team:    {agents} on {models}, {weights}",
-        f"{'go on:  ' if args.resume else 'plan:   '} {args.max_steps} steps of {args.batch_size} "
-        f"problems, {args.num_generations} samples an agent, lr {args.lr:g}",
-        "loading: libraries and models ...",
-    ]
-    return "\n".join(lines)
 
 
 def in_words(error: Exception) -> str:

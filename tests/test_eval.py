@@ -3,7 +3,6 @@
 A run of a team and one of a single agent are trained for a step; then they are evaluated.
 """
 
-import argparse
 import contextlib
 import csv
 import functools
@@ -12,7 +11,6 @@ import json
 import math
 import re
 import shutil
-import types
 from pathlib import Path
 
 import helpers
@@ -23,9 +21,8 @@ from test_doctor import rows, write
 import eval as evaluation
 import train
 from evaluation import methods as playing
-from evaluation import players, plots, report
+from evaluation import players, report
 from magrpo import Rollout
-from running import doctor
 from running.plugins import find_reward, make_task
 
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "1"]
@@ -88,42 +85,6 @@ def timeless(path: Path) -> dict:
         name: {key: value for key, value in row.items() if not timing.match(key)}
         for name, row in methods(path).items()
     }
-
-
-class Timeless:
-    """A rollout on a clock that nothing else moves: a response of a whole problem takes its item's
-    seconds, half of them decoding; a shorter one takes none."""
-
-    def __init__(self):
-        self.now, self.team = 0.0, types.SimpleNamespace(seconds=0.0, tokens=0)
-        self.args = argparse.Namespace(max_new_tokens=64, temperature=1.0, top_k=0, top_p=1.0)
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def __call__(self, items, key, samples, sampling, *_) -> None:
-        assert (len(items), samples) == (1, 1)
-        if sampling.max_new_tokens == 64:
-            self.now += items[0]["seconds"]
-            self.team.seconds += items[0]["seconds"] / 2
-            self.team.tokens += 7
-
-
-@pytest.mark.parametrize(
-    ("seconds", "spent", "timed"),
-    [
-        ([1] * 20, 1e4, 10),  # never more than ten
-        ([2] * 20, 89, 4),
-        ([1, 1, 9, 1, 1], 90, 3),  # the third took more than those before it
-        ([100] * 3, 9, 1),  # one at least
-    ],
-)
-def test_the_timing_of_single_problems_takes_a_tenth(seconds, spent, timed, monkeypatch):
-    rollout = Timeless()
-    monkeypatch.setattr(playing, "time", rollout)
-    items = [{"seconds": float(value)} for value in seconds]
-    found = playing.latencies("x", rollout, items, argparse.Namespace(greedy=False, seed=0), spent)
-    assert found == {"seconds": [value / 2 for value in seconds[:timed]], "tokens": [7] * timed}
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -353,15 +314,13 @@ def test_ask_answers_a_problem_of_the_user_s(team, capsys):
 # --- comparing, examining -------------------------------------------------------------------------
 
 
-def write_run(
-    directory: Path, seed: int, end: float, rank: int = 16, code: str = "", task="coop", **shares
-) -> None:
-    """What --compare reads of a run; shares: of schemes, (first, last)."""
+def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str = "") -> None:
+    """What --compare reads of a run."""
     directory.mkdir()
-    flags = {"seed": seed, "run": str(directory), "lora_rank": rank, "task": task}
+    flags = {"seed": seed, "run": str(directory), "lora_rank": rank}
     flags |= {"model": ["tiny"], "num_agents": 2}
     (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
-    write(directory, rows(**{"return": (0.35, end)}, **shares))
+    write(directory, rows(**{"return": (0.35, end)}))
     returns = {
         when: {name: [value + 0.01 * seed + 0.05 * i for i in range(-2, 3)] for name in names}
         for when, value in {"before": 0.35, "after": end}.items()
@@ -371,9 +330,8 @@ def write_run(
 
 
 def test_compare_groups_seeds_and_draws(tmp_path, capsys):
-    shares = {"scheme/coordinator": (0.1, 0.9), "scheme/unused": (0.9, 0.1)}
     for seed in range(3):
-        write_run(tmp_path / f"a-seed{seed}", seed, 0.9, **shares)
+        write_run(tmp_path / f"a-seed{seed}", seed, 0.9)
         write_run(tmp_path / f"b-seed{seed}", seed, 0.7, rank=8)
     run("--compare", *sorted(tmp_path.iterdir()), "--json", tmp_path / "json")
     said = capsys.readouterr().out
@@ -386,8 +344,6 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
     png = (tmp_path / "compare.png").read_bytes()
     assert png[1:4] == b"PNG"
     assert 5_000 < len(png) < 300_000
-    [group, _] = plots.read_groups([f"{tmp_path}/{name}-seed0" for name in "ab"])
-    assert plots.schemes_of(group) == ["scheme/coordinator", "scheme/unused"]
 
 
 def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys, monkeypatch):
@@ -400,13 +356,10 @@ def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys
     assert "rank" not in said
     write_run(Path("runs/coop-2"), 0, 0.5, rank=8)  # other flags: no second seed
     Path("runs/coop-2/summary.json").unlink()  # and not finished
-    write_run(Path("runs/post"), 0, 0.5, task="tldr")
-    run("--compare", "coop-1", "coop-2", "post")
+    run("--compare", "coop-1", "coop-2")
     said = capsys.readouterr().out
     assert "coop --lora-rank 16" in said
-    assert re.search(r"^coop --lora-rank 8 +1  no held-out returns: not finished", said, re.M)
-    assert "do not rank them by it: coop --lora-rank 16: task coop, " in said
-    assert "; post: task tldr, " in said
+    assert re.search(r"^coop --lora-rank 8 +1 +- +- +- +-$", said, re.M)
     assert "[Errno" not in refused(capsys, "--compare", "coop-1", "c")
 
 
@@ -417,10 +370,11 @@ def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
         write_run(tmp_path / f"coop-{seed + 3}", seed, 0.85 + 0.01 * seed, code="bbb")
     run("--compare", *(tmp_path / f"coop-{number}" for number in range(6)))
     said = capsys.readouterr().out
-    assert "difference to coop (code aaa), same seeds and problems" in said
     gaps = "seed 0 -0.050, seed 1 -0.040, seed 2 -0.030"
     half = 4.303 * 0.01 / math.sqrt(3)  # Student's t
-    assert f"coop (code bbb)  -0.040 ± {half:.3f} (95 % interval; {gaps})" in said
+    assert (
+        f"coop (code bbb) - coop (code aaa), sampled, after: -0.040 ± {half:.3f} ({gaps})" in said
+    )
     again = shutil.copytree(tmp_path / "coop-0", tmp_path / "coop-99")
     told = refused(capsys, "--compare", tmp_path / "coop-0", again)
     assert "one experiment with one seed" in told
@@ -432,8 +386,8 @@ def test_compare_pairs_the_problems_of_one_seed(tmp_path, capsys):
     write_run(tmp_path / "other", 1, 0.8)  # no seed in common
     run("--compare", *(tmp_path / name for name in ("one", "two", "other")))
     said = capsys.readouterr().out
-    assert re.search(r"^two +-0.100 ± 0.000 \(95 % interval; seed 0 -0.100\)", said, re.M)
-    assert not re.search(r"^other +-", said, re.M)
+    assert "two - one, sampled, after: -0.100 ± 0.000 (seed 0 -0.100)" in said
+    assert "other - one" not in said
 
 
 def test_compare_and_doctor_read_real_runs(team, solo, tmp_path, capsys):
@@ -447,18 +401,3 @@ def test_compare_and_doctor_read_real_runs(team, solo, tmp_path, capsys):
     write(team, rows(), samples(0.4))
     run("--doctor", team)
     assert "cascading errors         SEEN" in capsys.readouterr().out
-
-
-def test_training_warns_when_a_sign_shows(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(doctor, "STEPS", 10)
-    reward = tmp_path / "mine.py"
-    reward.write_text(
-        "calls = []\n"
-        "def rising(item, responses):\n"
-        "    calls.append(1)\n"
-        "    return {'tests': 0.2, 'cooperation': len(calls) / 100}\n"
-        "rising.maximum = 10.0\n"
-    )
-    some = ["--max-steps", "10", "--max-new-tokens", "4", "--reward", f"{reward}:rising"]
-    train.main([*SMALL, *some, "--run", str(tmp_path / "run")])
-    assert "warning: sign of reward hacking: reward/cooperation " in capsys.readouterr().err

@@ -159,7 +159,7 @@ def test_any_text_at_all_is_answered(text):
         assert [type(one) for one in told] == [str] * len(responses)
 
 
-def test_flags_and_report():
+def test_flags():
     assert configured("tests", 2)(ITEM, [AUX, FIVE])[0].count("failed") == 1
     with pytest.raises(ValueError, match="needs --expert-url and --expert-model"):
         configured("expert", url="http://localhost/v1")

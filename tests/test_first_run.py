@@ -8,11 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from test_train import SMALL, interrupt_after, lines
 from test_train import run as trained
 
@@ -20,7 +20,6 @@ import eval as evaluation
 import train
 from evaluation import players
 from running.heldout import as_markdown
-from running.report import no_gain
 from tasks import DEFAULT
 
 ROOT = Path(train.__file__).parent
@@ -101,55 +100,17 @@ def test_a_wrong_name_costs_no_library(program, tmp_path):
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
 
 
-def test_the_plan_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(train, "build", lambda *what: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        train.main(["--debug", "--run", str(tmp_path / "run"), "--max-steps", "7"])
-    said = capsys.readouterr().out
-    held = r"held out: \d+ of dev, \d+ of test"
-    assert re.search(rf"task:    {DEFAULT}, reward .*, \d+ problems; {held}", said)
-    assert "team:    2 agents on tiny, adapters of rank 16" in said
-    assert "7 steps of 12 problems, 8 samples an agent, lr 0.003" in said
-
-
 def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, capsys):
     trained(tmp_path / "run", "--lr", "0", steps=1)
     said = capsys.readouterr().out
+    held = r"held out: \d+ of dev, \d+ of test"
+    assert re.search(rf"task:    {DEFAULT}, reward .*, \d+ problems; {held}", said)
+    assert "plan:    1 steps of 2 problems, 2 samples an agent, lr 0" in said
     assert "agent 1: 155,648 trainable parameters" in said
     assert "device:  " in said
     assert f"writes:  {tmp_path / 'run'}" in said
     for when in ("before", "after"):
         assert f"held out, {when}: 100%" in said
-    assert "nothing learnt that shows here: sampled +0.000" in said
-
-
-def test_a_gain_is_one_that_chance_does_not_make():
-    for after, gain in (
-        ([0.5, 0.6, 0.7], True),
-        ([0.0, 0.1, 0.2], False),  # less
-        ([0.1, 0.2, 0.9], False),  # one problem alone
-        ([0.2, 0.3, 0.4], True),  # little, but everywhere
-    ):
-        returns = {"before": {"return": [0.1, 0.2, 0.3]}, "after": {"return": after}}
-        assert (no_gain(returns) == "") is gain
-
-
-def test_a_finished_run_says_so_at_once(tmp_path, capsys, monkeypatch):
-    path = trained(tmp_path / "run", "--eval-limit", "1", steps=1)
-    known = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
-    with monkeypatch.context() as no_library:
-        no_library.setattr(train, "build", lambda *what: 1 / 0)
-        capsys.readouterr()
-        train.main(["--resume", str(path)])
-        said = capsys.readouterr().out
-        assert said == f"{path} has all its 1 steps: give a larger --max-steps to go on\n"
-        assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == known
-        for more in (["--max-steps", "2"], ["--max-steps", "1"]):
-            with pytest.raises(ZeroDivisionError):
-                train.main(["--debug", "--resume", str(path), *more])
-            shutil.rmtree(path / "agents" / "1", ignore_errors=True)  # its end is made again
-    train.main(["--resume", str(path)])
-    assert (path / "agents" / "1" / "adapter_model.safetensors").exists()
 
 
 def test_a_flag_file_s_switch_can_be_undone(tmp_path):
@@ -186,10 +147,10 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     args = json.loads((stopped / "args.json").read_text())
     assert args["args"]["lr"] == 3e-3  # the number, not that none was given
     args["args"] |= {"lr": 7e-3, "model": ["their/model"] * 2}
-    del args["args"]["keep_every"]  # a flag that the run is older than
+    del args["args"]["share"]  # a flag that the run is older than
     (tmp_path / "args.json").write_text(json.dumps(args))
     resumed = train.parse(["--resume", str(tmp_path)])
-    assert (resumed.lr, resumed.keep_every) == (7e-3, 0)
+    assert (resumed.lr, resumed.share) == (7e-3, False)
 
 
 def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
@@ -207,31 +168,6 @@ def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
 
 
 # --- what a run writes ----------------------------------------------------------------------------
-
-
-def test_agents_are_kept_along_the_way_and_the_best_on_dev(tmp_path, capsys):
-    path = tmp_path / "run"
-    trained(path, "--lr", "0.03", "--keep-every", "1", "--eval-every", "1", steps=3)
-    rows = lines(path, "metrics.jsonl")
-    dev = {row["step"] + 1: row["dev/return"] for row in rows if "dev/return" in row}
-    best = max(dev, key=dev.get)  # the first of equals
-    assert len(set(dev.values())) > 1
-    assert json.loads((path / "summary.json").read_text())["best"]["step"] == best
-    assert f"best on dev (step {best}, " in capsys.readouterr().out
-    kept = {folder.name: folder for folder in (path / "kept").iterdir()}
-    assert set(kept) == {"step-1", "step-2", "step-3", "best"}
-    weights = {name: load_file(f"{folder}/agents/1/adapter_model.safetensors")
-               for name, folder in kept.items()}  # fmt: skip
-    same = [name for name, found in weights.items() if equal(found, weights["best"])]
-    assert {"best", f"step-{best}"} <= set(same) != set(weights)
-    last = load_file(path / "agents" / "1" / "adapter_model.safetensors")
-    assert equal(last, weights["step-3"])
-    evaluation.main(["--run", str(kept["step-1"]), "--show", "1", "--method", "trained"])
-    assert "--- trained, greedy" in capsys.readouterr().out
-
-
-def equal(weights: dict, others: dict) -> bool:
-    return all(torch.equal(weights[name], others[name]) for name in weights)
 
 
 def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
@@ -261,8 +197,8 @@ def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
     events.Reload()
     text = events.Tensors("sample/text_summary")[0].tensor_proto.string_val[0].decode()
     sample = lines(stopped, "samples.jsonl")[0]
-    assert f"```\n{sample['responses'][1]}\n```" in text
-    assert text.startswith(f"```\nreward {sample['reward']:.3f}")
+    assert textwrap.indent(sample["responses"][1], "    ") in text
+    assert text.startswith(f"    reward {sample['reward']:.3f}")
     flags = events.Tensors("flags/text_summary")[0].tensor_proto.string_val[0].decode()
     assert "|lora_rank|16|" in flags
     assert {"seconds/step", "memory_gib"} <= set(events.Tags()["scalars"])
@@ -272,11 +208,11 @@ def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
 def test_a_sample_cannot_leave_its_block():
     from tensorboard import plugin_util
 
-    text = "```\n<b>bold</b> ````\n# head"
+    text = "```\n\n<b>bold</b> ````\n# head"
     record = {"prompts": ["ask"], "responses": [text], "reward": 1.0, "turn": 0}
     shown = as_markdown(record | {"parts": {"<i>a</i>": 1.0}, "task_id": "<script>x</script>"})
     page = plugin_util.markdown_to_safe_html(shown)
-    assert "```\n&lt;b&gt;bold&lt;/b&gt; ````\n# head\n</code></pre>" in page
+    assert "```\n\n&lt;b&gt;bold&lt;/b&gt; ````\n# head\n</code></pre>" in page
     assert "<script>" not in page
     assert "<i>" not in page
 
@@ -291,13 +227,10 @@ def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
     state = torch.load(stopped / "checkpoints" / "last.ckpt", "cpu", weights_only=True)[
         "state_dict"
     ]
-    player.use({0, 1})
-    mine = {f"team.{name}": value.cpu() for name, value in player.clock.team.named_parameters()}
+    player.rollout(trained={0, 1})
+    mine = {f"team.{name}": value.cpu() for name, value in player.team.named_parameters()}
     assert all(torch.equal(mine[name], value) for name, value in state.items())
     assert any(value.any() for name, value in state.items() if "lora_B" in name)
-    some = ["--run", stopped, "--method", "trained", "naive", "--limit", 1, "--num-samples", 1]
-    evaluation.main([*map(str, some), "--json", str(tmp_path / "json")])
-    assert f"{stopped} was stopped: its last checkpoint plays" in capsys.readouterr().out
 
 
 def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):
@@ -307,8 +240,6 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
     for number, name in enumerate(("b", "c", "a")):
         shutil.copytree(stopped, f"runs/{name}")
         subprocess.run(["touch", "-d", f"@{1000 + number}", f"runs/{name}/args.json"], check=True)
-    Path("runs/none").mkdir()
-    Path("runs/none/args.json").write_text("{}")  # and no agents
     evaluation.main(["--show", "1"])
     said = capsys.readouterr()
     assert "the newest run: runs/a" in said.err
@@ -321,7 +252,7 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
     assert "newest" not in capsys.readouterr().err
     with pytest.raises(SystemExit):  # a team's
         evaluation.main(["--method", "single-trained"])
-    assert "single-trained needs a --run of one agent" in capsys.readouterr().err
+    assert "single-trained that of one agent" in capsys.readouterr().err
 
 
 def test_prompts_of_a_plug_in_are_shown_and_its_items_are_asked(plugin, capsys):

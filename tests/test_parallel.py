@@ -77,7 +77,7 @@ def pay(item, responses):
     return meet(item, responses) | {"agent/0": len(responses[0]) / 99}
 pay.maximum = 2.0
 """
-OWN = ["--task", "mine.py:Board", "--reward", "mine.py:pay", "--turns", 2, "--alternate", 1]
+OWN = ["--task", "mine.py:Board", "--reward", "mine.py:pay", "--turns", 2, "--freeze", 1]
 OWN += ["--joint", 2]
 
 

@@ -14,7 +14,6 @@ from test_train import assert_same_run
 
 import magrpo
 import train
-from running.flags import argv_of
 
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "3"]
 SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
@@ -43,8 +42,7 @@ FLAGS += " --num-agents 3 --joint 2 --normalize token"
 FLAGS += " --warmup-steps 2"
 
 
-def test_a_run_can_be_made_again_from_its_args_json(tmp_path, monkeypatch):
-    """By its command, and, where a flag file has changed since, by the flags as resolved."""
+def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monkeypatch):
     file = tmp_path / "x.args"
     file.write_text(f"{FLAGS}\n")
     argv = [*SMALL, f"@{file}", "--max-new-tokens", "12", "--eval-limit", "1"]
@@ -55,14 +53,11 @@ def test_a_run_can_be_made_again_from_its_args_json(tmp_path, monkeypatch):
     python, script, *again = shlex.split(record["command"])
     assert (python, script) == ("python", "train.py")
     train.main([*again, "--run", str(tmp_path / "two")])
-    file.unlink()
-    train.main([*argv_of(train.parser(), record["args"]), "--run", str(tmp_path / "three")])
     assert_same_run(tmp_path / "one", tmp_path / "two")
-    assert_same_run(tmp_path / "one", tmp_path / "three")
-    three = json.loads((tmp_path / "three" / "args.json").read_text())
-    different = {k for k, v in record["args"].items() if three["args"][k] != v}
+    two = json.loads((tmp_path / "two" / "args.json").read_text())
+    different = {k for k, v in record["args"].items() if two["args"][k] != v}
     assert different == {"run"}
-    assert three["bases"] == record["bases"]
+    assert two["bases"] == record["bases"]
     assert all(record["bases"].values())
 
 
