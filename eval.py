@@ -42,7 +42,7 @@ MODES = {  # what else may be given with the flag that chooses it
     "doctor": set(),
     "merge": set(),
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
-    | {"max_new_tokens"},
+    | {"max_new_tokens", "engine", "engine_folder"},
 }
 FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
 CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
@@ -65,6 +65,8 @@ def parser() -> Parser:
     add("--model", nargs="+", help="base; one, or one per agent (the run's; the task's)")
     add("--single-model", help="model of method single (the team's)")
     add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
+    add("--engine", nargs="+", metavar="URL", help="servers that sample, as train.py's")
+    add("--engine-folder", metavar="DIR", help="where they find adapters")
     add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
     add = top.add_argument_group("how").add_argument
@@ -165,7 +167,8 @@ def describe(args, main, task, reward, items: list[dict]) -> dict:
     name, count = task.reward, len(items)
     title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
     title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
-    timed = HOW_TIMED.format(count=min(TIMED, count), device=where())
+    device = " and ".join(main.engine or [where()])
+    timed = HOW_TIMED.format(count=min(TIMED, count), device=device)
     flags = {"title": title, "timed": timed, "reward": name, "maximum": reward.maximum}
     flags |= {flag: getattr(main, flag) for flag in FLAGS}
     flags |= {"runs": args.run, "items": count, "num_samples": args.num_samples}

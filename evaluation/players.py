@@ -13,6 +13,7 @@ from pathlib import Path
 import train
 from rewards import Scorer, asks
 from running import folder
+from running.flags import engine_conflict
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback", "memory")
@@ -65,12 +66,15 @@ def settings(args, directory: Path | None) -> argparse.Namespace:
         values["model"] = models * (values["num_agents"] // len(models))
     if args.feedback and values["turns"] == 1:
         raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
+    values |= {"engine": args.engine, "engine_folder": args.engine_folder}  # not the run's
     return argparse.Namespace(**values)
 
 
 def solo_settings(args, main: argparse.Namespace, team: Path | None, solo: Path):
     """The flags of a single agent's own run."""
     flags = settings(args, solo)
+    if {*flags.model} != {*main.model}:
+        flags.engine = flags.engine_folder = None  # its base is no server's
     if (flags.task, flags.data) != (main.task, main.data):
         raise ValueError(f"{solo} is a run of task {flags.task}, not of {main.task}")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
@@ -86,6 +90,7 @@ def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Nam
     changes = {
         "num_agents": 1,
         "model": [train.TINY if model == "tiny" else model],
+        "engine": main.engine if {model} == {*main.model} else None,
         "lora_rank": 0,
         "judge": main.judge or main.model[0],
         "max_new_tokens": main.num_agents * main.max_new_tokens,
@@ -103,6 +108,8 @@ class Player:
         from policies.team import make_team
         from running.plugins import make_task
 
+        if (directory or args.lora_rank) and (wrong := engine_conflict(args)):
+            raise ValueError(wrong)
         self.args, self.task = args, make_task(args)
         self.team = team = make_team(args)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
@@ -121,6 +128,10 @@ class Player:
             judge.base.to(device())
         self.reward = reward and Scorer(reward, judge)
         team.to(device())
+        if args.engine:
+            from policies.engine import connect
+
+            connect(team, args)
 
     def copies(self) -> list[list]:
         return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]

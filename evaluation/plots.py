@@ -34,8 +34,18 @@ class Group(NamedTuple):
 
     name: str
     flags: dict  # and "code", a digest of it
-    curves: dict[int, list[float]]  # by seed: the return of each step ...
-    returns: dict[int, dict]  # ... and of the held-out problems before and after, where it has them
+    rows: dict[int, list[dict]]  # by seed: the metrics of each step ...
+    returns: dict[int, dict]  # ... and what held-out problems returned before and after, if known
+
+    def curves(self, name: str) -> np.ndarray:
+        """A metric by seed and step, as far as all seeds have come; 0 where a step has none."""
+        rows = zip(*self.rows.values(), strict=False)
+        return np.array([[row.get(name, 0.0) for row in seeds] for seeds in rows]).T
+
+    def schemes(self) -> list[str]:
+        """The metrics with the shares of the schemes, of a task that names them."""
+        rows = [row for rows in self.rows.values() for row in rows]
+        return sorted({name for row in rows for name in row if name.startswith("scheme/")})
 
     def end(self, when: str, name: str) -> tuple[float, float, float]:
         """Mean over seeds and problems with its 95 % interval, "before" or "after" training."""
@@ -54,11 +64,11 @@ def read_groups(names: list[str]) -> list[Group]:
         stem, seed = stem_of(directory.name), record["args"]["seed"]
         key = stem, json.dumps(flags, sort_keys=True)
         group = groups.setdefault(key, Group(stem, flags, {}, {}))
-        if seed in group.curves:
+        if seed in group.rows:
             raise ValueError(f"{directory} and a run before it are one experiment with one seed")
         lines = json_lines(directory / "metrics.jsonl")  # some are evaluations
-        group.curves[seed] = [row["return"] for _, row in lines if "return" in row]
-        if not group.curves[seed]:
+        group.rows[seed] = [row for _, row in lines if "return" in row]
+        if not group.rows[seed]:
             raise ValueError(f"{directory}: no step was made")
         with reading(file):
             returns = json.loads(file.read_text())["returns"] if file.is_file() else {}
@@ -99,7 +109,7 @@ def compare(names: list[str], json_file: str | None) -> None:
 def numbers(group: Group, first: Group) -> dict:
     """Seeds, mean and interval of the held-out return of those that are finished, and the gap to
     the first group."""
-    found = {"seeds": len(group.curves), "finished": len(group.returns)}
+    found = {"seeds": len(group.rows), "finished": len(group.returns)}
     for when, name in ENDS if group.returns else ():
         mean, low, high = group.end(when, name)
         high = min(high, 1.0)  # returns are shares of the maximum
@@ -145,31 +155,52 @@ def render(found: dict[str, dict]) -> str:
 
 
 def draw(groups: list[Group], path: Path) -> None:
-    """Learning curves, and the held-out return before and after training."""
+    """Learning curves, held-out return before and after training; below, the division of work."""
     from matplotlib import style
     from matplotlib.figure import Figure
 
+    divided = [group for group in groups if group.schemes()]
     with style.context(("tableau-colorblind10", {"font.size": 9, "axes.titlesize": 9})):
-        figure = Figure((8, 3), layout="constrained")
-        left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+        figure = Figure((8, 3 + 2.5 * bool(divided)), layout="constrained")
+        above, *below = figure.subfigures(1 + bool(divided), 1, squeeze=False)[:, 0]
+        left, right = above.subplots(1, 2, width_ratios=(3, 2))
         for number, group in enumerate(groups):
             draw_curves(left, group, f"C{number}")
         left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
         left.set_title("return of the training batches")
         left.legend(frameon=False, loc="lower right")
         draw_ends(right, groups)
+        panels = below[0].subplots(1, len(divided), squeeze=False)[0] if below else ()
+        for axes, group in zip(panels, divided, strict=True):
+            draw_schemes(axes, group)
         figure.savefig(path, dpi=200)
 
 
+def smooth(curve: np.ndarray) -> np.ndarray:
+    """The mean of the steps around each, a tenth of the curve to both sides at most."""
+    half = min(len(curve) // 10, 5)
+    return np.array([curve[max(i - half, 0) : i + half + 1].mean() for i in range(len(curve))])
+
+
 def draw_curves(axes, group: Group, color: str) -> None:
-    """Every seed's return, thin; their mean, as far as all of them have come."""
-    curves = list(group.curves.values())
-    for curve in curves:
-        axes.plot(curve, color=color, linewidth=0.4, alpha=0.35)
-    length = min(map(len, curves))
-    mean = np.mean([curve[:length] for curve in curves], 0)
-    label = f"{group.name} ({len(curves)} seed{'s' * (len(curves) > 1)})"
+    """Every seed's return, thin; their mean, smoothed, as far as all of them have come."""
+    for rows in group.rows.values():
+        axes.plot([row["return"] for row in rows], color=color, linewidth=0.4, alpha=0.35)
+    label = f"{group.name} ({len(group.rows)} seed{'s' * (len(group.rows) > 1)})"
+    mean = smooth(group.curves("return").mean(0))
     axes.plot(mean, color=color, linewidth=1.8, label=label)
+
+
+def draw_schemes(axes, group: Group) -> None:
+    """How the joint responses of each step divided the work, the mean over seeds, smoothed."""
+    from matplotlib import colormaps
+
+    names = group.schemes()
+    shares = [smooth(group.curves(name).mean(0)) for name in names]
+    labels = [name.removeprefix("scheme/") for name in names]
+    axes.stackplot(range(len(shares[0])), *shares, labels=labels, colors=colormaps["tab20"].colors)
+    axes.set(xlabel="step", ylim=(0, 1), title=f"division of work, {group.name}")
+    axes.legend(fontsize=6)
 
 
 def draw_ends(axes, groups: list[Group]) -> None:

@@ -19,7 +19,7 @@ from tasks import Task
 STEPS = 20  # below, nothing is said
 SILENT = 2.0  # tokens of a response that says nothing, its end included
 ALL = 0.95  # share of groups without a difference; share of the most that counts as the most
-FAR = 1.0  # log of the ratio, by which one response counts e times as much as another
+FAR = 1.0  # log of the ratio, by which one response counts e times as much as another, or a third
 Finding = namedtuple("Finding", "name fired seen advice")  # fired None: the run does not show it
 
 
@@ -82,12 +82,17 @@ def feedback_shock(run: Run) -> bool:
     return statistics.fmean(gaps) < -max(2 * error, 0.02 * abs(run.end(first)))
 
 
-def idle_agent(run: Run) -> bool:
-    """What one of two agents says never mattered, alone or together. Over all steps: who has
-    learned to say one thing does not vary any more, and has no influence then."""
-    own = [max(run.mean(f"influence/{agent}"), 0.0) for agent in (0, 1)]
-    together = max(run.mean("influence/together"), 0.0)
-    return min(own) + together < 0.02 * (sum(own) + together)
+def idle(agent: int):
+    """The check that what one of two agents says never mattered, alone or together. Over all steps:
+    who has learned to say one thing does not vary any more, and has no influence then."""
+
+    def idle_agent(run: Run) -> bool:
+        names = f"influence/{agent}", f"influence/{1 - agent}", "influence/together"
+        own, other, together = (max(run.mean(name), 0.0) for name in names)
+        return own + together < 0.02 * (own + other + together)
+
+    idle_agent.__name__ = f"agent_{agent}_does_not_matter"
+    return idle_agent
 
 
 def rollout_mismatch(run: Run) -> bool:
@@ -134,10 +139,13 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored "
         "(an --engine: has it this base, and --logprobs-mode processed_logprobs?)",
     ),
-    (
-        idle_agent,
-        ["influence/*"],
-        "does the reward pay for what this agent can add? See frozen-0 and frozen-1 of eval.py",
+    *(
+        (
+            idle(agent),
+            [f"influence/{agent}", "influence/*"],
+            "does the reward pay for what this agent can add? See frozen-0 and frozen-1 of eval.py",
+        )
+        for agent in (0, 1)
     ),
 )
 HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-coef 0.02"

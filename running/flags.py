@@ -126,6 +126,11 @@ def conflict(args) -> str:
         return "--temperature 0 is greedy: all samples of a group would be the same"
     if args.eval_every and args.eval_limit is None:
         return "--eval-every needs held-out problems: not with --eval-limit none"
+    return engine_conflict(args)
+
+
+def engine_conflict(args) -> str:
+    """Why no servers can sample for these flags, of train.py or eval.py; "" where they can."""
     bases, urls = len({*args.model}), args.engine or []
     if args.engine_folder and not urls:
         return "--engine-folder goes with --engine"

@@ -54,7 +54,7 @@ def verdicts(lines: list[dict], samples=(), task=Made) -> dict[str, bool | None]
 def test_a_healthy_run_shows_no_sign():
     found = verdicts(rows())
     untold = {name for name, fired in found.items() if fired is None}  # one turn, no influence
-    assert untold == {"feedback shock", "idle agent"}
+    assert untold == {"feedback shock", "agent 0 does not matter", "agent 1 does not matter"}
     assert True not in found.values()
     assert verdicts(rows(), task=Task).keys() == found.keys() - {"reward hacking"}
     assert verdicts(rows(steps=19)) == {}  # too short
@@ -74,11 +74,11 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         ("nothing to learn", False, FLAT | {"return": (0.99, 0.99)}),
         ("nothing to learn", False, {"return": (0.1, 0.1)}),
         ("nothing to learn", None, {"frac_reward_zero_std": None}),
-        ("idle agent", True, MATTERS),
-        ("idle agent", True, MATTERS | {"influence/0": (0.3, 0.1), "influence/1": (0.0, 0.0)}),
+        ("agent 0 does not matter", True, MATTERS),
+        ("agent 1 does not matter", False, MATTERS),
         # with the partner's say it decides; or it did, before it had learned to say one thing
-        ("idle agent", False, MATTERS | {"influence/together": (0.1, 0.1)}),
-        ("idle agent", False, MATTERS | {"influence/0": (0.5, 0.0)}),
+        ("agent 0 does not matter", False, MATTERS | {"influence/together": (0.1, 0.1)}),
+        ("agent 0 does not matter", False, MATTERS | {"influence/0": (0.5, 0.0)}),
         ("silent agent", True, {"completions/0/mean_length": (25, 1)}),
         ("feedback shock", True, {"turn_1/reward": (1.0, 2.4)}),
         ("feedback shock", False, {"turn_1/reward": (1.5, 3.7)}),

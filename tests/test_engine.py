@@ -33,6 +33,7 @@ from test_learners import at_step, make
 from test_magrpo import long_answers, small_team
 from test_train import SMALL, assert_same_run, lines
 
+import eval as evaluation
 import train
 from magrpo import policy_loss
 from policies import engine
@@ -444,6 +445,24 @@ def test_a_server_that_dies_loses_nothing(tiny, capsys, tmp_path):
     tiny.left = math.inf
     train.main(["--resume", str(tmp_path / "broken")])
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_eval_asks_the_server_too(tiny, capsys, tmp_path):
+    path = tmp_path / "run"
+    train.main([*SMALL, "--max-steps", "2", "--run", str(path)])
+    tables = []
+    for name, argv in (("here", []), ("there", ["--engine", tiny.url])):
+        methods = ["--method", "trained", "naive", "sequential", "discussion", "single"]
+        given = ["--run", path, "--limit", 2, "--greedy", *methods, "--samples", tmp_path / name]
+        evaluation.main(list(map(str, [*given, *argv])))
+        tables.append((tmp_path / name).read_text().splitlines()[1:])
+    assert tables[0] == tables[1]  # the likeliest tokens are the same
+    assert len(tables[0]) == 10
+    models = {body["model"].partition("-agent")[2][:1] for p, body in tiny.asked if "model" in body}
+    assert models == {"0", "1", ""}  # "" is the base, which plays single
+    assert tiny.url in capsys.readouterr().out
+    argv = ["--run", path, "--engine", tiny.url, tiny.url]
+    assert "--engine names 2 for 1 base" in refused(capsys, *argv, program=evaluation)
 
 
 # --- a real server --------------------------------------------------------------------------------
