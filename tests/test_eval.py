@@ -3,7 +3,6 @@
 A run of a team and one of a single agent are trained for a step; then they are evaluated.
 """
 
-import argparse
 import contextlib
 import csv
 import functools
@@ -12,7 +11,6 @@ import json
 import math
 import re
 import shutil
-import types
 from pathlib import Path
 
 import helpers
@@ -88,42 +86,6 @@ def timeless(path: Path) -> dict:
         name: {key: value for key, value in row.items() if not timing.match(key)}
         for name, row in methods(path).items()
     }
-
-
-class Timeless:
-    """A rollout on a clock that nothing else moves: a response of a whole problem takes its item's
-    seconds, half of them decoding; a shorter one takes none."""
-
-    def __init__(self):
-        self.now, self.team = 0.0, types.SimpleNamespace(seconds=0.0, tokens=0)
-        self.args = argparse.Namespace(max_new_tokens=64, temperature=1.0, top_k=0, top_p=1.0)
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def __call__(self, items, key, samples, sampling, *_) -> None:
-        assert (len(items), samples) == (1, 1)
-        if sampling.max_new_tokens == 64:
-            self.now += items[0]["seconds"]
-            self.team.seconds += items[0]["seconds"] / 2
-            self.team.tokens += 7
-
-
-@pytest.mark.parametrize(
-    ("seconds", "spent", "timed"),
-    [
-        ([1] * 20, 1e4, 10),  # never more than ten
-        ([2] * 20, 89, 4),
-        ([1, 1, 9, 1, 1], 90, 3),  # the third took more than those before it
-        ([100] * 3, 9, 1),  # one at least
-    ],
-)
-def test_the_timing_of_single_problems_takes_a_tenth(seconds, spent, timed, monkeypatch):
-    rollout = Timeless()
-    monkeypatch.setattr(playing, "time", rollout)
-    items = [{"seconds": float(value)} for value in seconds]
-    found = playing.latencies("x", rollout, items, argparse.Namespace(greedy=False, seed=0), spent)
-    assert found == {"seconds": [value / 2 for value in seconds[:timed]], "tokens": [7] * timed}
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -208,14 +170,6 @@ def test_full_copies_and_other_prompts_are_those_of_the_run_too(tmp_path):
         assert found[name]["greedy/return"] == pytest.approx(summary[when]["greedy/return"])
 
 
-def test_a_quantized_run_is_evaluated(tmp_path):
-    """With adapters on the base, and with the base alone."""
-    train.main([*SMALL, "--bits", "4", "--eval-limit", "none", "--run", str(tmp_path / "run")])
-    small = ["--limit", 1, "--greedy", "--max-new-tokens", 8, "--json", tmp_path / "json"]
-    run("--run", tmp_path / "run", "--method", "trained", "sequential", "single", *small)
-    assert list(methods(tmp_path)) == ["trained", "sequential", "single"]
-
-
 def test_from_samples_gives_the_identical_table_without_a_model(
     whole, tmp_path, capsys, monkeypatch
 ):
@@ -298,28 +252,6 @@ def test_a_single_model_gets_the_team_s_budget(team, solo):
 
 
 # --- reference, showing, asking -------------------------------------------------------------------
-
-
-def test_reference_solutions_pass_without_a_model(tmp_path, monkeypatch):
-    rows = [
-        {
-            "task_id": f"t/{number}",
-            "prompt": f'def add{number}(x):\n    """Return x plus {number}."""\n',
-            "canonical_solution": f"    return x + {number}\n",
-            "test": f"def check(candidate):\n    assert candidate(1) == {1 + number}\n",
-            "entry_point": f"add{number}",
-        }
-        for number in range(5)
-    ]
-    file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.setattr(players, "Player", None)  # no team is loaded
-    task = ["--task", "coding.tasks.HumanEval", "--data", file]
-    run(*task, "--method", "reference", "--turns", 2, "--limit", 0, "--json", tmp_path / "json")
-    row = methods(tmp_path)["reference"]
-    assert (row["reward/tests"], row["reward/syntax"], row["pass@1"]) == (1.0, 0.5, 1.0)
-    assert "latency_s" not in row
-    assert "length/0" not in row
 
 
 def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypatch):

@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train import SMALL, interrupt_after, lines
+from test_train import PARTS, SMALL, interrupt_after, lines
 from test_train import run as trained
 
 import eval as evaluation
 import train
 from evaluation import players
-from running.heldout import as_markdown
 from running.report import no_gain
 from tasks import DEFAULT
 
@@ -83,7 +82,7 @@ def test_a_wrong_name_costs_no_library(program, tmp_path):
     (tmp_path / "learnt" / "args.json").write_text(json.dumps(record))
     adapter = json.dumps({"r": 16, "lora_alpha": 32})
     (tmp_path / "learnt" / "agents" / "0" / "adapter_config.json").write_text(adapter)
-    slow = ("torch", "lightning", "peft", "transformers")
+    slow = ("torch", "lightning", "peft", "transformers", "matplotlib")
     code = (
         f"import sys, {program}\n"
         f"for argv in {WRONG[program]}:\n"
@@ -152,16 +151,6 @@ def test_a_finished_run_says_so_at_once(tmp_path, capsys, monkeypatch):
     assert (path / "agents" / "1" / "adapter_model.safetensors").exists()
 
 
-def test_a_flag_file_s_switch_can_be_undone(tmp_path):
-    (tmp_path / "args").write_text("--chat-template")
-    given = f"@{tmp_path}/args"
-    assert train.parse([given]).chat_template is True
-    assert train.parse([given, "--no-chat-template"]).chat_template is False
-    assert train.parse([]).chat_template is False
-    found = [evaluation.parse(argv).chat_template for argv in ([], ["--no-chat-template"])]
-    assert found == [None, False]
-
-
 @pytest.mark.parametrize(
     ("argv", "rate"),
     [
@@ -186,10 +175,8 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     args = json.loads((stopped / "args.json").read_text())
     assert args["args"]["lr"] == 3e-3  # the number, not that none was given
     args["args"] |= {"lr": 7e-3, "model": ["their/model"] * 2}
-    del args["args"]["keep_every"]  # a flag that the run is older than
     (tmp_path / "args.json").write_text(json.dumps(args))
-    resumed = train.parse(["--resume", str(tmp_path)])
-    assert (resumed.lr, resumed.keep_every) == (7e-3, 0)
+    assert train.parse(["--resume", str(tmp_path)]).lr == 7e-3
 
 
 def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
@@ -244,21 +231,12 @@ def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
     assert "run" in capsys.readouterr().out
 
 
-def test_shares_of_schemes_are_logged(tmp_path, plugin):
-    pytest.importorskip("coding")
-    path = trained(tmp_path / "run", steps=3)
-    for row in lines(path, "metrics.jsonl"):
-        shares = [value for name, value in row.items() if name.startswith("scheme/")]
-        assert sum(shares) == pytest.approx(1)
-    trained(tmp_path / "other", "--task", plugin, steps=1)
-    assert not any("scheme" in name for name in lines(tmp_path / "other", "metrics.jsonl")[0])
-
-
 def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(stopped), size_guidance={"tensors": 0})
     events.Reload()
+    assert {"return", *PARTS} <= set(events.Tags()["scalars"])
     text = events.Tensors("sample/text_summary")[0].tensor_proto.string_val[0].decode()
     sample = lines(stopped, "samples.jsonl")[0]
     assert f"```\n{sample['responses'][1]}\n```" in text
@@ -267,18 +245,6 @@ def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
     assert "|lora_rank|16|" in flags
     assert {"seconds/step", "memory_gib"} <= set(events.Tags()["scalars"])
     assert len(events.Scalars("test/return")) == 1  # no zero beside it
-
-
-def test_a_sample_cannot_leave_its_block():
-    from tensorboard import plugin_util
-
-    text = "```\n<b>bold</b> ````\n# head"
-    record = {"prompts": ["ask"], "responses": [text], "reward": 1.0, "turn": 0}
-    shown = as_markdown(record | {"parts": {"<i>a</i>": 1.0}, "task_id": "<script>x</script>"})
-    page = plugin_util.markdown_to_safe_html(shown)
-    assert "```\n&lt;b&gt;bold&lt;/b&gt; ````\n# head\n</code></pre>" in page
-    assert "<script>" not in page
-    assert "<i>" not in page
 
 
 # --- looking at runs ------------------------------------------------------------------------------
