@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import assert_close
-from peft import AutoPeftModelForCausalLM, PeftModel
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from test_train import lines, refused, run
 from transformers import AutoModelForCausalLM
@@ -102,20 +102,6 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     weights = copied / "adapter_model.safetensors"
     save_file({name: value * 2 for name, value in load_file(weights).items()}, weights)
     assert "is not what" in refused(capsys, "--resume", path, "--max-steps", "4")
-
-
-def test_an_agent_of_a_local_model_loads_from_any_folder(tmp_path, monkeypatch):
-    others = shutil.ignore_patterns("*.py", "many", "half", "build")
-    shutil.copytree(TINY, tmp_path / "mine", ignore=others)
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    path = run(Path("runs/here"), "--model", "../mine").resolve()
-    train.main(["--resume", str(path), "--max-steps", "3"])  # by the name that was given
-    monkeypatch.chdir(tmp_path)
-    agent = path / "agents" / "0"
-    found = AutoPeftModelForCausalLM.from_pretrained(agent)
-    assert found.peft_config["default"].base_model_name_or_path == f"{tmp_path}/mine"
-    assert bases(str(agent)) == [str(agent), f"{tmp_path}/mine"]
 
 
 def test_a_fingerprint_is_of_the_content(adapter, copied):

@@ -127,11 +127,3 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     assert doctor.warnings(tmp_path, known, Task) == []  # they come once
     write(tmp_path, rows(steps=3))
     assert "too short" in doctor.report(tmp_path)
-
-
-def test_what_is_no_run_is_said(tmp_path):
-    with pytest.raises(ValueError, match="is not a run"):
-        doctor.report(tmp_path)
-    (tmp_path / "metrics.jsonl").write_text("{half a li")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: not one JSON object"):
-        doctor.report(tmp_path)

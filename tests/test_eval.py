@@ -240,17 +240,6 @@ def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
     assert "Agent 0 wrote:" in talk[3][1]
 
 
-def test_a_single_model_gets_the_team_s_budget(team, solo):
-    args = evaluation.parse(["--run", str(team)])
-    main = players.settings(args, team)
-    flags = players.single_settings(main, "tiny")
-    assert (flags.num_agents, flags.max_new_tokens, flags.model) == (1, 64, [train.TINY])
-    assert main.num_agents == 2
-    args.max_new_tokens = 7  # of the team's agents
-    assert players.settings(args, team).max_new_tokens == 7
-    assert players.solo_settings(args, main, team, solo).max_new_tokens == 32
-
-
 # --- reference, showing, asking -------------------------------------------------------------------
 
 
@@ -356,16 +345,6 @@ def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
     again = shutil.copytree(tmp_path / "coop-0", tmp_path / "coop-99")
     told = refused(capsys, "--compare", tmp_path / "coop-0", again)
     assert "one experiment with one seed" in told
-
-
-def test_compare_pairs_the_problems_of_one_seed(tmp_path, capsys):
-    write_run(tmp_path / "one", 0, 0.9)
-    write_run(tmp_path / "two", 0, 0.8)
-    write_run(tmp_path / "other", 1, 0.8)  # no seed in common
-    run("--compare", *(tmp_path / name for name in ("one", "two", "other")))
-    said = capsys.readouterr().out
-    assert re.search(r"^two +-0.100 ± 0.000 \(95 % interval; seed 0 -0.100\)", said, re.M)
-    assert not re.search(r"^other +-", said, re.M)
 
 
 def test_compare_and_doctor_read_real_runs(team, solo, tmp_path, capsys):

@@ -135,13 +135,6 @@ def test_a_partner_name_is_never_bound():
     assert extract(text, "aux", SOLVE).source == PLAIN
 
 
-def test_what_the_source_reads():
-    text = "def solve(xs, k=LIMIT):\n    ys = aux(xs)\n    zs = ys\n    return zs"
-    assert extract(text, "solve", frozenset({"aux"})).reads == {"aux", "LIMIT"}
-    local = extract("def solve(aux):\n    return aux", "solve", frozenset({"aux"}))
-    assert local.reads == set()
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -224,7 +224,7 @@ def signal_at(process: Process, number: int, moment: str, delay: float = 0.0) ->
     ("number", "moment", "delay"),
     [
         (signal.SIGINT, "start", 0.0),
-        (signal.SIGTERM, "start", 1.5),
+        pytest.param(signal.SIGTERM, "start", 1.5, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, "saving", 0.0, marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, "training", 0.3, marks=pytest.mark.slow),
     ],
@@ -301,9 +301,6 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp
 BAD = [
     ("raise KeyError('gone')", "mine.py, line 9: the reward raised KeyError: 'gone'"),
     ("return float('nan')", "returned {'reward': nan}"),
-    ("return None", "raised TypeError"),
-    ("return {'fine': 1.0, 'bad': [1]}", "raised TypeError"),
-    ("raise SystemExit(0)", "raised SystemExit"),
 ]
 
 
@@ -328,9 +325,7 @@ def assert_fails_and_goes_on(said: str, path: Path, told: str, healthy: Path) ->
     assert_same_run(path, healthy)
 
 
-@pytest.mark.parametrize(
-    ("bad", "told"), [*BAD[:2], *(pytest.param(*case, marks=pytest.mark.slow) for case in BAD[2:])]
-)
+@pytest.mark.parametrize(("bad", "told"), BAD)
 def test_a_reward_that_fails_late_loses_nothing(bad, told, healthy, tmp_path, capsys):
     """It works for some steps, fails, is mended; what it was given is told."""
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
@@ -352,21 +347,6 @@ def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch):
     assert process.process.returncode == 2
     assert said.count("\n") == 1
     assert_fails_and_goes_on(said, process.path, "did not answer within 5 s", healthy)
-
-
-def test_a_reward_that_fails_at_once_leaves_a_run_that_goes_on(tmp_path, capsys):
-    """It has a folder, which is there to be resumed; nothing was computed that a checkpoint could
-    hold."""
-    file, path = tmp_path / "mine.py", tmp_path / "run"
-    file.write_text("def reward(item, responses): return None\nreward.maximum = 1.0\n")
-    argv = [*SMALL, "--max-steps", 2, "--run", path, "--reward", f"{file}:reward"]
-    said = refused(capsys, *argv)
-    assert f"go on: python train.py --resume {path}" in said
-    assert not (path / "checkpoints").exists()
-    file.write_text("def reward(item, responses): return len(responses[0])\nreward.maximum = 1.0\n")
-    resume(path)
-    again = in_this_process(tmp_path / "again", 2, "--reward", f"{file}:reward")
-    assert_same_run(path, again)
 
 
 def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
@@ -409,23 +389,6 @@ def test_a_sandbox_worker_killed_from_outside_changes_no_verdict(tmp_path):
     attacked = in_this_process(tmp_path / "a", 4, *argv, "--reward", f"{tmp_path}/kills.py:reward")
     assert (tmp_path / "kills.py.killed").read_text() == "xxx"
     assert_same_run(attacked, in_this_process(tmp_path / "b", 4, *argv))
-
-
-def test_a_second_process_on_a_run_is_refused(two, tmp_path, capsys):
-    """The lock goes with the process that holds it, even by kill -9."""
-    path = tmp_path / "run"
-    shutil.copytree(two, path)
-    held = "import fcntl, sys, time\nfile = open(sys.argv[1], 'a')\n"
-    held += "fcntl.flock(file, fcntl.LOCK_EX)\nprint('held', flush=True)\ntime.sleep(1000)"
-    argv = [sys.executable, "-c", held, str(path / "lock")]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout.readline() == "held\n"
-        before = (path / "args.json").read_text()
-        said = refused(capsys, "--resume", path, "--max-steps", 3)
-        holder.kill()
-    assert f"another process is at work on {path}: wait for its end, or stop it" in said
-    assert (path / "args.json").read_text() == before
-    resume(path, "--max-steps", 3)
 
 
 def test_a_line_that_was_cut_is_written_again(two, six, tmp_path):

@@ -4,17 +4,16 @@ python -m pytest tests/test_feedback.py
 """
 
 import contextlib
-import http.server
 import json
 import logging
 import re
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
+from helpers import LocalServer
 
 import train
 from coding import expert
@@ -74,9 +73,7 @@ def test_levels_tell_state_use_and_count_but_no_test():
     ("text", "own"),
     [
         ("I will not write it.", "missing"),
-        ("aux = 3", "missing"),
         ("def aux(xs):\n    xs.sort()", "defined, but returns no value"),
-        ("```python\ndef aux(xs:\n    return xs\n```", "does not parse, '(' was never closed"),
         ("def aux(xs):\nreturn xs", "does not parse, expected an indented block"),
     ],
 )
@@ -94,8 +91,6 @@ def test_state_of_a_helper(text, own):
         ("y = aux(xs, k)\n    return 1", "calls aux, but does not use what it returns"),
         ("aux(xs, k)\n    return aux(xs, k)[0]", "uses what aux returns"),
         ("x = aux(xs, k)\n    return x", "only passes on what aux returns"),
-        ("return sum(map(aux, xs))", "uses what aux returns"),
-        ("return [y for y in xs if aux(y)]", "uses what aux returns"),
     ],
 )
 def test_use_of_the_helper(body, says):
@@ -152,15 +147,7 @@ def test_a_partners_words_never_come_through():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        *("\x00", "\ud800", "def aux(", "(" * 5000, "def aux():\n\treturn 1\n  x"),
-        *("async def aux(): 1", "def solve(xs, k):\n    return " + "-" * 400 + "1"),
-        *(
-            "@property\ndef solve(xs):\n    yield aux",
-            "def solve(xs, k): return " + "k+" * 290 + "1",
-        ),
-    ],
+    "text", ["\x00", "\ud800", "(" * 5000, "def solve(xs, k):\n    return " + "-" * 400 + "1"]
 )
 def test_any_text_at_all_is_answered(text):
     for responses in ([text, MAIN], [AUX, text], [text], [text] * 3):
@@ -185,51 +172,20 @@ def test_flags_and_report():
 # --- the expert -----------------------------------------------------------------------------------
 
 
-class Endpoint(http.server.ThreadingHTTPServer):
-    """A local endpoint that plays a script: one step a request, the last one for all that follow.
-
-    A step is text (the model's answer), or a function of the request handler.
-    """
-
-    daemon_threads = True
+class Endpoint(LocalServer):
+    """Plays a script: one step a request, the last one for all that follow. A step is text (the
+    model's answer), or a function of the request handler."""
 
     def __init__(self, *script):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.script, self.seen, self.lock = script, [], threading.Lock()
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+        super().__init__()
+        self.script, self.seen, self.url = script, [], f"{self.url}/v1"
 
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()
-
-    def handle_error(self, *_):
-        pass  # the client hung up, as it should
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        server, body = self.server, self.rfile.read(int(self.headers["Content-Length"]))
-        with server.lock:
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            server.seen.append((self.path, headers, body))
-            step = server.script[min(len(server.seen), len(server.script)) - 1]
-        step(self) if callable(step) else self.answer(200, completion(step))
-
-    do_GET = do_POST
-
-    def answer(self, code: int, body: bytes, **headers) -> None:
-        self.send_response(code)
-        for name, value in {"Content-Length": len(body), **headers}.items():
-            self.send_header(name.replace("_", "-"), str(value))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+    def respond(self, handler, body):
+        with self.lock:
+            headers = {name.lower(): value for name, value in handler.headers.items()}
+            self.seen.append((handler.path, headers, body))
+            step = self.script[min(len(self.seen), len(self.script)) - 1]
+        step(handler) if callable(step) else handler.answer(200, completion(step))
 
 
 def completion(text) -> bytes:
@@ -329,18 +285,6 @@ def test_edits_are_found_in_what_a_model_says(text, found):
     assert expert._read_edits(text, ["aux", "solve"]) == found
 
 
-def test_a_model_without_json_gives_no_edit_and_a_warning(caplog):
-    with Endpoint("I would not know.") as endpoint, caplog.at_level(logging.WARNING):
-        assert ask(endpoint, tries=2) == ["No edit of aux.", "No edit of solve."]
-        assert len(endpoint.seen) == 2
-    assert "does not answer with the JSON" in caplog.text
-    with Endpoint(json.dumps({"aux": " ", "solve": "x" * 9000})) as endpoint:
-        aux, main = ask(endpoint)
-    assert aux == "No edit of aux."
-    assert len(main) < 2100
-    assert main.endswith("(cut)")
-
-
 def test_an_endpoint_that_stays_down_raises_one_clear_error():
     with Endpoint(hang_up) as endpoint:
         with pytest.raises(ExpertError, match=r"^the expert at http://.*/v1 fails: ") as raised:
@@ -357,13 +301,9 @@ def test_an_endpoint_that_stays_down_raises_one_clear_error():
         ask(endpoint, tries=1)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"<html>a page</html>", b'{"choices": []}', b"[" * 100_000, b"\xff\xfe", completion("")[:40]],
-)
-@pytest.mark.parametrize("kind", ["text/html", "application/json"])
-def test_an_answer_that_is_no_chat_completion_is_an_error(body, kind):
-    with Endpoint(status(200, body, Content_Type=kind)) as endpoint:
+@pytest.mark.parametrize("body", [b"<html>a page</html>", b'{"choices": []}', b"[" * 100_000])
+def test_an_answer_that_is_no_chat_completion_is_an_error(body):
+    with Endpoint(status(200, body, Content_Type="application/json")) as endpoint:
         with pytest.raises(ExpertError, match="no chat completion in its answer"):
             ask(endpoint)
         assert len(endpoint.seen) == 1
@@ -408,47 +348,19 @@ def test_answers_are_kept_whole_or_not_at_all(tmp_path, monkeypatch, caplog):
     assert "cannot keep the expert's answer" in caplog.text
 
 
-def test_requests_run_at_the_same_time_and_the_same_one_once():
-    def late(handler):
-        time.sleep(0.5)
-        handler.answer(200, completion(EDITS))
-
-    with Endpoint(late) as endpoint:
-        asked = Expert(endpoint.url, "big", timeout=9)
-        teams = [[AUX, f"def solve(xs, k):\n    return {i % 6}"] for i in range(12)]
-        start = time.monotonic()
-        with ThreadPoolExecutor(12) as pool:
-            told = list(pool.map(lambda team: tell(ITEM, team, "expert", expert=asked), teams))
-        assert time.monotonic() - start < 2.5  # one after the other: 3 for six
-        assert len(endpoint.seen) == 6
-    assert all(texts == told[0] for texts in told)
-
-
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("localhost:8000/v1", "has to look like https://host/v1"),
-        ("https://me:secret@host/v1", "a key belongs into the environment"),
-        ("https://host/v1?key=secret", "a key belongs into the environment"),
-    ],
-)
-def test_bad_urls(url, says):
-    with pytest.raises(ValueError, match=says) as raised:
-        Expert(url, "big")
-    assert "secret" not in str(raised.value)
-
-
 def test_urls_and_keys(monkeypatch):
+    for url in ("https://me:secret@host/v1", "https://host/v1?key=secret"):
+        with pytest.raises(ValueError, match="a key belongs into the environment") as raised:
+            Expert(url, "big")
+        assert "secret" not in str(raised.value)
     for url in ("http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"):
         assert Expert(url, "m").url == "http://h:1/v1"
-    assert Expert("http://h/v1", "m").key == KEY
-    monkeypatch.delenv("MAGRPO_EXPERT_KEY")
-    assert Expert("http://h/v1", "m").key == "sk-the-other"
     monkeypatch.setenv("MAGRPO_EXPERT_KEY", f"{KEY}\nX: y")
     with pytest.raises(ValueError, match="holds unusable characters") as raised:
         Expert("http://h/v1", "m")
     assert KEY not in str(raised.value)
-    monkeypatch.setenv("MAGRPO_EXPERT_KEY", "")
+    monkeypatch.delenv("MAGRPO_EXPERT_KEY")
+    assert Expert("http://h/v1", "m").key == "sk-the-other"
     monkeypatch.delenv("OPENAI_API_KEY")
     with Endpoint(EDITS) as endpoint:  # a server of one's own needs no key
         assert ask(endpoint)

@@ -100,17 +100,6 @@ def test_a_wrong_name_costs_no_library(program, tmp_path):
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
 
 
-def test_the_plan_is_told_before_anything_is_loaded(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(train, "build", lambda *what: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        train.main(["--debug", "--run", str(tmp_path / "run"), "--max-steps", "7"])
-    said = capsys.readouterr().out
-    held = r"held out: \d+ of dev, \d+ of test"
-    assert re.search(rf"task:    {DEFAULT}, reward .*, \d+ problems; {held}", said)
-    assert "team:    2 agents on tiny, adapters of rank 16" in said
-    assert "7 steps of 12 problems, 8 samples an agent, lr 0.003" in said
-
-
 def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, capsys):
     trained(tmp_path / "run", "--lr", "0", steps=1)
     said = capsys.readouterr().out
@@ -143,10 +132,7 @@ def test_a_finished_run_says_so_at_once(tmp_path, capsys, monkeypatch):
         said = capsys.readouterr().out
         assert said == f"{path} has all its 1 steps: give a larger --max-steps to go on\n"
         assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == known
-        for more in (["--max-steps", "2"], ["--max-steps", "1"]):
-            with pytest.raises(ZeroDivisionError):
-                train.main(["--debug", "--resume", str(path), *more])
-            shutil.rmtree(path / "agents" / "1", ignore_errors=True)  # its end is made again
+    shutil.rmtree(path / "agents" / "1")  # its end is made again
     train.main(["--resume", str(path)])
     assert (path / "agents" / "1" / "adapter_model.safetensors").exists()
 
@@ -189,8 +175,6 @@ def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: ")
     assert "add --chat-template" in line
-    train.main([*small, "--chat-template"])
-    assert capsys.readouterr().err == ""
 
 
 # --- what a run writes ----------------------------------------------------------------------------
@@ -261,13 +245,9 @@ def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
     mine = {f"team.{name}": value.cpu() for name, value in player.clock.team.named_parameters()}
     assert all(torch.equal(mine[name], value) for name, value in state.items())
     assert any(value.any() for name, value in state.items() if "lora_B" in name)
-    some = ["--run", stopped, "--method", "trained", "naive", "--limit", 1, "--num-samples", 1]
-    evaluation.main([*map(str, some), "--json", str(tmp_path / "json")])
-    assert f"{stopped} was stopped: its last checkpoint plays" in capsys.readouterr().out
 
 
 def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("coding")  # method single: a rendezvous needs two
     monkeypatch.chdir(tmp_path)
     Path("runs/empty").mkdir(parents=True)
     for number, name in enumerate(("b", "c", "a")):
@@ -275,19 +255,12 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
         subprocess.run(["touch", "-d", f"@{1000 + number}", f"runs/{name}/args.json"], check=True)
     Path("runs/none").mkdir()
     Path("runs/none/args.json").write_text("{}")  # and no agents
-    evaluation.main(["--show", "1"])
-    said = capsys.readouterr()
-    assert "the newest run: runs/a" in said.err
-    assert "--- trained, sampled" in said.out
     evaluation.main(["--show", "1", "--greedy", "--method", "frozen-0", "naive"])
     said = capsys.readouterr()
     assert "the newest run: runs/a" in said.err
     assert "--- frozen-0, greedy" in said.out
     evaluation.main(["--task", DEFAULT, "--limit", "1", "--greedy", "--method", "naive"])
     assert "newest" not in capsys.readouterr().err
-    with pytest.raises(SystemExit):  # a team's
-        evaluation.main(["--method", "single-trained"])
-    assert "single-trained needs a --run of one agent" in capsys.readouterr().err
 
 
 def test_prompts_of_a_plug_in_are_shown_and_its_items_are_asked(plugin, capsys):

@@ -289,17 +289,6 @@ def test_a_frozen_agent_acts_and_costs_no_update(rank, bases, how, monkeypatch):
     assert measure_of(module)["grad_norm/1"] == 0
 
 
-def test_a_partner_s_rest_changes_nothing_for_who_learns():
-    """The first step of an agent is the same whether its partner learns or not."""
-    ends = []
-    for argv in ([], ["--freeze", "1"], ["--alternate", "3"]):
-        team = small_team()
-        step(make(long_answers, *argv, team=team))
-        ends.append([p.detach().clone() for p in team.parameters_of(0)])
-    for other in ends[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(ends[0], other, strict=True))
-
-
 def test_learning_alternates():
     team = small_team(3)
     module = make(long_answers, "--num-agents", "3", "--freeze", "1", "--alternate", "2", team=team)
@@ -362,17 +351,6 @@ def test_every_agent_may_start_from_one_that_was_trained_alone(solo, tmp_path):
     path = run(tmp_path / "team", *argv, steps=1)
     assert agent(path, 0) == agent(path, 2) == agent(solo)
     assert agent(path, 1) != agent(solo)
-
-
-def test_a_full_copy_starts_from_a_full_copy(tmp_path, capsys):
-    path = run(tmp_path / "full", "--lora-rank", "0", "--lr", "1e-3", steps=1)
-    argv = ["--lora-rank", "0", "--freeze", "0", "--init", path]
-    next_one = run(tmp_path / "next", *argv, steps=1)
-    weights = "agents/0/model.safetensors"
-    assert (path / weights).read_bytes() == (next_one / weights).read_bytes()
-    three = [path / "agents" / "1", path / "agents" / "0", "--num-agents", "3", "--alternate", "1"]
-    told = refused(capsys, *SMALL, *argv, *three)  # a run of two has no folder for agent 2
-    assert "it has 2 agents and this team 3" in told
 
 
 def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):

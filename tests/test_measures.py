@@ -56,16 +56,6 @@ def test_a_bootstrap_interval_covers_the_truth(seeds):
     assert 0.89 <= covered / trials <= 0.99
 
 
-def test_more_seeds_narrow_the_interval_and_t_is_the_table_s():
-    runs = [[0.8 + 0.02 * (seed % 2)] * 4 for seed in range(12)]
-    widths = [high - low for _, low, high in (measures.interval(runs[:n]) for n in (2, 4, 12))]
-    assert widths[0] > widths[1] > widths[2] > 0
-    assert measures.t95(2) == 12.706
-    assert measures.t95(5) == 2.776
-    assert measures.t95(13) == pytest.approx(2.179, abs=0.02)
-    assert measures.t95(61) == pytest.approx(2.000, abs=0.02)
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 MAIN = {True: "def solve(x):\n    return 1 + aux(x)", False: "def solve(x):\n    return x"}

@@ -211,12 +211,9 @@ def handle(number: int):
         '["value", {"d": [{"r": [0, 1000000000000000, 1]}]}]',
         '["value", {"C": [[[], 1]]}]',
         '["value", {"z": 1}]',
-        '["value", {}]',
         '["value", {"h": 1}]',
         '["value", {"F": [1, 0]}]',
-        '["value", {"i": "zz"}]',
         '["value", {"b": "0"}]',
-        '["value", {"c": [1, 2, 3]}]',
         '["value", ' + "9" * 5000 + "]",
         "[" * 100_000,
         "ready",
@@ -261,12 +258,10 @@ def test_a_verdict_says_what_happened(box):
 def test_memory_is_limited():
     code = "def f(n): return len(bytearray(n << 20))"
     tests = ["assert f(60) == 60 << 20", "assert f(120) == 120 << 20"]
-    with Sandbox(workers=1, memory_mb=100) as box:
-        [tight] = box.run([Program(code, tests, "f")])
-    with Sandbox(workers=1, memory_mb=200) as box:
-        [wide] = box.run([Program(code, tests, "f")])
-    assert (tight.passed, tight.outcome) == ([True, False], "memory")
-    assert wide.passed == [True, True]
+    for size, found in ((100, ([True, False], "memory")), (200, ([True, True], "ok"))):
+        with Sandbox(workers=1, memory_mb=size) as box:
+            [verdict] = box.run([Program(code, tests, "f")])
+        assert (verdict.passed, verdict.outcome) == found
 
 
 def test_no_tests_still_tell_whether_it_loads(box):
@@ -432,10 +427,6 @@ def test_parts_of_the_bank_that_do_not_end_say_nothing():
     assert (verdict.passed, verdict.outcome) == ([False], "timeout")
 
 
-def test_a_program_is_a_value():
-    assert len({ADD, Program(ADD.code, list(ADD.tests), "add")}) == 1
-
-
 @pytest.mark.parametrize("setup", ["import nowhere", "def (", "raise SystemExit"])
 def test_a_broken_setup_is_the_data_sets_mistake(box, setup):
     with pytest.raises(ValueError, match="setup of 'f' does not run: "):
@@ -507,48 +498,10 @@ def kill_worker(box: Sandbox, victim: str) -> int:
     return pid
 
 
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_a_second_loss_names_the_program():
-    slow = Program("import time\ntime.sleep(30)\ndef seldom(): pass", ["seldom()"], "seldom")
-    with Sandbox(workers=1, test_timeout=60, total_timeout=60) as box:
-        box.run([ADD])
-        stop = threading.Event()
-
-        def assassin() -> None:
-            while not stop.wait(0.5):
-                with contextlib.suppress(OSError, ValueError):
-                    kill_worker(box, "judge")
-
-        thread = threading.Thread(target=assassin, daemon=True)
-        thread.start()
-        try:
-            with pytest.raises(RuntimeError, match=r"seldom.*status -9.*twice"):
-                box.run([slow])
-        finally:
-            stop.set()
-            thread.join()
-        assert box.run([Program(ADD.code + "#", ADD.tests, "add")])[0].passed == [True, False]
-
-
 def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
     monkeypatch.setattr(process, "WORKER", "/nowhere/worker.py")
     with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match="no worker starts"):
         box.run([ADD])
-
-
-def test_a_fork_of_the_trainer_is_told():
-    with Sandbox(workers=1) as box:
-        box.run([ADD])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: forking beside threads
-            pid = os.fork()
-        if not pid:
-            try:
-                box.run([ADD])
-            except RuntimeError:
-                os._exit(7)
-            os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
 TRAINER = """

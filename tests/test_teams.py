@@ -92,34 +92,6 @@ def test_a_helper_that_nobody_needs_costs_its_share():
     assert worth == pytest.approx([1.5, 1.0, 1.0])
 
 
-def test_texts_of_the_warm_start_have_no_convention_of_who_does_what():
-    """Each part is as likely for one helper as for another, and each order in solve as the next."""
-    author = divisions.Author(0, ITEMS[3])
-    taken, orders = {}, {}
-    for _ in range(60):
-        for item in ITEMS[3]:
-            *helpers, main = author.joint(item, 3)
-            for name, text in zip(("aux", "aux2"), helpers, strict=True):
-                for job, part in enumerate(item["parts"][:2]):
-                    taken.setdefault((name, job), []).append(text.endswith(f"return {part}"))
-            first = [main.find(f"if {name}(x)") > 0 for name in ("aux", "aux2")]
-            for name, found in zip(("aux", "aux2"), first, strict=True):
-                orders.setdefault(name, []).append(found)
-    share = {key: sum(values) / len(values) for key, values in (taken | orders).items()}
-    assert min(share.values()) > 0.15
-    for one, other in ((("aux", 0), ("aux2", 0)), (("aux", 1), ("aux2", 1)), ("aux", "aux2")):
-        assert share[one] == pytest.approx(share[other], abs=0.05)
-
-
-def test_every_main_function_of_the_warm_start_needs_every_helper():
-    """One that did all of the work alone would be a way out, which a team takes (docs/teams.md)."""
-    author = divisions.Author(1, ITEMS[4])
-    for item in ITEMS[4] * 4:
-        *_, main = author.joint(item, 4)
-        if main.startswith("def solve"):  # else a fault of form
-            assert all(f"{name}(" in main for name in ("aux", "aux2", "aux3"))
-
-
 @pytest.mark.slow
 def test_three_agents_learn_to_need_each_other(tmp_path):
     argv = ["--num-agents", "3", "--max-steps", "60", "--run", str(tmp_path / "run")]

@@ -20,7 +20,6 @@ from lightning.pytorch.accelerators import MPSAccelerator
 
 import eval as evaluation
 import train
-from policies.loading import device
 from running.folder import code_version, run_folder
 from tasks import TASKS
 
@@ -248,17 +247,6 @@ def test_a_machine_with_apples_accelerator_trains_on_its_cpu(tmp_path, monkeypat
     monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
     train.main([*SMALL, "--max-steps", "1", "--eval-limit", "none", "--run", f"{tmp_path}/run"])
     assert (tmp_path / "run" / "summary.json").is_file()
-
-
-def test_every_process_has_a_card_of_its_own(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for name in ("LOCAL_RANK", "SLURM_LOCALID"):
-        monkeypatch.delenv(name, raising=False)
-    assert device() == torch.device("cuda:0")
-    monkeypatch.setenv("SLURM_LOCALID", "1")
-    assert device() == torch.device("cuda:1")
-    monkeypatch.setenv("LOCAL_RANK", "2")
-    assert device() == torch.device("cuda:2")
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):

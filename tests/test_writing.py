@@ -17,7 +17,6 @@ import pytest
 import train
 from writing import paper as writing_paper
 from writing import rewards
-from writing import tasks as writing_tasks
 from writing import words as writing_words
 from writing.tasks import Arxiv, Tldr
 from writing.text import SEPARATOR, words
@@ -169,22 +168,6 @@ def test_bands_of_vocabulary(unique, tldr, arxiv):
         assert reward({}, [one, scaled])["vocabulary"] == pytest.approx(tldr, abs=0.02)
     for reward in (PAPER["arxiv"], RELEASED["arxiv"]):
         assert reward({}, [one, two])["vocabulary"] == pytest.approx(arxiv, abs=0.02)
-
-
-def test_bands_of_words():
-    names = [f"w{i}" for i in range(400)]
-    for size, good in ((7, False), (8, True), (256, True), (257, False)):
-        texts = [" ".join(names[:size]), " ".join(names[:size])]
-        for reward in (PAPER["tldr"], RELEASED["tldr"]):
-            assert reward({}, texts)["structure"] == 0.5 * good
-        assert PAPER["arxiv"]({}, texts)["structure"] == 0.5 * (good and size > 127)
-
-
-def test_word_lists_are_the_published_ones():
-    lists = writing_words.TRANSITIONS.values()
-    assert [len(found) for found in lists] == [21, 22, 22, 26, 29, 33, 24, 21, 17, 19, 19, 26]
-    assert len({phrase for found in lists for phrase in found}) == 230
-    assert len(writing_words.STOP_WORDS) == 106
 
 
 # --- the rewards that ask a language model --------------------------------------------------------
@@ -341,22 +324,6 @@ def test_mistakes_are_named(kind, data):
     data.write_text("\n".join(['{"prompt": "x", "abstract_text": "x"}', '{"text": "x"}'] * 2))
     with pytest.raises(ValueError, match=rf"row 2: .*{kind.field!r}"):
         kind(str(data)).items("train")
-    data.write_text(json.dumps({kind.field: "x"}))
-    with pytest.raises(ValueError, match="need 3"):
-        kind(str(data)).items("train")
-
-
-def test_the_hubs_names(kind, monkeypatch):
-    def rows(*asked):
-        return [(1, {kind.field: str(asked), "completion": "not shown"})]
-
-    monkeypatch.setattr(writing_tasks, "hub_rows", rows)
-    name = {"tldr": "trl-lib/tldr", "arxiv": "OpenMLRL/arXiv_abstract"}[kind.name]
-    [item] = kind().items("test")
-    assert item == {
-        "task_id": f"{kind.name}/test/1",
-        kind.field: f"('{name}', None, 'test[:1000]')",
-    }
 
 
 def test_observations(kind):
@@ -380,14 +347,6 @@ def test_observations(kind):
     assert alone.observe(0, item, []).count(SEPARATOR) == 1
     for text in ("no line", SEPARATOR * 2):
         assert SEPARATOR in alone.feedback(item, [text])[0]
-
-
-def test_feedback_quotes_nobody(kind):
-    source, texts = honest(kind)[0]
-    told = kind().feedback({kind.field: source}, list(texts))
-    assert told[0] == told[1]
-    assert f"have {len(words(texts[0]))} and {len(words(texts[1]))} words" in told[0]
-    assert len(told[0]) < 150
 
 
 # --- end to end -----------------------------------------------------------------------------------

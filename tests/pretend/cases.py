@@ -98,21 +98,6 @@ def test_two_processes_with_a_card_each(tmp_path):
 # --- what stays on which device -------------------------------------------------------------------
 
 
-def test_a_base_moves_with_all_that_it_looked_up():
-    """It decodes on the CPU first, as a model is checked when it is loaded."""
-    base, uniforms = small_base(), torch.rand(1, 2, 4, dtype=torch.float64)
-    here = decode(base, [(3, 4, 5)], [0], uniforms, PLAIN)
-    there = decode(base.to("cuda"), [(3, 4, 5)], [0], uniforms, PLAIN)
-    assert [r.tokens for r in here[0]] == [r.tokens for r in there[0]]
-    again = decode(base.to("cpu"), [(3, 4, 5)], [0], uniforms, PLAIN)
-    assert [r.logps for r in here[0]] == [r.logps for r in again[0]]
-
-
-def test_devices_do_not_mix():
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
-        torch.ones(3, device="cuda") + torch.ones(3)
-
-
 def test_grouped_heads_in_32_bits_keep_no_scores():
     """A card's fused kernels of attention do not take them; the plain one keeps heads x W x W."""
     width = 512
