@@ -9,7 +9,6 @@ import torch
 
 import eval as evaluation
 import train
-from evaluation import players
 from policies import loading
 from running import bits
 
@@ -83,7 +82,7 @@ def test_a_card_takes_16(probed, monkeypatch):
 
 
 def test_a_run_records_it_and_keeps_it(probed, model, tmp_path, monkeypatch):
-    """Resumed or evaluated, where a probe would now find the other; another evaluation probes."""
+    """Resumed or evaluated, where a probe would now find the other."""
     run, loaded = tmp_path / "run", []
     load = loading.load_model
 
@@ -100,7 +99,4 @@ def test_a_run_records_it_and_keeps_it(probed, model, tmp_path, monkeypatch):
     assert recorded(run) == 16
     short = ["--limit", "1", "--num-samples", "1", "--max-new-tokens", "8", "--greedy"]
     evaluation.main(["--run", str(run), "--method", "naive", *short])
-    evaluation.main(["--model", model, "--method", "naive", "single", *short])
-    assert loaded == [16, 16, 16, 32, 32]
-    own = players.settings(evaluation.parse([]), run)
-    assert players.single_settings(own, None).bits == 16
+    assert loaded == [16, 16, 16]

@@ -280,7 +280,6 @@ def other_base():
         ({"takes": False}, "cannot load an adapter .* HTTP 404, .*Not Found"),
         ({"rank": 2}, "--max-lora-rank.* HTTP 500, LoRA rank 4 is greater than max_lora_rank 2"),
         ({"off": -0.6}, "0.6 nats off"),
-        ({"off": math.nan}, "nan nats off"),
         ({"left": 0}, "cannot be reached"),
         ({"base": other_base()}, "holds base, another model than .* nats off"),
     ],

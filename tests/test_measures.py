@@ -39,7 +39,7 @@ def test_a_paired_comparison_sees_what_two_errors_do_not():
     assert measures.mean_and_error([0.5]) == (0.5, None)
 
 
-@pytest.mark.parametrize("seeds", [1, 3, 5])
+@pytest.mark.parametrize("seeds", [1, 3])
 def test_a_bootstrap_interval_covers_the_truth(seeds):
     """Runs differ by seed, problems by difficulty, and the same problems meet every seed."""
     rng, covered, trials = random.Random(seeds), 0, 250

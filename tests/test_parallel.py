@@ -81,7 +81,7 @@ OWN = ["--task", "mine.py:Board", "--reward", "mine.py:pay", "--turns", 2, "--al
 OWN += ["--joint", 2]
 
 
-@pytest.mark.parametrize("how", [[], pytest.param(TURNS, marks=pytest.mark.slow), OWN])
+@pytest.mark.parametrize("how", [pytest.param(TURNS, marks=pytest.mark.slow), OWN])
 def test_two_processes_make_the_update_of_one_with_twice_the_problems(how, tmp_path, monkeypatch):
     """Also with a world that moves on, pay of one's own, some of the pairs, an agent that rests."""
     monkeypatch.chdir(tmp_path)

@@ -128,7 +128,7 @@ def test_secrets_are_not_written_and_only_named_files_run(tmp_path):
     assert not (tmp_path / "it-ran").exists()
 
 
-TASK = """
+TASK = r"""
 EVIL = "<script>alert(1)</script> ![x](http://evil/x.png) </pre> | a | b\n```\n<i>out</i>"
 class Task:
     reward = "FILE:reward"
