@@ -159,17 +159,6 @@ def test_sequential_and_discussion_start_like_naive(whole):
         assert record["return"] == pytest.approx(worth / 4)
 
 
-def test_full_copies_and_other_prompts_are_those_of_the_run_too(tmp_path):
-    path = tmp_path / "copies"
-    train.main([*SMALL, "--lora-rank", "0", "--turns", "2", "--run", str(path)])
-    some = ["--method", "trained", "naive", "--limit", 2, "--num-samples", 4]
-    run("--run", path, *some, "--json", tmp_path / "json")
-    summary, found = json.loads((path / "summary.json").read_text()), methods(tmp_path)
-    for name, when in (("trained", "after"), ("naive", "before")):
-        assert found[name]["return"] == pytest.approx(summary[when]["return"], abs=1e-9)
-        assert found[name]["greedy/return"] == pytest.approx(summary[when]["greedy/return"])
-
-
 def test_from_samples_gives_the_identical_table_without_a_model(
     whole, tmp_path, capsys, monkeypatch
 ):
@@ -316,19 +305,14 @@ def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys
     Path("runs").mkdir()
     write_run(Path("runs/coop-1"), 0, 0.9)
     run("--compare", "coop-1")
-    said = capsys.readouterr().out
-    assert "0.900 [" in said
-    assert "rank" not in said
+    assert "0.900 [" in capsys.readouterr().out
     write_run(Path("runs/coop-2"), 0, 0.5, rank=8)  # other flags: no second seed
     Path("runs/coop-2/summary.json").unlink()  # and not finished
     write_run(Path("runs/post"), 0, 0.5, task="tldr")
     run("--compare", "coop-1", "coop-2", "post")
     said = capsys.readouterr().out
-    assert "coop --lora-rank 16" in said
     assert re.search(r"^coop --lora-rank 8 +1  no held-out returns: not finished", said, re.M)
     assert "do not rank them by it: coop --lora-rank 16: task coop, " in said
-    assert "; post: task tldr, " in said
-    assert "[Errno" not in refused(capsys, "--compare", "coop-1", "c")
 
 
 def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):

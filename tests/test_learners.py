@@ -325,11 +325,6 @@ def trained(tmp_path_factory) -> Path:
     return run(tmp_path_factory.mktemp("runs") / "one-seed0")
 
 
-@pytest.fixture(scope="module")
-def solo(tmp_path_factory) -> Path:
-    return run(tmp_path_factory.mktemp("runs") / "solo", "--num-agents", "1", steps=1)
-
-
 def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatch):
     """With any other flags, and a new optimizer."""
     monkeypatch.chdir(trained.parent)
@@ -343,14 +338,6 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
     steps = {n.rpartition(".")[0]: float(v) for n, v in adapters(path).items() if "step" in n}
     assert set(steps.values()) == {1.0}  # Adam's own count, of agent 0 alone
     assert len(steps) == sum("agent0" in name for name in adapters(path))
-
-
-def test_every_agent_may_start_from_one_that_was_trained_alone(solo, tmp_path):
-    argv = ["--init", solo, "--freeze", "0", "--alternate", "1", "--num-agents", "3"]
-    argv += ["--model", program.TINY]  # three agents have a warm start of their own
-    path = run(tmp_path / "team", *argv, steps=1)
-    assert agent(path, 0) == agent(path, 2) == agent(solo)
-    assert agent(path, 1) != agent(solo)
 
 
 def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
@@ -372,7 +359,7 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     assert "they are one policy" in refused(capsys, *SMALL, "--share", "--freeze", 0)
 
 
-def test_cross_play_exchanges_partners(trained, solo, tmp_path, capsys):
+def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
     """Each cell is what the team would earn that starts from these agents."""
     other = run(tmp_path / "other", "--seed", "1", "--lr", "0.02")
     file, runs = tmp_path / "cross.json", [trained, other]
@@ -387,8 +374,6 @@ def test_cross_play_exchanges_partners(trained, solo, tmp_path, capsys):
         after = summary(path)["after"]["greedy/return"]
         assert table[place][place] == pytest.approx(after)
     assert len({value for row in table for value in row}) > 1
-    argv = ["--crossplay", trained, solo]
-    assert "has another num_agents than" in refused(capsys, *argv, program=evaluation)
     assert "two runs or more" in refused(capsys, "--crossplay", trained, program=evaluation)
 
 

@@ -238,13 +238,3 @@ def test_beside_nccl_processes_speak_over_gloo(monkeypatch):
     finally:
         parallel._control.cache_clear()
     assert (made, spoken) == (["gloo"], ["control", "control"])  # one group for all
-
-
-def test_shares_cover_every_problem_once(monkeypatch):
-    for size in (1, 2, 3, 5):
-        for count in (1, 2, 7):
-            owners = []
-            for rank in range(size):
-                monkeypatch.setattr(parallel, "place", lambda rank=rank, size=size: (rank, size))
-                owners += [n for n in range(count) if parallel.is_own(n, count)]
-            assert sorted(owners) == list(range(count))

@@ -4,7 +4,6 @@ text and no thread can upset them.
     python -m pytest tests/test_rewards.py
 """
 
-import ast
 import contextlib
 import itertools
 import math
@@ -14,7 +13,7 @@ import pytest
 from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
 from code_pairs import FILTERED as FILTER
 
-from coding import conditions, rewards
+from coding import rewards
 from coding.sandbox import bank
 
 
@@ -361,24 +360,6 @@ def test_a_small_part_of_the_work_is_work(name):
     assert total(rewards.code(item, [f"def aux({helper}\n", main(body)])) == 4.0
 
 
-def test_checks_are_settled_and_work_is_not():
-    """What asks a helper's value, at first or second hand, is a constant; a call of it is not."""
-    work = "return sum((x * x for x in xs if aux(x)))"
-    own = "if len(xs) > 3:\n    xs = xs[:3]"
-    checks = "found = []\nfor x in xs:\n    found.append(aux(x))\nif found != xs:\n    return 0"
-    source = ast.unparse(ast.parse(main(f"{own}\n{checks}\nassert xs\n{work}")))
-    found = conditions.settled(source, frozenset({"aux"}), "solve")
-    bare = source.replace("assert xs", "pass")
-    assert found == tuple(
-        text.replace("if found != xs", f"if {truth}")
-        for text, truth in ((bare, "found != xs"), (bare, "True"), (bare, "False"))
-    )
-    assert conditions.settled(ast.unparse(ast.parse(main(work))), frozenset({"aux"}), "solve") == ()
-    search = ast.unparse(ast.parse(main("while aux(xs) > 1:\n    xs += 1\nreturn xs")))
-    [settled] = conditions.settled(search, frozenset({"aux"}), "solve")
-    assert settled == search.replace("aux(xs) > 1", "False")  # or it would not end
-
-
 SPOILERS = {  # ways for a main to tell a second run in its process from the first
     "a count in a module": "import math\nmath.n = getattr(math, 'n', 0) + 1\nok = math.n < 2",
     "a builtin": "import builtins\nok = not hasattr(builtins, 'n')\nbuiltins.n = 1",
@@ -423,10 +404,3 @@ def test_no_tests_and_setup():
     assert total(rewards.code(SQUARES | {"tests": []}, [EVEN, FILTER])) == 1.5
     item = SQUARES | {"setup": "import math\ndef even(x):\n    return math.fmod(x, 2) == 0\n"}
     assert total(rewards.code(item, ["def aux(x):\n    return even(x)", FILTER])) == 4.0
-
-
-def test_verdict_says_which_tests_passed():
-    verdict = rewards.verdict(SQUARES, ["def aux(x):\n    return x.even", FILTER])
-    assert verdict.passed == [False, True, False, False, False]
-    assert verdict.errors[1] is None
-    assert "AttributeError" in verdict.errors[0]

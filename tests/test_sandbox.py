@@ -332,22 +332,6 @@ def test_identical_programs_run_once():
     assert len({verdict.errors[0] for verdict in found}) == 1
 
 
-def test_threads_share_a_sandbox_and_get_verdicts_in_the_order_asked(box):
-    def ask(base: int) -> list[list[bool]]:
-        numbers = range(base, base + 60)
-        tests = [[f"assert f() == {n}", "assert f() == -1"] for n in numbers]
-        asked = [
-            Program(f"import time\ndef f(): time.sleep({n % 7 / 1000}); return {n}", test, "f")
-            for n, test in zip(numbers, tests, strict=True)
-        ]
-        return [verdict.passed for verdict in box.run(asked)]
-
-    with ThreadPoolExecutor(4) as threads:
-        for found in threads.map(ask, range(0, 120, 30)):
-            assert found == [[True, False]] * 60
-    assert box.run([]) == []
-
-
 def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
     """The judge is seeded by its tests, which no program knows, and candidates by a constant."""
     test = "import random\nn = random.randrange(10**9)\nassert f() == n, n"

@@ -264,16 +264,6 @@ def test_an_end_is_told_in_any_script(text):
     assert not rewards.ends(text[:2] + ",")
 
 
-def test_what_is_copied():
-    text = "one two three four five six"
-    assert rewards.copied(text, text, "") == 1
-    assert rewards.copied("", text, text) == 0.5  # of the partner
-    assert rewards.copied("", f"{text} {text}", "") == pytest.approx(6 / 9)  # of itself, both times
-    assert rewards.copied("", f"{text} and again {text}", "") == pytest.approx(6 / 11)
-    assert rewards.copied("one two three x four five six", text, "a b c d") == 0
-    assert rewards.copied("", "", "a b c") == 0
-
-
 # --- one agent for both parts ---------------------------------------------------------------------
 
 
@@ -332,21 +322,15 @@ def test_observations(kind):
     one, two = (task.observe(agent, item, []) for agent in (0, 1))
     assert one != two
     shown = source.removesuffix("TL;DR:").strip()
-    other = ("methods", "implications") if kind is Arxiv else ()
     for prompt in (one, two):
         assert shown in prompt
-        assert all(word in prompt for word in other)
-        assert prompt.endswith(":")
         if kind is Tldr:  # neither agent is told that there is another one
             said = prompt.replace(shown, "").lower()
             assert not {"agent", "writer", "another", "other", "partner"} & set(words(said))
     again = task.observe(0, item, [("my text", "what I was told")])
     assert again.startswith(one)
     assert again.index("my text") < again.index("what I was told")
-    alone = kind(num_agents=1)
-    assert alone.observe(0, item, []).count(SEPARATOR) == 1
-    for text in ("no line", SEPARATOR * 2):
-        assert SEPARATOR in alone.feedback(item, [text])[0]
+    assert kind(num_agents=1).observe(0, item, []).count(SEPARATOR) == 1
 
 
 # --- end to end -----------------------------------------------------------------------------------
