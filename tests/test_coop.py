@@ -64,8 +64,9 @@ def test_items_are_deterministic_and_distinct():
         for key in ("prompt", "task_id"):
             assert len({item[key] for item in items}) == len(items)
     # A change of the generator is another benchmark: the README's figures and tiny/ go with it.
-    # As it is, at most one in twenty nearly right solutions (> for >=) passes all of its tests.
-    content = json.dumps(SPLITS).encode()
+    # As it is, no constant and no solution that leaves a part out passes a test, and at most one
+    # in twenty of those that are nearly right (> for >=) passes all tests of its problem.
+    content = json.dumps([SPLITS, [Coop(num_agents=n).items("test") for n in (3, 4)]]).encode()
     assert hashlib.sha256(content).hexdigest()[:16] == "e16fc575b41f402d"
 
 
