@@ -271,18 +271,6 @@ def test_each_role_is_told_what_the_paper_lists():
     assert "Write both functions" in paper.HumanEval(num_agents=1).observe(0, item, [])
 
 
-@pytest.mark.parametrize("kind", [HumanEval, paper.HumanEval])
-def test_history_is_the_agents_own_in_order(kind):
-    item, task = code_item(ROWS[0]), kind()
-    first = task.observe(0, item, [])
-    history = [("def aux(x):\n    return 1\n", "told one"), ("def aux(x):\n    return 2", "")]
-    text = task.observe(0, item, history)
-    assert text.startswith(first + "def aux(x):\n    return 1\n")
-    assert text.index("return 1") < text.index("told one") < text.index("return 2")
-    assert text.count("Revise") == 2
-    assert text.endswith(first[-10:])
-
-
 # --- the check of a data set, and the recipes -----------------------------------------------------
 
 

@@ -103,18 +103,6 @@ def test_in_turn_each_sees_what_those_before_it_wrote():
     assert scheme == task.of.scheme(item, ["ONE", "TWO"])
 
 
-def test_a_critic_speaks_between_and_is_no_author():
-    task = workflows.Critic()
-    texts = [["DRAFT", ""], ["", "SHORTER"], ["FINAL", ""]]
-    (first, *_), (second, nothing, _), (third, paid, _) = played(task, texts)
-    assert list(first) == list(third) == [0]
-    assert "DRAFT" in second[1]
-    assert "DRAFT" in third[0]
-    assert "# SHORTER" in third[0]
-    assert nothing == {}
-    assert paid == code(task.items("test")[0], ["FINAL"])
-
-
 def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
     small = "--turns 2 --max-steps 2 --batch-size 2 --num-generations 3 --max-new-tokens 30"
     argv = ["--task", f"{workflows.__file__}:Sequential", *small.split(), "--eval-limit", "2"]

@@ -62,10 +62,8 @@ WRONG = {  # what is named wrongly, by program
         "--reward nope",
         "--run ./taken",
         "--resume nope",
-        "--model adapter",
         "--model nope.gguf",
         "--chat-template",
-        "--init learnt/agents/0",
         "--data nope.jsonl --task humaneval",
     ],
     "eval": ["--task nope", "--reward nope", "--run nope"],
@@ -75,13 +73,6 @@ WRONG = {  # what is named wrongly, by program
 @pytest.mark.parametrize("program", WRONG)
 def test_a_wrong_name_costs_no_library(program, tmp_path):
     (tmp_path / "taken").mkdir()
-    (tmp_path / "adapter").mkdir()
-    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
-    (tmp_path / "learnt" / "agents" / "0").mkdir(parents=True)  # on another base
-    record = {"args": {"num_agents": 1, "model": ["theirs"]}, "bases": {"theirs": "0"}}
-    (tmp_path / "learnt" / "args.json").write_text(json.dumps(record))
-    adapter = json.dumps({"r": 16, "lora_alpha": 32})
-    (tmp_path / "learnt" / "agents" / "0" / "adapter_config.json").write_text(adapter)
     slow = ("torch", "lightning", "peft", "transformers", "matplotlib")
     code = (
         f"import sys, {program}\n"

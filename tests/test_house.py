@@ -138,11 +138,11 @@ def in_copy(core: Path, *command: str) -> None:
 
 
 def test_what_is_left_without_the_subjects_trains_and_evaluates(core):
-    small = "--max-steps 2 --batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 2"
-    named = ["--task", "examples/rendezvous.py:Rendezvous", "--run", "x"]
-    in_copy(core, "train.py", *named, *small.split())
+    small = "--max-steps 2 --batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 1"
+    trains = ["--task", "examples/rendezvous.py:Rendezvous", "--run", "x", *small.split()]
+    plays = ["--show", "1", "--greedy", "--method", "trained"]
+    in_copy(core, "-c", f"import train, eval; train.main({trains}); eval.main({plays})")
     assert len((core / "runs/x/metrics.jsonl").read_text().splitlines()) == 2
-    in_copy(core, "eval.py", "--show", "1", "--greedy", "--method", "trained")
 
 
 @pytest.mark.slow

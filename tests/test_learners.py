@@ -26,7 +26,6 @@ from running.metrics import measure
 from running.plugins import advanced
 
 ROOT = Path(program.__file__).parent
-BOARD = ROOT / "examples" / "board.py"
 
 
 def make(reward, *argv, team=None, task=None):
@@ -395,6 +394,7 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
         (["--init", trained, "--model", "other"], "the model other is not what"),
         (["--init", trained, "--lora-rank", 8], "is an adapter of {'r': 16, 'lora_alpha': 32"),
         (["--init", trained, "--lora-rank", 0], "is an adapter: not with --lora-rank 0"),
+        (["--init", trained, "--num-agents", 3], "it has 2 agents and this team 3"),
         (["--init", ROOT / "tiny"], "is a whole model: --lora-rank 0"),
         (["--init", "half"], "is not finished: python train.py --resume half"),
     ):
@@ -402,13 +402,9 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
 
 
 PAY = """
-import importlib.util
-spec = importlib.util.spec_from_file_location("board", "BOARD")
-board = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(board)
-Board = board.Board
+from examples.board import Board, meet
 def pay(item, responses):
-    return board.meet(item, responses) | {"agent/1": len(responses[1]) / 99}
+    return meet(item, responses) | {"agent/1": len(responses[1]) / 99}
 pay.maximum = 2.0
 """
 
@@ -416,7 +412,7 @@ pay.maximum = 2.0
 @pytest.fixture
 def everything(trained, tmp_path) -> list:
     """Flags of a run that has all of it: a world that moves on, own pay, --init, who learns."""
-    (tmp_path / "mine.py").write_text(PAY.replace("BOARD", str(BOARD)))
+    (tmp_path / "mine.py").write_text(PAY)
     shutil.copytree(trained, tmp_path / "from")
     argv = ["--task", f"{tmp_path}/mine.py:Board", "--reward", f"{tmp_path}/mine.py:pay"]
     argv += ["--turns", 2, "--num-agents", 2, "--init", tmp_path / "from", "--alternate", 2]
