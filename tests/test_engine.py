@@ -356,7 +356,7 @@ def test_a_server_that_dies_loses_nothing(tiny, capsys, tmp_path):
 
 def test_eval_asks_the_server_too(tiny, capsys, tmp_path):
     path = tmp_path / "run"
-    train.main([*SMALL, "--max-steps", "2", "--run", str(path)])
+    train.main([*SMALL, "--max-steps", "1", "--eval-limit", "none", "--run", str(path)])
     tables = []
     for name, argv in (("here", []), ("there", ["--engine", tiny.url])):
         methods = ["--method", "trained", "naive", "sequential", "discussion", "single"]
