@@ -113,34 +113,6 @@ def test_a_fingerprint_is_of_the_content(adapter, copied):
     assert fingerprint(str(copied)) != known
 
 
-def drop_half(path: Path) -> None:
-    weights = load_file(path / "adapter_model.safetensors")
-    save_file(dict(list(weights.items())[::2]), path / "adapter_model.safetensors")
-
-
-def pickled(path: Path) -> None:
-    weights = path / "adapter_model.safetensors"
-    torch.save(load_file(weights), path / "adapter_model.bin")
-    weights.unlink()
-
-
-SPOILT = [
-    ("no JSON", lambda p: (p / "adapter_config.json").write_text("{"), "is not what peft writes"),
-    ("itself", lambda p: edit(p, base_model_name_or_path="."), "names no base of it"),
-    ("far base", lambda p: edit(p, base_model_name_or_path="far/away"), "the base of adapter"),
-    ("another rank", lambda p: edit(p, r=8), "does not fit its base"),
-    ("half", drop_half, "Found missing adapter keys"),
-    ("a pickle", pickled, "is an adapter without its adapter_model.safetensors"),
-]
-
-
-@pytest.mark.parametrize(("name", "spoil", "mistake"), SPOILT, ids=[row[0] for row in SPOILT])
-def test_a_bad_one_is_told(name, spoil, mistake, copied):
-    spoil(copied)
-    with pytest.raises(ValueError, match=mistake):
-        load_model(str(copied), 32, False)
-
-
 def test_it_is_told_in_one_line(copied, capsys):
     assert "--bits 4 is not for" in refused(capsys, *SMALL, "--model", copied, "--bits", "4")
 

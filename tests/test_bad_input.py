@@ -283,6 +283,7 @@ EVAL = {
     "--from-samples x --run y": "--from-samples does not go with --run",
     "--from-samples run/metrics.jsonl": "line 1: not a line of eval.py --samples",
     "--compare empty": "empty: no step was made",
+    "--score run/metrics.jsonl": "metrics.jsonl, line 1: it needs",
     "--doctor nowhere": "nowhere is not a run",
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
     "--ask { --task mine.py:Task": "not one JSON object",

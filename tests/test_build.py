@@ -3,11 +3,9 @@
 import itertools
 import json
 import random
-from collections import Counter
 
 import helpers
 import pytest
-import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
@@ -168,27 +166,15 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
 # --- the team -------------------------------------------------------------------------------------
 
 
-def test_it_copies_rectangles_and_has_no_order_of_its_own():
-    """Greedily, of held-out problems: every command is one of the target's; sampled, they begin
-    with any of them."""
+def test_it_copies_rectangles():
+    """Greedily, of held-out problems: every command is one of the target's."""
     model = AutoModelForCausalLM.from_pretrained(BUILD).eval()
-    tokenizer, first = AutoTokenizer.from_pretrained(BUILD), Counter()
+    tokenizer = AutoTokenizer.from_pretrained(BUILD)
     for item in DEV[:5]:
-        known, prompt = item["solution"].split("\n"), TASK.observe(0, item, [])
-        ids = tokenizer([prompt] * 16, return_tensors="pt").input_ids
-        torch.manual_seed(0)
-        for options in ({"do_sample": False}, {"do_sample": True, "top_k": 0}):
-            size = 60 if "top_k" not in options else 10  # of the sampled ones, the first command
-            rows = ids if "top_k" in options else ids[:1]
-            new = model.generate(rows, max_new_tokens=size, **options)[:, ids.shape[1] :]
-            texts = tokenizer.batch_decode(new, skip_special_tokens=True)
-            if options["do_sample"]:
-                heads = [text.split("\n")[0] for text in texts]
-                first.update(known.index(head) for head in heads if head in known)
-            else:
-                assert sorted(texts[0].split("\n")) == sorted(known)
-    assert first.keys() >= {0, 1, 2, 3}
-    assert max(first.values()) < 0.5 * first.total()
+        ids = tokenizer(TASK.observe(0, item, []), return_tensors="pt").input_ids
+        new = model.generate(ids, max_new_tokens=60, do_sample=False)[0, ids.shape[1] :]
+        text = tokenizer.decode(new, skip_special_tokens=True)
+        assert sorted(text.split("\n")) == sorted(item["solution"].split("\n"))
 
 
 @pytest.mark.slow

@@ -87,23 +87,6 @@ def test_any_text_is_read_in_linear_time(text):
 # --- the data sets --------------------------------------------------------------------------------
 
 
-def test_the_ten_published_strings():
-    texts = [item["task_id"].removeprefix("strbuild/") for item in STRINGS]
-    assert texts == ["I", "C", "M", "L", "MC", "CM", "LI", "LLM", "ICML", "CLIM"]
-    sizes = [len(teams.targets(item)) for item in STRINGS]
-    assert sizes == [13, 11, 13, 9, 24, 24, 22, 31, 46, 46]
-    assert len({str(rows) for rows in letters.FONT.values()}) == 26
-
-
-def test_the_ten_published_houses():
-    air = [122, 86, 86, 86, 146, 146, 100, 100, 144, 144]
-    for item, empty in zip(HOUSES, air, strict=True):
-        text = "".join(map("".join, item["layers"]))
-        assert (len(text), text.count("A")) == (294, empty)
-    counts = {"white_concrete": 51, "stone_bricks": 40, "stone_stairs": 27}
-    assert houses.rules(HOUSES[0], 2).material == counts | {"obsidian": 9, "planks": 1}
-
-
 @pytest.mark.parametrize(("kind", "field"), [(StrBuild, "rows"), (HouseBuild, "layers")])
 def test_the_splits_share_nothing_and_are_the_same_every_time(kind, field):
     items = {split: kind().items(split) for split in ("train", "dev", "test")}

@@ -9,27 +9,14 @@ from PIL import Image
 
 import train
 from bench import building as teams
-from building.tasks import HouseBuild, StrBuild, StrBuildHidden
+from building.tasks import HouseBuild, StrBuild
 from running import pictures
-from running.plugins import make_task
 
 STRINGS, HOUSES = teams.published(StrBuild()), teams.published(HouseBuild())
 KINDS = {"strbuild": (StrBuild, STRINGS[8]), "housebuild": (HouseBuild, HOUSES[0])}
 
 
 # --- what an agent is told ------------------------------------------------------------------------
-
-
-def test_the_released_form_hides_the_target_until_the_feedback():
-    task = StrBuildHidden()
-    first = task.observe(0, STRINGS[0], [])
-    assert "#" not in first
-    assert "[0, 0, 0] to [4, 4, 0]" in first
-    [told, other] = task.feedback(STRINGS[0], ["", ""])
-    assert told.startswith("The target's cells are (0, 4, 0), (1, 4, 0), ")
-    assert "about half of them, some 6, no two of yours side by side. You may write 150 " in told
-    assert "(2, 1, 0)" in task.observe(0, STRINGS[0], [("/setblock 0 0 0 stone", told)])
-    assert told.partition("with")[0] == other.partition("with")[0]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -47,14 +34,6 @@ def test_later_turns_show_the_own_commands_and_never_the_partners(name):
         assert "Turn 2. " in text
         assert theirs not in text
         assert text.startswith(task.observe(0, item, []).removesuffix("\nCommands:\n"))
-
-
-def test_score_feedback_tells_the_reward_of_the_run():
-    args = train.parse(["--task", "strbuild", "--turns", "2", "--feedback", "score_feedback"])
-    team = teams.LETTERS["agent 0 fills all targets, checkered"](STRINGS[0])
-    assert "was 0.0000." in make_task(args).feedback(STRINGS[0], team)[1]
-    args.reward = "strbuild_paper"
-    assert "was 1.7500." in make_task(args).feedback(STRINGS[0], team)[1]
 
 
 # --- data and bad input ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pandas
 import pytest
 
 import train
-from coding import paper, rewards
+from coding import rewards
 from coding import tasks as code_tasks
 from coding.items import code_item, signature, split_tests
 from coding.tasks import MBPP, CoopHumanEval, HumanEval
@@ -94,24 +94,6 @@ def many(count: int) -> list[dict]:
 def test_every_format_gives_the_same_items(tmp_path, name):
     path = write(tmp_path / name, ROWS)
     assert HumanEval(str(path)).problems == [code_item(row) for row in ROWS]
-
-
-@pytest.mark.parametrize(
-    ("row", "says"),
-    [
-        (ROWS[1] | {"prompt": 3}, "field 'prompt' has to be a text, not 3"),
-        (ROWS[1] | {"task_id": "own/0"}, "task_id 'own/0' is that of row 1"),
-        (ROWS[1] | {"entry_point": "missing"}, "does not define a function 'missing'"),
-        (ROWS[1] | {"test": "def check(candidate):\n    assert True"}, "no assertion"),
-        (MBPP_ROW | {"test_list": "assert scale(1) == 2"}, "has to be a list of texts"),
-    ],
-)
-def test_bad_row_is_named(tmp_path, row, says):
-    path = write(tmp_path / "a.jsonl", [ROWS[0], row, ROWS[2]])
-    with pytest.raises(ValueError, match="row 2: ") as raised:
-        HumanEval(str(path)).items("train")
-    assert says in str(raised.value)
-    assert str(path) in str(raised.value)
 
 
 def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
@@ -217,28 +199,6 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature():
     assert not any(rewards.verdict(item, ["def scale(p, k=1, *r):\n    return 0"]).passed)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "line"),
-    [
-        ('def f(xs):\n    """Doc with (parentheses) and def g(a)."""\n', "def f(xs):"),
-        (
-            "from typing import Dict\n\ndef g(x):\n    return x\n\n"
-            'def f(a: Dict[str, int], b=(1, (2, 3)), *, c: "x" = len("()")) -> list[int]:\n'
-            '    """Doc."""\n',
-            "def f(a: Dict[str, int], b=(1, (2, 3)), *, c: 'x'=len('()')) -> list[int]:",
-        ),
-        ("def f(a):\n    '''One.'''\n\ndef f(b, /):\n    '''The last wins.'''\n", "def f(b, /):"),
-    ],
-)
-def test_signature_is_read_from_the_tree(prompt, line):
-    row = ROWS[0] | {"prompt": prompt, "entry_point": "f"}
-    item = code_item(row | {"test": "def check(candidate):\n    assert candidate(1) == 1"})
-    assert signature(item["prompt"], "f") == line
-    compile(item["prompt"] + item["setup"], "item", "exec")
-    observed = paper.HumanEval().observe(1, item, [])
-    assert f"\n{line}\n    # your code here" in observed
-
-
 # --- what agents observe --------------------------------------------------------------------------
 
 
@@ -256,19 +216,6 @@ def test_an_answer_is_a_file_to_be_continued():
         "main.py:\n```python\nfrom helper import aux\nfrom helper2 import aux2\n\n"
     )
     assert alone.endswith("\n\nmain.py:\n```python\n")
-
-
-def test_each_role_is_told_what_the_paper_lists():
-    item, task = code_item(ROWS[1]), paper.HumanEval(num_agents=3)
-    aux, aux2, main = (task.observe(agent, item, []) for agent in range(3))
-    for text in (aux, aux2, main):
-        assert text.startswith(item["prompt"].strip())
-        assert "no markdown, no tests, no examples, no explanation" in text
-    assert "def aux(...):" in aux
-    assert "def aux2(...):" in aux2
-    assert "access to `aux(...)` and `aux2(...)`" in main
-    assert "Do not define `aux` and `aux2`" in main
-    assert "Write both functions" in paper.HumanEval(num_agents=1).observe(0, item, [])
 
 
 # --- the check of a data set, and the recipes -----------------------------------------------------

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import (
-    VOCAB,
     LocalServer,
     assert_close,
     assert_same_gradients,
@@ -297,24 +296,6 @@ def test_one_that_rounds_otherwise_is_taken(server, off):
     server.off = off
     connected(server).engine.probe(SAMPLING)
     assert [body["max_tokens"] for _, body in server.asked if "prompt" in body] == [8, 8]
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ({"choices": [{"index": 0, "text": "an API of OpenAI's"}]}, "gives no token ids"),
-        ("<html>", "gives no token ids"),
-        (
-            {"choices": [{"index": 0, "token_ids": [VOCAB], "logprobs": {"token_logprobs": [-1]}}]},
-            f"samples token {VOCAB}, and this one knows {VOCAB}",
-        ),
-    ],
-)
-def test_answers_of_another_kind(server, monkeypatch, answer, said):
-    team = connected(server)
-    monkeypatch.setattr(server, "complete", lambda body: (200, answer))
-    with pytest.raises(EngineError, match=said):
-        ask(team, (0, (5, 9)), samples=1)
 
 
 def test_a_server_that_hangs_is_waited_for_so_long(server, monkeypatch):

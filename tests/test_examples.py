@@ -31,16 +31,6 @@ def test_every_split_has_pairs_of_its_own_in_both_orders(kind):
     assert sum(map(len, pairs.values())) == len(set.union(*pairs.values())) == 42
 
 
-def test_nobody_sees_the_partners_map():
-    item = Rendezvous().items("test")[0]
-    maps = [Rendezvous().observe(agent, item, []) for agent in (0, 1)]
-    for place, other in (item["open"], item["open"][::-1]):
-        first = [text.index(str(place)) < text.index(str(other)) for text in maps]
-        assert first[0] != first[1]
-    with pytest.raises(ValueError, match="2 agents or more"):
-        Rendezvous(num_agents=1)
-
-
 # --- the message board ----------------------------------------------------------------------------
 
 TOWN = {"task_id": "board/3-7", "open": (3, 7)}

@@ -17,9 +17,8 @@ from helpers import LocalServer
 
 import train
 from coding import expert
-from coding.coop import Coop
 from coding.expert import Expert, ExpertError
-from coding.feedback import configured, disclosed, tell
+from coding.feedback import tell
 
 ITEM = {
     "task_id": "largest",
@@ -109,15 +108,6 @@ def test_tests_show_failed_assertions_with_their_error_up_to_the_limit():
         assert "solve([], 1)" not in text
 
 
-def test_one_agent_and_three():
-    [single] = tell(ITEM, [f"{AUX}\n{MAIN}"], "levels", 0)
-    assert "- aux: defined\n- solve: defined\n- solve uses what aux returns" in single
-    assert "partner" not in single
-    told = tell(ITEM, [AUX, "def aux2(x):\n    return x", MAIN], "levels", 0)
-    assert "- aux2: defined\n- aux, a partner's: defined\n- solve, a partner's" in told[1]
-    assert "- solve uses what aux returns\n- solve never calls aux2" in told[2]
-
-
 def test_a_partners_words_never_come_through():
     aux = (
         "# zebra comment\ndef aux(walrus, badger=1):\n    '''otter'''\n"
@@ -144,20 +134,6 @@ def test_any_text_at_all_is_answered(text):
     for responses in ([text, MAIN], [AUX, text], [text], [text] * 3):
         told = tell(ITEM, responses, "tests", 0)
         assert [type(one) for one in told] == [str] * len(responses)
-
-
-def test_flags_and_report():
-    assert configured("tests", 2)(ITEM, [AUX, FIVE])[0].count("failed") == 1
-    with pytest.raises(ValueError, match="needs --expert-url and --expert-model"):
-        configured("expert", url="http://localhost/v1")
-    configured("plain", url="http://localhost/v1", model="m")  # a recipe's, with another mode
-    assert "which of the first 2 of a problem's tests fail" in disclosed("tests", 2)
-    assert "how many of all of a problem's tests pass" in disclosed("levels", 0)
-    assert "no test was shown" in disclosed("expert", 0)
-    assert disclosed(None, 1)
-    item = Coop().items("dev")[0]
-    said = Coop(feedback=configured("levels")).feedback(item, ["", ""])[0]
-    assert all(line.startswith("# ") for line in said.splitlines())
 
 
 # --- the expert -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train import PARTS, SMALL, interrupt_after, lines
+from test_train import PARTS, interrupt_after, lines
 from test_train import run as trained
 
 import eval as evaluation
@@ -91,17 +91,6 @@ def test_a_wrong_name_costs_no_library(program, tmp_path):
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
 
 
-def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, capsys):
-    trained(tmp_path / "run", "--lr", "0", steps=1)
-    said = capsys.readouterr().out
-    assert "agent 1: 155,648 trainable parameters" in said
-    assert "device:  " in said
-    assert f"writes:  {tmp_path / 'run'}" in said
-    for when in ("before", "after"):
-        assert f"held out, {when}: 100%" in said
-    assert "nothing learnt that shows here: sampled +0.000" in said
-
-
 def test_a_gain_is_one_that_chance_does_not_make():
     for after, gain in (
         ([0.5, 0.6, 0.7], True),
@@ -154,18 +143,6 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     args["args"] |= {"lr": 7e-3, "model": ["their/model"] * 2}
     (tmp_path / "args.json").write_text(json.dumps(args))
     assert train.parse(["--resume", str(tmp_path)]).lr == 7e-3
-
-
-def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
-    shutil.copytree(ROOT / "tiny", tmp_path / "chatty")
-    file = tmp_path / "chatty" / "tokenizer_config.json"
-    template = "{% for m in messages %}# {{ m['content'] }}{% endfor %}"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"chat_template": template}))
-    small = [*SMALL, "--dry-run", "--eval-limit", "none", "--model", str(tmp_path / "chatty")]
-    train.main(small)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("warning: ")
-    assert "add --chat-template" in line
 
 
 # --- what a run writes ----------------------------------------------------------------------------

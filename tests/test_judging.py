@@ -174,17 +174,3 @@ def test_any_reward_scores_a_file(plugin, tmp_path, capsys):
     pytest.importorskip("writing")
     paper = ["--task", "tldr", "--reward", "tldr_paper"]
     assert "structure" in score(capsys, file, *paper)
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        (['{"item": {"prompt": "x"}, "responses": ["a", "b"]}', "[]"], "line 2: it needs"),
-        ([], "holds no joint responses"),
-        (["", '{"item": {}, "responses": ["a b", "c"]}'], "line 2: the reward raised"),
-    ],
-)
-def test_a_bad_line_is_told_with_its_number(lines, said, plugin, tmp_path, capsys):
-    file = tmp_path / "joint.jsonl"
-    file.write_text("\n".join(lines))
-    assert said in refused(capsys, "--score", file, "--reward", plugin, program=evaluation)

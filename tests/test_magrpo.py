@@ -15,7 +15,7 @@ from policies import scoring
 from policies.sampling import Sampling
 from policies.scoring import Row, score
 from policies.team import Team
-from rewards import RewardError, Scorer
+from rewards import Scorer
 from running.heldout import played
 from running.metrics import measure
 from tasks import Task
@@ -297,19 +297,6 @@ def test_several_updates_are_the_written_ones(agents, monkeypatch):
     assert measure(module)["logp_difference/max"] < 1e-4  # of the first update
 
 
-def test_heterogeneous_team_shares_what_is_the_same():
-    team = small_team(3, bases=[[0, 2], [1]])
-    before = snapshot(team)
-    train(long_answers, "--num-agents", "3", team=team)
-    assert {name.split(".")[1] for name in moved(team, before)} == {"0", "1"}
-
-
-def test_steps_are_counted_once_however_many_agents():
-    for agents in (1, 3):
-        module = train(long_answers, "--num-agents", str(agents), steps=3)
-        assert module.trainer.global_step == 3
-
-
 def test_metrics_do_not_depend_on_padding():
     """Lengths, entropy and KL are over real tokens: recomputed here from the responses."""
     module = train(long_answers)
@@ -426,23 +413,3 @@ def test_a_team_learns_to_match():
     argv += ("--num-generations", "16")
     start = measure(train(match, *argv, steps=1))["return"]
     assert measure(train(match, *argv, steps=60))["return"] > 2 * start
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (float("nan"), "returned"),
-        ({"a": float("nan")}, "returned"),
-        ("high", "raised ValueError"),
-        (KeyError("x"), "raised KeyError"),
-    ],
-)
-def test_a_bad_reward_is_told_with_what_it_was_given(value, message):
-    def reward(item, texts):
-        if isinstance(value, Exception):
-            raise value
-        return value
-
-    with pytest.raises(RewardError, match=message) as caught:
-        train(reward)
-    assert "echo/" in str(caught.value)

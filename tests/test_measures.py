@@ -9,7 +9,7 @@ import statistics
 
 import pytest
 
-from evaluation import measures, report
+from evaluation import measures
 
 
 @pytest.mark.parametrize("values", [[0, 0, 1], [1, 1, 1, 1], [0.2, 0.8, 0.8, 0.0, 1.0], [0.5]])
@@ -111,13 +111,3 @@ def test_the_table_has_every_measure():
         "tie": 0,
         "loss": 2,
     }
-
-
-def test_the_rendered_table_aligns_and_leaves_out_what_nobody_has():
-    text = report.render(table(), OWN)
-    assert text.startswith("head")
-    assert text.endswith("foot")
-    assert "0.391 ±0.234" in text
-    assert "pass@10" not in text
-    assert "0.62 (1.00)" in text
-    assert max(map(len, text.splitlines())) <= 100

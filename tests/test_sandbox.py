@@ -398,19 +398,6 @@ def test_a_test_may_call_a_part_of_the_bank_as_it_likes(box, code, test):
     assert verdict.passed == [True]
 
 
-def test_parts_of_the_bank_that_do_not_end_say_nothing():
-    """One is stopped by its CPU time, so that it does not matter how busy the machine is."""
-    code = "def f(n):\n    while aux(n) is {}:\n        {}\n    return n"
-    few = code.format("None", "while True: pass")
-    ends = code.format("None", "pass")  # a part is called so often, and no more
-    many = code.format("aux", "pass").replace("while aux(n) is aux", "while True")
-    asked = [Program(text, ["assert f(1) == 1"], "f", "", False, "aux") for text in (few, ends)]
-    with Sandbox(workers=1, test_timeout=0.1) as box:
-        assert [verdict.passed for verdict in box.run(asked)] == [[True], [True]]
-        [verdict] = box.run([Program(many, ["assert f(1) == 1"], "f", "", False, "aux")])
-    assert (verdict.passed, verdict.outcome) == ([False], "timeout")
-
-
 @pytest.mark.parametrize("setup", ["import nowhere", "def (", "raise SystemExit"])
 def test_a_broken_setup_is_the_data_sets_mistake(box, setup):
     with pytest.raises(ValueError, match="setup of 'f' does not run: "):

@@ -298,16 +298,6 @@ def data(kind, tmp_path) -> Path:
     return path
 
 
-def test_items(kind, data):
-    items = {split: kind(str(data)).items(split) for split in ("train", "dev", "test")}
-    texts = [item[kind.field] for split in items.values() for item in split]
-    assert texts == [f"text {n}" for n in range(11)]
-    assert [len(some) for some in items.values()] == [7, 2, 2]
-    assert [some[0]["task_id"] for some in items.values()] == [
-        f"{kind.name}/{place}" for place in ("train/1", "dev/8", "test/10")
-    ]
-
-
 def test_mistakes_are_named(kind, data):
     with pytest.raises(ValueError, match="is for 2 agents, not 3"):
         kind(num_agents=3)
