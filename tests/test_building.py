@@ -41,11 +41,8 @@ def blocks(text: str) -> dict:
     [
         "  SetBlock 1 2 3 minecraft:stone\r",
         "- /setblock 1 2 3 stone",
-        "12. /setblock 1 2 3 stone",
-        "Sure, here it is:\n/setblock 1 2 3 stone\nThat is all.",
         "/fill 1 2 3 1 2 3 stone",
         "/setblock 9 9 9 stone\n```mcfunction\n/setblock 1 2 3 stone\n```\n/setblock 0 0 0 stone",
-        "```/setblock 1 2 3 stone```",
         "one fence ``` is none\n/setblock 1 2 3 stone",
     ],
 )
@@ -58,18 +55,13 @@ def test_a_command_is_found_in_what_stands_around_it(text):
     [
         "I would /setblock 1 2 3 stone",
         "/setblock ~1 2 3 stone",
-        "/setblock 1.0 2 3 stone",
         "/setblock \u0661 2 3 stone",  # an Arabic digit, which int() would read
-        "/setblock 1 2 3 stone keep",
         "/setblock 1 2 3",
         "/setblock 1 2 3 glass",  # the partner's
         "/setblock 6 2 3 stone",
-        "/setblock -1 2 3 stone",
         "/setblock " + "9" * 5000 + " 2 3 stone",  # more digits than int() takes
         "/fill 0 0 0 1000 1000 1000 stone",  # 10^9 cells
-        "/fill 0 0 0 1 1 stone",
         "/give 1 2 3 stone",
-        "-",
         "\x00/",
     ],
 )

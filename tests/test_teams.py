@@ -59,23 +59,6 @@ def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
         assert parts["metric/load_bearing"] == parts["metric/coop"] == 1
 
 
-def test_a_helper_that_nobody_needs_costs_its_share():
-    """Not called, or called for what every problem's helper could say."""
-    item = ITEMS[4][0]
-    order = ["aux", "aux2", "aux3"]
-    whole = team(item, order)
-    worth = [code(item, whole)["cooperation"]]
-    alone = whole[-1].replace("aux3(x)", f"({item['parts'][1]})")  # solve does the transform
-    kept = [whole[0], "def aux2(x):\n    return True", *whole[2:3]]
-    checks = whole[-1].replace("aux2(x)", f"aux2(x) and {item['parts'][3]}")
-    for texts in ([*whole[:3], alone], [*kept, checks]):
-        parts = code(item, texts)
-        assert parts["metric/pass"] == 1
-        assert parts["metric/load_bearing"] == pytest.approx(2 / 3)
-        worth.append(parts["cooperation"])
-    assert worth == pytest.approx([1.5, 1.0, 1.0])
-
-
 @pytest.mark.slow
 def test_three_agents_learn_to_need_each_other(tmp_path):
     argv = ["--num-agents", "3", "--max-steps", "60", "--run", str(tmp_path / "run")]
