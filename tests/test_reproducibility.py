@@ -16,7 +16,7 @@ import magrpo
 import train
 from running.flags import argv_of
 
-SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "3"]
+SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "2"]
 SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
 
 
@@ -39,14 +39,14 @@ def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
 
 FLAGS = "--seed 7 --lr 0.01 --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1"
 FLAGS += " --num-agents 3 --joint 2 --normalize token"
-FLAGS += " --warmup-steps 2"
+FLAGS += " --warmup-steps 1"
 
 
 def test_a_run_can_be_made_again_from_its_args_json(tmp_path, monkeypatch):
     """By its command, and, where a flag file has changed since, by the flags as resolved."""
     file = tmp_path / "x.args"
     file.write_text(f"{FLAGS}\n")
-    argv = [*SMALL, f"@{file}", "--max-new-tokens", "12", "--eval-limit", "1"]
+    argv = [*SMALL, f"@{file}", "--max-new-tokens", "12"]
     monkeypatch.setattr(sys, "argv", ["train.py", *argv, "--run", str(tmp_path / "one")])
     train.main()
     record = json.loads((tmp_path / "one" / "args.json").read_text())
