@@ -343,6 +343,12 @@ def test_every_sample_has_its_own_random_numbers():
     assert len(seen) == len(nodes)
 
 
+def test_the_learning_rate_follows_its_schedule():
+    module = train(long_answers, "--lr", "0.01", "--warmup-steps", "1", steps=3)
+    assert measure(module)["lr"] == pytest.approx(0.01 * (1 - 0.9 * 1 / 2))
+    assert module.optimizers().param_groups[1]["lr"] == measure(module)["lr"]
+
+
 def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch):
     team = small_team()
     before = snapshot(team)
