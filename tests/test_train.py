@@ -135,6 +135,7 @@ def test_a_run_writes_what_it_promises(finished):
         assert sum(v for k, v in metrics[0].items() if k.startswith("scheme/")) == pytest.approx(1)
     samples = lines(finished, "samples.jsonl")
     assert {row["step"] for row in samples} == {0, 2, 4}
+    assert len({row["task_id"] for row in samples}) > 2  # each step has problems of its own
     assert len(samples[0]["prompts"]) == len(samples[0]["responses"]) == 2
     summary = json.loads((finished / "summary.json").read_text())
     assert summary["steps"] == 6
