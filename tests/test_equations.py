@@ -68,6 +68,12 @@ def test_equal_returns_have_exactly_no_advantage(mode, value, group):
     assert torch.equal(got, torch.zeros(2, group, dtype=F64))
 
 
+def test_an_agents_own_terms_leave_the_others_alone():
+    returns = torch.tensor([[0.0, 1, 2], [5, 3, 4]], dtype=F64)
+    shifted = returns + torch.tensor([[0.0], [100]], dtype=F64)
+    torch.testing.assert_close(advantages(shifted, "mean"), advantages(returns, "mean"))
+
+
 @pytest.mark.parametrize(("agents", "group"), [(1, 3), (2, 8), (2, 3), (3, 4), (4, 3), (6, 2)])
 def test_every_response_is_in_as_many_joint_responses(agents, group):
     """Aligned and cross are the two ends; in between no joint response comes twice."""
