@@ -1,6 +1,8 @@
 """A small random model, a tokenizer without files, flags, and how near two computations come."""
 
+import http.server
 import os
+import threading
 import types
 
 import pytest
@@ -105,6 +107,41 @@ def refused(capsys, *argv, program=train) -> str:
     assert len(said) == 1, said
     assert said[0].startswith(f"{program.__name__}.py: error: "), said
     return said[0]
+
+
+class LocalServer(http.server.ThreadingHTTPServer):
+    """A server of this process; its respond(handler, body) calls handler.answer, or hangs up."""
+
+    daemon_threads, request_queue_size = True, 100
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url, self.lock = f"http://127.0.0.1:{self.server_port}", threading.Lock()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, *_):
+        """A client that has hung up; what is raised here fails a test at the client."""
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.server.respond(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+
+    do_GET = do_POST
+
+    def answer(self, code: int, body: bytes, **headers) -> None:
+        self.send_response(code)
+        for name, value in {"Content-Length": len(body), **headers}.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
 
 
 def seconds_of_children() -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import assert_close
-from peft import AutoPeftModelForCausalLM, PeftModel
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from test_train import lines, refused, run
 from transformers import AutoModelForCausalLM
@@ -16,7 +16,6 @@ import eval as evaluation
 import train
 from policies.finding import bases, fingerprint
 from policies.loading import load_base, load_model, save_agent
-from running.plugins import is_embedded, own_model
 
 TINY = train.TINY
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--dry-run"]
@@ -87,35 +86,17 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     assert saved["base_model_name_or_path"] == str(copied.resolve())
     train.main(["--resume", str(path), "--max-steps", "3"])
     assert len(lines(path, "metrics.jsonl")) == 3
-    loose = shutil.copytree(agent, tmp_path / "loose")  # its config names the base
     capsys.readouterr()
-    train.main([*SMALL, *task, "--init", str(path / "agents" / "1"), str(loose)])
-    said = capsys.readouterr()
-    assert f"agent 0: 155,648 trainable parameters, from {path}/agents/1" in said.out
-    assert "warning" not in said.err
-    for mine in (path, loose):
-        told = refused(capsys, *SMALL, *task, "--model", "tiny", "--init", mine)
-        assert "was trained on (other weights" in told
+    train.main([*SMALL, *task, "--init", str(path)])
+    assert f"agent 0: 155,648 trainable parameters, from {path}/agents/0" in capsys.readouterr().out
+    told = refused(capsys, *SMALL, *task, "--model", "tiny", "--init", path)
+    assert "was trained on (other weights" in told
     asked = ["--run", str(path), "--limit", "1", "--method", "trained", "--num-samples", "1"]
     evaluation.main(asked)
     assert "trained" in capsys.readouterr().out
     weights = copied / "adapter_model.safetensors"
     save_file({name: value * 2 for name, value in load_file(weights).items()}, weights)
     assert "is not what" in refused(capsys, "--resume", path, "--max-steps", "4")
-
-
-def test_an_agent_of_a_local_model_loads_from_any_folder(tmp_path, monkeypatch):
-    others = shutil.ignore_patterns("*.py", "many", "half", "build")
-    shutil.copytree(TINY, tmp_path / "mine", ignore=others)
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    path = run(Path("runs/here"), "--model", "../mine").resolve()
-    train.main(["--resume", str(path), "--max-steps", "3"])  # by the name that was given
-    monkeypatch.chdir(tmp_path)
-    agent = path / "agents" / "0"
-    found = AutoPeftModelForCausalLM.from_pretrained(agent)
-    assert found.peft_config["default"].base_model_name_or_path == f"{tmp_path}/mine"
-    assert bases(str(agent)) == [str(agent), f"{tmp_path}/mine"]
 
 
 def test_a_fingerprint_is_of_the_content(adapter, copied):
@@ -132,49 +113,8 @@ def test_a_fingerprint_is_of_the_content(adapter, copied):
     assert fingerprint(str(copied)) != known
 
 
-def drop_half(path: Path) -> None:
-    weights = load_file(path / "adapter_model.safetensors")
-    save_file(dict(list(weights.items())[::2]), path / "adapter_model.safetensors")
-
-
-def pickled(path: Path) -> None:
-    weights = path / "adapter_model.safetensors"
-    torch.save(load_file(weights), path / "adapter_model.bin")
-    weights.unlink()
-
-
-SPOILT = [
-    ("no JSON", lambda p: (p / "adapter_config.json").write_text("{"), "is not what peft writes"),
-    ("no kind", lambda p: (p / "adapter_config.json").write_text('{"base_model_name_or_path": "'
-                                                                 + TINY + '"}'), "does not fit"),
-    ("no base", lambda p: edit(p, base_model_name_or_path=None), "names no base of it"),
-    ("itself", lambda p: edit(p, base_model_name_or_path="."), "names no base of it"),
-    ("far base", lambda p: edit(p, base_model_name_or_path="far/away"), "the base of adapter"),
-    ("another rank", lambda p: edit(p, r=8), "does not fit its base"),
-    ("half", drop_half, "Found missing adapter keys"),
-    ("a pickle", pickled, "is an adapter without its adapter_model.safetensors"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "spoil", "mistake"), SPOILT, ids=[row[0] for row in SPOILT])
-def test_a_bad_one_is_told(name, spoil, mistake, copied):
-    spoil(copied)
-    with pytest.raises(ValueError, match=mistake):
-        load_model(str(copied), 32, False)
-
-
 def test_it_is_told_in_one_line(copied, capsys):
     assert "--bits 4 is not for" in refused(capsys, *SMALL, "--model", copied, "--bits", "4")
-    drop_half(copied)
-    assert "does not fit its base" in refused(capsys, *SMALL, "--model", copied)
-
-
-NO_MODEL = """
-class Mine:
-    @staticmethod
-    def model(agents):
-        raise ValueError(f"none for {agents} agents")
-"""
 
 
 def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
@@ -184,11 +124,6 @@ def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
     assert args.model == [str(adapter)] * 2
     assert args.lr == 3e-3
     assert train.parse(["--task", "mine.py:Mine", "--model", "tiny"]).model == [TINY] * 2
-    assert own_model("rendezvous") is None
-    Path("none.py").write_text(NO_MODEL)
-    assert "none for 2 agents" in refused(capsys, "--task", "none.py:Mine")
-    assert is_embedded(str(adapter))
-    assert not is_embedded(str(tmp_path))
     argv = ["--limit", "1", "--num-samples", "1", "--method", "naive"]
     evaluation.main(["--task", "mine.py:Mine", *argv, "--json", "table.json"])
     assert json.loads(Path("table.json").read_text())["methods"]

@@ -5,7 +5,6 @@ One case for each kind of mistake: what is done, and what its line has to name.
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -51,7 +50,6 @@ FLAGS = {
     "--max-step 3": "--max-step 3 (did you mean --max-steps?)",
     "--task rendezvos": "unknown task 'rendezvos' (did you mean rendezvous?); known: ",
     "--joint crossed": "--joint: 'crossed' is not a whole number of at least 1, nor aligned or",
-    "--lr nan": "--lr: 'nan' is not a number of at least 0",
     "--top-p 1.5": "--top-p: '1.5' is not a number in [1e-06, 1]",
     "--joint 9": "--joint 9: each response is part of 8 joint responses",
     "--max-steps 3 --epochs 1": "--max-steps and --epochs: give one of them",
@@ -65,12 +63,9 @@ FLAGS = {
     "--num-generations 1": "--num-generations 1 trains nothing",
     "--lora-rank 0 --bits 4": "--lora-rank 0 trains the weights: they need --bits 32",
     "--precision bf16-mixed": "with adapters, give --bits 16",
-    "--lora-rank 0 --kl-coef 0.1": "--kl-coef needs the frozen base",
     "--kl-coef 0.1 --top-p 0.5": "not with --top-p or --top-k",
-    "--eval-limit none --eval-every 2": "not with --eval-limit none",
     "--feedback tests": "--feedback is told between turns",
     "--turns 2 --feedback nope": "--feedback: 'nope' is not known; known to task",
-    "--turns 2 --expert-model big": "go with --feedback",
     "--judge tiny": "--judge tiny: the reward asks no language model",
     "--reward nowhere.reward": "No module named 'nowhere'",
     "--model no/such-model": "no/such-model",
@@ -78,10 +73,12 @@ FLAGS = {
     "--max-prompt-tokens 8": "--max-prompt-tokens is 8",
     "--max-new-tokens 9000": "the model's context of 8192",
     "--run ./taken": "taken already holds a run",
-    "--run taken/file/x": "Not a directory: 'taken/file/x'",
     "--resume nowhere": "there is no run (no nowhere/args.json)",
     "@missing.args": "missing.args",
-    "@unclosed.args": "No closing quotation",
+    "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot be reached",
+    "--engine http://a --lora-rank 0": "--engine is for adapters",
+    "--engine http://a http://b": "--engine names 2 for 1 base",
+    "--share --freeze 0": "they are one policy",
 }
 
 
@@ -89,7 +86,6 @@ FLAGS = {
 def test_flags(argv, refused, tmp_path):
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("")
-    (tmp_path / "unclosed.args").write_text("--run 'unclosed")
     (tmp_path / "twice.args").write_text("--model a\n--model b")
     assert FLAGS[argv] in refused(argv)
 
@@ -137,17 +133,18 @@ reward.maximum = 1.0
 PLUGINS = [  # what is replaced, by what, what is named
     ("class Task:", "class Task(:", "mine.py, line 2: cannot load the task"),
     ("class Task:", "class Tusk:", "mine.py has no task Task (did you mean Tusk?)"),
-    ("class Task:", "import sys\nsys.exit()\nclass Task:", "SystemExit"),
-    ("class Task:", "def Task():", "'mine.py:Task' has to be a class"),
-    ("data=None, num_agents=2", "", "unexpected keyword argument 'data'"),
     (": pass", ": raise KeyError('no')", "mine.py, line 4: KeyError: 'no'"),
     ('reward = "FILE:reward"', "", "names no reward of its own"),
     ("def items(self, split)", "def rows(self, split)", "Task has no items(split)"),
     ("items(self, split)", "items(self)", "items() takes 1 positional argument but 2 were given"),
-    ('return [{"task_id": split}]', "return 7", "items('train') has to give a list of dicts"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
     ('return item["task_id"]', "return 7", "has to be a text, not 7"),
+    (
+        "def reward(item, responses)",
+        "def reward(item)",
+        "takes 1 positional argument but 2 were given",
+    ),
     ("reward.maximum = 1.0", "", "needs its largest value"),
 ]
 
@@ -188,17 +185,11 @@ def no_eos(model: Path) -> None:
     edit(model / "config.json", eos_token_id=None)
 
 
-def code_of_its_own(model: Path) -> None:
-    (model / "mine.py").write_text("raise SystemExit('it ran')")
-    edit(model / "config.json", auto_map={"AutoConfig": "mine.Config"}, model_type="mine")
-
-
 MODELS = [
     (lambda m: cut(m / "model.safetensors"), "it needs config.json, tokenizer and safetensors"),
     (lambda m: (m / "config.json").unlink(), "it needs config.json"),
     (lambda m: cut(m / "tokenizer.json"), "it needs config.json, tokenizer"),
     (no_eos, "no end-of-sequence token: set eos_token in its tokenizer"),
-    (code_of_its_own, "if you trust it, --trust-remote-code"),
 ]
 
 
@@ -249,13 +240,6 @@ def other_base(run: Path) -> None:
     save_file({k: v * 1.01 for k, v in load_file(path).items()}, path, {"format": "pt"})
 
 
-class Bomb:
-    """A pickle that does something when it is read."""
-
-    def __reduce__(self):
-        return (Path.touch, (Path("it-ran"),))
-
-
 def text(name: str, content: str):
     return lambda run: (run / name).write_text(content)
 
@@ -264,11 +248,8 @@ CHECKPOINT = "checkpoints/last.ckpt"
 RUNS = [
     (text("args.json", "{"), "run/args.json is damaged"),
     (lambda r: edit_args(r, num_agents="two"), "--num-agents: 'two' is not a whole number"),
-    (lambda r: edit_args(r, precision="bf16-mixed"), "with adapters, give --bits 16"),
-    (lambda r: edit_args(r, task="cop"), "unknown task 'cop'"),
     (lambda r: edit_args(r, lora_rank=8), "is of another team"),
     (lambda r: cut(r / CHECKPOINT), "last.ckpt is damaged"),
-    (lambda r: edit_checkpoint(r, lambda s: s.update(x=Bomb())), "UnpicklingError"),
     (lambda r: edit_checkpoint(r, lambda s: s.pop("state_dict")), "KeyError"),
     (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl is damaged"),
     (other_base, "is not what run was trained on"),
@@ -278,12 +259,9 @@ RUNS = [
 
 @pytest.mark.parametrize(("spoil", "named"), RUNS)
 def test_resumed_runs(spoil, named, run, refused):
+    assert "run has 2 steps: --max-steps 1 is behind" in refused("--resume run --max-steps 1")
     spoil(run)
     assert named in refused("--resume run --max-steps 3")
-
-
-def test_a_run_is_not_taken_back(run, refused):
-    assert "run has 2 steps: --max-steps 1 is behind it" in refused("--resume run --max-steps 1")
 
 
 def test_a_run_from_before_a_flag_goes_on(run):
@@ -302,16 +280,13 @@ EVAL = {
     "--run run --run run2": "two runs of a team",
     "--run run --method trainde": "--method trainde (did you mean trained?)",
     "--method trained": "what applies here is naive",
-    "--feedback tests": "--feedback is told between turns",
     "--run run --model other": "is not what run was trained on",
     "--json no/x": "--json no/x: no file can be written there",
     "--from-samples x --run y": "--from-samples does not go with --run",
-    "--compare a --doctor b": "does not go with",
-    "--run run --model a b c": "--model names 3",
     "--from-samples run/metrics.jsonl": "is no file of eval.py --samples",
     "--compare empty": "empty: no step was made",
+    "--score run/metrics.jsonl": "metrics.jsonl, line 1: it needs",
     "--doctor nowhere": "nowhere is not a run",
-    "--ask x --task mine.py:Task": "takes an item as JSON, with task_id",
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
     "--ask { --task mine.py:Task": "Expecting property name",
 }
@@ -344,9 +319,7 @@ def only_a_cut_checkpoint(run: Path) -> None:
 EVALUATED = [
     (lambda r: [shutil.rmtree(r / name) for name in ("agents/1", "checkpoints")], "not finished"),
     (only_a_cut_checkpoint, "last.ckpt is damaged"),
-    (text("args.json", "{}"), "run/args.json is damaged"),
     (lambda r: cut(adapter(r)), "cannot load agent 1"),
-    (lambda r: adapter(r).unlink(), "cannot load agent 1"),
     (drop_half, "of this team's model and --lora-rank (other names"),
     (other_base, "is not what run was trained on"),
 ]
@@ -361,45 +334,19 @@ def test_evaluated_runs(spoil, named, run, refused):
 # --- the real command line ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("program", ["train", "eval"])
-def test_the_command_line(program, model, tmp_path):
+def test_the_command_line(model, tmp_path):
     """Nothing else is on stderr either: no warning of a library, no traceback of a thread."""
     (model / "model.safetensors").unlink()
     before = files(tmp_path)
-    started = [sys.executable, "-B", str(ROOT / f"{program}.py"), "--model", "model"]
+    started = [sys.executable, "-B", str(ROOT / "train.py"), "--model", "model"]
     done = subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, timeout=900)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"{program}.py: error: cannot load the model 'model'")
+    assert done.stderr.startswith("train.py: error: cannot load the model 'model'")
     assert done.stderr.count("\n") == 1, done.stderr
     assert files(tmp_path) == before
 
 
-def test_debug_shows_the_traceback(tmp_path, monkeypatch):
-    """Of a mistake that is told in words, and of one that is not."""
-    monkeypatch.chdir(tmp_path)
+def test_debug_shows_the_traceback():
     for program in (train, evaluation):
         with pytest.raises(ValueError, match="unknown task"):
             program.main(["--task", "cop", "--debug"])
-    (tmp_path / "mine.py").write_text("raise ZeroDivisionError")
-    with pytest.raises(ValueError, match="cannot load") as raised:
-        train.main(["--task", "mine.py:Task", "--debug"])
-    assert isinstance(raised.value.__cause__, ZeroDivisionError)
-
-
-def test_the_hub_without_a_network(tmp_path):
-    """What takes datasets alone half a minute of tries; a name that no resolver knows."""
-    pytest.importorskip("writing")
-    environment = os.environ | {"HF_ENDPOINT": "http://nowhere.invalid", "HF_HOME": str(tmp_path)}
-    start = helpers.seconds_of_children()
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "train.py"), "--task", "tldr", "--run", str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        env=environment,
-    )
-    assert helpers.seconds_of_children() - start < 20
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "give a local copy with --data FILE" in done.stderr
-    assert not (tmp_path / "run").exists()

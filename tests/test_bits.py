@@ -3,14 +3,12 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 import eval as evaluation
 import train
-from evaluation import players
 from policies import loading
 from running import bits
 
@@ -84,7 +82,7 @@ def test_a_card_takes_16(probed, monkeypatch):
 
 
 def test_a_run_records_it_and_keeps_it(probed, model, tmp_path, monkeypatch):
-    """Resumed or evaluated, where a probe would now find the other; another evaluation probes."""
+    """Resumed or evaluated, where a probe would now find the other."""
     run, loaded = tmp_path / "run", []
     load = loading.load_model
 
@@ -101,24 +99,4 @@ def test_a_run_records_it_and_keeps_it(probed, model, tmp_path, monkeypatch):
     assert recorded(run) == 16
     short = ["--limit", "1", "--num-samples", "1", "--max-new-tokens", "8", "--greedy"]
     evaluation.main(["--run", str(run), "--method", "naive", *short])
-    evaluation.main(["--model", model, "--method", "naive", "single", *short])
-    assert loaded == [16, 16, 16, 32, 32]
-    own = players.settings(evaluation.parse([]), run)
-    assert players.single_settings(own, None).bits == 16
-
-
-def test_the_probe_weighs_decoding_and_the_update(monkeypatch):
-    """CPU seconds of products alone, by (bits, rows); the first ones warm up and take longer."""
-    seconds = {(16, 24): 0.5e-3, (32, 24): 0.3e-3, (16, 128): 0.6e-3, (32, 128): 1.1e-3}
-    products, now = [], [0.0]
-
-    def linear(x, weight):
-        products.append((8 * weight.element_size(), len(x)))
-        now[0] += seconds[products[-1]] * (3 if len(products) < 5 else 1)
-
-    monkeypatch.setattr(bits, "time", SimpleNamespace(thread_time=lambda: now[0]))
-    monkeypatch.setattr(torch.nn.functional, "linear", linear)
-    found = bits.seconds_of_a_token.__wrapped__()
-    assert found[16] == pytest.approx(0.5e-3 / 24 + 2 * 0.6e-3 / 128)
-    assert found[32] == pytest.approx(0.3e-3 / 24 + 2 * 1.1e-3 / 128)
-    assert now[0] < bits.LIMIT + sum(seconds.values())
+    assert loaded == [16, 16, 16]

@@ -3,12 +3,9 @@
 import itertools
 import json
 import random
-from collections import Counter
 
 import helpers
 import pytest
-import torch
-from test_train import refused
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
@@ -73,23 +70,11 @@ def test_items_are_always_the_same():
 GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5, 3, 5, "pink"]]
 
 
-@pytest.mark.parametrize(
-    "rectangles",
-    [
-        None,
-        [],
-        [*GOOD[:3], [1, 5, 3, 5]],
-        [*GOOD[:3], ["1", "5", "3", "5", "pink"]],
-        [*GOOD[:3], [3, 5, 1, 5, "pink"]],
-        [*GOOD, [0, 0, 6, 0, "red"]],
-        [*GOOD, [0, 0, 0, 0, "blue"]],
-        [*GOOD, GOOD[0]],
-    ],
-)
-def test_ask_refuses_what_is_no_target(rectangles, capsys):
-    item = json.dumps({"rectangles": rectangles})
-    said = helpers.refused(capsys, "--task", "build", "--ask", item, program=evaluation)
-    assert f"task build has no target with {rectangles}: it has rectangles [x1" in said
+def test_ask_refuses_what_is_no_target(capsys):
+    for rectangles in (None, [*GOOD[:3], [1, 5, 3, 5]], [*GOOD, [0, 0, 6, 0, "red"]]):
+        item = json.dumps({"rectangles": rectangles})
+        said = helpers.refused(capsys, "--task", "build", "--ask", item, program=evaluation)
+        assert f"task build has no target with {rectangles}: it has rectangles [x1" in said
 
 
 def test_ask_lets_the_team_build_a_target_of_the_user_s(capsys):
@@ -149,19 +134,6 @@ def test_wrong_cells_are_counted_against_it():
         assert pay(item, *responses) == pytest.approx(max(0.0, min(both, lost / spare)))
 
 
-def test_authors_write_in_every_order_and_do_not_know_of_each_other():
-    """Half of what is possible, on average."""
-    author = builders.Author(2)
-    paid = [pay(i, author.response(i), author.response(i)) for i in DEV for _ in range(5)]
-    assert 0.3 < sum(paid) / len(paid) < 0.6
-    item = next(i for i in DEV if len(i["rectangles"]) == 4)
-    known, orders = item["solution"].split("\n"), set()
-    for _ in range(1500):
-        lines = author.response(item).split("\n")
-        orders.add(tuple(known.index(line) if line in known else -1 for line in lines))
-    assert orders >= set(itertools.permutations(range(4)))
-
-
 # --- a second turn --------------------------------------------------------------------------------
 
 
@@ -194,44 +166,15 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
 # --- the team -------------------------------------------------------------------------------------
 
 
-def test_its_flags_are_its_own(capsys):
-    assert train.parse(["--task", "build"]).model == [BUILD] * 2
-    for named in ([], ["--model", BUILD]):
-        assert train.parse(["--task", "build", *named]).lr == 1.5e-3
-    assert train.parse(["--task", "build", "--lora-rank", "0"]).lr == 5e-4  # as of any full copies
-    assert train.parse(["--task", "build", "--model", "x"]).lr == 1e-4
-    assert "takes no --data" in refused(capsys, "--task", "build", "--data", "x.json")
-
-
-def test_a_cell_is_one_token():
-    tokenizer = AutoTokenizer.from_pretrained(BUILD)
-    for x, y in itertools.product(range(6), range(6)):
-        assert len(tokenizer(f" {x} {y}")["input_ids"]) == 1
-    text = TASK.observe(0, DEV[0], []) + "Whatever: \u00e9, 12.5\t%"  # and any text encodes
-    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
-
-
-def test_it_copies_rectangles_and_has_no_order_of_its_own():
-    """Greedily, of held-out problems: every command is one of the target's; sampled, they begin
-    with any of them."""
+def test_it_copies_rectangles():
+    """Greedily, of held-out problems: every command is one of the target's."""
     model = AutoModelForCausalLM.from_pretrained(BUILD).eval()
-    tokenizer, first = AutoTokenizer.from_pretrained(BUILD), Counter()
+    tokenizer = AutoTokenizer.from_pretrained(BUILD)
     for item in DEV[:5]:
-        known, prompt = item["solution"].split("\n"), TASK.observe(0, item, [])
-        ids = tokenizer([prompt] * 16, return_tensors="pt").input_ids
-        torch.manual_seed(0)
-        for options in ({"do_sample": False}, {"do_sample": True, "top_k": 0}):
-            size = 60 if "top_k" not in options else 10  # of the sampled ones, the first command
-            rows = ids if "top_k" in options else ids[:1]
-            new = model.generate(rows, max_new_tokens=size, **options)[:, ids.shape[1] :]
-            texts = tokenizer.batch_decode(new, skip_special_tokens=True)
-            if options["do_sample"]:
-                heads = [text.split("\n")[0] for text in texts]
-                first.update(known.index(head) for head in heads if head in known)
-            else:
-                assert sorted(texts[0].split("\n")) == sorted(known)
-    assert first.keys() >= {0, 1, 2, 3}
-    assert max(first.values()) < 0.5 * first.total()
+        ids = tokenizer(TASK.observe(0, item, []), return_tensors="pt").input_ids
+        new = model.generate(ids, max_new_tokens=60, do_sample=False)[0, ids.shape[1] :]
+        text = tokenizer.decode(new, skip_special_tokens=True)
+        assert sorted(text.split("\n")) == sorted(item["solution"].split("\n"))
 
 
 @pytest.mark.slow

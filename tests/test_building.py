@@ -41,11 +41,8 @@ def blocks(text: str) -> dict:
     [
         "  SetBlock 1 2 3 minecraft:stone\r",
         "- /setblock 1 2 3 stone",
-        "12. /setblock 1 2 3 stone",
-        "Sure, here it is:\n/setblock 1 2 3 stone\nThat is all.",
         "/fill 1 2 3 1 2 3 stone",
         "/setblock 9 9 9 stone\n```mcfunction\n/setblock 1 2 3 stone\n```\n/setblock 0 0 0 stone",
-        "```/setblock 1 2 3 stone```",
         "one fence ``` is none\n/setblock 1 2 3 stone",
     ],
 )
@@ -58,18 +55,13 @@ def test_a_command_is_found_in_what_stands_around_it(text):
     [
         "I would /setblock 1 2 3 stone",
         "/setblock ~1 2 3 stone",
-        "/setblock 1.0 2 3 stone",
         "/setblock \u0661 2 3 stone",  # an Arabic digit, which int() would read
-        "/setblock 1 2 3 stone keep",
         "/setblock 1 2 3",
         "/setblock 1 2 3 glass",  # the partner's
         "/setblock 6 2 3 stone",
-        "/setblock -1 2 3 stone",
         "/setblock " + "9" * 5000 + " 2 3 stone",  # more digits than int() takes
         "/fill 0 0 0 1000 1000 1000 stone",  # 10^9 cells
-        "/fill 0 0 0 1 1 stone",
         "/give 1 2 3 stone",
-        "-",
         "\x00/",
     ],
 )
@@ -77,14 +69,7 @@ def test_what_is_no_command_is_ignored(line):
     assert blocks(f"{line}\n/setblock 0 0 0 wood") == {(0, 0, 0): "wood"}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("```" * 100_000, "-" * 300_000, "1. " * 100_000, "/fill " * 50_000, "\n" * 300_000),
-        "/setblock 0 0 " + "0" * 300_000 + " stone",
-        "/fill 0 0 0 5 6 6 air\n" * 20_000,
-    ],
-)
+@pytest.mark.parametrize("text", ["```" * 100_000, "1. " * 100_000, "/fill " * 50_000])
 def test_any_text_is_read_in_linear_time(text):
     start = time.process_time()
     build(BOX, [text, text])
@@ -92,36 +77,6 @@ def test_any_text_is_read_in_linear_time(text):
 
 
 # --- the data sets --------------------------------------------------------------------------------
-
-
-def test_the_ten_published_strings():
-    texts = [item["task_id"].removeprefix("strbuild/") for item in STRINGS]
-    assert texts == ["I", "C", "M", "L", "MC", "CM", "LI", "LLM", "ICML", "CLIM"]
-    sizes = [(len(teams.targets(item)), len(teams.box(item))) for item in STRINGS]
-    assert sizes == [
-        *((13, 25), (11, 25), (13, 25), (9, 25), (24, 60)),
-        *((24, 60), (22, 60), (31, 95), (46, 130), (46, 130)),
-    ]
-    assert STRINGS[1]["rows"] == [".####", "#....", "#....", "#....", ".####"]
-    assert STRINGS[6]["rows"][0] == "#......#####"
-    assert sorted(letters.FONT) == [chr(ord("A") + n) for n in range(26)]
-    assert len({str(rows) for rows in letters.FONT.values()}) == 26
-    assert {len(row) for rows in letters.FONT.values() for row in rows} == {5}
-    assert letters.picture("i?") == [row + "......." for row in letters.FONT["I"]]
-
-
-def test_the_ten_published_houses():
-    names = ["0002", "0101", "0102", "0103", "0104", "0105", "0106", "0107", "0108", "0109"]
-    assert [item["task_id"][-4:] for item in HOUSES] == names
-    air, kinds = [122, 86, 86, 86, 146, 146, 100, 100, 144, 144], []
-    for item, empty in zip(HOUSES, air, strict=True):
-        text = "".join(map("".join, item["layers"]))
-        assert (len(text), text.count("A")) == (294, empty)
-        assert 33 <= len(houses.rectangles(item)) <= 39
-        kinds.append(text)
-    assert len({*kinds}) == 5
-    counts = {"white_concrete": 51, "stone_bricks": 40, "stone_stairs": 27}
-    assert houses.rules(HOUSES[0], 2).material == counts | {"obsidian": 9, "planks": 1}
 
 
 @pytest.mark.parametrize(("kind", "field"), [(StrBuild, "rows"), (HouseBuild, "layers")])
@@ -144,17 +99,6 @@ def test_the_bench_prints_the_tables_of_the_docs(capsys):
     teams.main()
     for table in capsys.readouterr().out.split("\n\n"):
         assert table.strip() in docs.read_text()
-
-
-def test_the_rectangles_of_a_house_build_it():
-    """One agent has material for half as many cells again: count + floor(count / 2) of a block."""
-    for item in [*HOUSES, *HouseBuild().items("dev")[:20]]:
-        parts = rewards.housebuild_paper(item, [teams.listed(item)])
-        assert worth(parts) == pytest.approx(1.0, **EXACT)
-        counts = Counter(target_of(item).values())
-        left = sum(count // 2 for count in counts.values())
-        unused = left / (left + counts.total())
-        assert parts["metric/unused"] == pytest.approx(unused, **EXACT)
 
 
 # --- both rewards of random teams, by another computation -----------------------------------------
@@ -284,13 +228,6 @@ def test_every_problem_can_be_solved():
         parts = rewards.housebuild(item, [one, two])
         assert worth(parts) == pytest.approx(1.0, **EXACT)
         assert parts["metric/pass"] == 1
-
-
-def test_where_one_agent_has_material_for_all_its_silent_partner_is_still_missed():
-    small = HOUSES[0] | {"layers": [["AAAAAA"] * 7] * 6 + [["COAAAA"] + ["AAAAAA"] * 6]}
-    texts = ["/kill\n/fill 0 6 0 0 6 0 white_concrete\n/fill 1 6 0 1 6 0 obsidian", ""]
-    assert rewards.housebuild(small, texts)["metric/pass"] == 1
-    assert worth(rewards.housebuild(small, texts)) == 0
 
 
 def hacks(item: dict) -> dict[str, list[str]]:

@@ -28,7 +28,6 @@ def test_a_healthy_run_shows_no_sign():
     ("sign", "fires", "ends"),
     [
         ("trivial cooperation", True, {"metric/aux_called": (0.15, 0.02)}),
-        ("trivial cooperation", True, {"metric/wrapper": (0.05, 0.7)}),  # it does it all
         ("trivial cooperation", True, {"metric/load_bearing": (0.1, 0.2)}),  # it adds nothing
         ("trivial cooperation", False, {"metric/load_bearing": (0, 0)}),  # code_paper: not asked
         # a team that passes nothing yet
@@ -36,7 +35,6 @@ def test_a_healthy_run_shows_no_sign():
         ("trivial cooperation", None, {"completions/1/mean_length": None}),  # one agent
         ("no cooperative structure", True, ATOMIC),
         ("no cooperative structure", None, BLIND),
-        ("no cooperative structure", None, {"metric/pass": None}),
     ],
 )
 def test_signs_in_the_metrics(sign, fires, ends):

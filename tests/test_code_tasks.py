@@ -14,10 +14,9 @@ import pandas
 import pytest
 
 import train
-from coding import paper, rewards
+from coding import rewards
 from coding.items import code_item, signature, split_tests
 from coding.tasks import MBPP, CoopHumanEval, HumanEval
-from data.rows import file_rows
 from running.plugins import resolve
 from tasks import TASKS
 
@@ -96,64 +95,6 @@ def test_every_format_gives_the_same_items(tmp_path, name):
     assert HumanEval(str(path)).problems == [code_item(row) for row in ROWS]
 
 
-def test_byte_order_mark_blank_lines_and_windows_line_ends(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + b"\r\n\r\n".join(json.dumps(r).encode() for r in ROWS))
-    assert [number for number, _ in file_rows(str(path))] == [1, 3, 5]
-    assert HumanEval(str(path)).problems == [code_item(row) for row in ROWS]
-
-
-def without(name: str) -> dict:
-    return {key: value for key, value in ROWS[1].items() if key != name}
-
-
-@pytest.mark.parametrize(
-    ("row", "says"),
-    [
-        (without("test"), "field 'test' has to be a text, not None"),
-        (ROWS[1] | {"prompt": 3}, "field 'prompt' has to be a text, not 3"),
-        (ROWS[1] | {"task_id": "own/0"}, "task_id 'own/0' is that of row 1"),
-        (ROWS[1] | {"entry_point": "missing"}, "does not define a function 'missing'"),
-        (ROWS[1] | {"prompt": "def aux(x):\n    1\n", "entry_point": "aux"}, "name of a helper"),
-        (ROWS[1] | {"test": "assert decode('a')"}, "defines check(candidate)"),
-        (ROWS[1] | {"test": "def check(candidate):\n    assert True"}, "no assertion"),
-        (MBPP_ROW | {"test_list": "assert scale(1) == 2"}, "has to be a list of texts"),
-        ([1, 2], "an object with named fields is needed"),
-    ],
-)
-def test_bad_row_is_named_in_one_line(tmp_path, row, says):
-    path = write(tmp_path / "a.jsonl", [ROWS[0], row, ROWS[2]])
-    with pytest.raises(ValueError, match="row 2: ") as raised:
-        HumanEval(str(path)).items("train")
-    assert says in str(raised.value)
-    assert str(path) in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("a.jsonl", b"", "holds no rows"),
-        ("a.json", b"[" * 100_000, "cannot read"),
-        ("a.jsonl", b'{"a": 1}\n{"a": \n', "row 2 is not one JSON object"),
-        ("a.csv", b"task_id,prompt\n1,2\n1,2,3\n", "row 2 has not the header"),
-        ("a.jsonl", b'{"a": "\xff"}', "cannot read"),
-        ("a.jsonl.gz", gzip.compress(b'{"a": 1}' * 99, mtime=0)[:-9], "cannot read"),
-        ("a.parquet", b"PAR1 no", "cannot read"),
-        ("a.md", b"hello", 'in .jsonl, each line is a row, such as {"prompt": "..."}'),
-        ("a.jsonl", json.dumps(ROWS[0]).encode(), "holds 1 problems"),
-    ],
-)
-def test_bad_file_is_told_in_one_line(tmp_path, name, content, says):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"a\.") as raised:
-        HumanEval(str(path)).items("train")
-    assert says in str(raised.value)
-    assert str(path) in str(raised.value)
-    assert len(str(raised.value).splitlines()) == 1
-
-
 def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
     """A folder with the hub's layout stands in for the hub; so does a name that is not there."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
@@ -192,27 +133,11 @@ def test_splits_are_the_papers_rows_or_fifths(
 # --- items ----------------------------------------------------------------------------------------
 
 
-def test_items_of_the_three_shapes():
-    plain, loop, lines = map(code_item, ROWS)
-    assert plain["tests"] == ["assert double(2) == 4", "assert double(-1) == -2"]
-    assert plain["setup"] == ""
-    assert "task_id" in plain
-    assert loop["setup"].startswith("from typing import List\nimport math\ndef encode(s: str):")
-    assert "decode" not in loop["setup"]
-    assert len(loop["tests"]) == 1
-    assert loop["tests"][0].endswith("_check(decode)")
-    assert lines["tests"] == ["assert groups('a bc') == ['a', 'bc']"]
-    assert lines["solution"].endswith('"""The words of s."""\n    return s.split()\n')
-
-
 SPLIT = {  # body of check(candidate): its tests, without indentation; f is the entry point
     "assert True\nassert 1 == 1, 'x'\nassert candidate(1)": ["assert f(1)"],
     "x = 3\nz = x + 1\nassert candidate(z)\nassert candidate(0)": [
         "x = 3\nz = x + 1\nassert candidate(z)",
         "assert f(0)",
-    ],
-    "xs = []\nxs.append(1)\nys = []\nys.append(2)\nassert candidate(xs)": [
-        "xs = []\nxs.append(1)\nassert candidate(xs)"
     ],
     "n = 0\nfor i in range(3):\n    n += candidate(i)\nassert n == 3\nassert candidate(1)": [
         "n = 0\nfor i in range(3):\n    n += candidate(i)\nassert n == 3",
@@ -273,33 +198,6 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature():
     assert not any(rewards.verdict(item, ["def scale(p, k=1, *r):\n    return 0"]).passed)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "line"),
-    [
-        ('def f(xs):\n    """Doc with (parentheses) and def g(a)."""\n', "def f(xs):"),
-        (
-            "from typing import Dict\n\ndef g(x):\n    return x\n\n"
-            'def f(a: Dict[str, int], b=(1, (2, 3)), *, c: "x" = len("()")) -> list[int]:\n'
-            '    """Doc."""\n',
-            "def f(a: Dict[str, int], b=(1, (2, 3)), *, c: 'x'=len('()')) -> list[int]:",
-        ),
-        (
-            "import functools\n@functools.cache\ndef f(a,\n      b: int = 1,\n      *rest, **more\n"
-            '      ):\n    "doc"\n',
-            "def f(a, b: int=1, *rest, **more):",
-        ),
-        ("def f(a):\n    '''One.'''\n\ndef f(b, /):\n    '''The last wins.'''\n", "def f(b, /):"),
-    ],
-)
-def test_signature_is_read_from_the_tree(prompt, line):
-    row = ROWS[0] | {"prompt": prompt, "entry_point": "f"}
-    item = code_item(row | {"test": "def check(candidate):\n    assert candidate(1) == 1"})
-    assert signature(item["prompt"], "f") == line
-    compile(item["prompt"] + item["setup"], "item", "exec")
-    observed = paper.HumanEval().observe(1, item, [])
-    assert f"\n{line}\n    # your code here" in observed
-
-
 # --- what agents observe --------------------------------------------------------------------------
 
 
@@ -317,33 +215,6 @@ def test_an_answer_is_a_file_to_be_continued():
         "main.py:\n```python\nfrom helper import aux\nfrom helper2 import aux2\n\n"
     )
     assert alone.endswith("\n\nmain.py:\n```python\n")
-
-
-def test_each_role_is_told_what_the_paper_lists():
-    item, task = code_item(ROWS[1]), paper.HumanEval(num_agents=3)
-    aux, aux2, main = (task.observe(agent, item, []) for agent in range(3))
-    for text in (aux, aux2, main):
-        assert text.startswith(item["prompt"].strip())
-        assert "no markdown, no tests, no examples, no explanation" in text
-    assert "helper function `aux2`" in aux2
-    assert "def aux2(...):" in aux2
-    assert "useful" in aux
-    assert "access to `aux(...)` and `aux2(...)`" in main
-    assert "Do not define `aux` and `aux2`" in main
-    assert "def decode(s: str) -> str:" in main
-    assert "Write both functions" in paper.HumanEval(num_agents=1).observe(0, item, [])
-
-
-@pytest.mark.parametrize("kind", [HumanEval, paper.HumanEval])
-def test_history_is_the_agents_own_in_order(kind):
-    item, task = code_item(ROWS[0]), kind()
-    first = task.observe(0, item, [])
-    history = [("def aux(x):\n    return 1\n", "told one"), ("def aux(x):\n    return 2", "")]
-    text = task.observe(0, item, history)
-    assert text.startswith(first + "def aux(x):\n    return 1\n")
-    assert text.index("return 1") < text.index("told one") < text.index("return 2")
-    assert text.count("Revise") == 2
-    assert text.endswith(first[-10:])
 
 
 def test_reference_solutions_pass_their_tests_and_what_raises_none():
@@ -368,6 +239,4 @@ def test_recipes_parse_and_name_what_exists(path):
     assert args.reward == "code_paper"
     assert args.gamma == 1
     small = train.parse([f"@{path}", f"@{path.parent}/laptop.args", "--model", "small"])
-    assert (small.bits, small.lora_rank, small.lr, small.max_new_tokens) == (32, 16, 1e-4, 160)
-    assert (small.model, small.task) == (["small"] * 2, args.task)
-    assert f"@recipes/{path.name}" in path.read_text()
+    assert (small.bits, small.model, small.task) == (32, ["small"] * 2, args.task)

@@ -72,7 +72,6 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
     [
         ("nothing to learn", True, FLAT | {"return": (0.1, 0.1)}),
         ("nothing to learn", False, FLAT | {"return": (0.99, 0.99)}),
-        ("nothing to learn", False, {"return": (0.1, 0.1)}),
         ("nothing to learn", None, {"frac_reward_zero_std": None}),
         ("agent 0 does not matter", True, MATTERS),
         ("agent 1 does not matter", False, MATTERS),
@@ -81,19 +80,13 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         ("agent 0 does not matter", False, MATTERS | {"influence/0": (0.5, 0.0)}),
         ("silent agent", True, {"completions/0/mean_length": (25, 1)}),
         ("feedback shock", True, {"turn_1/reward": (1.0, 2.4)}),
-        ("feedback shock", False, {"turn_1/reward": (1.5, 3.7)}),
         ("feedback shock", False, {"turn_1/reward": (1.4, 3.6)}),
-        # the last turn counts
-        ("feedback shock", True, {"turn_1/reward": (1.5, 3.7), "turn_2/reward": (1.0, 2.4)}),
         ("reward hacking", True, STILL),
         ("reward hacking", False, {"reward/tests": (0.99, 0.99)}),  # nothing is left to rise
-        ("reward hacking", None, {"reward/tests": None}),
         # of whole responses: what is much in 400 tokens is not in 20
         ("rollout mismatch", True, APART | LONG),
-        ("rollout mismatch", False, APART),
         ("rollout mismatch", False, LONG | {"logp_difference/mean": (0.01, 0.01)}),
         ("rollout mismatch", True, {"logp_difference/mean": (0.03, 0.5)}),
-        ("rollout mismatch", None, {"logp_difference/mean": None}),
     ],
 )
 def test_signs_in_the_metrics(sign, fires, ends):
@@ -123,11 +116,3 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     assert text.count("try:") == 1
     write(tmp_path, rows(steps=3))
     assert "too short" in doctor.report(tmp_path)
-
-
-def test_what_is_no_run_is_said(tmp_path):
-    with pytest.raises(ValueError, match="is not a run"):
-        doctor.report(tmp_path)
-    (tmp_path / "metrics.jsonl").write_text("{half a li")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: not one JSON object"):
-        doctor.report(tmp_path)

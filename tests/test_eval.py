@@ -158,25 +158,6 @@ def test_sequential_and_discussion_start_like_naive(whole):
         assert record["return"] == pytest.approx(worth / 4)
 
 
-def test_full_copies_and_other_prompts_are_those_of_the_run_too(tmp_path):
-    path = tmp_path / "copies"
-    train.main([*SMALL, "--lora-rank", "0", "--turns", "2", "--run", str(path)])
-    some = ["--method", "trained", "naive", "--limit", 2, "--num-samples", 4]
-    run("--run", path, *some, "--json", tmp_path / "json")
-    summary, found = json.loads((path / "summary.json").read_text()), methods(tmp_path)
-    for name, when in (("trained", "after"), ("naive", "before")):
-        assert found[name]["return"] == pytest.approx(summary[when]["return"], abs=1e-9)
-        assert found[name]["greedy/return"] == pytest.approx(summary[when]["greedy/return"])
-
-
-def test_a_quantized_run_is_evaluated(tmp_path):
-    """With adapters on the base, and with the base alone."""
-    train.main([*SMALL, "--bits", "4", "--eval-limit", "none", "--run", str(tmp_path / "run")])
-    small = ["--limit", 1, "--greedy", "--max-new-tokens", 8, "--json", tmp_path / "json"]
-    run("--run", tmp_path / "run", "--method", "trained", "sequential", "single", *small)
-    assert list(methods(tmp_path)) == ["trained", "sequential", "single"]
-
-
 def test_from_samples_gives_the_identical_table_without_a_model(
     whole, tmp_path, capsys, monkeypatch
 ):
@@ -247,40 +228,7 @@ def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
     assert "Agent 0 wrote:" in talk[3][1]
 
 
-def test_a_single_model_gets_the_team_s_budget(team, solo):
-    args = evaluation.parse(["--run", str(team)])
-    main = players.settings(args, team)
-    flags = players.single_settings(main, "tiny")
-    assert (flags.num_agents, flags.max_new_tokens, flags.model) == (1, 64, [train.TINY])
-    assert main.num_agents == 2
-    args.max_new_tokens = 7  # of the team's agents
-    assert players.settings(args, team).max_new_tokens == 7
-    assert players.solo_settings(args, main, team, solo).max_new_tokens == 32
-
-
 # --- reference, showing, asking -------------------------------------------------------------------
-
-
-def test_reference_solutions_pass_without_a_model(tmp_path, monkeypatch):
-    rows = [
-        {
-            "task_id": f"t/{number}",
-            "prompt": f'def add{number}(x):\n    """Return x plus {number}."""\n',
-            "canonical_solution": f"    return x + {number}\n",
-            "test": f"def check(candidate):\n    assert candidate(1) == {1 + number}\n",
-            "entry_point": f"add{number}",
-        }
-        for number in range(5)
-    ]
-    file = tmp_path / "rows.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.setattr(players, "Player", None)  # no team is loaded
-    task = ["--task", "coding.tasks.HumanEval", "--data", file]
-    run(*task, "--method", "reference", "--turns", 2, "--limit", 0, "--json", tmp_path / "json")
-    row = methods(tmp_path)["reference"]
-    assert (row["reward/tests"], row["reward/syntax"], row["pass@1"]) == (1.0, 0.5, 1.0)
-    assert "latency_s" not in row
-    assert "length/0" not in row
 
 
 def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypatch):
@@ -351,16 +299,12 @@ def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys
     Path("runs").mkdir()
     write_run(Path("runs/coop-1"), 0, 0.9)
     run("--compare", "coop-1")
-    said = capsys.readouterr().out
-    assert "0.900 [" in said
-    assert "rank" not in said
+    assert "0.900 [" in capsys.readouterr().out
     write_run(Path("runs/coop-2"), 0, 0.5, rank=8)  # other flags: no second seed
     Path("runs/coop-2/summary.json").unlink()  # and not finished
     run("--compare", "coop-1", "coop-2")
     said = capsys.readouterr().out
-    assert "coop --lora-rank 16" in said
     assert re.search(r"^coop --lora-rank 8 +1 +- +- +- +-$", said, re.M)
-    assert "[Errno" not in refused(capsys, "--compare", "coop-1", "c")
 
 
 def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
@@ -378,16 +322,6 @@ def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
     again = shutil.copytree(tmp_path / "coop-0", tmp_path / "coop-99")
     told = refused(capsys, "--compare", tmp_path / "coop-0", again)
     assert "one experiment with one seed" in told
-
-
-def test_compare_pairs_the_problems_of_one_seed(tmp_path, capsys):
-    write_run(tmp_path / "one", 0, 0.9)
-    write_run(tmp_path / "two", 0, 0.8)
-    write_run(tmp_path / "other", 1, 0.8)  # no seed in common
-    run("--compare", *(tmp_path / name for name in ("one", "two", "other")))
-    said = capsys.readouterr().out
-    assert "two - one, sampled, after: -0.100 ± 0.000 (seed 0 -0.100)" in said
-    assert "other - one" not in said
 
 
 def test_compare_and_doctor_read_real_runs(team, solo, tmp_path, capsys):

@@ -13,28 +13,17 @@ PLAIN = "def aux(x):\n    return x % 2 == 0"
 # text -> what is kept of it for the function aux
 EXTRACTED = {
     "plain": (PLAIN, PLAIN),
-    "leading space": (f" {PLAIN}\n\nDone.", PLAIN),
     "indented": ("    def aux(x):\n        return x % 2 == 0\n", PLAIN),
-    "carriage returns": (PLAIN.replace("\n", "\r\n") + "\r\n", PLAIN),
     "fence": (f"Sure! Here's the helper:\n\n```python\n{PLAIN}\n```\nIt's (very) short.", PLAIN),
     "fence not closed": (f"```py\n{PLAIN}\n", PLAIN),
-    "fence not opened": (f"{PLAIN}\n```\nThat is all: enjoy", PLAIN),
-    "fence in a list": (
-        f"1. So:\n   ```\n   {PLAIN.replace(chr(10), chr(10) + '   ')}\n   ```",
-        PLAIN,
-    ),
     "two fences": (
         f"```\ndef aux(x):\n    return 0\n```\nor better\n```\n{PLAIN}\n```",
         f"def aux(x):\n    return 0\n{PLAIN}",  # the later one wins
     ),
-    "prose": (f"Note: this works\nclass of helpers, from me\n{PLAIN}\nReturn it.", PLAIN),
     "example": (f"{PLAIN}\n\nresult = aux(3)\nprint(result)\nassert aux(2)\n", PLAIN),
-    "doctest": (f"{PLAIN}\n>>> aux(3)\nFalse\n", PLAIN),
     "a main guard": (f"{PLAIN}\nif __name__ == '__main__':\n    x = 3\n    print(aux(x))\n", PLAIN),
     "truncated after": (f"{PLAIN}\n\ndef test_aux():\n    assert aux(", PLAIN),
-    "truncated call after": (f"{PLAIN}\n\nprint(aux(3), [", PLAIN),
     "truncated rewrite": (f"{PLAIN}\n\ndef aux(x):\n    return [x for", PLAIN),
-    "comment at the margin": ("def aux(x):\n# even?\n    return x % 2 == 0\nthere it is", PLAIN),
     "the partner's function": (f"{PLAIN}\n\ndef solve(xs):\n    return aux(xs)\n", PLAIN),
     "decorator, import": (
         "from functools import cache\nimport os\n@cache\ndef aux(x):\n    return x\n",
@@ -57,10 +46,6 @@ EXTRACTED = {
         "class Box:\n    size = LIMIT\ndef inner(x):\n    return Box.size + x\n"
         "def aux(x):\n    return inner(TABLE[x])",
     ),
-    "nested": (
-        "def aux(x):\n    def inner(y):\n        return y\n\n    return inner(x)\n",
-        "def aux(x):\n\n    def inner(y):\n        return y\n    return inner(x)",
-    ),
     "a local name is no need": (
         "result = aux(1)\n\ndef aux(x):\n    result = x\n    return result\n",
         "def aux(x):\n    result = x\n    return result",
@@ -69,7 +54,6 @@ EXTRACTED = {
         "import sys\nsys.setrecursionlimit(10)\ndef aux(x):\n    return x\nsys.exit()\n",
         "import sys\nsys.setrecursionlimit(10)\ndef aux(x):\n    return x",
     ),
-    "lambda": ("aux = lambda x: x", "aux = lambda x: x"),
     "future": (
         "from __future__ import annotations\ndef aux(x):\n    return x",
         "def aux(x):\n    return x",
@@ -92,13 +76,9 @@ def test_extraction_keeps_what_the_function_needs(name):
     "text",
     [
         "def aux(x):\n    return (x +",
-        "def aux(x):\n    for y in x:\n        total +=",
         "def aux(x):",
-        "def aux(x:\n    return x",
         "def aux(x):\nreturn x",
-        "```python\ndef aux(x):\n    return 'abc\n```",
         f"{PLAIN}\n    And so it is",
-        "@cache\ndef aux(x):\n    return )",
         "def aux(x, x):\n    return x",
         "def aux(x):\n    return x\n    break",
     ],
@@ -115,10 +95,8 @@ def test_a_function_cut_short_does_not_parse(text):
     [
         ("return 1", True),
         ("if x:\n    return x\nelse:\n    raise ValueError", True),
-        ("yield x", True),
         ("return", False),
         ("return None", False),
-        ("pass", False),
         ("def inner():\n    return x\ninner()", False),
         ("y = lambda: (yield 1)", False),
     ],
@@ -135,21 +113,12 @@ def test_a_partner_name_is_never_bound():
     assert extract(text, "aux", SOLVE).source == PLAIN
 
 
-def test_what_the_source_reads():
-    text = "def solve(xs, k=LIMIT):\n    ys = aux(xs)\n    zs = ys\n    return zs"
-    assert extract(text, "solve", frozenset({"aux"})).reads == {"aux", "LIMIT"}
-    local = extract("def solve(aux):\n    return aux", "solve", frozenset({"aux"}))
-    assert local.reads == set()
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "class aux:\n    def __init__(self, x):\n        self.x = x",
-        "from math import sqrt as aux",
         "import functools\naux = functools.partial(int, base=2)",
         "if True:\n    def aux(x):\n        return x",
-        "try:\n    def aux(x):\n        return x\nexcept Exception:\n    pass",
     ],
 )
 def test_anything_that_may_be_callable_is_a_definition(text):

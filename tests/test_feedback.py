@@ -4,22 +4,20 @@ python -m pytest tests/test_feedback.py
 """
 
 import contextlib
-import http.server
 import json
 import logging
 import re
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
+from helpers import LocalServer
 
 import train
 from coding import feedback
-from coding.coop import Coop
-from coding.feedback import Expert, ExpertError, configured, tell
+from coding.feedback import Expert, ExpertError, tell
 
 ITEM = {
     "task_id": "largest",
@@ -49,13 +47,7 @@ def test_plain_says_nothing():
 
 
 def test_tests_tell_state_use_and_count():
-    aux, main = both("tests", AUX, MAIN)
-    assert aux.splitlines()[1:] == [
-        "- aux: defined",
-        "- solve, a partner's: defined",
-        "- tests passed: 3 of 3",
-    ]
-    assert main.splitlines()[1:] == [
+    assert both("tests", AUX, MAIN)[1].splitlines()[1:] == [
         "- solve: defined",
         "- aux, a partner's: defined",
         "- solve uses what aux returns",
@@ -69,9 +61,7 @@ def test_tests_tell_state_use_and_count():
     ("text", "own"),
     [
         ("I will not write it.", "missing"),
-        ("aux = 3", "missing"),
         ("def aux(xs):\n    xs.sort()", "defined, but returns no value"),
-        ("```python\ndef aux(xs:\n    return xs\n```", "does not parse"),
         ("def aux(xs):\nreturn xs", "does not parse"),
     ],
 )
@@ -89,8 +79,6 @@ def test_state_of_a_helper(text, own):
         ("y = aux(xs, k)\n    return 1", "calls aux, but does not use what it returns"),
         ("aux(xs, k)\n    return aux(xs, k)[0]", "uses what aux returns"),
         ("x = aux(xs, k)\n    return x", "only passes on what aux returns"),
-        ("return sum(map(aux, xs))", "uses what aux returns"),
-        ("return [y for y in xs if aux(y)]", "uses what aux returns"),
     ],
 )
 def test_use_of_the_helper(body, says):
@@ -109,24 +97,6 @@ def test_tests_show_failed_assertions_with_their_error_up_to_the_limit():
         assert "solve([], 1)" not in text
 
 
-def test_long_texts_are_cut_where_one_can_see_it():
-    tests = [f"assert solve({[i] * 200}, 1) == 'no'" for i in range(9)]
-    main = "def solve(xs, k):\n    raise ValueError('long ' * 1000)"
-    text = tell(ITEM | {"tests": tests}, [AUX, main], "tests", 0)[1]
-    assert len(text) < 3000
-    assert "and 4 more" in text
-    assert "(cut)" in text
-
-
-def test_one_agent_and_three():
-    [single] = tell(ITEM, [f"{AUX}\n{MAIN}"], "tests", 0)
-    assert "- aux: defined\n- solve: defined\n- solve uses what aux returns" in single
-    assert "partner" not in single
-    told = tell(ITEM, [AUX, "def aux2(x):\n    return x", MAIN], "tests", 0)
-    assert "- aux2: defined\n- aux, a partner's: defined\n- solve, a partner's" in told[1]
-    assert "- solve uses what aux returns\n- solve never calls aux2" in told[2]
-
-
 def test_a_partners_words_never_come_through():
     aux = (
         "# zebra comment\ndef aux(walrus, badger=1):\n    '''otter'''\n"
@@ -143,15 +113,7 @@ def test_a_partners_words_never_come_through():
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        *("\x00", "\ud800", "def aux(", "(" * 5000, "def aux():\n\treturn 1\n  x"),
-        *("async def aux(): 1", "def solve(xs, k):\n    return " + "-" * 400 + "1"),
-        *(
-            "@property\ndef solve(xs):\n    yield aux",
-            "def solve(xs, k): return " + "k+" * 290 + "1",
-        ),
-    ],
+    "text", ["\x00", "\ud800", "(" * 5000, "def solve(xs, k):\n    return " + "-" * 400 + "1"]
 )
 def test_any_text_at_all_is_answered(text):
     for responses in ([text, MAIN], [AUX, text], [text], [text] * 3):
@@ -159,64 +121,23 @@ def test_any_text_at_all_is_answered(text):
         assert [type(one) for one in told] == [str] * len(responses)
 
 
-def test_flags():
-    assert configured("tests", 2)(ITEM, [AUX, FIVE])[0].count("failed") == 1
-    with pytest.raises(ValueError, match="needs --expert-url and --expert-model"):
-        configured("expert", url="http://localhost/v1")
-    configured("plain", url="http://localhost/v1", model="m")  # a recipe's, with another mode
-    item = Coop().items("dev")[0]
-    said = Coop(feedback=configured("tests")).feedback(item, ["", ""])[0]
-    assert all(line.startswith("# ") for line in said.splitlines())
-
-
 # --- the expert -----------------------------------------------------------------------------------
 
 
-class Endpoint(http.server.ThreadingHTTPServer):
-    """A local endpoint that plays a script: one step a request, the last one for all that follow.
-
-    A step is text (the model's answer), or a function of the request handler.
-    """
-
-    daemon_threads = True
+class Endpoint(LocalServer):
+    """Plays a script: one step a request, the last one for all that follow. A step is text (the
+    model's answer), or a function of the request handler."""
 
     def __init__(self, *script):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.script, self.seen, self.lock = script, [], threading.Lock()
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+        super().__init__()
+        self.script, self.seen, self.url = script, [], f"{self.url}/v1"
 
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()
-
-    def handle_error(self, *_):
-        pass  # the client hung up, as it should
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        server, body = self.server, self.rfile.read(int(self.headers["Content-Length"]))
-        with server.lock:
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            server.seen.append((self.path, headers, body))
-            step = server.script[min(len(server.seen), len(server.script)) - 1]
-        step(self) if callable(step) else self.answer(200, completion(step))
-
-    do_GET = do_POST
-
-    def answer(self, code: int, body: bytes, **headers) -> None:
-        self.send_response(code)
-        for name, value in {"Content-Length": len(body), **headers}.items():
-            self.send_header(name.replace("_", "-"), str(value))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+    def respond(self, handler, body):
+        with self.lock:
+            headers = {name.lower(): value for name, value in handler.headers.items()}
+            self.seen.append((handler.path, headers, body))
+            step = self.script[min(len(self.seen), len(self.script)) - 1]
+        step(handler) if callable(step) else handler.answer(200, completion(step))
 
 
 def completion(text) -> bytes:
@@ -259,21 +180,14 @@ def cached(tmp_path) -> list[Path]:
     return [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
 
 
-def test_each_agent_gets_its_own_edit():
+def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_path):
     with Endpoint(EDITS) as endpoint:
         told = ask(endpoint)
-        [single] = ask(endpoint, [f"{AUX}\n{MAIN}"])
+        path, headers, body = endpoint.seen[0]
     assert told == [
         "An expert's edit of aux:\nsort it first",
         "An expert's edit of solve:\nreturn 7",
     ]
-    assert single == "\n\n".join(told)
-
-
-def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_path):
-    with Endpoint(EDITS) as endpoint:
-        ask(endpoint)
-        path, headers, body = endpoint.seen[0]
     assert path == "/v1/chat/completions"
     assert headers["authorization"] == f"Bearer {KEY}"
     sent = json.loads(body)
@@ -315,18 +229,6 @@ def test_edits_are_found_in_what_a_model_says(text, found):
     assert feedback._read_edits(text, ["aux", "solve"]) == found
 
 
-def test_a_model_without_json_gives_no_edit_and_a_warning(caplog):
-    with Endpoint("I would not know.") as endpoint, caplog.at_level(logging.WARNING):
-        assert ask(endpoint, tries=2) == ["No edit of aux.", "No edit of solve."]
-        assert len(endpoint.seen) == 2
-    assert "does not answer with the JSON" in caplog.text
-    with Endpoint(json.dumps({"aux": " ", "solve": "x" * 9000})) as endpoint:
-        aux, main = ask(endpoint)
-    assert aux == "No edit of aux."
-    assert len(main) < 2100
-    assert main.endswith("(cut)")
-
-
 def test_an_endpoint_that_stays_down_raises_one_clear_error():
     with Endpoint(hang_up) as endpoint:
         with pytest.raises(ExpertError, match=r"^the expert at http://.*/v1 fails: ") as raised:
@@ -343,13 +245,9 @@ def test_an_endpoint_that_stays_down_raises_one_clear_error():
         ask(endpoint, tries=1)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"<html>a page</html>", b'{"choices": []}', b"[" * 100_000, b"\xff\xfe", completion("")[:40]],
-)
-@pytest.mark.parametrize("kind", ["text/html", "application/json"])
-def test_an_answer_that_is_no_chat_completion_is_an_error(body, kind):
-    with Endpoint(status(200, body, Content_Type=kind)) as endpoint:
+@pytest.mark.parametrize("body", [b"<html>a page</html>", b'{"choices": []}', b"[" * 100_000])
+def test_an_answer_that_is_no_chat_completion_is_an_error(body):
+    with Endpoint(status(200, body, Content_Type="application/json")) as endpoint:
         with pytest.raises(ExpertError, match="no chat completion in its answer"):
             ask(endpoint)
         assert len(endpoint.seen) == 1
@@ -394,47 +292,19 @@ def test_answers_are_kept_whole_or_not_at_all(tmp_path, monkeypatch, caplog):
     assert "cannot keep the expert's answer" in caplog.text
 
 
-def test_requests_run_at_the_same_time_and_the_same_one_once():
-    def late(handler):
-        time.sleep(0.5)
-        handler.answer(200, completion(EDITS))
-
-    with Endpoint(late) as endpoint:
-        asked = Expert(endpoint.url, "big", timeout=9)
-        teams = [[AUX, f"def solve(xs, k):\n    return {i % 6}"] for i in range(12)]
-        start = time.monotonic()
-        with ThreadPoolExecutor(12) as pool:
-            told = list(pool.map(lambda team: tell(ITEM, team, "expert", expert=asked), teams))
-        assert time.monotonic() - start < 2.5  # one after the other: 3 for six
-        assert len(endpoint.seen) == 6
-    assert all(texts == told[0] for texts in told)
-
-
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("localhost:8000/v1", "has to look like https://host/v1"),
-        ("https://me:secret@host/v1", "a key belongs into the environment"),
-        ("https://host/v1?key=secret", "a key belongs into the environment"),
-    ],
-)
-def test_bad_urls(url, says):
-    with pytest.raises(ValueError, match=says) as raised:
-        Expert(url, "big")
-    assert "secret" not in str(raised.value)
-
-
 def test_urls_and_keys(monkeypatch):
+    for url in ("https://me:secret@host/v1", "https://host/v1?key=secret"):
+        with pytest.raises(ValueError, match="a key belongs into the environment") as raised:
+            Expert(url, "big")
+        assert "secret" not in str(raised.value)
     for url in ("http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"):
         assert Expert(url, "m").url == "http://h:1/v1"
-    assert Expert("http://h/v1", "m").key == KEY
-    monkeypatch.delenv("MAGRPO_EXPERT_KEY")
-    assert Expert("http://h/v1", "m").key == "sk-the-other"
     monkeypatch.setenv("MAGRPO_EXPERT_KEY", f"{KEY}\nX: y")
     with pytest.raises(ValueError, match="holds unusable characters") as raised:
         Expert("http://h/v1", "m")
     assert KEY not in str(raised.value)
-    monkeypatch.setenv("MAGRPO_EXPERT_KEY", "")
+    monkeypatch.delenv("MAGRPO_EXPERT_KEY")
+    assert Expert("http://h/v1", "m").key == "sk-the-other"
     monkeypatch.delenv("OPENAI_API_KEY")
     with Endpoint(EDITS) as endpoint:  # a server of one's own needs no key
         assert ask(endpoint)

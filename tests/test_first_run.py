@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_train import SMALL, interrupt_after, lines
+from test_train import PARTS, interrupt_after, lines
 from test_train import run as trained
 
 import eval as evaluation
 import train
 from evaluation import players
-from running.heldout import as_markdown
 from tasks import DEFAULT
 
 ROOT = Path(train.__file__).parent
@@ -62,10 +61,8 @@ WRONG = {  # what is named wrongly, by program
         "--reward nope",
         "--run ./taken",
         "--resume nope",
-        "--model adapter",
         "--model nope.gguf",
         "--chat-template",
-        "--init learnt/agents/0",
         "--data nope.jsonl --task humaneval",
     ],
     "eval": ["--task nope", "--reward nope", "--run nope"],
@@ -75,14 +72,7 @@ WRONG = {  # what is named wrongly, by program
 @pytest.mark.parametrize("program", WRONG)
 def test_a_wrong_name_costs_no_library(program, tmp_path):
     (tmp_path / "taken").mkdir()
-    (tmp_path / "adapter").mkdir()
-    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
-    (tmp_path / "learnt" / "agents" / "0").mkdir(parents=True)  # on another base
-    record = {"args": {"num_agents": 1, "model": ["theirs"]}, "bases": {"theirs": "0"}}
-    (tmp_path / "learnt" / "args.json").write_text(json.dumps(record))
-    adapter = json.dumps({"r": 16, "lora_alpha": 32})
-    (tmp_path / "learnt" / "agents" / "0" / "adapter_config.json").write_text(adapter)
-    slow = ("torch", "lightning", "peft", "transformers")
+    slow = ("torch", "lightning", "peft", "transformers", "matplotlib")
     code = (
         f"import sys, {program}\n"
         f"for argv in {WRONG[program]}:\n"
@@ -98,29 +88,6 @@ def test_a_wrong_name_costs_no_library(program, tmp_path):
         text=True,
     )
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
-
-
-def test_a_run_tells_what_it_trains_and_how_far_its_evaluations_are(tmp_path, capsys):
-    trained(tmp_path / "run", "--lr", "0", steps=1)
-    said = capsys.readouterr().out
-    held = r"held out: \d+ of dev, \d+ of test"
-    assert re.search(rf"task:    {DEFAULT}, reward .*, \d+ problems; {held}", said)
-    assert "plan:    1 steps of 2 problems, 2 samples an agent, lr 0" in said
-    assert "agent 1: 155,648 trainable parameters" in said
-    assert "device:  " in said
-    assert f"writes:  {tmp_path / 'run'}" in said
-    for when in ("before", "after"):
-        assert f"held out, {when}: 100%" in said
-
-
-def test_a_flag_file_s_switch_can_be_undone(tmp_path):
-    (tmp_path / "args").write_text("--chat-template")
-    given = f"@{tmp_path}/args"
-    assert train.parse([given]).chat_template is True
-    assert train.parse([given, "--no-chat-template"]).chat_template is False
-    assert train.parse([]).chat_template is False
-    found = [evaluation.parse(argv).chat_template for argv in ([], ["--no-chat-template"])]
-    assert found == [None, False]
 
 
 @pytest.mark.parametrize(
@@ -153,20 +120,6 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     assert (resumed.lr, resumed.share) == (7e-3, False)
 
 
-def test_a_template_that_is_not_used_is_told(tmp_path, capsys):
-    shutil.copytree(ROOT / "tiny", tmp_path / "chatty")
-    file = tmp_path / "chatty" / "tokenizer_config.json"
-    template = "{% for m in messages %}# {{ m['content'] }}{% endfor %}"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"chat_template": template}))
-    small = [*SMALL, "--dry-run", "--eval-limit", "none", "--model", str(tmp_path / "chatty")]
-    train.main(small)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("warning: ")
-    assert "add --chat-template" in line
-    train.main([*small, "--chat-template"])
-    assert capsys.readouterr().err == ""
-
-
 # --- what a run writes ----------------------------------------------------------------------------
 
 
@@ -180,21 +133,12 @@ def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
     assert "run" in capsys.readouterr().out
 
 
-def test_shares_of_schemes_are_logged(tmp_path, plugin):
-    pytest.importorskip("coding")
-    path = trained(tmp_path / "run", steps=3)
-    for row in lines(path, "metrics.jsonl"):
-        shares = [value for name, value in row.items() if name.startswith("scheme/")]
-        assert sum(shares) == pytest.approx(1)
-    trained(tmp_path / "other", "--task", plugin, steps=1)
-    assert not any("scheme" in name for name in lines(tmp_path / "other", "metrics.jsonl")[0])
-
-
 def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(stopped), size_guidance={"tensors": 0})
     events.Reload()
+    assert {"return", *PARTS} <= set(events.Tags()["scalars"])
     text = events.Tensors("sample/text_summary")[0].tensor_proto.string_val[0].decode()
     sample = lines(stopped, "samples.jsonl")[0]
     assert textwrap.indent(sample["responses"][1], "    ") in text
@@ -203,18 +147,6 @@ def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
     assert "|lora_rank|16|" in flags
     assert {"seconds/step", "memory_gib"} <= set(events.Tags()["scalars"])
     assert len(events.Scalars("test/return")) == 1  # no zero beside it
-
-
-def test_a_sample_cannot_leave_its_block():
-    from tensorboard import plugin_util
-
-    text = "```\n\n<b>bold</b> ````\n# head"
-    record = {"prompts": ["ask"], "responses": [text], "reward": 1.0, "turn": 0}
-    shown = as_markdown(record | {"parts": {"<i>a</i>": 1.0}, "task_id": "<script>x</script>"})
-    page = plugin_util.markdown_to_safe_html(shown)
-    assert "```\n\n&lt;b&gt;bold&lt;/b&gt; ````\n# head\n</code></pre>" in page
-    assert "<script>" not in page
-    assert "<i>" not in page
 
 
 # --- looking at runs ------------------------------------------------------------------------------
@@ -234,25 +166,17 @@ def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
 
 
 def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("coding")  # method single: a rendezvous needs two
     monkeypatch.chdir(tmp_path)
     Path("runs/empty").mkdir(parents=True)
     for number, name in enumerate(("b", "c", "a")):
         shutil.copytree(stopped, f"runs/{name}")
         subprocess.run(["touch", "-d", f"@{1000 + number}", f"runs/{name}/args.json"], check=True)
-    evaluation.main(["--show", "1"])
-    said = capsys.readouterr()
-    assert "the newest run: runs/a" in said.err
-    assert "--- trained, sampled" in said.out
     evaluation.main(["--show", "1", "--greedy", "--method", "frozen-0", "naive"])
     said = capsys.readouterr()
     assert "the newest run: runs/a" in said.err
     assert "--- frozen-0, greedy" in said.out
     evaluation.main(["--task", DEFAULT, "--limit", "1", "--greedy", "--method", "naive"])
     assert "newest" not in capsys.readouterr().err
-    with pytest.raises(SystemExit):  # a team's
-        evaluation.main(["--method", "single-trained"])
-    assert "single-trained that of one agent" in capsys.readouterr().err
 
 
 def test_prompts_of_a_plug_in_are_shown_and_its_items_are_asked(plugin, capsys):

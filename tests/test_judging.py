@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import Tokenizer, assert_close, rounding, small_base
+from helpers import Tokenizer, assert_close, refused, rounding, small_base
 from test_train import assert_same_run
 
 import eval as evaluation
@@ -147,23 +147,8 @@ def test_the_judge_is_another_model_where_one_is_named(plugin, tmp_path, capsys)
     assert not [name for name in state["state_dict"] if name.startswith("judge")]
     bases = json.loads((tmp_path / "named" / "args.json").read_text())["bases"]
     assert set(bases) == {str(ROOT / "tiny")}
-    for argv, told in (
-        (["--lora-rank", "0", "--reward", plugin], "--lora-rank 0 leaves no frozen one: name one"),
-        (["--judge", "tiny"], "--judge tiny: the reward asks no language model"),
-        (["--judge", "no/such", "--reward", plugin], "'no/such' is no folder"),
-    ):
-        with pytest.raises(SystemExit):
-            train.main([*SMALL, *argv, "--run", str(tmp_path / "bad")])
-        assert told in capsys.readouterr().err
-
-
-def test_an_evaluation_asks_the_same_judge(plugin, tmp_path):
-    train.main([*SMALL, "--reward", plugin, "--run", str(tmp_path / "run")])
-    small = ["--limit", "2", "--num-samples", "1", "--json", str(tmp_path / "table")]
-    evaluation.main(["--run", str(tmp_path / "run"), *small])
-    table = json.loads((tmp_path / "table").read_text())["methods"]
-    assert {"trained", "naive", "single", "frozen-0"} <= table.keys()
-    assert all(row["reward/text_0"] > 0 for row in table.values())
+    told = refused(capsys, *SMALL, "--lora-rank", "0", "--reward", plugin)
+    assert "--lora-rank 0 leaves no frozen one: name one" in told
 
 
 # --- eval.py --score ------------------------------------------------------------------------------
@@ -189,32 +174,3 @@ def test_any_reward_scores_a_file(plugin, tmp_path, capsys):
     pytest.importorskip("writing")
     paper = ["--task", "tldr", "--reward", "tldr_paper"]
     assert "structure" in score(capsys, file, *paper)
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        (["{"], "joint.jsonl, line 1: not one JSON object"),
-        (['{"item": {"prompt": "x"}, "responses": ["a", "b"]}', "[]"], "line 2: it needs"),
-        (['{"item": {}, "responses": ["a", 1]}'], "line 1: it needs"),
-        ([], "holds no joint responses"),
-        (["", '{"item": {}, "responses": ["a b", "c"]}'], "line 2: the reward raised"),
-    ],
-)
-def test_a_bad_line_is_told_with_its_number(lines, said, plugin, tmp_path, capsys):
-    file = tmp_path / "joint.jsonl"
-    file.write_text("\n".join(lines))
-    with pytest.raises(SystemExit) as stopped:
-        score(capsys, file, "--reward", plugin)
-    assert stopped.value.code == 2
-    assert said in capsys.readouterr().err
-
-
-def test_score_tells_what_it_does_not_go_with(tmp_path, capsys):
-    for argv, said in (
-        (["nowhere.jsonl"], "No such file or directory: 'nowhere.jsonl'"),
-        (["x", "--run", "y"], "--score does not go with --run"),
-    ):
-        with pytest.raises(SystemExit):
-            score(capsys, *argv)
-        assert said in capsys.readouterr().err

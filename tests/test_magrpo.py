@@ -15,8 +15,8 @@ from policies import scoring
 from policies.sampling import Sampling
 from policies.scoring import Row, score
 from policies.team import Team
-from rewards import RewardError, Scorer
-from running.heldout import evaluate, played
+from rewards import Scorer
+from running.heldout import played
 from running.metrics import measure
 from tasks import Task
 
@@ -87,29 +87,15 @@ def moved(team, before):
 
 
 @pytest.mark.parametrize("joint", ["aligned", "cross"])
-@pytest.mark.parametrize("advantage", ["mean", "rloo", "std", "max"])
-def test_equal_rewards_move_nothing(joint, advantage):
+def test_equal_rewards_move_nothing(joint):
+    """tests/test_equations.py has all kinds of advantages."""
     team = small_team()
     before = snapshot(team)
-    argv = ("--joint", joint, "--advantage", advantage)
-    module = train(lambda item, texts: 0.1, *argv, team=team, steps=2)
+    module = train(lambda item, texts: 0.1, "--joint", joint, team=team, steps=2)
     assert moved(team, before) == set()
     assert measure(module)["frac_reward_zero_std"] == 1
     assert measure(module)["grad_norm/0"] == 0
     assert measure(module)["logp_difference/max"] == 0  # nothing was scored
-
-
-@pytest.mark.parametrize("rank", [4, 0])
-def test_every_agent_moves_and_the_base_does_not(rank):
-    team = small_team(rank=rank)
-    before = snapshot(team)
-    train(long_answers, "--lora-rank", str(rank), team=team)
-    changed = moved(team, before)
-    for agent in range(2):
-        mine = {n for n, p in team.named_parameters() for q in team.parameters_of(agent) if p is q}
-        assert len(mine & changed) > len(mine) / 2
-    if rank:
-        assert all(".agent" in name for name in changed)
 
 
 @pytest.mark.parametrize(
@@ -162,41 +148,6 @@ def test_a_response_ends_at_the_tasks_stop():
         assert short.tokens == long.tokens[: len(short.tokens)], "the token that ended it counts"
         assert len(short.logps) == len(short.tokens)
     assert [response.tokens for response in responses("")] == [r.tokens for r in free]
-
-
-def test_returns_are_discounted_means_of_what_follows():
-    argv = ("--turns", "2", "--joint", "aligned", "--gamma", "0.5")
-    module = train(long_answers, *argv)
-    for node in module.turns[0]:
-        for s, child in enumerate(node.children):
-            want = float(node.rewards[s]) + 0.5 * float(child.rewards.mean())
-            assert float(node.returns[0, s]) == pytest.approx(want)
-    roots = [float(node.returns[0].mean()) for node in module.turns[0]]
-    assert measure(module)["return"] == pytest.approx(sum(roots) / len(roots) / 1.5)
-
-
-def test_who_gets_the_credit_changes_no_figure(monkeypatch):
-    """An ablation of sample_returns stays comparable: what is logged and what is held out are the
-    team's own rewards, discounted."""
-    argv = ("--turns", "2", "--gamma", "0.5")
-    module = train(long_answers, *argv)
-    held_out = evaluate(module, module.problems[:2], module.args)[0]
-    spread = magrpo.sample_returns
-    monkeypatch.setattr(magrpo, "sample_returns", lambda *what: 3 * spread(*what).square())
-    assert evaluate(module, module.problems[:2], module.args)[0] == held_out
-    other = train(long_answers, *argv)
-    assert measure(other)["return"] == measure(module)["return"]
-    assert measure(other)["grad_norm/0"] != pytest.approx(measure(module)["grad_norm/0"], rel=0.01)
-
-
-def test_agents_see_their_own_history_only():
-    module = train(long_answers, "--turns", "2", "--branching", "tree", "--joint", "aligned")
-    for node in module.turns[0]:
-        for s, child in enumerate(node.children):
-            for agent in range(2):
-                own = node.responses[agent][s].text
-                want = f"{node.item['word']}:{agent}:{own}!{agent}"
-                assert child.observations[agent] == want
 
 
 @pytest.mark.parametrize(("joint", "each"), [("aligned", 1), ("cross", 4), ("3", 3)])
@@ -346,25 +297,6 @@ def test_several_updates_are_the_written_ones(agents, monkeypatch):
     assert measure(module)["logp_difference/max"] < 1e-4  # of the first update
 
 
-def test_heterogeneous_team_shares_what_is_the_same():
-    team = small_team(3, bases=[[0, 2], [1]])
-    before = snapshot(team)
-    module = train(long_answers, "--num-agents", "3", team=team)
-    assert {name.split(".")[1] for name in moved(team, before)} == {"0", "1"}
-    for node in module.turns[0]:
-        for agent in range(3):
-            base = team.base_of[agent]
-            rows = [Row(agent, node.prompts[agent], node.responses[agent][0].tokens)]
-            with torch.no_grad():
-                assert len(list(score(base, rows, module.sampling))) == 1
-
-
-def test_steps_are_counted_once_however_many_agents():
-    for agents in (1, 3):
-        module = train(long_answers, "--num-agents", str(agents), steps=3)
-        assert module.trainer.global_step == 3
-
-
 def test_metrics_do_not_depend_on_padding():
     """Lengths, entropy and KL are over real tokens: recomputed here from the responses."""
     module = train(long_answers)
@@ -409,13 +341,6 @@ def test_every_sample_has_its_own_random_numbers():
     assert len({node.key for node in nodes}) == len(nodes)
     seen = {tuple(r.tokens for r in node.responses[0]).__repr__() for node in nodes}
     assert len(seen) == len(nodes)
-
-
-def test_metrics_of_a_reward_earn_nothing():
-    module = train(lambda item, texts: {"a": 0.25, "b": 0.5, "metric/c": 7.0})
-    assert float(module.turns[0][0].rewards.min()) == 0.75
-    assert measure(module)["metric/c"] == 7
-    assert measure(module)["reward/a"] == 0.25
 
 
 def test_the_learning_rate_follows_its_schedule():
@@ -468,7 +393,7 @@ def test_kl_to_the_base_pulls_back():
     team = small_team()
     module = train(lambda item, texts: 0.0, *argv, team=team)
     first = sum(measure(module)[f"kl/{agent}"] for agent in range(2))
-    module = train(lambda item, texts: 0.0, *argv, team=team, steps=60)
+    module = train(lambda item, texts: 0.0, *argv, team=team, steps=30)
     assert sum(measure(module)[f"kl/{agent}"] for agent in range(2)) < 0.5 * first
 
 
@@ -483,59 +408,14 @@ def test_the_kl_term_does_not_depend_on_micro_batches(monkeypatch):
     assert norms[0] == pytest.approx(norms[1], rel=rounding())
 
 
-def test_single_agent_learns_like_grpo():
-    """Reward: share of one letter in the response. n = 1 is GRPO without its biases."""
-
-    def letter(item, texts):
-        return texts[0].count("0") / 8
-
-    argv = (
-        "--num-agents",
-        "1",
-        "--lr",
-        "0.05",
-        "--lr-schedule",
-        "constant",
-        "--num-generations",
-        "16",
-    )
-    module = train(letter, *argv, steps=1)
-    start = measure(module)["return"]
-    module = train(letter, *argv, steps=60)
-    assert measure(module)["return"] > start + 0.1
-
-
-@pytest.mark.parametrize("joint", ["aligned", "cross"])
-def test_a_team_learns_to_match(joint):
+def test_a_team_learns_to_match():
     """Reward only where both agents write the same letter: no agent can earn it alone."""
 
     def match(item, texts):
         both = zip(texts[0], texts[1], strict=False)
         return sum(a == b for a, b in both) / 8
 
-    argv = ("--joint", joint, "--lr", "0.05", "--lr-schedule", "constant", "--batch-size", "4")
+    argv = ("--lr", "0.05", "--lr-schedule", "constant", "--batch-size", "4")
     argv += ("--num-generations", "16")
     start = measure(train(match, *argv, steps=1))["return"]
     assert measure(train(match, *argv, steps=60))["return"] > 2 * start
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (float("nan"), "returned"),
-        (float("inf"), "returned"),
-        ({"a": float("nan")}, "returned"),
-        ("high", "raised ValueError"),
-        (None, "raised TypeError"),
-        (KeyError("x"), "raised KeyError"),
-    ],
-)
-def test_a_bad_reward_is_told_with_what_it_was_given(value, message):
-    def reward(item, texts):
-        if isinstance(value, Exception):
-            raise value
-        return value
-
-    with pytest.raises(RewardError, match=message) as caught:
-        train(reward)
-    assert "echo/" in str(caught.value)

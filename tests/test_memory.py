@@ -5,7 +5,7 @@ python -m pytest tests/test_memory.py; bench/memory.py measures what a run takes
 
 import pytest
 import torch
-from helpers import VOCAB, assert_same_gradients, random_rows, small_base
+from helpers import assert_same_gradients, random_rows, small_base
 from test_policies import gradients, shared_update
 
 from policies import decoding, memory, scoring
@@ -39,30 +39,6 @@ def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     assert tokens(base) == want
     assert seen[0] == count
     assert sum(seen) == 6
-
-
-def test_a_prompt_takes_its_tokens_its_own_pass_and_its_logits():
-    """Two layers of two key heads of 8 units, keys and values, 4 bytes each in 16 bits too: a CPU
-    multiplies them in single precision."""
-    base = small_base().to(torch.bfloat16)
-    base.memory = 1.0
-    one = 210 * 2 * 2 * 2 * 8 * 4 + 4 * VOCAB * memory.LOGIT_BYTES
-    one += 10 * memory.activation_bytes(base)
-    assert memory.prompts_at_once(base, 10, 4, 50) == 2**30 * memory.SHARE["cpu"] // one
-
-
-def test_a_share_is_never_of_more_than_there_is():
-    base = small_base()
-    whole = memory.share(base)
-    assert 0 < whole < memory.host()
-    kept = memory.activation_bytes(base) * 2  # of a token in two layers
-    assert memory.update_tokens(base) == memory.CACHE_BYTES / kept  # more is no faster
-    base.memory = 10**6
-    assert memory.share(base) == whole
-    base.memory = 2**-4
-    assert memory.update_tokens(base) == 2**26 * memory.SHARE["cpu"] / 2 / kept
-    base.halved = 3
-    assert memory.share(base) == 2**26 * memory.SHARE["cpu"] / 8
 
 
 def scarce(monkeypatch, module, name: str, most: int) -> None:

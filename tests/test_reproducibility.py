@@ -15,12 +15,11 @@ from test_train import assert_same_run
 import magrpo
 import train
 
-SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "3"]
+SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "2"]
 SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
 
 
-@pytest.mark.parametrize("turns", [1, 2])
-def test_the_number_of_reward_workers_changes_nothing(turns, tmp_path, monkeypatch):
+def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
     """Neither the threads that call the reward nor the sandbox's workers; verdicts are not kept
     from one run to the next."""
     rewards = pytest.importorskip("coding.rewards")
@@ -32,20 +31,20 @@ def test_the_number_of_reward_workers_changes_nothing(turns, tmp_path, monkeypat
         with sandbox.Sandbox(workers=workers) as box:
             monkeypatch.setattr(rewards, "_box", box)
             path = str(tmp_path / str(threads))
-            train.main([*SMALL, "--turns", str(turns), "--joint", "aligned", "--run", path])
+            train.main([*SMALL, "--turns", "2", "--joint", "aligned", "--run", path])
             assert len(box._workers) <= workers
     assert_same_run(tmp_path / "1", tmp_path / "16")
 
 
 FLAGS = "--seed 7 --lr 0.01 --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1"
 FLAGS += " --num-agents 3 --joint 2 --normalize token"
-FLAGS += " --warmup-steps 2"
+FLAGS += " --warmup-steps 1"
 
 
 def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monkeypatch):
     file = tmp_path / "x.args"
     file.write_text(f"{FLAGS}\n")
-    argv = [*SMALL, f"@{file}", "--max-new-tokens", "12", "--eval-limit", "1"]
+    argv = [*SMALL, f"@{file}", "--max-new-tokens", "12"]
     monkeypatch.setattr(sys, "argv", ["train.py", *argv, "--run", str(tmp_path / "one")])
     train.main()
     record = json.loads((tmp_path / "one" / "args.json").read_text())
@@ -63,6 +62,7 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
 
 def test_another_seed_is_another_run(tmp_path):
     for seed in ("0", "1"):
-        train.main([*SMALL, "--seed", seed, "--run", str(tmp_path / seed)])
+        argv = [*SMALL, "--max-steps", "1", "--eval-limit", "none", "--seed", seed]
+        train.main([*argv, "--run", str(tmp_path / seed)])
     one, two = ((Path(tmp_path) / seed / "samples.jsonl").read_text() for seed in ("0", "1"))
     assert one != two

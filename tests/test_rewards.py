@@ -4,7 +4,6 @@ text and no thread can upset them.
     python -m pytest tests/test_rewards.py
 """
 
-import ast
 import contextlib
 import itertools
 import math
@@ -14,7 +13,7 @@ import pytest
 from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
 from code_pairs import FILTERED as FILTER
 
-from coding import conditions, rewards
+from coding import rewards
 from coding.sandbox import bank
 
 
@@ -117,6 +116,9 @@ HONEST = {  # forms of a helper, all of them needed: each team earns 4.0
     "    def __bool__(self):\n        return self.x % 2 == 0\n",
     "a def in an if": f"if True:\n    {EVEN.replace(chr(10), chr(10) + '    ')}",
     "a table": "EVEN = {'0', '2', '4', '6', '8'}\n\ndef aux(x):\n    return str(x)[-1] in EVEN\n",
+    # what a function is made of costs nothing
+    "in a fence": f"```python\n{EVEN}```",
+    "with comments": EVEN.replace("return", '"""Is x even?"""\n    # divided by 2\n    return'),
 }
 HONEST_MAINS = {  # helper, main
     "a constant table": (
@@ -142,21 +144,20 @@ HONEST_MAINS = {  # helper, main
 }
 
 
-@pytest.mark.parametrize("name", HONEST)
-def test_a_helper_may_be_defined_in_any_way(name):
-    assert total(rewards.code(SQUARES, [HONEST[name], FILTER])) == 4.0
+HONEST_TEAMS = {name: (helper, FILTER) for name, helper in HONEST.items()}
+HONEST_TEAMS |= {name: (helper, main(body)) for name, (helper, body) in HONEST_MAINS.items()}
+HONEST_TEAMS["a decorator of main"] = (
+    "def aux(f):\n    return lambda xs: f([x for x in xs if x % 2 == 0])\n",
+    "@aux\n" + main("return sum(x * x for x in xs)"),
+)
 
 
-@pytest.mark.parametrize("name", HONEST_MAINS)
-def test_a_helper_may_give_anything(name):
-    helper, body = HONEST_MAINS[name]
-    assert total(rewards.code(SQUARES, [helper, main(body)])) == 4.0
+@pytest.mark.parametrize("name", HONEST_TEAMS)
+def test_a_helper_may_be_defined_in_any_way_and_give_anything(name):
+    assert total(rewards.code(SQUARES, [*HONEST_TEAMS[name]])) == 4.0
 
 
-def test_a_decorator_of_main_is_a_helper():
-    decorate = "def aux(f):\n    return lambda xs: f([x for x in xs if x % 2 == 0])\n"
-    decorated = "@aux\n" + main("return sum(x * x for x in xs)")
-    assert total(rewards.code(SQUARES, [decorate, decorated])) == 4.0
+def test_an_idle_decorator_of_main_earns_nothing():
     idle = "def aux(f):\n    return lambda *xs: f(*xs)\n"
     whole = "@aux\n" + main("return sum(x * x for x in xs if x % 2 == 0)")
     assert total(rewards.code(SQUARES, [idle, whole])) == 2.5
@@ -214,19 +215,6 @@ def test_an_answer_that_the_helper_writes_into_a_list_is_unwrapped():
     kept = given.replace("xs, out", "xs").replace("out.", "KEPT.")
     mine = main("aux(xs)\nreturn KEPT[-1]")
     assert total(rewards.code(SQUARES, [f"KEPT = []\n\n{kept}", mine])) == 2.5
-
-
-def test_one_more_test_passed_never_costs_anything():
-    """And no team that fails a test earns more than one agent that passes them all alone."""
-    found = []
-    for limit in (-9, 0, 4, 9, 11, 13):  # passes more and more tests
-        text = f"def aux(x):\n    return x % 2 == 0 and x < {limit}\n"
-        scores = rewards.code(SQUARES, [text, FILTER])
-        found.append((scores["tests"], total(scores)))
-    assert found == sorted(found)
-    assert len(set(found)) > 3
-    assert all(worth <= 2.5 for passed, worth in found if passed < 1)
-    assert found[-1] == (1.0, 4.0)
 
 
 def test_what_does_not_end_is_no_evidence():
@@ -346,19 +334,6 @@ def test_text_that_is_thrown_away_costs_by_its_length(name):
     assert total(rewards.code_paper(SQUARES, [text, FILTER])) == 3.0
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"```python\n{EVEN}```",
-        f"\n\n  {EVEN}",
-        EVEN.replace("return", '"""Is x even?"""\n    # divided by 2\n    return'),
-        f"import math\n\nTWO = 2\n\n@staticmethod\n{EVEN.replace('x % 2', 'math.fmod(x, TWO)')}",
-    ],
-)
-def test_what_a_function_is_made_of_costs_nothing(text):
-    assert total(rewards.code(SQUARES, [text, FILTER])) == 4.0
-
-
 SMALL = {  # helpers of one short line that are a part of the work: test, helper, main
     "backwards": (
         "assert solve('ab cde') == 'ba edc'",
@@ -383,24 +358,6 @@ def test_a_small_part_of_the_work_is_work(name):
     tests, helper, body = SMALL[name]
     item = SQUARES | {"tests": [tests]}
     assert total(rewards.code(item, [f"def aux({helper}\n", main(body)])) == 4.0
-
-
-def test_checks_are_settled_and_work_is_not():
-    """What asks a helper's value, at first or second hand, is a constant; a call of it is not."""
-    work = "return sum((x * x for x in xs if aux(x)))"
-    own = "if len(xs) > 3:\n    xs = xs[:3]"
-    checks = "found = []\nfor x in xs:\n    found.append(aux(x))\nif found != xs:\n    return 0"
-    source = ast.unparse(ast.parse(main(f"{own}\n{checks}\nassert xs\n{work}")))
-    found = conditions.settled(source, frozenset({"aux"}), "solve")
-    bare = source.replace("assert xs", "pass")
-    assert found == tuple(
-        text.replace("if found != xs", f"if {truth}")
-        for text, truth in ((bare, "found != xs"), (bare, "True"), (bare, "False"))
-    )
-    assert conditions.settled(ast.unparse(ast.parse(main(work))), frozenset({"aux"}), "solve") == ()
-    search = ast.unparse(ast.parse(main("while aux(xs) > 1:\n    xs += 1\nreturn xs")))
-    [settled] = conditions.settled(search, frozenset({"aux"}), "solve")
-    assert settled == search.replace("aux(xs) > 1", "False")  # or it would not end
 
 
 SPOILERS = {  # ways for a main to tell a second run in its process from the first
@@ -447,31 +404,3 @@ def test_no_tests_and_setup():
     assert total(rewards.code(SQUARES | {"tests": []}, [EVEN, FILTER])) == 1.5
     item = SQUARES | {"setup": "import math\ndef even(x):\n    return math.fmod(x, 2) == 0\n"}
     assert total(rewards.code(item, ["def aux(x):\n    return even(x)", FILTER])) == 4.0
-
-
-def test_verdict_says_which_tests_passed():
-    verdict = rewards.verdict(SQUARES, ["def aux(x):\n    return x.even", FILTER])
-    assert verdict.passed == [False, True, False, False, False]
-    assert verdict.errors[1] is None
-    assert "AttributeError" in verdict.errors[0]
-
-
-def test_partners_share_the_programs_that_do_not_depend_on_them(monkeypatch):
-    asked = []
-    box = rewards.sandbox()
-
-    class Spy:
-        def run(self, programs):
-            asked.extend(programs)
-            return box.run(programs)
-
-    monkeypatch.setattr(rewards, "sandbox", Spy)
-    for helper in (EVEN, "def aux(x):\n    return not x % 2\n"):
-        rewards.code(SQUARES, [helper, FILTER])
-    assert len(asked) == 6  # a pair: the team, the bank in place of aux, and in place of solve
-    assert len(set(asked)) == 5
-    asked.clear()
-    rewards.code(SQUARES, [EVEN, main("return 5")])
-    rewards.code(SQUARES, [EVEN.replace("0", "1"), main("return 5")])
-    assert len(asked) == 2
-    assert len(set(asked)) == 1

@@ -211,12 +211,9 @@ def handle(number: int):
         '["value", {"d": [{"r": [0, 1000000000000000, 1]}]}]',
         '["value", {"C": [[[], 1]]}]',
         '["value", {"z": 1}]',
-        '["value", {}]',
         '["value", {"h": 1}]',
         '["value", {"F": [1, 0]}]',
-        '["value", {"i": "zz"}]',
         '["value", {"b": "0"}]',
-        '["value", {"c": [1, 2, 3]}]',
         '["value", ' + "9" * 5000 + "]",
         "[" * 100_000,
         "ready",
@@ -261,12 +258,10 @@ def test_a_verdict_says_what_happened(box):
 def test_memory_is_limited():
     code = "def f(n): return len(bytearray(n << 20))"
     tests = ["assert f(60) == 60 << 20", "assert f(120) == 120 << 20"]
-    with Sandbox(workers=1, memory_mb=100) as box:
-        [tight] = box.run([Program(code, tests, "f")])
-    with Sandbox(workers=1, memory_mb=200) as box:
-        [wide] = box.run([Program(code, tests, "f")])
-    assert (tight.passed, tight.outcome) == ([True, False], "memory")
-    assert wide.passed == [True, True]
+    for size, found in ((100, ([True, False], "memory")), (200, ([True, True], "ok"))):
+        with Sandbox(workers=1, memory_mb=size) as box:
+            [verdict] = box.run([Program(code, tests, "f")])
+        assert (verdict.passed, verdict.outcome) == found
 
 
 def test_no_tests_still_tell_whether_it_loads(box):
@@ -329,22 +324,6 @@ def test_identical_programs_run_once():
         found += box.run(once[:1])
     assert len(found) == 81
     assert len({verdict.errors[0] for verdict in found}) == 1
-
-
-def test_threads_share_a_sandbox_and_get_verdicts_in_the_order_asked(box):
-    def ask(base: int) -> list[list[bool]]:
-        numbers = range(base, base + 60)
-        tests = [[f"assert f() == {n}", "assert f() == -1"] for n in numbers]
-        asked = [
-            Program(f"import time\ndef f(): time.sleep({n % 7 / 1000}); return {n}", test, "f")
-            for n, test in zip(numbers, tests, strict=True)
-        ]
-        return [verdict.passed for verdict in box.run(asked)]
-
-    with ThreadPoolExecutor(4) as threads:
-        for found in threads.map(ask, range(0, 120, 30)):
-            assert found == [[True, False]] * 60
-    assert box.run([]) == []
 
 
 def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
@@ -411,10 +390,6 @@ def test_parts_of_the_bank_that_do_not_end_say_nothing():
         assert [verdict.passed for verdict in box.run(asked)] == [[True], [True]]
         [verdict] = box.run([Program(many, ["assert f(1) == 1"], "f", "", False, "aux")])
     assert (verdict.passed, verdict.outcome) == ([False], "timeout")
-
-
-def test_a_program_is_a_value():
-    assert len({ADD, Program(ADD.code, list(ADD.tests), "add")}) == 1
 
 
 @pytest.mark.parametrize("setup", ["import nowhere", "def (", "raise SystemExit"])
@@ -488,48 +463,10 @@ def kill_worker(box: Sandbox, victim: str) -> int:
     return pid
 
 
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
-def test_a_second_loss_names_the_program():
-    slow = Program("import time\ntime.sleep(30)\ndef seldom(): pass", ["seldom()"], "seldom")
-    with Sandbox(workers=1, test_timeout=60, total_timeout=60) as box:
-        box.run([ADD])
-        stop = threading.Event()
-
-        def assassin() -> None:
-            while not stop.wait(0.5):
-                with contextlib.suppress(OSError, ValueError):
-                    kill_worker(box, "judge")
-
-        thread = threading.Thread(target=assassin, daemon=True)
-        thread.start()
-        try:
-            with pytest.raises(RuntimeError, match=r"seldom.*status -9.*twice"):
-                box.run([slow])
-        finally:
-            stop.set()
-            thread.join()
-        assert box.run([Program(ADD.code + "#", ADD.tests, "add")])[0].passed == [True, False]
-
-
 def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
     monkeypatch.setattr(sandbox, "WORKER", "/nowhere/worker.py")
     with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match="no worker starts"):
         box.run([ADD])
-
-
-def test_a_fork_of_the_trainer_is_told():
-    with Sandbox(workers=1) as box:
-        box.run([ADD])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: forking beside threads
-            pid = os.fork()
-        if not pid:
-            try:
-                box.run([ADD])
-            except RuntimeError:
-                os._exit(7)
-            os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
 TRAINER = """

@@ -28,18 +28,9 @@ PROGRAMS = """
         total += x * x
     return total
 # strategy filter
-    kind = aux(xs)
-    if kind == "sorted":
-        return xs[0]
-    return min(xs)
-# strategy filter
     return len(list(filter(lambda x: not aux(x), xs)))
 # coordinator
     return sum([aux(x) for x in xs if x % 3 == 0])
-# coordinator
-    return aux(aux(xs))
-# coordinator
-    return sorted(xs, key=aux)
 # coordinator
     if len(xs) < 2:
         return xs
@@ -48,25 +39,9 @@ PROGRAMS = """
 # decorator
     return "-".join(x.upper() for x in aux(xs))
 # decorator
-    total = 0
-    for y in aux(xs):
-        if y > 3:
-            total += y
-    return total
-# decorator
     found = aux(xs)
     found.sort()
     return found[:3]
-# decorator
-    try:
-        return aux(xs)
-    except ValueError:
-        return -1
-# fallback
-    try:
-        return aux(xs)
-    except Exception:
-        return sum(x * x for x in xs)
 # fallback
     return aux(xs) or [x for x in xs if x > 0]
 # fallback
@@ -80,10 +55,6 @@ PROGRAMS = """
         for x in xs:
             result.append(x + 1)
     return result
-# wrapper
-    result = aux(xs)
-    answer = result
-    return answer
 # wrapper
     def inner():
         return aux(xs)
@@ -99,17 +70,9 @@ PROGRAMS = """
 """
 
 ASIDE = """
-# strategy filter
-    for i, x in enumerate(xs):
-        if aux(x, xs[i + 1:]):
-            return i
-    return -1
 # coordinator
     from functools import reduce
     return reduce(aux, xs[1:], xs[0])
-# coordinator
-    left, right = aux(xs[::2]), aux(xs[1::2])
-    return left - right
 # decorator
     low, high = aux(xs)
     return high - low
@@ -118,12 +81,6 @@ ASIDE = """
     if len(ys) != len(xs):
         return [abs(x) for x in xs]
     return ys
-# fallback
-    out = []
-    for x in xs:
-        y = aux(x)
-        out.append(x ** 2 if y is None else y)
-    return out
 # wrapper
     helper = aux
     return helper(sorted(xs))

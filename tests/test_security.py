@@ -128,8 +128,8 @@ def test_secrets_are_not_written_and_only_named_files_run(tmp_path):
     assert not (tmp_path / "it-ran").exists()
 
 
-TASK = """
-EVIL = "<script>alert(1)</script> ![x](http://evil/x.png) </pre> | a | b"
+TASK = r"""
+EVIL = "<script>alert(1)</script> ![x](http://evil/x.png) </pre> | a | b\n```\n<i>out</i>"
 class Task:
     reward = "FILE:reward"
     def __init__(self, data=None, num_agents=2): pass

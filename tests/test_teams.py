@@ -13,7 +13,7 @@ from coding.coop import Coop
 from coding.rewards import code
 from data import coop
 from policies.finding import base_of
-from tiny import corpus, divisions, make
+from tiny import divisions, make
 
 MANY, HALF = (Path(make.__file__).parent / name for name in ("many", "half"))
 SPLITS = ("train", "dev", "test")
@@ -50,22 +50,6 @@ def test_splits_hold_compositions_of_their_own(agents):
     assert parts["dev"] | parts["test"] <= parts["train"]
 
 
-@pytest.mark.parametrize("agents", [3, 4])
-def test_every_part_of_a_problem_is_tested(agents):
-    """What leaves out a predicate or the transform passes no first test, which is one call."""
-    for item in ITEMS[agents]:
-        assert len(item["parts"]) == agents
-        predicate, transform, reducer, *second = item["parts"]
-        less = [("", transform), (coop.whole(item["parts"])[0], "")]
-        less += [(one, transform) for one in (predicate, *second) if second]
-        for keeps, change in less:
-            body = reducer.format(coop.comprehension(keeps, change))
-            passed, total, _ = corpus.check(item, [f"def solve(xs):\n    return {body}"])
-            assert passed == 0, (item["prompt"], keeps, change)
-            assert total == 5
-        assert corpus.check(item, [item["solution"]])[:2] == (5, 5)
-
-
 @pytest.mark.parametrize(("agents", "way"), [(3, "elements"), (4, "elements"), (4, "lists")])
 def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
     names = ["aux", "aux2", "aux3"][: agents - 1]
@@ -73,51 +57,6 @@ def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
         parts = code(item, team(item, list(order), way))
         assert sum(v for name, v in parts.items() if "/" not in name) == code.maximum, parts
         assert parts["metric/load_bearing"] == parts["metric/coop"] == 1
-
-
-def test_a_helper_that_nobody_needs_costs_its_share():
-    """Not called, or called for what every problem's helper could say."""
-    item = ITEMS[4][0]
-    order = ["aux", "aux2", "aux3"]
-    whole = team(item, order)
-    worth = [code(item, whole)["cooperation"]]
-    alone = whole[-1].replace("aux3(x)", f"({item['parts'][1]})")  # solve does the transform
-    kept = [whole[0], "def aux2(x):\n    return True", *whole[2:3]]
-    checks = whole[-1].replace("aux2(x)", f"aux2(x) and {item['parts'][3]}")
-    for texts in ([*whole[:3], alone], [*kept, checks]):
-        parts = code(item, texts)
-        assert parts["metric/pass"] == 1
-        assert parts["metric/load_bearing"] == pytest.approx(2 / 3)
-        worth.append(parts["cooperation"])
-    assert worth == pytest.approx([1.5, 1.0, 1.0])
-
-
-def test_texts_of_the_warm_start_have_no_convention_of_who_does_what():
-    """Each part is as likely for one helper as for another, and each order in solve as the next."""
-    author = divisions.Author(0, ITEMS[3])
-    taken, orders = {}, {}
-    for _ in range(60):
-        for item in ITEMS[3]:
-            *helpers, main = author.joint(item, 3)
-            for name, text in zip(("aux", "aux2"), helpers, strict=True):
-                for job, part in enumerate(item["parts"][:2]):
-                    taken.setdefault((name, job), []).append(text.endswith(f"return {part}"))
-            first = [main.find(f"if {name}(x)") > 0 for name in ("aux", "aux2")]
-            for name, found in zip(("aux", "aux2"), first, strict=True):
-                orders.setdefault(name, []).append(found)
-    share = {key: sum(values) / len(values) for key, values in (taken | orders).items()}
-    assert min(share.values()) > 0.15
-    for one, other in ((("aux", 0), ("aux2", 0)), (("aux", 1), ("aux2", 1)), ("aux", "aux2")):
-        assert share[one] == pytest.approx(share[other], abs=0.05)
-
-
-def test_every_main_function_of_the_warm_start_needs_every_helper():
-    """One that did all of the work alone would be a way out, which a team takes (docs/teams.md)."""
-    author = divisions.Author(1, ITEMS[4])
-    for item in ITEMS[4] * 4:
-        *_, main = author.joint(item, 4)
-        if main.startswith("def solve"):  # else a fault of form
-            assert all(f"{name}(" in main for name in ("aux", "aux2", "aux3"))
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ import pytest
 import train
 from writing import paper as writing_paper
 from writing import rewards
-from writing import tasks as writing_tasks
 from writing.tasks import Arxiv, Tldr
 from writing.text import SEPARATOR, words
 
@@ -170,22 +169,6 @@ def test_bands_of_vocabulary(unique, tldr, arxiv):
         assert reward({}, [one, two])["vocabulary"] == pytest.approx(arxiv, abs=0.02)
 
 
-def test_bands_of_words():
-    names = [f"w{i}" for i in range(400)]
-    for size, good in ((7, False), (8, True), (256, True), (257, False)):
-        texts = [" ".join(names[:size]), " ".join(names[:size])]
-        for reward in (PAPER["tldr"], RELEASED["tldr"]):
-            assert reward({}, texts)["structure"] == 0.5 * good
-        assert PAPER["arxiv"]({}, texts)["structure"] == 0.5 * (good and size > 127)
-
-
-def test_word_lists_are_the_published_ones():
-    lists = writing_paper.TRANSITIONS.values()
-    assert [len(found) for found in lists] == [21, 22, 22, 26, 29, 33, 24, 21, 17, 19, 19, 26]
-    assert len({phrase for found in lists for phrase in found}) == 230
-    assert len(writing_paper.STOP_WORDS) == 106
-
-
 # --- the rewards that ask a language model --------------------------------------------------------
 
 
@@ -280,16 +263,6 @@ def test_an_end_is_told_in_any_script(text):
     assert not rewards.ends(text[:2] + ",")
 
 
-def test_what_is_copied():
-    text = "one two three four five six"
-    assert rewards.copied(text, text, "") == 1
-    assert rewards.copied("", text, text) == 0.5  # of the partner
-    assert rewards.copied("", f"{text} {text}", "") == pytest.approx(6 / 9)  # of itself, both times
-    assert rewards.copied("", f"{text} and again {text}", "") == pytest.approx(6 / 11)
-    assert rewards.copied("one two three x four five six", text, "a b c d") == 0
-    assert rewards.copied("", "", "a b c") == 0
-
-
 # --- one agent for both parts ---------------------------------------------------------------------
 
 
@@ -324,38 +297,12 @@ def data(kind, tmp_path) -> Path:
     return path
 
 
-def test_items(kind, data):
-    items = {split: kind(str(data)).items(split) for split in ("train", "dev", "test")}
-    texts = [item[kind.field] for split in items.values() for item in split]
-    assert texts == [f"text {n}" for n in range(11)]
-    assert [len(some) for some in items.values()] == [7, 2, 2]
-    assert [some[0]["task_id"] for some in items.values()] == [
-        f"{kind.name}/{place}" for place in ("train/1", "dev/8", "test/10")
-    ]
-
-
 def test_mistakes_are_named(kind, data):
     with pytest.raises(ValueError, match="is for 2 agents, not 3"):
         kind(num_agents=3)
     data.write_text("\n".join(['{"prompt": "x", "abstract_text": "x"}', '{"text": "x"}'] * 2))
     with pytest.raises(ValueError, match=rf"row 2: .*{kind.field!r}"):
         kind(str(data)).items("train")
-    data.write_text(json.dumps({kind.field: "x"}))
-    with pytest.raises(ValueError, match="need 3"):
-        kind(str(data)).items("train")
-
-
-def test_the_hubs_names(kind, monkeypatch):
-    def rows(*asked):
-        return [(1, {kind.field: str(asked), "completion": "not shown"})]
-
-    monkeypatch.setattr(writing_tasks, "hub_rows", rows)
-    name = {"tldr": "trl-lib/tldr", "arxiv": "OpenMLRL/arXiv_abstract"}[kind.name]
-    [item] = kind().items("test")
-    assert item == {
-        "task_id": f"{kind.name}/test/1",
-        kind.field: f"('{name}', None, 'test[:1000]')",
-    }
 
 
 def test_observations(kind):
@@ -364,29 +311,15 @@ def test_observations(kind):
     one, two = (task.observe(agent, item, []) for agent in (0, 1))
     assert one != two
     shown = source.removesuffix("TL;DR:").strip()
-    other = ("methods", "implications") if kind is Arxiv else ()
     for prompt in (one, two):
         assert shown in prompt
-        assert all(word in prompt for word in other)
-        assert prompt.endswith(":")
         if kind is Tldr:  # neither agent is told that there is another one
             said = prompt.replace(shown, "").lower()
             assert not {"agent", "writer", "another", "other", "partner"} & set(words(said))
     again = task.observe(0, item, [("my text", "what I was told")])
     assert again.startswith(one)
     assert again.index("my text") < again.index("what I was told")
-    alone = kind(num_agents=1)
-    assert alone.observe(0, item, []).count(SEPARATOR) == 1
-    for text in ("no line", SEPARATOR * 2):
-        assert SEPARATOR in alone.feedback(item, [text])[0]
-
-
-def test_feedback_quotes_nobody(kind):
-    source, texts = honest(kind)[0]
-    told = kind().feedback({kind.field: source}, list(texts))
-    assert told[0] == told[1]
-    assert f"have {len(words(texts[0]))} and {len(words(texts[1]))} words" in told[0]
-    assert len(told[0]) < 150
+    assert kind(num_agents=1).observe(0, item, []).count(SEPARATOR) == 1
 
 
 # --- end to end -----------------------------------------------------------------------------------
