@@ -196,7 +196,8 @@ def draw_schemes(axes, group: Group) -> None:
     from matplotlib import colormaps
 
     names = group.schemes()
-    shares = [smooth(group.curves(name).mean(0)) for name in names]
+    shares = np.array([group.curves(name).mean(0) for name in names])
+    shares = [smooth(curve) for curve in shares[:, shares.sum(0) > 0]]  # at the steps that have any
     labels = [name.removeprefix("scheme/") for name in names]
     axes.stackplot(range(len(shares[0])), *shares, labels=labels, colors=colormaps["tab20"].colors)
     axes.set(xlabel="step", ylim=(0, 1), title=f"division of work, {group.name}")
