@@ -171,8 +171,9 @@ def draw(groups: list[Group], path: Path) -> None:
         left.legend(frameon=False, loc="lower right")
         draw_ends(right, groups)
         panels = below[0].subplots(1, len(divided), squeeze=False)[0] if below else ()
+        names = sorted({name for group in divided for name in group.schemes()})
         for axes, group in zip(panels, divided, strict=True):
-            draw_schemes(axes, group)
+            draw_schemes(axes, group, names)
         figure.savefig(path, dpi=200)
 
 
@@ -191,11 +192,10 @@ def draw_curves(axes, group: Group, color: str) -> None:
     axes.plot(mean, color=color, linewidth=1.8, label=label)
 
 
-def draw_schemes(axes, group: Group) -> None:
+def draw_schemes(axes, group: Group, names: list[str]) -> None:
     """How the joint responses of each step divided the work, the mean over seeds, smoothed."""
     from matplotlib import colormaps
 
-    names = group.schemes()
     shares = np.array([group.curves(name).mean(0) for name in names])
     shares = [smooth(curve) for curve in shares[:, shares.sum(0) > 0]]  # at the steps that have any
     labels = [name.removeprefix("scheme/") for name in names]
