@@ -114,6 +114,7 @@ class ClassEval(Task):
 
     reward, stop = "classeval", "``"
     hub = ("FudanSELab/ClassEval", None, "test")
+    most = 1000  # methods of a class
     measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}
     bonuses = CodeTask.bonuses
     scheme = staticmethod(classes.scheme)
@@ -135,8 +136,8 @@ class ClassEval(Task):
 
     def refusal(self, item: dict) -> str:
         """Why a class is left out, or ""."""
-        if len(item["methods"]) < self.num_agents:
-            return "too few methods"
+        if not self.num_agents <= len(item["methods"]) <= self.most:
+            return "too few or too many methods"
         try:
             parts = classeval(item, solution_of(item, self.num_agents))
         except ValueError as error:  # of its imports: it says which is missing
@@ -172,6 +173,12 @@ class ClassEval(Task):
         """For every agent how many tests pass."""
         found = verdict(item, [written(item, text) for text in responses])
         return [f"{sum(found)} of {len(found)} tests pass."] * len(responses)
+
+
+class Small(ClassEval):
+    """The classes of at most four methods."""
+
+    most = 4
 
 
 def solution_of(item: dict, agents: int) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 import eval as evaluation
 from coding.classes import class_item, class_source, methods_of, scheme, written
-from coding.classeval import ClassEval, classeval, solution_of, verdict
+from coding.classeval import ClassEval, Small, classeval, solution_of, verdict
 
 METHODS = {  # of a class that keeps what was sold; no test needs the last one
     "add": "def add(self, amount):\n    if amount < 0:\n        raise ValueError('negative')\n"
@@ -220,8 +220,8 @@ def test_a_class_is_kept_where_its_solution_has_full_marks_in_any_team(tmp_path,
     assert ids == [["own/11"], [f"own/{n}" for n in (12, 13, 14, 15, 16, 17, 19)]]
     with pytest.raises(ValueError, match=r"0 of 20 .* a part no test needs: own/0, own/1,"):
         ClassEval(data, 5).items("train")
-    with pytest.raises(ValueError, match=r"0 of 20 .* too few methods: own/0, own/1,"):
-        ClassEval(data, 6).items("train")
+    with pytest.raises(ValueError, match=r"0 of 20 .* too few or too many methods: own/0, own/1,"):
+        Small(data).items("train")
 
 
 def test_the_reference_of_the_table_has_full_marks(tmp_path, capsys):
