@@ -68,8 +68,10 @@ def code_item(row: dict) -> dict:
 
 def check_texts(row: dict, fields: str) -> None:
     for name in fields.split():
-        if not isinstance(row.get(name), str) or not row[name].strip():
-            raise ValueError(f"field {name!r} has to be a text, not {row.get(name)!r:.60}")
+        if row.get(name) is None:
+            raise ValueError(f"field {name!r} is missing")
+        if not isinstance(row[name], str) or not row[name].strip():
+            raise ValueError(f"field {name!r} has to be a text, not {row[name]!r:.60}")
 
 
 def asked(text: str) -> dict:

@@ -4,6 +4,7 @@ import copy
 import functools
 import importlib
 import importlib.util
+import inspect
 import json
 import math
 import numbers
@@ -99,9 +100,20 @@ def make_task(args) -> Task:
         options["feedback"] = kind.teller(args)
     task = kind(**options)
     task.reward = args.reward or task.reward
+    for name in ("items", "observe", "feedback", "advance", "scheme", "draw"):
+        _, *wanted = inspect.signature(getattr(Task, name)).parameters
+        check_signature(getattr(task, name), wanted, f"task {args.task!r} needs {name}")
     if type(task).advance is not Task.advance:
         task.advance = functools.partial(advanced, task.advance)
     return task
+
+
+def check_signature(function, wanted: list[str], what: str) -> None:
+    """Raises ValueError where a function of the user's does not take so many arguments."""
+    try:
+        inspect.signature(function).bind(*wanted)
+    except TypeError as error:
+        raise ValueError(f"{what}({', '.join(wanted)}): {error}") from error
 
 
 def advanced(advance, item: dict, responses: list[str]) -> dict:
@@ -116,11 +128,11 @@ def find_reward(args, task):
     """The function of --reward, or of the task's own reward."""
     if not task.reward:
         raise ValueError(f"task {args.task!r} names no reward of its own: give one with --reward")
-    reward = resolve(task.reward, REWARDS, "reward")
+    reward, whose = resolve(task.reward, REWARDS, "reward"), f"reward {task.reward!r}"
+    check_signature(reward, ["item", "responses", *["lm"] * asks(reward)], f"{whose} needs ")
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
-        told = "needs its largest value, a number above 0, as .maximum"
-        raise ValueError(f"reward {task.reward!r} {told}")
+        raise ValueError(f"{whose} needs its largest value, a number above 0, as .maximum")
     return reward
 
 

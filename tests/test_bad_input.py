@@ -136,14 +136,14 @@ PLUGINS = [  # what is replaced, by what, what is named
     (": pass", ": raise KeyError('no')", "mine.py, line 4: KeyError: 'no'"),
     ('reward = "FILE:reward"', "", "names no reward of its own"),
     ("def items(self, split)", "def rows(self, split)", "Task has no items(split)"),
-    ("items(self, split)", "items(self)", "items() takes 1 positional argument but 2 were given"),
+    ("items(self, split)", "items(self)", "needs items(split): too many"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
     ('return item["task_id"]', "return 7", "has to be a text, not 7"),
     (
         "def reward(item, responses)",
         "def reward(item)",
-        "takes 1 positional argument but 2 were given",
+        "needs (item, responses): too many",
     ),
     ("reward.maximum = 1.0", "", "needs its largest value"),
 ]
