@@ -148,7 +148,7 @@ class Base(nn.Module):
             )
         if len(ids) + room > self.context:
             told = f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than"
-            raise ValueError(f"{told} the model's context of {self.context}")
+            raise ValueError(f"{told} the model's context of {self.context} ({text[:60]!r}...)")
         if max(ids, default=0) >= (known := self.net.config.get_text_config().vocab_size):
             told = f"the tokenizer is of another model: token {max(ids)}"
             raise ValueError(f"{told}, and the model knows {known}")

@@ -149,10 +149,11 @@ def check_prompts(rollout, items: list[dict]) -> None:
     for item in items:
         for agent in rollout.speakers(item, 0):
             try:
-                rollout.encode(agent, rollout.task.observe(agent, item, []))
+                text = rollout.task.observe(agent, item, [])
             except Exception as error:
                 error.add_note(f"(agent {agent}'s prompt for item {item!r:.300})")
                 raise
+            rollout.encode(agent, text)
 
 
 def prepare(args) -> tuple:

@@ -62,7 +62,6 @@ WRONG = {  # what is named wrongly, by program
         "--run ./taken",
         "--resume nope",
         "--model nope.gguf",
-        "--chat-template",
         "--data nope.jsonl --task humaneval",
     ],
     "eval": ["--task nope", "--reward nope", "--run nope"],
