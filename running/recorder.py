@@ -4,6 +4,7 @@ Numbers go through Lightning: a step's by log_dict, an evaluation's to the logge
 they belong to. metrics.jsonl and samples.jsonl are ours: a resumed run cuts them back.
 """
 
+import html
 import itertools
 import json
 import os
@@ -99,7 +100,8 @@ class Recorder(L.Callback):
         if not self.begun:
             self.test(trainer, module, "before")
             if trainer.is_global_zero:
-                rows = "".join(f"|{name}|{value}|\n" for name, value in vars(self.args).items())
+                told = {name: html.escape(str(value)) for name, value in vars(self.args).items()}
+                rows = "".join(f"|{k}|{v.replace('|', '&#124;')}|\n" for k, v in told.items())
                 trainer.logger.experiment.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
             self.draw(trainer, module)
             self.begun = True
