@@ -140,11 +140,7 @@ PLUGINS = [  # what is replaced, by what, what is named
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
     ('return item["task_id"]', "return 7", "has to be a text, not 7"),
-    (
-        "def reward(item, responses)",
-        "def reward(item)",
-        "needs (item, responses): too many",
-    ),
+    ("def reward(item, responses)", "def reward(item)", "needs (item, responses): too many"),
     ("reward.maximum = 1.0", "", "needs its largest value"),
 ]
 

@@ -16,7 +16,6 @@ import torch
 from helpers import LocalServer
 
 import train
-from coding import feedback
 from coding.feedback import Expert, ExpertError, tell
 
 ITEM = {
@@ -216,19 +215,6 @@ def test_one_bad_answer_is_tried_again(bad):
         assert len(endpoint.seen) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('Sure!\n```json\n{"aux": "a {x}", "solve": ""}\n```\nBye', {"aux": "a {x}", "solve": ""}),
-        ('{"aux": "a", "solve": 3, "other": "x"}', {"aux": "a"}),
-        ('{"edits": {"aux": "nested"}}', None),
-        ('{"a":' * 3000 + "}" * 3000, None),
-    ],
-)
-def test_edits_are_found_in_what_a_model_says(text, found):
-    assert feedback._read_edits(text, ["aux", "solve"]) == found
-
-
 def test_an_endpoint_that_stays_down_raises_one_clear_error():
     with Endpoint(hang_up) as endpoint:
         with pytest.raises(ExpertError, match=r"^the expert at http://.*/v1 fails: ") as raised:
@@ -243,14 +229,6 @@ def test_an_endpoint_that_stays_down_raises_one_clear_error():
     assert "\n" not in str(raised.value)
     with pytest.raises(ExpertError, match=r"Connection error.*refused"):  # nobody listens now
         ask(endpoint, tries=1)
-
-
-@pytest.mark.parametrize("body", [b"<html>a page</html>", b'{"choices": []}', b"[" * 100_000])
-def test_an_answer_that_is_no_chat_completion_is_an_error(body):
-    with Endpoint(status(200, body, Content_Type="application/json")) as endpoint:
-        with pytest.raises(ExpertError, match="no chat completion in its answer"):
-            ask(endpoint)
-        assert len(endpoint.seen) == 1
 
 
 def test_a_refusal_is_not_tried_again_and_shows_no_secret():

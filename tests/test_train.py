@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import refused, seconds_of_children
-from lightning.pytorch.accelerators import MPSAccelerator
 
 import eval as evaluation
 import train
@@ -242,13 +241,6 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
     argv = ["--turns", "2", "--branching", "chain", "--num-generations", "6"]
     train.main([*SMALL, *argv, "--reward", f"{file}:mine", "--dry-run"])
     assert f"so that they teach nothing: {share}" in capsys.readouterr().out
-
-
-def test_a_machine_with_apples_accelerator_trains_on_its_cpu(tmp_path, monkeypatch):
-    """Lightning would choose it, and it has no float64, by which tokens are drawn."""
-    monkeypatch.setattr(MPSAccelerator, "is_available", staticmethod(lambda: True))
-    train.main([*SMALL, "--max-steps", "1", "--eval-limit", "none", "--run", f"{tmp_path}/run"])
-    assert (tmp_path / "run" / "summary.json").is_file()
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):
