@@ -176,8 +176,6 @@ class ClassEval(Task):
 
 
 class Small(ClassEval):
-    """The classes of at most four methods."""
-
     most = 4
 
 
