@@ -20,6 +20,7 @@ with one seed are identical but for their timing.
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 
 from evaluation import report
@@ -33,7 +34,9 @@ from tasks import TASKS
 
 HOW_TIMED = """\
 latency: wall time of decoding for one problem alone ({device}), mean over
-{count} problems; rounds of sequential and discussion add up; rewards and feedback are not in it"""
+{count} problems, or fewer where that would be more than a tenth of a method's time; agents of one
+base decode at the same time, several bases and the rounds of sequential and discussion add up;
+rewards and feedback are not in it"""
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
@@ -149,9 +152,11 @@ def evaluate(args) -> tuple[dict, list[dict]]:
         for name in [name for name in methods if methods[name][0] == seat]:
             _, kind, trained = methods[name]
             rollout = player.rollout(kind, trained) if player else reference(main, task, reward)
+            start = time.perf_counter()
             records += play_method(name, rollout, items, args)
             if player:
-                header["timing"][name] = latencies(name, rollout, items, args)
+                spent = time.perf_counter() - start
+                header["timing"][name] = latencies(name, rollout, items, args, spent)
             if args.samples:  # what is played is not lost, whatever comes
                 folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))

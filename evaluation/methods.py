@@ -6,6 +6,7 @@ A method is a rollout: that of training, or one of the classes below, which diff
 import argparse
 import dataclasses
 import itertools
+import time
 from pathlib import Path
 
 import numpy as np
@@ -142,14 +143,20 @@ def record(rollout: Rollout, root: Node, sample: int) -> dict:
     return named | {"return": paid / most, "turns": turns}
 
 
-def latencies(name: str, rollout: Rollout, items: list[dict], args) -> dict:
-    """Seconds and tokens of the first TIMED problems, one at a time, one joint response each."""
-    found = {"seconds": [], "tokens": []}
+def latencies(name: str, rollout: Rollout, items: list[dict], args, spent: float) -> dict:
+    """Seconds and tokens of one problem at a time, one joint response each: of the first TIMED
+    problems, or of as many as a tenth of the method's time has room for, and of one at least.
+    spent: seconds of the rest of it. The mean so far tells what one problem more would take."""
+    found, begun = {"seconds": [], "tokens": []}, time.perf_counter()
     sampling, key = sampling_of(rollout.args, args.greedy), (args.seed, EVAL, 0)
     with progress(f"{name}, latency", min(TIMED, len(items))) as bar:
         short = dataclasses.replace(sampling, max_new_tokens=1)  # it only warms up
         rollout(items[:1], (*key, 0), 1, short, 1, True)
+        start = time.perf_counter()
         for number, item in enumerate(items[:TIMED]):
+            now = time.perf_counter()
+            if number and now - begun + (now - start) / number > spent / 9:
+                break
             rollout.seconds.clear()
             nodes = itertools.chain(*rollout([item], (*key, number), 1, sampling, 1, True))
             own = itertools.chain(*(node.responses for node in nodes))

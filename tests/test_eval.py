@@ -3,6 +3,7 @@
 A run of a team and one of a single agent are trained for a step; then they are evaluated.
 """
 
+import argparse
 import contextlib
 import csv
 import functools
@@ -11,6 +12,7 @@ import json
 import math
 import re
 import shutil
+import types
 from pathlib import Path
 
 import helpers
@@ -88,6 +90,42 @@ def timeless(path: Path) -> dict:
 
 
 # --- the table ------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A rollout and the clock it is timed by, which nothing else moves: a problem takes its item's
+    seconds, half of them decoding; the warm-up takes none."""
+
+    def __init__(self):
+        self.now, self.seconds = 0.0, {}
+        self.args = argparse.Namespace(max_new_tokens=64, temperature=1.0, top_k=0, top_p=1.0)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def __call__(self, items, key, samples, sampling, *_):
+        taken = items[0]["seconds"] if sampling.max_new_tokens == 64 else 0
+        self.now += taken
+        self.seconds["rollout"] = taken / 2
+        said = [[types.SimpleNamespace(tokens=[0] * 4)], [types.SimpleNamespace(tokens=[0] * 3)]]
+        return [[types.SimpleNamespace(responses=said)]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spent", "timed"),
+    [
+        ([1] * 20, 1e4, 10),  # never more than ten
+        ([2] * 20, 89, 4),
+        ([1, 1, 9, 1, 1], 90, 3),  # the third took more than those before it
+        ([100] * 3, 9, 1),  # one at least
+    ],
+)
+def test_the_timing_of_single_problems_takes_a_tenth(seconds, spent, timed, monkeypatch):
+    rollout = Clock()
+    monkeypatch.setattr(playing, "time", rollout)
+    items = [{"seconds": float(value)} for value in seconds]
+    found = playing.latencies("x", rollout, items, argparse.Namespace(greedy=False, seed=0), spent)
+    assert found == {"seconds": [value / 2 for value in seconds[:timed]], "tokens": [7] * timed}
 
 
 def test_every_method_has_every_measure(whole):
