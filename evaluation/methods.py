@@ -6,12 +6,14 @@ A method is a rollout: that of training, or one of the classes below, which diff
 import argparse
 import dataclasses
 import itertools
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from evaluation.players import single_settings
 from evaluation.scoring import judge_of
 from magrpo import EVAL, Node, Rollout
 from policies.decoding import Response
@@ -19,6 +21,7 @@ from policies.sampling import sampling_of
 from rewards import Scorer, asks
 from running.flags import meant
 from running.heldout import play, played, progress, worth
+from running.plugins import make_task
 
 TIMED = 10  # problems at most whose decoding is timed, one at a time
 
@@ -93,7 +96,12 @@ def plan(args, main, team: Path | None, solo: Path | None, items: list[dict]) ->
         found |= {"trained": ("team", Rollout, set(range(agents)))} if team else {}
         found |= {"naive": ("team", Rollout, set()), "sequential": ("team", Sequential, set())}
         found["discussion"] = ("team", Discussion, set())
-    found["single"] = ("solo" if solo and not args.single_model else "single", Rollout, set())
+    try:
+        make_task(single_settings(main, args.single_model))
+        found["single"] = ("solo" if solo and not args.single_model else "single", Rollout, set())
+    except ValueError as error:  # a task for teams alone
+        if not args.method:
+            print(f"no method single: {error}", file=sys.stderr)
     if solo:
         found["single-trained"] = ("solo", Rollout, {0})
     if agents > 1 and team and not main.share:
