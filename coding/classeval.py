@@ -10,7 +10,7 @@ from typing import ClassVar
 from coding import classes
 from coding.classes import Method, class_item, class_source, methods_of, writers, written
 from coding.items import read_items
-from coding.rewards import COMPONENTS, COOPERATION, TESTS, contribution, cooperation, sandbox
+from coding.rewards import COMPONENTS, COOPERATION, TESTS, box, contribution, cooperation
 from coding.sandbox.box import Program
 from coding.tasks import CodeTask, fenced
 from tasks import Task
@@ -64,7 +64,7 @@ def verdict(item: dict, agents: list[dict[str, Method]]) -> list[bool]:
     """Which tests the class of these agents passes."""
     source = class_source(item, agents)
     program = Program(source, item["tests"], item["entry_point"], item["setup"])
-    return sandbox().run([program])[0].passed
+    return box.run([program])[0].passed
 
 
 # --- what the agents are asked --------------------------------------------------------------------
