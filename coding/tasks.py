@@ -5,11 +5,12 @@ test: a function check(candidate) with assertions. coding/items.py turns rows in
 """
 
 import functools
+import re
 from typing import ClassVar
 
 from coding.extraction import helper_names
 from coding.feedback import MODES, configured
-from coding.items import asked, code_item, read_items
+from coding.items import code_item, read_items
 from coding.schemes import classify
 from tasks import Task
 
@@ -74,7 +75,14 @@ class CodeTask(Task):
     def scheme(self, item: dict, responses: list[str]) -> str:
         return classify(responses, item["entry_point"])
 
-    ask = staticmethod(asked)
+    def ask(self, text: str) -> dict:
+        """An item without tests, of a question, or of a signature with its docstring."""
+        if "def " not in text:
+            text = f'def solve(xs):\n    """{text}"""\n'
+        names = re.findall(r"def\s+(\w+)", text)
+        if not names:
+            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
+        return {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
 
 
 class HumanEval(CodeTask):
