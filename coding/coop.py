@@ -13,15 +13,12 @@ class Coop(CodeTask):
     """The embedded team's task: short Python problems that helpers and one main function solve.
 
     A problem asks for a reducer (the sum of ...) of a transform (the squares of ...) of the
-    elements of a list of integers or words that satisfy a predicate (the even numbers). Agents
-    0 to n-2 write the helpers (`aux`, `aux2`, ...), the last agent writes `solve`, and neither
-    sees the other's text: which part of the work a helper does is nowhere written, they have to
-    come to agree. With one agent, the same policy writes `aux` and then `solve`. For three agents
+    elements of a list of integers or words that satisfy a predicate (the even numbers). Which of
+    these parts a helper does is nowhere written: the agents have to come to agree. For three agents
     no problem lacks a part, and from four on there is a second predicate.
 
-    The splits hold different compositions (predicate, transform, reducer): those of "dev" and
-    "test" occur nowhere in "train", while each of their parts does. Docstrings within a split
-    differ. Nothing depends on a seed: a split is always the same problems in the same order.
+    The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does.
+    Nothing depends on a seed: a split is always the same problems in the same order.
     """
 
     takes_data = False
@@ -48,10 +45,8 @@ class Coop(CodeTask):
         return f"# write solve, you can call {' and '.join(self.helpers)}"
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """The same line for every agent: how many tests passed, and the first exception if any.
-
-        With --feedback it is that mode's text, as comments.
-        """
+        """How many tests passed, and the first exception if any; of --feedback its text, in
+        comments."""
         if self.tell:
             told = self.tell(item, responses)
             return ["\n".join(f"# {line}" for line in text.splitlines()) for text in told]

@@ -117,7 +117,16 @@ class HumanEval(CodeTask):
         """The problem, and the agent's file as far as it is written. At later turns its own
         responses follow, each with what it was told, and its file once more."""
         files = {f"helper{name[3:]}": name for name in self.helpers}
-        prompt = self._programs(files, item["prompt"].strip("\n"))
+        if self.num_agents == 1:
+            intro, shown = _ALONE, [fenced("main", _HELPER, _MAIN)]
+        else:
+            writes = (f"One writes {file}.py with the function `{files[file]}`." for file in files)
+            names = ", ".join(f"`{name}`" for name in self.helpers)
+            intro = _TOGETHER.format(count=self.num_agents, helpers=" ".join(writes), names=names)
+            shown = [fenced("helper", _HELPER), fenced("main", "from helper import aux\n", _MAIN)]
+        example = _EXAMPLE + "\n" + "".join(f"{file}```\n\n" for file in shown)
+        problem = "### Program 2\n\n" + item["prompt"].strip("\n") + "\n\n"
+        prompt = f"{intro}{_CONVENTION}\n\n### Program 1\n\n{example}{problem}"
         if self.num_agents == 1:
             begun = fenced("main", "")
         elif agent < self.num_agents - 1:
@@ -132,19 +141,6 @@ class HumanEval(CodeTask):
             prompt += begun + response.strip("\n") + "\n```\n\n"
             prompt += (f"{told}\n\n" if told else "") + "Revised: "
         return prompt + begun
-
-    def _programs(self, files: dict[str, str], problem: str) -> str:
-        """The example's files, and the problem whose files {file: function} are to be written."""
-        if self.num_agents == 1:
-            intro, shown = _ALONE, [fenced("main", _HELPER, _MAIN)]
-        else:
-            writes = (f"One writes {file}.py with the function `{files[file]}`." for file in files)
-            names = ", ".join(f"`{name}`" for name in self.helpers)
-            intro = _TOGETHER.format(count=self.num_agents, helpers=" ".join(writes), names=names)
-            shown = [fenced("helper", _HELPER), fenced("main", "from helper import aux\n", _MAIN)]
-        example = _EXAMPLE + "\n" + "".join(f"{file}```\n\n" for file in shown)
-        parts = [intro + _CONVENTION, "### Program 1", example + "### Program 2", problem, ""]
-        return "\n\n".join(parts)
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         return (self.tell or configured("tests"))(item, responses)
