@@ -45,8 +45,8 @@ class Coop(CodeTask):
         return f"# write solve, you can call {' and '.join(self.helpers)}"
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """How many tests passed, and the first exception if any; of --feedback its text, in
-        comments."""
+        """How many tests passed, and the first exception if any; with --feedback the mode's text,
+        as comments."""
         if self.tell:
             told = self.tell(item, responses)
             return ["\n".join(f"# {line}" for line in text.splitlines()) for text in told]

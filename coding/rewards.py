@@ -81,21 +81,12 @@ def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     }
 
 
-def _text_used(team: dict[str, Part], responses: list[str]) -> float:
-    """The share of the responses that their parts are made of, the mean over agents."""
-    kept = [part.kept for part in team.values()]
-    kept = kept if len(responses) > 1 else [kept[0] | kept[1]]
-    return sum(map(share_of, responses, kept)) / len(responses)
-
-
 def _used(team: dict[str, Part]) -> list[str]:
     """The helpers that main mentions, or that a helper mentions which main does, and so on."""
     *helpers, main = team
-    used, queue = set(), [main]
-    while queue:
-        new = team[queue.pop()].reads & set(helpers) - used
-        used |= new
-        queue += new
+    used = [main]
+    for name in used:  # which grows
+        used += [helper for helper in helpers if helper in team[name].reads and helper not in used]
     return [name for name in helpers if name in used]
 
 
@@ -189,7 +180,9 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     scores, verdict = _levels(item, team, lambda part: part.returns)
     *helpers, main = team
     if scores["syntax"]:
-        scores["syntax"] -= TEXT * (1 - _text_used(team, responses))
+        kept = [part.kept for part in team.values()]
+        kept = kept if len(responses) > 1 else [kept[0] | kept[1]]  # one agent wrote both
+        scores["syntax"] -= TEXT * (1 - sum(map(share_of, responses, kept)) / len(responses))
         scores["metric/aux_called"] = len(_used(team)) / len(helpers)
     p = scores["tests"]
     if not p:

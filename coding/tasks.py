@@ -51,7 +51,9 @@ def fenced(name: str, *texts: str) -> str:
 
 
 class CodeTask(Task):
-    """What the tasks share whose responses are Python functions that tests call."""
+    """What the tasks share whose responses are Python functions that tests call. Agents 0 to n-2
+    write the helpers (aux, aux2, ...), the last one the entry point; one agent alone writes both.
+    """
 
     reward, modes = "code", MODES
     measures: ClassVar = {
@@ -87,9 +89,6 @@ class CodeTask(Task):
 
 class HumanEval(CodeTask):
     """openai/openai_humaneval: 164 problems, with reference solutions.
-
-    Agents 0 to n-2 write the helpers (aux, aux2, ...), the last one writes the entry point; one
-    agent alone writes aux and the entry point in one response.
 
     `ranges` are the rows of each split: train and dev are the training and the in-training
     evaluation split of the paper, test is what its evaluation used. A local file with another

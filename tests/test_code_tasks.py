@@ -155,6 +155,8 @@ SPLIT = {  # body of check(candidate): its tests, without indentation; f is the 
         "r = candidate(1)\nassert r < 2",
     ],
     '"""About this."""\nprint\nassert candidate(1)': ["assert f(1)"],
+    "assert [candidate(f) for f in [1]]": ["assert [candidate(f) for f in [1]]"],
+    "assert f(lambda candidate: candidate)": ["assert f(lambda candidate: candidate)"],
 }
 
 
