@@ -159,12 +159,11 @@ class ClassEval(Task):
             files = ", ".join(f"part{number + 1}.py" for number in range(self.num_agents))
             intro = _TOGETHER.format(count=self.num_agents, files=files)
             shown, example, own = _METHODS[1:3], "part", f"part{agent + 1}"
-        answer = "\n\n".join(["class Harbour:\n" + shown[0], *shown[1:]])
+        answer = "class Harbour:\n" + "\n\n".join(shown)
         files = [("skeleton", _EXAMPLE), (example, answer), ("skeleton", item["skeleton"])]
         first, second, asked = (fenced(name, text.strip("\n"), "```") for name, text in files)
         begun = fenced(own, f"class {item['entry_point']}:", "")
-        parts = [intro, "### Class 1", first, second, "### Class 2", asked, ""]
-        prompt = "\n\n".join(parts)
+        prompt = "\n\n".join([intro, "### Class 1", first, second, "### Class 2", asked, ""])
         for response, told in history:
             prompt += begun + response.strip("\n") + f"\n```\n\n{told}\n\nRevised: "
         return prompt + begun

@@ -33,16 +33,13 @@ class Coop(CodeTask):
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem, the agent's own earlier responses with their feedback, and its role."""
-        role = self._role(agent) + "\n"
+        role = f"# write solve, you can call {' and '.join(self.helpers)}\n"
+        if self.num_agents == 1:
+            role = "# write the helper aux, then solve\n"
+        elif agent < self.num_agents - 1:
+            role = f"# write the helper {self.helpers[agent]}\n"
         turns = [f"{role}{response.rstrip()}\n{feedback}\n" for response, feedback in history]
         return item["prompt"] + "".join(turns) + role
-
-    def _role(self, agent: int) -> str:
-        if self.num_agents == 1:
-            return "# write the helper aux, then solve"
-        if agent < self.num_agents - 1:
-            return f"# write the helper {self.helpers[agent]}"
-        return f"# write solve, you can call {' and '.join(self.helpers)}"
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         """How many tests passed, and the first exception if any; with --feedback the mode's text,

@@ -243,13 +243,12 @@ def _tame(statement: ast.stmt) -> bool:
     """Can this be run twice in one process, and the second run not notice?
 
     An allow-list, which does not have to be complete: what is not tame runs in a process of its
-    own, and costs more. No classes (their instances may outlive a module and act as they die), no
-    attributes but those above, none that are set, no names that lead out of the module.
+    own, and costs more.
     """
     for node in ast.walk(statement):
         match node:
             case ast.ClassDef() | ast.AsyncFunctionDef() | ast.Await():
-                return False
+                return False  # instances may outlive a module, and act as they die
             case ast.Attribute(attr=name, ctx=ast.Load()) if name in _ATTRIBUTES and name[0] != "_":
                 pass
             case ast.Attribute() | ast.MatchClass(kwd_attrs=[_, *_]):

@@ -7,7 +7,6 @@ of it is decided on syntax trees.
 
 import ast
 import copy
-import functools
 import re
 from collections.abc import Callable
 
@@ -46,7 +45,7 @@ def code_item(row: dict) -> dict:
     prompt, entry = row["prompt"], row["entry_point"]
     if re.fullmatch(r"aux\d*", entry):
         raise ValueError(f"entry_point {entry!r} is the name of a helper")
-    if _parsed(prompt) is None and _parsed(prompt.rstrip() + "\n    pass\n"):
+    if _parsed(prompt) is None:
         prompt = prompt.rstrip() + "\n    pass\n"  # a body of comments is no body
     signature(prompt, entry)
     setup = "\n".join(  # without docstrings, and examples, which would call what is not there
@@ -82,7 +81,6 @@ def _parsed(source: str) -> ast.Module | None:
         return None
 
 
-@functools.lru_cache(maxsize=4096)
 def signature(prompt: str, entry: str) -> str:
     """The line `def entry(...) -> ...:` of a prompt, read from its syntax tree."""
     tree = _parsed(prompt)

@@ -90,14 +90,15 @@ def _used(team: dict[str, Part]) -> list[str]:
     return [name for name in helpers if name in used]
 
 
-def _program(item, team, without: str = "", **bank_fields) -> Program:
+def _program(item, team, replaced: str = "", **bank_fields) -> Program:
     """The team's program, without the helpers that nobody mentions: whatever they hold, it is
-    the same program, and runs once for all partners. `without`: a function that is left out."""
+    the same program, and runs once for all partners."""
     *_, main = team
-    names = [name for name in [*_used(team), main] if name != without]
+    names = [name for name in [*_used(team), main] if name != replaced]
     code = "\n".join(filter(None, (team[name].source for name in names)))
     apart = not all(team[name].tame for name in names)
-    return Program(code, item["tests"], main, item.get("setup", ""), apart, **bank_fields)
+    setup = item.get("setup", "")
+    return Program(code, item["tests"], main, setup, apart, replaced, **bank_fields)
 
 
 # --- what an agent adds ---------------------------------------------------------------------------
@@ -124,23 +125,21 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
                 break
         return least
 
-    def bank(team, replaced: str, **place) -> Program:
-        return _program(item, team, replaced, replaced=replaced, enough=enough, **place)
-
     def for_helper(name: str) -> Iterator[Program]:
         yield from _by_partners(item, responses, team, name)
-        yield bank(team, name)
+        yield _program(item, team, name, enough=enough)
         for number in team[name].numbers:
             text = f"def {name}(*args, **kwargs):\n    return {number}"
             yield _program(item, team | {name: replace(team[name], source=text, tame=True)})
         for source in settled(team[main].source, frozenset(helpers), main):
             unchecked = team | {main: replace(team[main], source=source)}
-            yield bank(unchecked, name, parts=FEW if name in source else 1)
+            parts = FEW if name in source else 1
+            yield _program(item, unchecked, name, enough=enough, parts=parts)
 
     def for_main() -> Iterator[Program]:
         yield from _by_partners(item, responses, team, main)
         for name in found:
-            yield bank(team, main, caller_of=name)
+            yield _program(item, team, main, enough=enough, caller_of=name)
 
     found = {name: lost(for_helper(name)) for name in _used(team) if team[name].source}
     if any(found.values()):

@@ -105,7 +105,7 @@ def _compositions(agents: int) -> dict[str, list[tuple]]:
     pointless = {(change, "count") for change in _INT_TRANSFORMS | _WORD_TRANSFORMS if change}
     pointless |= {(one, by) for one in ("first", "last") for by in ("total", "longest")}
     for domain, (predicates, transforms, _) in _DOMAINS.items():
-        seconds = [*filter(None, predicates)] if agents > 3 else [""]
+        seconds = [(name,) for name in predicates if name] if agents > 3 else [()]
         for predicate, transform in itertools.product(predicates, transforms):
             parts = predicate and transform and transform not in _IN_THE_BANK
             numeric = domain == "int" or transform == "length"
@@ -113,14 +113,13 @@ def _compositions(agents: int) -> dict[str, list[tuple]]:
             for reducer, second in itertools.product(reducers, seconds):
                 if not (parts if agents > 2 else predicate or transform):
                     continue
-                if (transform, reducer) in pointless or predicate == second != "":
+                if (transform, reducer) in pointless or predicate in second:
                     continue
-                both = sorted((predicate, second)) if second else [predicate]
-                text = "/".join((domain, *both, transform, reducer))
+                text = "/".join((domain, *sorted((predicate, *second)), transform, reducer))
                 digest = hashlib.md5(text.encode()).digest()
                 held_out = {0: "dev", 1: "test"}.get(digest[0] % 14) if predicate else None
-                names = (domain, predicate, transform, reducer, second)
-                splits[held_out or "train"].append(names[: 5 if second else 4])
+                names = (domain, predicate, transform, reducer, *second)
+                splits[held_out or "train"].append(names)
     return splits
 
 
