@@ -15,9 +15,9 @@ from coding.schemes import classify
 from tasks import Task
 
 # --- what the agents are asked --------------------------------------------------------------------
-# Change the wording here; coding/paper.py has the paper's roles. An answer is a file that the prompt
-# begins: a pretrained model continues it where it would explain in a chat. What the authors share
-# is one example, and the convention of what a helper says.
+# Change the wording here; coding/paper.py has the paper's roles. An answer is a file that the
+# prompt begins: a pretrained model continues it where it would explain in a chat. What the authors
+# share is one example, and the convention of what a helper says.
 
 _TOGETHER = (
     "{count} programmers write each of these programs. {helpers} The last one writes main.py, "

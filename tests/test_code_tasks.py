@@ -189,8 +189,7 @@ def test_what_stands_outside_check_rides_along_where_it_is_needed():
 
 def test_an_mbpp_row_becomes_an_item_with_its_signature():
     item = code_item(MBPP_ROW)
-    assert item["task_id"] == "7"
-    assert item["entry_point"] == "scale"
+    assert (item["task_id"], item["entry_point"]) == ("7", "scale")
     assert signature(item["prompt"], "scale") == "def scale(p, k=1.5, *rest):"
     assert '"""Write a function to scale a number."""' in item["prompt"]
     assert "def half" in item["setup"]  # a test calls it
