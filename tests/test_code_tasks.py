@@ -233,8 +233,7 @@ def test_recipes_parse_and_name_what_exists(path):
     args = train.parse([f"@{path}"])
     assert issubclass(resolve(args.task, TASKS, "task"), HumanEval)
     assert args.joint == "aligned"
-    assert args.num_generations == 4
-    assert args.num_agents == 2
+    assert (args.num_generations, args.num_agents) == (4, 2)
     assert (args.turns == 2) == ("2turns" in path.stem) == bool(args.feedback)
     assert (args.lr, args.max_new_tokens, args.batch_size) == (1e-5, 256, 1)
     assert args.reward == "code_paper"
