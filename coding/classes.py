@@ -99,14 +99,13 @@ def methods_of(text: str) -> tuple[Method, ...]:
         values = (part.value if isinstance(part, ast.Expr) else part for part in node.body)
         if all(isinstance(value, ast.Constant | ast.Pass) for value in values):
             continue  # the body of a skeleton: a docstring, pass or dots
-        start = min(part.lineno for part in (node, *node.decorator_list))
-        size = characters("\n".join(written.split("\n")[start - 1 : node.end_lineno]))
         reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
         bare = copy.copy(node)  # the tree is kept for the next to ask
         bare.decorator_list = []
         try:
             source = ast.unparse(bare)
             compile(source, "<response>", "exec")
+            size = characters(written)
             found.append(Method(node.name, decorators(node), source, reads, size))
         except REFUSED:  # it parses, and is still too much or not right for the compiler
             continue

@@ -10,7 +10,7 @@ from typing import ClassVar
 from coding import classes
 from coding.classes import Method, class_item, class_source, methods_of, writers, written
 from coding.items import read_items
-from coding.rewards import COMPONENTS, COOPERATION, TESTS, contribution, cooperation, sandbox
+from coding.rewards import COMPONENTS, COOPERATION, TESTS, box, contribution, cooperation
 from coding.sandbox.box import Program
 from coding.tasks import CodeTask, fenced
 from tasks import Task
@@ -64,7 +64,7 @@ def verdict(item: dict, agents: list[dict[str, Method]]) -> list[bool]:
     """Which tests the class of these agents passes."""
     source = class_source(item, agents)
     program = Program(source, item["tests"], item["entry_point"], item["setup"])
-    return sandbox().run([program])[0].passed
+    return box.run([program])[0].passed
 
 
 # --- what the agents are asked --------------------------------------------------------------------
@@ -159,12 +159,11 @@ class ClassEval(Task):
             files = ", ".join(f"part{number + 1}.py" for number in range(self.num_agents))
             intro = _TOGETHER.format(count=self.num_agents, files=files)
             shown, example, own = _METHODS[1:3], "part", f"part{agent + 1}"
-        answer = "\n\n".join(["class Harbour:\n" + shown[0], *shown[1:]])
+        answer = "class Harbour:\n" + "\n\n".join(shown)
         files = [("skeleton", _EXAMPLE), (example, answer), ("skeleton", item["skeleton"])]
         first, second, asked = (fenced(name, text.strip("\n"), "```") for name, text in files)
         begun = fenced(own, f"class {item['entry_point']}:", "")
-        parts = [intro, "### Class 1", first, second, "### Class 2", asked, ""]
-        prompt = "\n\n".join(parts)
+        prompt = "\n\n".join([intro, "### Class 1", first, second, "### Class 2", asked, ""])
         for response, told in history:
             prompt += begun + response.strip("\n") + f"\n```\n\n{told}\n\nRevised: "
         return prompt + begun

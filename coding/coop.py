@@ -13,15 +13,12 @@ class Coop(CodeTask):
     """The embedded team's task: short Python problems that helpers and one main function solve.
 
     A problem asks for a reducer (the sum of ...) of a transform (the squares of ...) of the
-    elements of a list of integers or words that satisfy a predicate (the even numbers). Agents
-    0 to n-2 write the helpers (`aux`, `aux2`, ...), the last agent writes `solve`, and neither
-    sees the other's text: which part of the work a helper does is nowhere written, they have to
-    come to agree. With one agent, the same policy writes `aux` and then `solve`. For three agents
+    elements of a list of integers or words that satisfy a predicate (the even numbers). Which of
+    these parts a helper does is nowhere written: the agents have to come to agree. For three agents
     no problem lacks a part, and from four on there is a second predicate.
 
-    The splits hold different compositions (predicate, transform, reducer): those of "dev" and
-    "test" occur nowhere in "train", while each of their parts does. Docstrings within a split
-    differ. Nothing depends on a seed: a split is always the same problems in the same order.
+    The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does.
+    Nothing depends on a seed: a split is always the same problems in the same order.
     """
 
     takes_data = False
@@ -36,22 +33,17 @@ class Coop(CodeTask):
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem, the agent's own earlier responses with their feedback, and its role."""
-        role = self._role(agent) + "\n"
+        role = f"# write solve, you can call {' and '.join(self.helpers)}\n"
+        if self.num_agents == 1:
+            role = "# write the helper aux, then solve\n"
+        elif agent < self.num_agents - 1:
+            role = f"# write the helper {self.helpers[agent]}\n"
         turns = [f"{role}{response.rstrip()}\n{feedback}\n" for response, feedback in history]
         return item["prompt"] + "".join(turns) + role
 
-    def _role(self, agent: int) -> str:
-        if self.num_agents == 1:
-            return "# write the helper aux, then solve"
-        if agent < self.num_agents - 1:
-            return f"# write the helper {self.helpers[agent]}"
-        return f"# write solve, you can call {' and '.join(self.helpers)}"
-
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """The same line for every agent: how many tests passed, and the first exception if any.
-
-        With --feedback it is that mode's text, as comments.
-        """
+        """How many tests passed, and the first exception if any; with --feedback the mode's text,
+        as comments."""
         if self.tell:
             told = self.tell(item, responses)
             return ["\n".join(f"# {line}" for line in text.splitlines()) for text in told]

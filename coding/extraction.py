@@ -30,9 +30,10 @@ MAX_CHARACTERS = 20_000  # of a response; a longer one counts as no code
 warnings.filterwarnings("ignore", module="<response>")
 
 _PARSE = ast.PyCF_ONLY_AST | codeop.PyCF_ALLOW_INCOMPLETE_INPUT
+_INCOMPLETE = object()  # source that more lines could complete
 REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # by the parser, for any text
-_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SCOPE = (*_FUNCTION, ast.Lambda, ast.ClassDef)
+_DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_SCOPE = (*_DEFINITION, ast.Lambda)
 _PLACE = (ast.Name, ast.Attribute, ast.Subscript)
 _FENCE = re.compile(r"^[^\S\n]*(?:```|~~~).*$", re.MULTILINE)
 _MARGIN = re.compile(r"\n(?=[^ \t#\n])")  # a comment may stand anywhere
@@ -56,11 +57,7 @@ class Part:
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
 def extract(text: str, name: str, foreign: frozenset[str] = frozenset()) -> Part:
-    """The function `name` of a response with all that it needs, nothing bound to `foreign` names.
-
-    Kept are the top-level statements that bind a name which is needed, transitively: functions,
-    classes, imports, constants, and statements that fill them. Prose and examples are not.
-    """
+    """The function `name` of a response with all that it needs, none bound to `foreign` names."""
     try:
         return _extract(text, name, foreign)
     except REFUSED:  # it parses, and is still too much or not right for the compiler
@@ -105,7 +102,7 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     constants = [node.value for node in values if isinstance(node, ast.Constant)]
     return replace(
         part,
-        raw="\n".join(written.split("\n")[node.lineno - 1 : node.end_lineno]),
+        raw="\n".join(written.split("\n")[node.lineno - node.end_lineno - 1 :]),  # no decorators
         node=function,
         returns=isinstance(function, ast.Lambda)
         or any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own)
@@ -116,15 +113,11 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
 
 @functools.lru_cache(maxsize=512)
 def share_of(text: str, kept: frozenset[int]) -> float:
-    """The share of a response's characters that stand in the lines of the statements kept. White
-    space and code fences do not count; comments do, and are kept where they stand in a statement.
-    """
+    """The share of a response's characters that stand in the lines of the statements kept, with the
+    comments in them."""
     statements, _ = top_level(text)
-    used = []
-    for node, written in (statements[index] for index in kept):
-        first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
-        used += written.split("\n")[first - 1 : node.end_lineno]
-    return min(characters("\n".join(used)) / characters(text), 1.0) if characters(text) else 1.0
+    used = characters("\n".join(statements[index][1] for index in kept))
+    return min(used / characters(text), 1.0) if characters(text) else 1.0
 
 
 def characters(text: str) -> int:
@@ -139,7 +132,7 @@ def helper_names(agents: int) -> list[str]:
 
 @functools.lru_cache(maxsize=512)  # syntax trees are large: what a step needs
 def top_level(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
-    """All top-level statements in a text, each with its source, and the functions cut or wrong.
+    """All top-level statements in a text, each with its lines, and the functions cut or wrong.
 
     A text that parses is taken as it is. Otherwise the lines between code fences are taken in
     pieces, each from one line without indentation to the next, or further for as long as the
@@ -148,22 +141,22 @@ def top_level(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > MAX_CHARACTERS:
         return [], set()
-    if isinstance(body := _parse(text), list):
-        return [(node, text) for node in body], set()
+    if isinstance(found := _parse(text), list):
+        return found, set()
     statements, unparsed = [], set()
     for segment in _FENCE.split(text):
         segment = textwrap.dedent(segment).strip(" ")
-        if isinstance(body := _parse(segment), list):
-            statements += [(node, segment) for node in body]
+        if isinstance(found := _parse(segment), list):
+            statements += found
             continue
         pieces, start, patience = _MARGIN.split(segment), 0, 100
         while start < len(pieces):
             end, source = start + 1, pieces[start]
-            while (body := _parse(source)) is _INCOMPLETE and end < len(pieces) and patience:
+            while (found := _parse(source)) is _INCOMPLETE and end < len(pieces) and patience:
                 source += "\n" + pieces[end]
                 end, patience = end + 1, patience - 1
-            if isinstance(body, list):
-                statements += [(node, source) for node in body]
+            if isinstance(found, list):
+                statements += found
                 start = end
             else:
                 unparsed |= {name.strip() for name in _HEADER.findall(pieces[start])}
@@ -171,20 +164,22 @@ def top_level(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
     return statements, unparsed
 
 
-_INCOMPLETE = object()
-
-
 def _parse(source: str):
-    """A list of statements, _INCOMPLETE if more lines could make it one, or None."""
+    """A list of statements, each with its lines, _INCOMPLETE if more could make it one, or None."""
     try:
-        return compile(source, "<response>", "exec", _PARSE).body
+        body = compile(source, "<response>", "exec", _PARSE).body
     except REFUSED as error:
         return _INCOMPLETE if "incomplete input" in str(error) else None
+    lines, found = source.split("\n"), []
+    for node in body:
+        first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
+        found.append((node, "\n".join(lines[first - 1 : node.end_lineno])))
+    return found
 
 
 def _binds(node: ast.stmt) -> set[str]:
     """The module's names that a top-level statement binds, or whose values it fills."""
-    if isinstance(node, (*_FUNCTION, ast.ClassDef)):
+    if isinstance(node, _DEFINITION):
         return {node.name}
     if isinstance(node, ast.Expr):  # TABLE.update(...)
         called = node.value.func if isinstance(node.value, ast.Call) else None
@@ -195,7 +190,7 @@ def _binds(node: ast.stmt) -> set[str]:
     for part in ast.walk(node):
         if isinstance(part, ast.alias):
             names.add((part.asname or part.name).partition(".")[0])
-        elif isinstance(part, (*_FUNCTION, ast.ClassDef)):
+        elif isinstance(part, _DEFINITION):
             names.add(part.name)
         elif isinstance(part, _PLACE) and isinstance(part.ctx, ast.Store):  # x = 1, TABLE[x] = 1
             names.add(_root(part))
@@ -238,8 +233,7 @@ _PURE = {
     "typing": {"Any", "Dict", "List", "Optional", "Set", "Tuple", "Union"},
 }
 _DATA = (str, bytes, list, tuple, dict, set, int, float, complex, Counter, deque, re.Match)
-_ATTRIBUTES = {name for data in (*map(dir, _DATA), *_PURE.values()) for name in data}
-_ATTRIBUTES = {name for name in _ATTRIBUTES if not name.startswith("_")}
+_ATTRIBUTES = set().union(*map(dir, _DATA), *_PURE.values())  # but for those with a leading _
 _OUTWARD = """eval exec compile open input globals locals vars dir type getattr setattr delattr
 object super breakpoint help memoryview"""
 _LEADS_OUT = set(_OUTWARD.split())
@@ -249,14 +243,13 @@ def _tame(statement: ast.stmt) -> bool:
     """Can this be run twice in one process, and the second run not notice?
 
     An allow-list, which does not have to be complete: what is not tame runs in a process of its
-    own, and costs more. No classes (their instances may outlive a module and act as they die), no
-    attributes but those above, none that are set, no names that lead out of the module.
+    own, and costs more.
     """
     for node in ast.walk(statement):
         match node:
             case ast.ClassDef() | ast.AsyncFunctionDef() | ast.Await():
-                return False
-            case ast.Attribute(attr=name, ctx=ast.Load()) if name in _ATTRIBUTES:
+                return False  # instances may outlive a module, and act as they die
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name in _ATTRIBUTES and name[0] != "_":
                 pass
             case ast.Attribute() | ast.MatchClass(kwd_attrs=[_, *_]):
                 return False

@@ -5,11 +5,9 @@
                     tests pass, and each of them that fails, with what it raised
            expert   an edit of its own function by a larger model, which sees no test
 
-k is --feedback-tests (0: all); the reward always uses every test. An agent is told whether a
-partner's function is there and parses, and is never shown a word of it: of an error it is told the
-kind alone, since its message may quote a partner's code. The expert reads all functions, and is
-asked to show no author another's. The modes are those of the authors' code for arXiv 2508.04652,
-where tests is called level_feedback.
+k is --feedback-tests (0: all). An agent is never shown a word of a partner's function: of an error
+it is told the kind alone, since its message may quote that. The expert is asked to show no author
+another's. In the authors' code for arXiv 2508.04652 tests is called level_feedback.
 """
 
 import functools
@@ -40,11 +38,10 @@ def configured(
     file may hold them."""
     if limit != 1 and mode != "tests":
         raise ValueError("--feedback-tests goes with --feedback tests")
-    if mode != "expert":
-        return functools.partial(tell, mode=mode, limit=limit)
-    if not (url and model):
+    if mode == "expert" and not (url and model):
         raise ValueError("--feedback expert needs --expert-url and --expert-model")
-    return functools.partial(tell, mode=mode, expert=Expert(url, model))
+    expert = Expert(url, model) if mode == "expert" else None
+    return functools.partial(tell, mode=mode, limit=limit, expert=expert)
 
 
 def tell(
@@ -64,10 +61,8 @@ def tell(
         return [_edits(edits, names) for names in own]
     verdict = rewards.verdict(item, responses)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))[: limit or None]
-    counted = f"tests passed: {sum(passed for _, passed, _ in results)} of {len(results)}"
-    failed = _failures([(test, error) for test, passed, error in results if not passed])
     told = (["Feedback on the team's program:", *_levels(team, names)] for names in own)
-    return ["\n- ".join([*lines, counted, *failed]) for lines in told]
+    return ["\n- ".join([*lines, *_counted(results)]) for lines in told]
 
 
 def _edits(edits: dict[str, str], names: list[str]) -> str:
@@ -105,16 +100,17 @@ def _usage(main: Part, name: str, helper: str) -> str:
     if helper not in main.reads:
         return f"{name} never calls {helper}"
     helpers = [""] * int(helper[3:] or 1)  # aux, aux2, ...
-    scheme = classify([*helpers, main.source], name)
-    if scheme == "unused":
-        return f"{name} calls {helper}, but does not use what it returns"
-    if scheme == "wrapper":
-        return f"{name} only passes on what {helper} returns"
-    return f"{name} uses what {helper} returns"
+    found = {
+        "unused": f"calls {helper}, but does not use what it returns",
+        "wrapper": f"only passes on what {helper} returns",
+    }.get(classify([*helpers, main.source], name), f"uses what {helper} returns")
+    return f"{name} {found}"
 
 
-def _failures(failed: list[tuple[str, str]]) -> list[str]:
-    lines = []
+def _counted(results: list[tuple[str, bool, str | None]]) -> list[str]:
+    """How many tests passed, and each that did not with its error."""
+    failed = [(test, error) for test, passed, error in results if not passed]
+    lines = [f"tests passed: {len(results) - len(failed)} of {len(results)}"]
     for test, error in failed[:SHOWN]:
         kind = error.partition(":")[0]
         test = test if len(test) <= LINE else f"{test[:LINE]} (cut)"

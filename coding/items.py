@@ -7,10 +7,10 @@ of it is decided on syntax trees.
 
 import ast
 import copy
-import functools
 import re
 from collections.abc import Callable
 
+from coding.extraction import REFUSED
 from data.rows import file_rows, hub_rows
 
 
@@ -45,7 +45,7 @@ def code_item(row: dict) -> dict:
     prompt, entry = row["prompt"], row["entry_point"]
     if re.fullmatch(r"aux\d*", entry):
         raise ValueError(f"entry_point {entry!r} is the name of a helper")
-    if _parsed(prompt) is None and _parsed(prompt.rstrip() + "\n    pass\n"):
+    if _parsed(prompt) is None:
         prompt = prompt.rstrip() + "\n    pass\n"  # a body of comments is no body
     signature(prompt, entry)
     setup = "\n".join(  # without docstrings, and examples, which would call what is not there
@@ -74,25 +74,13 @@ def check_texts(row: dict, fields: str) -> None:
             raise ValueError(f"field {name!r} has to be a text, not {row[name]!r:.60}")
 
 
-def asked(text: str) -> dict:
-    """The item of a problem that a user asks: a question, or a signature with its docstring. It has
-    no tests."""
-    if "def " not in text:
-        text = f'def solve(xs):\n    """{text}"""\n'
-    names = re.findall(r"def\s+(\w+)", text)
-    if not names:
-        raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
-    return {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
-
-
 def _parsed(source: str) -> ast.Module | None:
     try:
         return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except REFUSED:
         return None
 
 
-@functools.lru_cache(maxsize=4096)
 def signature(prompt: str, entry: str) -> str:
     """The line `def entry(...) -> ...:` of a prompt, read from its syntax tree."""
     tree = _parsed(prompt)
@@ -109,8 +97,7 @@ def signature(prompt: str, entry: str) -> str:
 def _from_mbpp(row: dict) -> dict:
     """A row of MBPP in HumanEval's fields; the entry point is the function that its tests call."""
     text, code, tests = row.get("prompt", row.get("text")), row.get("code"), row["test_list"]
-    if not (isinstance(text, str) and isinstance(code, str)):
-        raise ValueError("a row with test_list needs the texts prompt and code")
+    check_texts({"prompt": text, "code": code}, "prompt code")
     if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
         raise ValueError("field 'test_list' has to be a list of texts")
     imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
@@ -127,13 +114,11 @@ def _from_mbpp(row: dict) -> dict:
     given = _carried(rest, called, {stub.name})  # a class that the tests use, for example
     check = ast.parse("def check(candidate): pass").body[0]
     check.body = body.body
-    return {
-        "task_id": row.get("task_id"),
+    return row | {
         "prompt": "\n".join(ast.unparse(node) for node in [*given, stub]) + "\n",
         "entry_point": stub.name,
         "test": "\n".join([*imports, ast.unparse(check)]),
         "canonical_solution": code,
-        "test_list": tests,
     }
 
 
@@ -207,10 +192,13 @@ def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stm
     """The text of one test: a plain assertion where that is all, else a function that is called."""
     if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
         asserted = copy.deepcopy(body[0].test)
-        for node in ast.walk(asserted):
-            if isinstance(node, ast.Name) and node.id == candidate:
-                node.id = entry
-        return ast.unparse(ast.Assert(asserted, None))
+        names = [node for node in ast.walk(asserted) if isinstance(node, ast.Name)]
+        own = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+        own |= {node.arg for node in ast.walk(asserted) if isinstance(node, ast.arg)}
+        if not own & {candidate, entry}:  # which a lambda or a comprehension may bind
+            for node in names:
+                node.id = entry if node.id == candidate else node.id
+            return ast.unparse(ast.Assert(asserted, None))
     function = ast.parse(f"def _check({candidate}): pass").body[0]
     function.body = body
     return "\n".join(ast.unparse(node) for node in [*before, function]) + f"\n_check({entry})"

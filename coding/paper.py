@@ -9,6 +9,12 @@ from coding.items import signature
 
 RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
 
+_END = """
+    # your code here
+    return result
+
+Your code:
+"""
 WORDING = {
     "helper": """\
 {problem}
@@ -19,12 +25,8 @@ The programmer of `{entry}` will call it, so let it return data that is useful f
 {rules}
 Write `{name}` and nothing else, in this form:
 
-def {name}(...):
-    # your code here
-    return result
-
-Your code:
-""",
+def {name}(...):"""
+    + _END,
     "main": """\
 {problem}
 
@@ -35,12 +37,8 @@ Do not define {helpers} yourself.
 {rules}
 Write `{entry}` and nothing else, with exactly this signature:
 
-{signature}
-    # your code here
-    return result
-
-Your code:
-""",
+{signature}"""
+    + _END,
     "single": """\
 {problem}
 
@@ -53,12 +51,8 @@ def aux(...):
     # your code here
     return result
 
-{signature}
-    # your code here
-    return result
-
-Your code:
-""",
+{signature}"""
+    + _END,
 }
 
 _AGAIN = """\
@@ -77,11 +71,9 @@ class Roles:
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem and the agent's role, then its own responses with what it was told."""
         entry = item["entry_point"]
-        own, role = [entry], "main"
-        if self.num_agents == 1:
-            own, role = ["aux", entry], "single"
-        elif agent < self.num_agents - 1:
-            own, role = [self.helpers[agent]], "helper"
+        team = [*self.helpers, entry]
+        own = team if self.num_agents == 1 else [team[agent]]
+        role = "single" if own == team else "main" if own == [entry] else "helper"
         prompt = WORDING[role].format(
             problem=item["prompt"].strip("\n"),
             entry=entry,
@@ -91,9 +83,9 @@ class Roles:
             signature=signature(item["prompt"], entry),
             rules=RULES,
         )
+        names = _and(f"`{name}`" for name in own)
         for response, told in history:
             text, said = response.strip("\n"), f"{told}\n\n" if told else ""
-            names = _and(f"`{name}`" for name in own)
             prompt += _AGAIN.format(response=text, said=said, names=names, rules=RULES)
         return prompt
 

@@ -17,14 +17,11 @@ others wrote the helpers aux, aux2, ... With one agent, its text holds both aux 
 | or main's: (p - q) / (1 - q)    |                                  | x = aux(..); return x       |
 |                                 |                                  | -0.5, only bare calls [3]   |
 
-Take `code` to train a team that divides its work, `code_paper` to compare with the paper's figures.
-
 `code` pays cooperation for what each agent adds: what the team loses, in tests passed, without that
 agent's part. q is the largest share of tests that the team passes with a stand-in for the part:
 
 - any of a bank of parts that know nothing of any problem (sandbox/bank.py);
-- the function of that name that a partner wrote too. Two who both wrote everything share a program
-  and no work: right, they earn what one alone earns. A stub to be replaced costs only its text;
+- the function of that name that a partner wrote too: two who both wrote everything share no work;
 - for a helper, a number that it returns; and, for a main that checks its helper, the first of the
   bank where the checks are settled in advance (conditions.py).
 
@@ -33,10 +30,9 @@ brought to policy gradients; the stand-ins are its default action. A stand-in th
 made or does not end says nothing: only one that passes tests is evidence. Where more than five do
 not end, the part earns nothing.
 
-Tests and cooperation of a wrong answer are together 1 - (1 - p) (1 - c): more than the same tests
-earn alone if c > 0, less than the 1.0 of a right answer alone. For a right answer, c is the share
-of the helpers that are needed, if main is. Of the paper's schemes, coordinator, strategy filter and
-decorator earn 4.0; a fallback that passes alone earns 2.5, as without a helper.
+Tests and cooperation of a wrong answer are together 1 - (1 - p) (1 - c), which is less than the 1.0
+of a right answer alone. For a right answer, c is the share of the helpers that are needed, if main
+is.
 
 `code_paper` is the reward of arXiv 2508.04652. Where the paper and its released code differ: [1]
 extraction is ours, for theirs loses decorators, nested functions and whole reference solutions; [2]
@@ -51,7 +47,6 @@ response binds to a partner's name is dropped. Other names are shared, the later
 import ast
 import atexit
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -67,23 +62,13 @@ METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
 
 # --- programs -------------------------------------------------------------------------------------
 
-_lock, _box = threading.Lock(), None
-
-
-def sandbox() -> Sandbox:
-    """The one sandbox of this process, opened when it is first needed and closed at exit."""
-    global _box
-    with _lock:
-        if _box is None:
-            _box = Sandbox()
-            atexit.register(_box.close)
-        return _box
+box = Sandbox()  # of this process; its workers start when they are first needed
+atexit.register(box.close)
 
 
 def verdict(item: dict, responses: list[str]) -> Verdict:
     """What the tests say about a team, whatever is missing or broken in its responses."""
-    team = team_parts(item, responses)
-    return sandbox().run([_program(item, team)])[0]
+    return box.run([_program(item, team_parts(item, responses))])[0]
 
 
 def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
@@ -96,33 +81,24 @@ def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     }
 
 
-def _text_used(team: dict[str, Part], responses: list[str]) -> float:
-    """The share of the responses that their parts are made of, the mean over agents."""
-    if len(responses) == 1:
-        return share_of(responses[0], frozenset().union(*(part.kept for part in team.values())))
-    shares = map(share_of, responses, (part.kept for part in team.values()))
-    return sum(shares) / len(responses)
-
-
 def _used(team: dict[str, Part]) -> list[str]:
     """The helpers that main mentions, or that a helper mentions which main does, and so on."""
     *helpers, main = team
-    used, queue = set(), [main]
-    while queue:
-        new = team[queue.pop()].reads & set(helpers) - used
-        used |= new
-        queue += new
+    used = [main]
+    for name in used:  # which grows
+        used += [helper for helper in helpers if helper in team[name].reads and helper not in used]
     return [name for name in helpers if name in used]
 
 
-def _program(item, team, without: str = "", **bank_fields) -> Program:
+def _program(item, team, replaced: str = "", **bank_fields) -> Program:
     """The team's program, without the helpers that nobody mentions: whatever they hold, it is
-    the same program, and runs once for all partners. `without`: a function that is left out."""
+    the same program, and runs once for all partners."""
     *_, main = team
-    names = [name for name in [*_used(team), main] if name != without]
+    names = [name for name in [*_used(team), main] if name != replaced]
     code = "\n".join(filter(None, (team[name].source for name in names)))
     apart = not all(team[name].tame for name in names)
-    return Program(code, item["tests"], main, item.get("setup", ""), apart, **bank_fields)
+    setup = item.get("setup", "")
+    return Program(code, item["tests"], main, setup, apart, replaced, **bank_fields)
 
 
 # --- what an agent adds ---------------------------------------------------------------------------
@@ -142,30 +118,28 @@ def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> 
         """The least of (p - q) / (1 - q): as soon as one is 0, the others need not run."""
         least = 1.0
         for program in programs:
-            [found] = sandbox().run([program])
+            [found] = box.run([program])
             known = not program.replaced or found.outcome in ("ok", "error")  # or too much hangs
             least = min(least, contribution(p, _share(found) if known else p))
             if not least:
                 break
         return least
 
-    def bank(team, replaced: str, **place) -> Program:
-        return _program(item, team, replaced, replaced=replaced, enough=enough, **place)
-
     def for_helper(name: str) -> Iterator[Program]:
         yield from _by_partners(item, responses, team, name)
-        yield bank(team, name)
+        yield _program(item, team, name, enough=enough)
         for number in team[name].numbers:
             text = f"def {name}(*args, **kwargs):\n    return {number}"
             yield _program(item, team | {name: replace(team[name], source=text, tame=True)})
         for source in settled(team[main].source, frozenset(helpers), main):
             unchecked = team | {main: replace(team[main], source=source)}
-            yield bank(unchecked, name, parts=FEW if name in source else 1)
+            parts = FEW if name in source else 1
+            yield _program(item, unchecked, name, enough=enough, parts=parts)
 
     def for_main() -> Iterator[Program]:
         yield from _by_partners(item, responses, team, main)
         for name in found:
-            yield bank(team, main, caller_of=name)
+            yield _program(item, team, main, enough=enough, caller_of=name)
 
     found = {name: lost(for_helper(name)) for name in _used(team) if team[name].source}
     if any(found.values()):
@@ -205,7 +179,9 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     scores, verdict = _levels(item, team, lambda part: part.returns)
     *helpers, main = team
     if scores["syntax"]:
-        scores["syntax"] -= TEXT * (1 - _text_used(team, responses))
+        kept = [part.kept for part in team.values()]
+        kept = kept if len(responses) > 1 else [kept[0] | kept[1]]  # one agent wrote both
+        scores["syntax"] -= TEXT * (1 - sum(map(share_of, responses, kept)) / len(responses))
         scores["metric/aux_called"] = len(_used(team)) / len(helpers)
     p = scores["tests"]
     if not p:
@@ -253,7 +229,7 @@ def _levels(item, team, is_defined) -> tuple[dict[str, float], Verdict]:
     if not is_defined(team[main]) or any(part.broken for part in team.values()):
         return scores, Verdict([], "error", [], 0.0)
     scores["syntax"] = SYNTAX
-    [verdict] = sandbox().run([_program(item, team)])
+    [verdict] = box.run([_program(item, team)])
     scores["tests"] = TESTS * _share(verdict)
     scores["metric/pass"] = float(scores["tests"] == TESTS)
     return scores, verdict

@@ -14,8 +14,8 @@ asks where they go. The scheme is the first of these that applies:
 | coordinator     | hands out sub-tasks: calls helpers in a loop, or at several places          |
 | decorator       | calls once and works on the value, or handles the cases around it           |
 
-Whether the helper does what it should is for the tests to say. What a tree cannot show: a helper
-that changes its argument in place looks unused; code after a return, and 0 * aux(xs), look used.
+What a tree cannot show: a helper that changes its argument in place looks unused; code after a
+return, and 0 * aux(xs), look used.
 """
 
 import ast

@@ -30,15 +30,14 @@ def no_cooperative_structure(run) -> bool | None:
 def cascading_errors(run) -> bool | None:
     """Main functions that pass with another helper fail with theirs, and have no fallback."""
     samples = [s for s in run.late if "metric/pass" in s["parts"] and len(s["responses"]) > 1]
-    results = defaultdict(list)
     if len(samples) < SAMPLES:
         return None
+    results = defaultdict(list)
     for sample in samples:
         main = (sample["step"], sample["turn"], sample["responses"][-1])
         results[main].append(sample["parts"]["metric/pass"] == 1)
-    blamed = [m for m, passed in results.items() if any(passed) and "except" not in m[-1]]
-    cascades = sum(results[main].count(False) for main in blamed)
-    return cascades > max(SELDOM * len(samples), 3)
+    blamed = [r for main, r in results.items() if any(r) and "except" not in main[-1]]
+    return sum(r.count(False) for r in blamed) > max(SELDOM * len(samples), 3)
 
 
 SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try

@@ -5,19 +5,19 @@ test: a function check(candidate) with assertions. coding/items.py turns rows in
 """
 
 import functools
+import re
 from typing import ClassVar
 
 from coding.extraction import helper_names
 from coding.feedback import MODES, configured
-from coding.items import asked, code_item, read_items
+from coding.items import code_item, read_items
 from coding.schemes import classify
 from tasks import Task
 
 # --- what the agents are asked --------------------------------------------------------------------
-# Change the wording here; coding/paper.py has the paper's roles, bench/prompts.py measures what a
-# frozen team makes of a wording. An answer is a file that the prompt begins: a pretrained model
-# continues it where it would explain in a chat. Neither author is told which part of the problem
-# is the other's; what they share is one example, and the convention of what a helper says.
+# Change the wording here; coding/paper.py has the paper's roles. An answer is a file that the
+# prompt begins: a pretrained model continues it where it would explain in a chat. What the authors
+# share is one example, and the convention of what a helper says.
 
 _TOGETHER = (
     "{count} programmers write each of these programs. {helpers} The last one writes main.py, "
@@ -50,7 +50,9 @@ def fenced(name: str, *texts: str) -> str:
 
 
 class CodeTask(Task):
-    """What the tasks share whose responses are Python functions that tests call."""
+    """What the tasks share whose responses are Python functions that tests call. Agents 0 to n-2
+    write the helpers (aux, aux2, ...), the last one the entry point; one agent alone writes both.
+    """
 
     reward, modes = "code", MODES
     measures: ClassVar = {
@@ -74,14 +76,18 @@ class CodeTask(Task):
     def scheme(self, item: dict, responses: list[str]) -> str:
         return classify(responses, item["entry_point"])
 
-    ask = staticmethod(asked)
+    def ask(self, text: str) -> dict:
+        """An item without tests, of a question, or of a signature with its docstring."""
+        if "def " not in text:
+            text = f'def solve(xs):\n    """{text}"""\n'
+        names = re.findall(r"def\s+(\w+)", text)
+        if not names:
+            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
+        return {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
 
 
 class HumanEval(CodeTask):
     """openai/openai_humaneval: 164 problems, with reference solutions.
-
-    Agents 0 to n-2 write the helpers (aux, aux2, ...), the last one writes the entry point; one
-    agent alone writes aux and the entry point in one response.
 
     `ranges` are the rows of each split: train and dev are the training and the in-training
     evaluation split of the paper, test is what its evaluation used. A local file with another
@@ -109,7 +115,16 @@ class HumanEval(CodeTask):
         """The problem, and the agent's file as far as it is written. At later turns its own
         responses follow, each with what it was told, and its file once more."""
         files = {f"helper{name[3:]}": name for name in self.helpers}
-        prompt = self._programs(files, item["prompt"].strip("\n"))
+        if self.num_agents == 1:
+            intro, shown = _ALONE, [fenced("main", _HELPER, _MAIN)]
+        else:
+            writes = (f"One writes {file}.py with the function `{files[file]}`." for file in files)
+            names = ", ".join(f"`{name}`" for name in self.helpers)
+            intro = _TOGETHER.format(count=self.num_agents, helpers=" ".join(writes), names=names)
+            shown = [fenced("helper", _HELPER), fenced("main", "from helper import aux\n", _MAIN)]
+        example = _EXAMPLE + "\n" + "".join(f"{file}```\n\n" for file in shown)
+        problem = "### Program 2\n\n" + item["prompt"].strip("\n") + "\n\n"
+        prompt = f"{intro}{_CONVENTION}\n\n### Program 1\n\n{example}{problem}"
         if self.num_agents == 1:
             begun = fenced("main", "")
         elif agent < self.num_agents - 1:
@@ -124,19 +139,6 @@ class HumanEval(CodeTask):
             prompt += begun + response.strip("\n") + "\n```\n\n"
             prompt += (f"{told}\n\n" if told else "") + "Revised: "
         return prompt + begun
-
-    def _programs(self, files: dict[str, str], problem: str) -> str:
-        """The example's files, and the problem whose files {file: function} are to be written."""
-        if self.num_agents == 1:
-            intro, shown = _ALONE, [fenced("main", _HELPER, _MAIN)]
-        else:
-            writes = (f"One writes {file}.py with the function `{files[file]}`." for file in files)
-            names = ", ".join(f"`{name}`" for name in self.helpers)
-            intro = _TOGETHER.format(count=self.num_agents, helpers=" ".join(writes), names=names)
-            shown = [fenced("helper", _HELPER), fenced("main", "from helper import aux\n", _MAIN)]
-        example = _EXAMPLE + "\n" + "".join(f"{file}```\n\n" for file in shown)
-        parts = [intro + _CONVENTION, "### Program 1", example + "### Program 2", problem, ""]
-        return "\n\n".join(parts)
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         return (self.tell or configured("tests"))(item, responses)

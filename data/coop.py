@@ -1,8 +1,7 @@
 """Coop's problems: short Python functions that helpers and a main function can divide.
 
 A problem is predicate x transform x reducer, over a list of integers or of words. Each table
-maps a name to (English, Python); {k} and {m} are small integers, {c} is a letter. For three agents
-a problem lacks no part, and from four on it has a second predicate.
+maps a name to (English, Python); {k} and {m} are small integers, {c} is a letter.
 """
 
 import functools
@@ -106,7 +105,7 @@ def _compositions(agents: int) -> dict[str, list[tuple]]:
     pointless = {(change, "count") for change in _INT_TRANSFORMS | _WORD_TRANSFORMS if change}
     pointless |= {(one, by) for one in ("first", "last") for by in ("total", "longest")}
     for domain, (predicates, transforms, _) in _DOMAINS.items():
-        seconds = [*filter(None, predicates)] if agents > 3 else [""]
+        seconds = [(name,) for name in predicates if name] if agents > 3 else [()]
         for predicate, transform in itertools.product(predicates, transforms):
             parts = predicate and transform and transform not in _IN_THE_BANK
             numeric = domain == "int" or transform == "length"
@@ -114,14 +113,13 @@ def _compositions(agents: int) -> dict[str, list[tuple]]:
             for reducer, second in itertools.product(reducers, seconds):
                 if not (parts if agents > 2 else predicate or transform):
                     continue
-                if (transform, reducer) in pointless or predicate == second != "":
+                if (transform, reducer) in pointless or predicate in second:
                     continue
-                both = sorted((predicate, second)) if second else [predicate]
-                text = "/".join((domain, *both, transform, reducer))
+                text = "/".join((domain, *sorted((predicate, *second)), transform, reducer))
                 digest = hashlib.md5(text.encode()).digest()
                 held_out = {0: "dev", 1: "test"}.get(digest[0] % 14) if predicate else None
-                names = (domain, predicate, transform, reducer, second)
-                splits[held_out or "train"].append(names[: 5 if second else 4])
+                names = (domain, predicate, transform, reducer, *second)
+                splits[held_out or "train"].append(names)
     return splits
 
 
@@ -129,30 +127,31 @@ def _compose(rng: random.Random, names: tuple[str, ...]) -> dict:
     """A problem of the composition `names`, still without tests."""
     predicates, transforms, _ = _DOMAINS[names[0]]
 
-    def filled(texts: tuple[str, str]) -> list[str]:
-        return [text.format(**values) for text in texts]
-
     def drawn() -> dict:
         k = rng.randint(4, 6) if names[0] == "word" else rng.randint(2, 9)
         return {"k": k, "m": rng.randint(3, 9), "c": rng.choice("elnrst")}
 
-    values = drawn()
-    noun, predicate = filled(predicates[names[1]])
-    change, transform = filled(transforms[names[2]])
+    first = drawn()
+    noun, predicate = (text.format(**first) for text in predicates[names[1]])
+    change, transform = (text.format(**first) for text in transforms[names[2]])
     phrase, reducer = _REDUCERS[names[3]]
     parts = (predicate, transform, reducer)
     if second := names[4:]:
-        values = drawn()
-        among, other = filled(predicates[second[0]])
+        more = drawn()
+        among, other = (text.format(**more) for text in predicates[second[0]])
         noun, parts = f"{noun} among the {among}", (*parts, other)
     subject = f"{change} of the {noun} in xs" if change else f"{noun} in xs"
+    # The solution's helper and main divide the work: the predicate, or else the transform.
+    predicate, transform, reducer = whole(parts)
+    main = comprehension("aux(x)", transform) if predicate else comprehension("", "aux(x)")
     return {
         "prompt": f'def solve(xs):\n    """Return {phrase.format(subject)}."""\n',
         "entry_point": "solve",
         "setup": "",
         "composition": names,
         "parts": parts,
-        "solution": _solution(*whole(parts)),
+        "solution": f"def aux(x):\n    return {predicate or transform}\n\n\n"
+        f"def solve(xs):\n    return {reducer.format(main)}\n",
     }
 
 
@@ -160,13 +159,6 @@ def whole(parts: tuple[str, ...]) -> tuple[str, str, str]:
     """(predicate, transform, reducer) of the parts of a problem, which may have two predicates."""
     predicate, transform, reducer, *second = parts
     return " and ".join([predicate, *second]), transform, reducer
-
-
-def _solution(predicate: str, transform: str, reducer: str) -> str:
-    """A helper and a main function that divide the work: the predicate, or else the transform."""
-    main = comprehension("aux(x)", transform) if predicate else comprehension("", "aux(x)")
-    code = f"def aux(x):\n    return {predicate or transform}\n\n\n"
-    return code + f"def solve(xs):\n    return {reducer.format(main)}\n"
 
 
 def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]:
@@ -184,11 +176,7 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]
         for pair in dict.fromkeys(pairs)
     )
 
-    def tells(xs: list, answers: list) -> bool:
-        others = [0, 1, -1, "", [], None, xs, *answers, *(_answer(part, xs) for part in partial)]
-        return _answer(solve, xs) not in others
-
-    pool = _DOMAINS[domain][2]  # True == 1 above: no constant stub may pass by accident
+    pool = _DOMAINS[domain][2]
     kept = _python(f"lambda xs: {comprehension(predicate, 'x')}")(pool)
     dropped, inputs = sorted(set(pool) - set(kept)), []
     for tried in range(40 if len(kept) > 3 else 0):
@@ -197,7 +185,8 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]
         xs = rng.choices(kept, k=rng.randint(2, 6))
         xs += rng.choices(dropped, k=rng.randint(1, len(parts))) if predicate else []
         rng.shuffle(xs)
-        if tells(xs, [solve(ys) for ys in inputs]):
+        others = [0, 1, -1, "", [], None, xs, *map(solve, inputs)]  # True == 1: constant stubs
+        if _answer(solve, xs) not in [*others, *(_answer(part, xs) for part in partial)]:
             inputs.append(xs)
         if len(inputs) == 5:
             asked = [[xs] for xs in inputs]
@@ -219,14 +208,12 @@ def _open(inputs: list[list], parts: tuple[str, str, str]) -> list[list]:
     rng = random.Random(str(inputs))
     integers = isinstance(inputs[0][0], int)
     edges = [rng.choice(alike) for alike in _edges(predicate, integers)]
-    at_edges = {*edges}
 
     def told(xs: list) -> set:
         if any(-x in xs for x in xs if integers and x):
             return set()  # what becomes of the two could cancel out
         kept = [change(x) for x in xs if keeps(x)]
-        judged = at_edges.intersection(xs)
-        mutants = {e: [change(x) for x in xs if keeps(x) != (x == e)] for e in judged}
+        mutants = {e: [change(x) for x in xs if keeps(x) != (x == e)] for e in {*edges} & {*xs}}
         mutants |= {"once": [*dict.fromkeys(kept)], "order": kept[::-1]}
         mutants |= {"sign": [-y for y in kept]} if integers else {}
         answer = _answer(reduce, kept)

@@ -155,6 +155,8 @@ SPLIT = {  # body of check(candidate): its tests, without indentation; f is the 
         "r = candidate(1)\nassert r < 2",
     ],
     '"""About this."""\nprint\nassert candidate(1)': ["assert f(1)"],
+    "assert [candidate(f) for f in [1]]": ["assert [candidate(f) for f in [1]]"],
+    "assert f(lambda candidate: candidate)": ["assert f(lambda candidate: candidate)"],
 }
 
 
@@ -187,8 +189,7 @@ def test_what_stands_outside_check_rides_along_where_it_is_needed():
 
 def test_an_mbpp_row_becomes_an_item_with_its_signature():
     item = code_item(MBPP_ROW)
-    assert item["task_id"] == "7"
-    assert item["entry_point"] == "scale"
+    assert (item["task_id"], item["entry_point"]) == ("7", "scale")
     assert signature(item["prompt"], "scale") == "def scale(p, k=1.5, *rest):"
     assert '"""Write a function to scale a number."""' in item["prompt"]
     assert "def half" in item["setup"]  # a test calls it
@@ -232,8 +233,7 @@ def test_recipes_parse_and_name_what_exists(path):
     args = train.parse([f"@{path}"])
     assert issubclass(resolve(args.task, TASKS, "task"), HumanEval)
     assert args.joint == "aligned"
-    assert args.num_generations == 4
-    assert args.num_agents == 2
+    assert (args.num_generations, args.num_agents) == (4, 2)
     assert (args.turns == 2) == ("2turns" in path.stem) == bool(args.feedback)
     assert (args.lr, args.max_new_tokens, args.batch_size) == (1e-5, 256, 1)
     assert args.reward == "code_paper"
