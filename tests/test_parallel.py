@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import assert_same_gradients, refused, rounding
-from test_train import ROOT, adapters, assert_same_run, command, lines
+from test_train import adapters, assert_same_run, command, lines
 
 import train
 from policies import parallel
@@ -197,25 +197,21 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
+def sum_of_two(rank: int, file: Path) -> None:
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{file}", rank=rank, world_size=2
+    )
+    both, one, none = parameters = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]
+    both.grad = torch.ones(2)
+    one.grad = torch.full((2,), 5.0) if rank else None
+    parallel.sum_gradients(parameters)
+    assert (both.grad.tolist(), one.grad.tolist(), none.grad) == ([2, 2], [5, 5], None)
+
+
 def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
     """A step without signal must not let Adam's momentum move an agent, however it is split."""
-    script = (
-        "import sys, torch, torch.distributed as dist\nfrom policies import parallel\n"
-        "rank, file = int(sys.argv[1]), sys.argv[2]\n"
-        "dist.init_process_group('gloo', init_method='file://' + file, rank=rank, world_size=2)\n"
-        "ps = [torch.nn.Parameter(torch.zeros(2)) for _ in range(3)]\n"
-        "ps[0].grad = torch.ones(2)\n"
-        "if rank: ps[1].grad = torch.full((2,), 5.0)\n"
-        "parallel.sum_gradients(ps)\n"
-        "assert ps[0].grad.tolist() == [2, 2] and ps[1].grad.tolist() == [5, 5]\n"
-        "assert ps[2].grad is None\n"
-    )
-    options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}}
-    started = [
-        subprocess.Popen([sys.executable, "-c", script, str(r), str(tmp_path / "meet")], **options)
-        for r in range(2)
-    ]
-    assert [process.wait(DEADLINE) for process in started] == [0, 0]
+    how = {"nprocs": 2, "start_method": "fork"}  # which imports nothing anew
+    torch.multiprocessing.start_processes(sum_of_two, (tmp_path / "meet",), **how)
 
 
 def test_beside_nccl_processes_speak_over_gloo(monkeypatch):
