@@ -93,19 +93,14 @@ def rectangles(item: dict) -> list[tuple[Cell, Cell, str]]:
     with the same run of the rows behind it."""
     found = []
     for y, rows in enumerate(item["layers"]):
-        before = {}  # runs of the row in front: their rectangles
-        for z, row in enumerate(rows):
-            here = {}
-            for run in re.finditer(r"(.)\1*", row):
-                block, key = item["inventory"][run[1]], (run.span(), run[1])
-                if block == AIR:
-                    continue
-                if key not in before:
-                    found.append([(run.start(), y, z), (), block])
-                here[key] = before.get(key, found[-1])
-                here[key][1] = (run.end() - 1, y, z)
-            before = here
-    return list(map(tuple, found))
+        runs = [[(*run.span(), run[1]) for run in re.finditer(r"(.)\1*", row)] for row in rows]
+        for z, run in ((z, run) for z, here in enumerate(runs) for run in here):
+            (start, end, one), last = run, z
+            while run in [*runs, []][last + 1]:
+                last += 1
+            if item["inventory"][one] != AIR and run not in [[], *runs][z]:  # nor in front
+                found.append(((start, y, z), (end - 1, y, last), item["inventory"][one]))
+    return found
 
 
 def described(item: dict) -> str:

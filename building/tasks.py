@@ -65,30 +65,6 @@ Limits of material, for each agent (air is free):
 {limits}"""
 
 
-def scheme(owners: dict[Cell, int], agents: int, divisions: Divisions) -> str:
-    """The name of the rule that fits best, if it fits nine in ten of the correct cells.
-
-    Each division orders the cells by a number; the rule is that one agent has the cells up to some
-    number, and the other has the rest. The name says which agent has which side: so a convention
-    that holds for all problems is one name, and a division by chance is two. Of several rules that
-    fit alike, the first is named.
-    """
-    if not owners or agents == 1:
-        return "one agent" if owners else "nothing stands"
-    agent, most = Counter(owners.values()).most_common(1)[0]
-    if most >= MOSTLY * len(owners):
-        return f"agent {agent} alone"
-    fits = {}
-    for (low, high), number in divisions.items():
-        numbers = {cell: number(cell) for cell in owners}
-        cuts = sorted(set(numbers.values()))[:-1]  # how many cells fit "0 low, 1 high" at each cut
-        fit = [sum((owners[c] == 0) == (numbers[c] <= cut) for c in owners) for cut in cuts]
-        fits[f"agent 0 {low}, 1 {high}"] = max(fit, default=0)
-        fits[f"agent 0 {high}, 1 {low}"] = len(owners) - min(fit, default=len(owners))
-    best = max(fits, key=fits.get)
-    return best if agents == 2 and fits[best] >= MOSTLY * len(owners) else "mixed"
-
-
 class Building(Task):
     """What all building tasks share. rules: of an item and a number of agents. A task's own
     `problems` yields the items of a split."""
@@ -105,10 +81,29 @@ class Building(Task):
         return build(self.rules(item, len(responses)), responses)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
-        """How the team divided its work."""
+        """How the team divided its work: the rule that fits best, if it fits nine in ten of the
+        correct cells; of several that fit alike, the first.
+
+        Each division orders the cells by a number; the rule is that one agent has the cells up to
+        some number, and the other has the rest. The name says which agent has which side: so a
+        convention that holds for all problems is one name, and a division by chance is two.
+        """
         world = self.built(item, responses)
         owners = {cell: world.cells[cell][1] for cell in world.correct()}
-        return scheme(owners, len(responses), self.divisions(item))
+        if not owners or len(responses) == 1:
+            return "one agent" if owners else "nothing stands"
+        agent, most = Counter(owners.values()).most_common(1)[0]
+        if most >= MOSTLY * len(owners):
+            return f"agent {agent} alone"
+        fits = {}
+        for (low, high), number in self.divisions(item).items():
+            numbers = {cell: number(cell) for cell in owners}
+            cuts = sorted(set(numbers.values()))[:-1]  # fit: the cells that agree with each cut
+            fit = [sum((owners[c] == 0) == (numbers[c] <= cut) for c in owners) for cut in cuts]
+            fits[f"agent 0 {low}, 1 {high}"] = max(fit, default=0)
+            fits[f"agent 0 {high}, 1 {low}"] = len(owners) - min(fit, default=len(owners))
+        best = max(fits, key=fits.get)
+        return best if len(responses) == 2 and fits[best] >= MOSTLY * len(owners) else "mixed"
 
     def divisions(self, item: dict) -> Divisions:
         """The ways to divide the work that have a name."""
@@ -204,12 +199,7 @@ class Build(Building):
 
 class StrBuild(Building):
     """Strings in a 5 x 5 font, built of blocks of which no two neighbours may look alike. Each
-    agent has two blocks of its own. The authors' strings come first, then random ones.
-
-    The released configuration hides the target in the first turn (provide_graph: false), so that
-    nobody can know what to build until position_feedback lists the cells. Here it is shown; the
-    released form is --task building.tasks.StrBuildHidden --turns 2.
-    """
+    agent has two blocks of its own. The authors' strings come first, then random ones."""
 
     name = reward = "strbuild"
     rules = staticmethod(letters.rules)
@@ -273,7 +263,8 @@ class StrBuild(Building):
 
 
 class StrBuildHidden(StrBuild):
-    """StrBuild as released: an agent knows the world's size and its blocks, not the target."""
+    """StrBuild as released (provide_graph: false): an agent knows the world's size and its blocks,
+    not the target, until position_feedback lists its cells: --turns 2."""
 
     shown = False
 
