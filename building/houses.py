@@ -54,8 +54,7 @@ def layers(roof: str, door: str = DOORS[0], blocks: str = BLOCKS) -> list[list[s
 
 
 def houses(split: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """(name, layers) of a split: the published houses, then the variants, each in one split only.
-    There are 1,440, 182 and 183."""
+    """(name, layers) of a split: the published houses, then variants, each in one split only."""
     published = PUBLISHED.get(split, {})
     yield from ((name, layers(roof)) for name, roof in published.items())
     variants = list(itertools.product(ROOFS, DOORS, map("".join, itertools.permutations(BLOCKS))))

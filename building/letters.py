@@ -59,8 +59,7 @@ def rules(item: dict, agents: int) -> Rules:
 
 
 def strings(split: str) -> Iterator[str]:
-    """The strings of a split, without end: those of the data set, then random ones, all different.
-    A string belongs to one split."""
+    """The strings of a split, without end: the data set's, then random ones, all different."""
     yield from PUBLISHED.get(split, ())
     seen = {text for published in PUBLISHED.values() for text in published}
     rng = random.Random(f"strbuild/{split}")

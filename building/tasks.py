@@ -1,10 +1,6 @@
 """The building tasks: StrBuild and HouseBuild, the authors' (OpenMLRL/LLM_Collab_Minecraft), and
-Build, for the embedded team.
-
-Two agents write commands for one world of blocks, at the same time, and neither sees the other's.
-No Minecraft is run: a world is a dictionary of cells (world.py). StrBuild and HouseBuild start
-every turn with an empty world; their rules, their numbers and what each role is told are the
-authors', the wording is ours.
+Build, for the embedded team. StrBuild's and HouseBuild's rules, numbers and what each role is told
+are the authors', the wording is ours. docs/building.md has the differences, and what teams learn.
 """
 
 import contextlib
@@ -129,13 +125,9 @@ class Building(Task):
 
 
 class Build(Building):
-    """A picture of coloured rectangles that a team has to build together, with /fill commands. No
-    agent has enough material to build it alone.
-
-    Every agent reads the same prompt, which does not say who builds what: two copies of one policy
-    spend their material on the same cells. With --turns 2 the world stays as it was built, and the
-    next turn asks for what is left, with new material. The splits share no layout of rectangles.
-    """
+    """A picture of coloured rectangles, for which no agent has enough material alone. All read the
+    same prompt, which does not say who builds what. With --turns 2 the world stays as it was built,
+    and the next turn asks for what is left, with new material."""
 
     reward = "build"
     rules = staticmethod(blocks.rules)
@@ -271,11 +263,8 @@ class StrBuildHidden(StrBuild):
 
 class HouseBuild(StrBuild):
     """Houses in layers of blocks, of which each agent has material for about three quarters. The
-    authors' houses come first, then variants of them.
-
-    Three spiders have attacks of 1 to 3, which the authors draw once a run. Here they are drawn
-    once an item, and variants have none to three spiders, so that /kill is not always right.
-    """
+    authors' houses come first, then variants of them. The spiders' attacks are drawn once an item,
+    and variants have none to three spiders, so that /kill is not always right."""
 
     name = reward = "housebuild"
     rules = staticmethod(houses.rules)

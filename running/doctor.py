@@ -39,10 +39,6 @@ class Run:
     def values(self, name: str) -> list[float]:
         return [row[name] for row in self.rows]
 
-    def mean(self, name: str) -> float:
-        """Over all steps."""
-        return statistics.fmean(self.values(name))
-
     def end(self, name: str) -> float:
         """Mean over the last fifth of the steps."""
         return statistics.fmean(self.values(name)[-self.window :])
@@ -88,7 +84,8 @@ def idle(agent: int):
 
     def idle_agent(run: Run) -> bool:
         names = f"influence/{agent}", f"influence/{1 - agent}", "influence/together"
-        own, other, together = (max(run.mean(name), 0.0) for name in names)
+        means = [statistics.fmean(run.values(name)) for name in names]
+        own, other, together = (max(mean, 0.0) for mean in means)
         return own + together < 0.02 * (own + other + together)
 
     idle_agent.__name__ = f"agent_{agent}_does_not_matter"
@@ -117,6 +114,7 @@ def hacked(bonus: str, substance: str):
     return reward_hacking
 
 
+PAYS = "does the reward pay for what this agent can add? "
 SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
     (
         nothing_to_learn,
@@ -126,7 +124,7 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
     (
         silent_agent,
         ["completions/*/mean_length"],
-        "does the reward pay for what this agent can add? More --num-generations, --joint cross",
+        PAYS + "More --num-generations, --joint cross",
     ),
     (
         feedback_shock,
@@ -139,14 +137,8 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored "
         "(an --engine: has it this base, and --logprobs-mode processed_logprobs?)",
     ),
-    *(
-        (
-            idle(agent),
-            [f"influence/{agent}", "influence/*"],
-            "does the reward pay for what this agent can add? See frozen-0 and frozen-1 of eval.py",
-        )
-        for agent in (0, 1)
-    ),
+    (idle(0), ["influence/0", "influence/*"], PAYS + "See frozen-0 and frozen-1 of eval.py"),
+    (idle(1), ["influence/1", "influence/*"], PAYS + "See frozen-0 and frozen-1 of eval.py"),
 )
 HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-coef 0.02"
 
@@ -155,8 +147,7 @@ HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-
 
 
 def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
-    """What every check says of these lines of metrics.jsonl and samples.jsonl, of a run of `task`
-    (the object or its class)."""
+    """What every check says of a run's metrics.jsonl and samples.jsonl; task: it or its class."""
     run, signs = Run(rows, samples), list(SIGNS)
     for parts in task.bonuses.items():
         names = [f"reward/{part}" for part in parts]

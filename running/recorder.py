@@ -20,7 +20,7 @@ from tqdm import tqdm
 from magrpo import MAGRPO
 from policies.loading import save_agent
 from running import pictures
-from running.folder import keep_until, write_json
+from running.folder import write_json
 from running.heldout import as_markdown, drawn, evaluate, played, sample_record
 from running.metrics import measure, memory_gib
 
@@ -93,9 +93,6 @@ class Recorder(L.Callback):
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
         self.start = time.perf_counter()
         self.saved = module.global_step or -1
-        if trainer.is_global_zero:
-            for name in ("metrics.jsonl", "samples.jsonl"):
-                keep_until(self.directory / name, module.global_step)
         trainer.should_stop = module.global_step >= self.args.max_steps
         if not self.begun:
             self.test(trainer, module, "before")
@@ -136,8 +133,9 @@ class Recorder(L.Callback):
         if step % self.args.sample_every == 0:
             self.show_samples(trainer, module, step)
         if dev:
-            self.append("metrics.jsonl", [{"step": step, **_under("dev", dev)}])
-            trainer.logger.log_metrics(_under("dev", dev), step)
+            dev = {f"dev/{name}": value for name, value in dev.items()}
+            self.append("metrics.jsonl", [{"step": step, **dev}])
+            trainer.logger.log_metrics(dev, step)
         self.bar.set_postfix({"return": f"{metrics['return']:.3g}"}, refresh=False)
         self.bar.update()
 
@@ -166,7 +164,8 @@ class Recorder(L.Callback):
         record = sample_record(module.global_step, nodes[0], self.args.turns - 1, 0)
         self.summary["example"][when] = record
         if trainer.is_global_zero:
-            trainer.logger.log_metrics(_under("test", measures), module.global_step)
+            told = {f"test/{name}": value for name, value in measures.items()}
+            trainer.logger.log_metrics(told, module.global_step)
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
@@ -233,7 +232,3 @@ class Recorder(L.Callback):
         ]
         self.append("samples.jsonl", records)
         trainer.logger.experiment.add_text("sample", as_markdown(records[0]), step)
-
-
-def _under(prefix: str, metrics: dict) -> dict:
-    return {f"{prefix}/{name}": value for name, value in metrics.items()}
