@@ -39,6 +39,10 @@ class Run:
     def values(self, name: str) -> list[float]:
         return [row[name] for row in self.rows]
 
+    def mean(self, name: str) -> float:
+        """Over all steps."""
+        return statistics.fmean(self.values(name))
+
     def end(self, name: str) -> float:
         """Mean over the last fifth of the steps."""
         return statistics.fmean(self.values(name)[-self.window :])
@@ -84,8 +88,7 @@ def idle(agent: int):
 
     def idle_agent(run: Run) -> bool:
         names = f"influence/{agent}", f"influence/{1 - agent}", "influence/together"
-        means = [statistics.fmean(run.values(name)) for name in names]
-        own, other, together = (max(mean, 0.0) for mean in means)
+        own, other, together = (max(run.mean(name), 0.0) for name in names)
         return own + together < 0.02 * (own + other + together)
 
     idle_agent.__name__ = f"agent_{agent}_does_not_matter"

@@ -42,8 +42,7 @@ def progress(title: str, count: int, **how) -> tqdm:
 def evaluate(
     module: MAGRPO, items: list[dict], args, title: str = "held out"
 ) -> tuple[dict, dict, list[Node]]:
-    """The held-out evaluation of a run, sampled and greedy: the measures, the returns problem by
-    problem, and the last turn's nodes of the greedy rollout."""
+    """Sampled and greedy: the measures, the returns by problem, the greedy rollout's last nodes."""
     measures, per_problem = {}, {}
     with progress(title, 2 * len(items), file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
         for name, greedy, samples in (("", False, EVAL_SAMPLES), ("greedy/", True, 1)):

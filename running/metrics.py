@@ -90,8 +90,7 @@ def largest_return(turns: list[list], rollout) -> float:
 def influences(nodes: list) -> dict[str, float]:
     """Means over nodes, in units of the reward squared, of the unbiased estimates by the two-way
     analysis of variance with random effects (Searle, Casella and McCulloch, Variance Components,
-    1992): both agents' samples are independent draws, and all G x G joint responses are scored.
-    """
+    1992): agents' samples are independent draws, and all G x G joint responses are scored."""
     sums = np.zeros(3)
     for node in nodes:
         group = node.samples

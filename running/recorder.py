@@ -64,10 +64,8 @@ class Interruptible:
 
 
 class Recorder(L.Callback):
-    """Writes everything a run writes; evaluates before, during and after; saves checkpoints.
-
-    Of several processes all evaluate, each its share, and the first one writes.
-    """
+    """Writes everything a run writes; evaluates before, during and after; saves checkpoints. Of
+    several processes all evaluate, each its share, and the first one writes."""
 
     def __init__(self, directory: Path, held_out: dict[str, list[dict]], args):
         self.directory, self.held_out, self.args = directory, held_out, args

@@ -57,14 +57,9 @@ TASKS = {
 LR_OTHERS, WARMUP, RANK = 3e-3, 60, 32
 
 
-# --- tokenizer ----------------------------------------------------------------------------------
-
-
 def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
     """Byte-level BPE of at most 512 entries, all 256 bytes among them, so that any text encodes.
-
-    pieces: a regular expression; no token is longer than what it finds.
-    """
+    pieces: a regular expression; no token is longer than what it finds."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -107,9 +102,6 @@ def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
         bos_token_id=None,
     )
     return LlamaForCausalLM(config)
-
-
-# --- supervised warm start ----------------------------------------------------------------------
 
 
 def encode(tokenizer, rows: list[tuple[str, list[tuple[str, str]]]]) -> list[list[list[int]]]:
