@@ -58,18 +58,6 @@ def evaluate(
     return measures, per_problem, turns[-1]
 
 
-def drawn(module: MAGRPO, items: list[dict], args) -> dict:
-    """What the team builds of these items now, greedily: the frame that pictures.py draws."""
-    how = (args.seed, 1, sampling_of(args, greedy=True), tqdm(disable=True))
-    turns, task = play(module.rollout, items, *how), module.rollout.task
-    most = largest_return(turns, module.rollout)
-    return {
-        "name": f"step {module.global_step}",
-        "drawn": [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]],
-        "returns": [node.value / most for node in turns[0]],
-    }
-
-
 def played(node: Node, s: int) -> tuple[list[str], dict[str, float]]:
     """Texts and reward parts of aligned joint response (s, ..., s); no parts where none scored."""
     texts = node.texts((s,) * len(node.responses))

@@ -19,10 +19,11 @@ from tqdm import tqdm
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
+from policies.sampling import sampling_of
 from running import pictures
 from running.folder import write_json
-from running.heldout import as_markdown, drawn, evaluate, played, sample_record
-from running.metrics import measure, memory_gib
+from running.heldout import as_markdown, evaluate, play, played, sample_record
+from running.metrics import largest_return, measure, memory_gib
 
 
 class Stopped(BaseException):
@@ -173,11 +174,16 @@ class Recorder(L.Callback):
         return (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
 
     def draw(self, trainer, module) -> None:
-        """What the team builds now of the same few problems, where the task can draw it."""
-        if not module.rollout.task.colors:
+        """A frame for pictures.py, where the task can draw: what the team builds now, greedily."""
+        task, how = module.rollout.task, (self.args.seed, 1, sampling_of(self.args, greedy=True))
+        if not task.colors:
             return
         with trainer.precision_plugin.forward_context():  # the precision of training
-            self.frames.append(drawn(module, self.pictured(module), self.args))
+            turns = play(module.rollout, self.pictured(module), *how, tqdm(disable=True))
+        drawn = [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]]
+        most = largest_return(turns, module.rollout)
+        frame = {"name": f"step {module.global_step}", "drawn": drawn}
+        self.frames.append(frame | {"returns": [node.value / most for node in turns[0]]})
 
     def shares(self, module) -> dict[str, float]:
         """Share of each scheme of dividing the work among the step's joint responses, the aligned
