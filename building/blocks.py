@@ -56,15 +56,9 @@ def material(rectangles: list[Rectangle], agents: int) -> int:
 
 
 def rules(item: dict, agents: int) -> Rules:
-    return Rules(
-        (SIDE - 1, SIDE - 1),
-        (frozenset(COLORS),) * agents,
-        MOST,
-        target(item),
-        frozenset({"fill", "setblock"}),
-        {"": material(left(item), agents)},
-        standing(item),
-    )
+    palettes, commands = (frozenset(COLORS),) * agents, frozenset({"fill", "setblock"})
+    high, most = (SIDE - 1, SIDE - 1), {"": material(left(item), agents)}
+    return Rules(high, palettes, MOST, target(item), commands, most, standing(item))
 
 
 def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:

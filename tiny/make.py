@@ -61,12 +61,9 @@ def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
     """Byte-level BPE of at most 512 entries, all 256 bytes among them, so that any text encodes.
     pieces: a regular expression; no token is longer than what it finds."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(pieces), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    cut = pre_tokenizers.Split(Regex(pieces), "isolated")
+    as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, as_bytes])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=512,
