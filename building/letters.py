@@ -47,7 +47,7 @@ def cells(rows: list[str]) -> list[Cell]:
 
 
 PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))  # four textures
-MOST = 300  # commands of a team
+MOST = 300  # commands of a team, of one agent or two: nothing is left over
 
 
 def rules(item: dict, agents: int) -> Rules:
