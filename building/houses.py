@@ -97,7 +97,7 @@ def rectangles(item: dict) -> list[tuple[Cell, Cell, str]]:
             (start, end, one), last = run, z
             while run in [*runs, []][last + 1]:
                 last += 1
-            if item["inventory"][one] != AIR and run not in [[], *runs][z]:  # nor in front
+            if item["inventory"][one] != AIR and run not in [[], *runs][z]:  # not in front
                 found.append(((start, y, z), (end - 1, y, last), item["inventory"][one]))
     return found
 
