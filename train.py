@@ -181,7 +181,7 @@ def train(args) -> None:
         if first:
             directory = directory or folder.new_directory(args)
             held.enter_context(folder.lock_run_folder(directory))
-            done = folder.steps(directory, module) if args.resume else 0
+            done = folder.cut_back(directory, module) if args.resume else 0
             folder.write_args(directory, args)
             print(f"writes:  {directory}", flush=True)
         fit(module, Recorder(directory, held_out, args), first and done, args)

@@ -50,27 +50,19 @@ def left(item: dict) -> list[Rectangle]:
 
 
 def material(rectangles: list[Rectangle], agents: int) -> int:
-    """Blocks of each agent: a fair part of the cells, and room for the rectangle in which that part
-    ends, however large it is."""
+    """Blocks of each agent, by the formula above."""
     areas = [(x2 - x1 + 1) * (y2 - y1 + 1) for x1, y1, x2, y2, kind in rectangles if kind != AIR]
     return math.ceil((sum(areas) + (agents - 1) * max(areas, default=0)) / agents)
 
 
 def rules(item: dict, agents: int) -> Rules:
-    return Rules(
-        (SIDE - 1, SIDE - 1),
-        (frozenset(COLORS),) * agents,
-        MOST,
-        target(item),
-        frozenset({"fill", "setblock"}),
-        {"": material(left(item), agents)},
-        standing(item),
-    )
+    palettes, commands = (frozenset(COLORS),) * agents, frozenset({"fill", "setblock"})
+    high, most = (SIDE - 1, SIDE - 1), {"": material(left(item), agents)}
+    return Rules(high, palettes, MOST, target(item), commands, most, standing(item))
 
 
 def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:
-    """Targets of a split, without end. The split depends on where the rectangles lie, not on their
-    colours and their order."""
+    """Targets of a split, without end. It depends on where rectangles lie, not on their colours."""
     rng = random.Random(f"build/{split}{seed}")
     while True:
         layout = _layout(rng, rng.choice(COUNTS))

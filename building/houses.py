@@ -54,8 +54,7 @@ def layers(roof: str, door: str = DOORS[0], blocks: str = BLOCKS) -> list[list[s
 
 
 def houses(split: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """(name, layers) of a split: the published houses, then the variants, each in one split only.
-    There are 1,440, 182 and 183."""
+    """(name, layers) of a split: the published houses, then variants, each in one split only."""
     published = PUBLISHED.get(split, {})
     yield from ((name, layers(roof)) for name, roof in published.items())
     variants = list(itertools.product(ROOFS, DOORS, map("".join, itertools.permutations(BLOCKS))))
@@ -93,19 +92,14 @@ def rectangles(item: dict) -> list[tuple[Cell, Cell, str]]:
     with the same run of the rows behind it."""
     found = []
     for y, rows in enumerate(item["layers"]):
-        before = {}  # runs of the row in front: their rectangles
-        for z, row in enumerate(rows):
-            here = {}
-            for run in re.finditer(r"(.)\1*", row):
-                block, key = item["inventory"][run[1]], (run.span(), run[1])
-                if block == AIR:
-                    continue
-                if key not in before:
-                    found.append([(run.start(), y, z), (), block])
-                here[key] = before.get(key, found[-1])
-                here[key][1] = (run.end() - 1, y, z)
-            before = here
-    return list(map(tuple, found))
+        runs = [[(*run.span(), run[1]) for run in re.finditer(r"(.)\1*", row)] for row in rows]
+        for z, run in ((z, run) for z, here in enumerate(runs) for run in here):
+            (start, end, one), last = run, z
+            while run in [*runs, []][last + 1]:
+                last += 1
+            if item["inventory"][one] != AIR and run not in [[], *runs][z]:  # not in front
+                found.append(((start, y, z), (end - 1, y, last), item["inventory"][one]))
+    return found
 
 
 def described(item: dict) -> str:

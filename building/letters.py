@@ -47,7 +47,7 @@ def cells(rows: list[str]) -> list[Cell]:
 
 
 PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))  # four textures
-MOST = 300  # commands of a team
+MOST = 300  # commands of a team, of one agent or two: nothing is left over
 
 
 def rules(item: dict, agents: int) -> Rules:
@@ -59,8 +59,7 @@ def rules(item: dict, agents: int) -> Rules:
 
 
 def strings(split: str) -> Iterator[str]:
-    """The strings of a split, without end: those of the data set, then random ones, all different.
-    A string belongs to one split."""
+    """The strings of a split, without end: the data set's, then random ones, all different."""
     yield from PUBLISHED.get(split, ())
     seen = {text for published in PUBLISHED.values() for text in published}
     rng = random.Random(f"strbuild/{split}")

@@ -27,8 +27,7 @@ The authors' (OpenMLRL/LLM_Collab_Minecraft), strbuild_paper of -3 to 2, housebu
                       agent wrote /kill, and for a single agent (the paper's weight is 0.2, the
                       code's 0.1)
 
-They train with these values less 2 and less 1, which changes no advantage. An empty world earns
--0.5, and 0.29 to 0.5 less the spiders' damage.
+They train with these values less 2 and less 1, which changes no advantage.
 """
 
 import itertools
@@ -47,11 +46,7 @@ def iou(built: World, correct: set[Cell]) -> float:
 
 
 def measures(built: World, correct: set[Cell]) -> dict[str, float]:
-    """What is logged of a world: metric/iou; metric/pass, 1 where everything is correct;
-    metric/built/<agent>, the share of the target that is correct and this agent's; metric/twice, of
-    the cells where any agent put a block, the share where several did; and where material is
-    limited, metric/unused, the share of it that is left.
-    """
+    """What is logged of a world; docs/building.md says what each name means."""
     value, rules = iou(built, correct), built.rules
     owners = Counter(built.cells[cell][1] for cell in correct)
     found = {"metric/pass": float(value == 1), "metric/iou": value}

@@ -1,10 +1,6 @@
 """The building tasks: StrBuild and HouseBuild, the authors' (OpenMLRL/LLM_Collab_Minecraft), and
-Build, for the embedded team.
-
-Two agents write commands for one world of blocks, at the same time, and neither sees the other's.
-No Minecraft is run: a world is a dictionary of cells (world.py). StrBuild and HouseBuild start
-every turn with an empty world; their rules, their numbers and what each role is told are the
-authors', the wording is ours.
+Build, for the embedded team. StrBuild's and HouseBuild's rules, numbers and what each role is told
+are the authors', the wording is ours. docs/building.md has the differences, and what teams learn.
 """
 
 import contextlib
@@ -65,30 +61,6 @@ Limits of material, for each agent (air is free):
 {limits}"""
 
 
-def scheme(owners: dict[Cell, int], agents: int, divisions: Divisions) -> str:
-    """The name of the rule that fits best, if it fits nine in ten of the correct cells.
-
-    Each division orders the cells by a number; the rule is that one agent has the cells up to some
-    number, and the other has the rest. The name says which agent has which side: so a convention
-    that holds for all problems is one name, and a division by chance is two. Of several rules that
-    fit alike, the first is named.
-    """
-    if not owners or agents == 1:
-        return "one agent" if owners else "nothing stands"
-    agent, most = Counter(owners.values()).most_common(1)[0]
-    if most >= MOSTLY * len(owners):
-        return f"agent {agent} alone"
-    fits = {}
-    for (low, high), number in divisions.items():
-        numbers = {cell: number(cell) for cell in owners}
-        cuts = sorted(set(numbers.values()))[:-1]  # how many cells fit "0 low, 1 high" at each cut
-        fit = [sum((owners[c] == 0) == (numbers[c] <= cut) for c in owners) for cut in cuts]
-        fits[f"agent 0 {low}, 1 {high}"] = max(fit, default=0)
-        fits[f"agent 0 {high}, 1 {low}"] = len(owners) - min(fit, default=len(owners))
-    best = max(fits, key=fits.get)
-    return best if agents == 2 and fits[best] >= MOSTLY * len(owners) else "mixed"
-
-
 class Building(Task):
     """What all building tasks share. rules: of an item and a number of agents. A task's own
     `problems` yields the items of a split."""
@@ -105,10 +77,29 @@ class Building(Task):
         return build(self.rules(item, len(responses)), responses)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
-        """How the team divided its work."""
+        """How the team divided its work: the rule that fits best, if it fits nine in ten of the
+        correct cells; of several that fit alike, the first.
+
+        Each division orders the cells by a number; the rule is that one agent has the cells up to
+        some number, and the other has the rest. The name says which agent has which side: so a
+        convention that holds for all problems is one name, and a division by chance is two.
+        """
         world = self.built(item, responses)
         owners = {cell: world.cells[cell][1] for cell in world.correct()}
-        return scheme(owners, len(responses), self.divisions(item))
+        if not owners or len(responses) == 1:
+            return "one agent" if owners else "nothing stands"
+        agent, most = Counter(owners.values()).most_common(1)[0]
+        if most >= MOSTLY * len(owners):
+            return f"agent {agent} alone"
+        fits = {}
+        for (low, high), number in self.divisions(item).items():
+            numbers = {cell: number(cell) for cell in owners}
+            cuts = sorted(set(numbers.values()))[:-1]  # fit: the cells that agree with each cut
+            fit = [sum((owners[c] == 0) == (numbers[c] <= cut) for c in owners) for cut in cuts]
+            fits[f"agent 0 {low}, 1 {high}"] = max(fit, default=0)
+            fits[f"agent 0 {high}, 1 {low}"] = len(owners) - min(fit, default=len(owners))
+        best = max(fits, key=fits.get)
+        return best if len(responses) == 2 and fits[best] >= MOSTLY * len(owners) else "mixed"
 
     def divisions(self, item: dict) -> Divisions:
         """The ways to divide the work that have a name."""
@@ -134,13 +125,9 @@ class Building(Task):
 
 
 class Build(Building):
-    """A picture of coloured rectangles that a team has to build together, with /fill commands. No
-    agent has enough material to build it alone.
-
-    Every agent reads the same prompt, which does not say who builds what: two copies of one policy
-    spend their material on the same cells. With --turns 2 the world stays as it was built, and the
-    next turn asks for what is left, with new material. The splits share no layout of rectangles.
-    """
+    """A picture of coloured rectangles, for which no agent has enough material alone. All read the
+    same prompt, which does not say who builds what. With --turns 2 the world stays as it was built,
+    and the next turn asks for what is left, with new material."""
 
     reward = "build"
     rules = staticmethod(blocks.rules)
@@ -204,12 +191,7 @@ class Build(Building):
 
 class StrBuild(Building):
     """Strings in a 5 x 5 font, built of blocks of which no two neighbours may look alike. Each
-    agent has two blocks of its own. The authors' strings come first, then random ones.
-
-    The released configuration hides the target in the first turn (provide_graph: false), so that
-    nobody can know what to build until position_feedback lists the cells. Here it is shown; the
-    released form is --task building.tasks.StrBuildHidden --turns 2.
-    """
+    agent has two blocks of its own. The authors' strings come first, then random ones."""
 
     name = reward = "strbuild"
     rules = staticmethod(letters.rules)
@@ -273,18 +255,16 @@ class StrBuild(Building):
 
 
 class StrBuildHidden(StrBuild):
-    """StrBuild as released: an agent knows the world's size and its blocks, not the target."""
+    """StrBuild as released (provide_graph: false): an agent knows the world's size and its blocks,
+    not the target, until position_feedback lists its cells: --turns 2."""
 
     shown = False
 
 
 class HouseBuild(StrBuild):
     """Houses in layers of blocks, of which each agent has material for about three quarters. The
-    authors' houses come first, then variants of them.
-
-    Three spiders have attacks of 1 to 3, which the authors draw once a run. Here they are drawn
-    once an item, and variants have none to three spiders, so that /kill is not always right.
-    """
+    authors' houses come first, then variants of them. The spiders' attacks are drawn once an item,
+    and variants have none to three spiders, so that /kill is not always right."""
 
     name = reward = "housebuild"
     rules = staticmethod(houses.rules)

@@ -16,9 +16,6 @@ KS = (1, 3, 5, 10)
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
-# --- estimators -----------------------------------------------------------------------------------
-
-
 def best_of_k(values: list[float], k: int) -> float:
     """Expected largest of k of the values, drawn without replacement.
 
@@ -63,9 +60,6 @@ def interval(runs: list[list[float]]) -> tuple[float, float, float]:
     _, problems = mean_and_error([statistics.fmean(values) for values in zip(*runs, strict=True)])
     half = math.hypot(1.96 * (problems or 0.0), t95(len(runs)) * seeds if seeds else 0.0)
     return mean, mean - half, mean + half
-
-
-# --- the table ------------------------------------------------------------------------------------
 
 
 def summarize(header: dict, records: list[dict], methods: list[str] | None = None) -> dict:
@@ -147,8 +141,7 @@ def _speed(timing: dict | None) -> dict[str, float | None]:
 
 
 def _schemes(records: list[dict], part: str | None) -> dict[str, dict]:
-    """How often each scheme of dividing the work was seen, the most frequent first, and how often
-    it passed; {} where the task names none."""
+    """How often each scheme was seen, the most frequent first, and how often it passed; or {}."""
     passed = defaultdict(list)
     for record in records:
         parts = record["turns"][-1]["parts"]

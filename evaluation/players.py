@@ -99,8 +99,7 @@ def single_settings(main: argparse.Namespace, model: str | None) -> argparse.Nam
 
 
 class Player:
-    """A team with its task, whose agents play trained or untrained. reward: what scores them; --ask
-    needs none."""
+    """A team with its task, whose agents play trained or untrained. reward: none for --ask."""
 
     def __init__(self, args, directory: Path | None = None, reward: Callable | None = None):
         from policies.judging import Judge, make_judge

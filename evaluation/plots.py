@@ -15,13 +15,13 @@ import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
 from evaluation.report import align
-from running.folder import json_lines, read_args, reading, run_folder
+from running.folder import json_lines, read_args, reading, run_folder, write_json
 
 ENDS = {  # what an evaluation measured, and its label
-    ("before", "return"): "sampled,\nbefore",
-    ("after", "return"): "sampled,\nafter",
-    ("before", "greedy/return"): "greedy,\nbefore",
-    ("after", "greedy/return"): "greedy,\nafter",
+    "before/return": "sampled,\nbefore",
+    "after/return": "sampled,\nafter",
+    "before/greedy/return": "greedy,\nbefore",
+    "after/greedy/return": "greedy,\nafter",
 }
 OWN = ("seed", "run", "resume", "debug")  # flags in which the seeds of a group may differ
 
@@ -47,8 +47,9 @@ class Group(NamedTuple):
         rows = [row for rows in self.rows.values() for row in rows]
         return sorted({name for row in rows for name in row if name.startswith("scheme/")})
 
-    def end(self, when: str, name: str) -> tuple[float, float, float]:
-        """Mean over seeds and problems with its 95 % interval, "before" or "after" training."""
+    def end(self, name: str) -> tuple[float, float, float]:
+        """Mean over seeds and problems with its 95 % interval; name: one of ENDS."""
+        when, _, name = name.partition("/")
         return interval([returns[when][name] for returns in self.returns.values()])
 
 
@@ -103,17 +104,16 @@ def compare(names: list[str], json_file: str | None) -> None:
     draw(groups, beside / "compare.png")
     print(f"\npicture: {beside / 'compare.png'}")
     if json_file:
-        Path(json_file).write_text(json.dumps({"groups": found}, indent=1) + "\n")
+        write_json(Path(json_file), {"groups": found})
 
 
 def numbers(group: Group, first: Group) -> dict:
-    """Seeds, mean and interval of the held-out return of those that are finished, and the gap to
-    the first group."""
+    """Seeds; of those that are finished, the held-out return; the gap to the first group."""
     found = {"seeds": len(group.rows), "finished": len(group.returns)}
-    for when, name in ENDS if group.returns else ():
-        mean, low, high = group.end(when, name)
+    for name in ENDS if group.returns else ():
+        mean, low, high = group.end(name)
         high = min(high, 1.0)  # returns are shares of the maximum
-        found |= {f"{when}/{name}": mean, f"{when}/{name}_low": low, f"{when}/{name}_high": high}
+        found |= {name: mean, f"{name}_low": low, f"{name}_high": high}
     return found if group is first else found | {"gap": gap(group, first)}
 
 
@@ -135,9 +135,7 @@ def gap(group: Group, first: Group) -> dict:
 def render(found: dict[str, dict]) -> str:
     rows = [["group", "seeds", *(label.replace("\n", " ") for label in ENDS.values())]]
     for name, row in found.items():
-        ends = [
-            [row.get(f"{when}/{end}{of}") for of in ("", "_low", "_high")] for when, end in ENDS
-        ]
+        ends = [[row.get(end + of) for of in ("", "_low", "_high")] for end in ENDS]
         cells = ["-" if None in end else "{:.3f} [{:.3f}, {:.3f}]".format(*end) for end in ends]
         rows.append([name, str(row["seeds"]), *cells])
     lines = ["return on held-out problems, share of the maximum: mean [95 % interval *]"]
@@ -211,7 +209,7 @@ def draw_ends(axes, groups: list[Group]) -> None:
         if not group.returns:
             continue
         places = np.arange(len(ENDS)) + (number - (len(groups) - 1) / 2) * wide
-        means, lows, highs = np.array([group.end(*end) for end in ENDS]).T
+        means, lows, highs = np.array([group.end(name) for name in ENDS]).T
         color, errors = f"C{number}", [means - lows, highs - means]
         axes.bar(places, means, 0.9 * wide, color=color, yerr=errors, error_kw={"elinewidth": 1})
         for place, mean in zip(places, means, strict=True) if len(groups) < 3 else ():

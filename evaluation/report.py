@@ -8,8 +8,6 @@ from pathlib import Path
 
 from running.folder import json_lines
 
-# --- the table ------------------------------------------------------------------------------------
-
 
 def render(table: dict, measures: dict[str, str]) -> str:
     """The table as it is shown in a terminal, about 100 columns wide; measures: the task's."""
@@ -83,9 +81,6 @@ def _scheme_block(methods: dict[str, dict]) -> str:
     return align(rows) if seen else ""
 
 
-# --- joint responses ------------------------------------------------------------------------------
-
-
 def show(header: dict, records: list[dict], count: int) -> str:
     """The first joint response of each method to `count` problems, with every component's score."""
     shown = []
@@ -119,9 +114,6 @@ def side_by_side(texts: list[str]) -> str:
 def printable(text: str) -> str:
     """A model's text without what would control the terminal."""
     return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
-
-
-# --- files ----------------------------------------------------------------------------------------
 
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:

@@ -14,8 +14,7 @@ from running.plugins import find_reward, make_task
 
 
 def read(path: str) -> list[tuple[int, dict]]:
-    """(number, {"item": {...}, "responses": [...]}) of each line of a JSONL file; ValueError names
-    a bad one."""
+    """(number, {"item": {...}, "responses": [...]}) of each line; ValueError names a bad one."""
     found = list(json_lines(Path(path)))
     for number, row in found:
         match row:

@@ -117,6 +117,7 @@ def hacked(bonus: str, substance: str):
     return reward_hacking
 
 
+PAYS = "does the reward pay for what this agent can add? "
 SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
     (
         nothing_to_learn,
@@ -126,7 +127,7 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
     (
         silent_agent,
         ["completions/*/mean_length"],
-        "does the reward pay for what this agent can add? More --num-generations, --joint cross",
+        PAYS + "More --num-generations, --joint cross",
     ),
     (
         feedback_shock,
@@ -139,14 +140,8 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored "
         "(an --engine: has it this base, and --logprobs-mode processed_logprobs?)",
     ),
-    *(
-        (
-            idle(agent),
-            [f"influence/{agent}", "influence/*"],
-            "does the reward pay for what this agent can add? See frozen-0 and frozen-1 of eval.py",
-        )
-        for agent in (0, 1)
-    ),
+    (idle(0), ["influence/0", "influence/*"], PAYS + "See frozen-0 and frozen-1 of eval.py"),
+    (idle(1), ["influence/1", "influence/*"], PAYS + "See frozen-0 and frozen-1 of eval.py"),
 )
 HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-coef 0.02"
 
@@ -155,8 +150,7 @@ HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-
 
 
 def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
-    """What every check says of these lines of metrics.jsonl and samples.jsonl, of a run of `task`
-    (the object or its class)."""
+    """What every check says of a run's metrics.jsonl and samples.jsonl; task: it or its class."""
     run, signs = Run(rows, samples), list(SIGNS)
     for parts in task.bonuses.items():
         names = [f"reward/{part}" for part in parts]

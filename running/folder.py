@@ -68,8 +68,7 @@ def new_directory(args) -> Path:
 
 @contextlib.contextmanager
 def lock_run_folder(directory: Path):
-    """Holds a run's lock; ValueError where another process has it. The kernel releases it with the
-    process, however that ends."""
+    """Holds a run's lock, which ends with the process; ValueError where another one has it."""
     with (directory / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -186,16 +185,18 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
         raise ValueError(f"the model {name} is not what {whose} was trained on ({why})")
 
 
-def steps(directory: Path, module) -> int:
-    """Steps in a run's checkpoint (0: none is there). ValueError where the run cannot go on."""
+def cut_back(directory: Path, module) -> int:
+    """Drops what a killed run wrote after its last checkpoint, and a line that was cut; returns the
+    checkpoint's steps (0: there is none). ValueError where the run cannot go on."""
     check_bases(directory, module.args)
-    for name in ("metrics.jsonl", "samples.jsonl"):
-        read_lines(directory / name)
-    if not (directory / CHECKPOINT).exists():
-        return 0
-    done, most = read_checkpoint(directory, module.state_dict())[0], module.args.max_steps
+    files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
+    known, done, most = list(map(read_lines, files)), 0, module.args.max_steps
+    if (directory / CHECKPOINT).exists():
+        done, _ = read_checkpoint(directory, module.state_dict())
     if most < done:
         raise ValueError(f"{directory} has {done} steps: --max-steps {most} is behind it")
+    for path, lines in zip(files, known, strict=True):
+        write_whole(path, "".join(f"{line}\n" for step, line in lines if step < done))
     return done
 
 
@@ -225,9 +226,3 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
     text = path.read_text(errors="replace") if path.exists() else ""
     with reading(path):
         return [(int(json.loads(line)["step"]), line) for line in text.split("\n")[:-1]]
-
-
-def keep_until(path: Path, step: int) -> None:
-    """Drops the lines of the steps after a killed run's last checkpoint, and a line cut in half."""
-    if path.exists():
-        write_whole(path, "".join(f"{line}\n" for n, line in read_lines(path) if n < step))

@@ -42,8 +42,7 @@ def progress(title: str, count: int, **how) -> tqdm:
 def evaluate(
     module: MAGRPO, items: list[dict], args, title: str = "held out"
 ) -> tuple[dict, dict, list[Node]]:
-    """The held-out evaluation of a run, sampled and greedy: the measures, the returns problem by
-    problem, and the last turn's nodes of the greedy rollout."""
+    """Sampled and greedy: the measures, the returns by problem, the greedy rollout's last nodes."""
     measures, per_problem = {}, {}
     with progress(title, 2 * len(items), file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
         for name, greedy, samples in (("", False, EVAL_SAMPLES), ("greedy/", True, 1)):
@@ -57,18 +56,6 @@ def evaluate(
             measures[f"{name}return_se"] = spread / math.sqrt(len(items))
             measures |= {name + key: value for key, value in mean_parts(turns[-1]).items()}
     return measures, per_problem, turns[-1]
-
-
-def drawn(module: MAGRPO, items: list[dict], args) -> dict:
-    """What the team builds of these items now, greedily: the frame that pictures.py draws."""
-    how = (args.seed, 1, sampling_of(args, greedy=True), tqdm(disable=True))
-    turns, task = play(module.rollout, items, *how), module.rollout.task
-    most = largest_return(turns, module.rollout)
-    return {
-        "name": f"step {module.global_step}",
-        "drawn": [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]],
-        "returns": [node.value / most for node in turns[0]],
-    }
 
 
 def played(node: Node, s: int) -> tuple[list[str], dict[str, float]]:

@@ -21,7 +21,15 @@ def agent_folders(args) -> list[str]:
     named = enumerate(each(args.init, args.num_agents))
     folders = [_folder(name, agent, args) for agent, name in named]
     for folder in folders:
-        _check_kind(folder, args)
+        adapter = is_adapter(folder)
+        if adapter != (args.lora_rank > 0):
+            kind = "an adapter: not with" if adapter else "a whole model:"
+            raise ValueError(f"--init {folder} is {kind} --lora-rank 0")
+        found = {key: adapter_config(folder).get(key) or 0 for key in SCALE} if adapter else {}
+        if adapter and list(found.values()) != [args.lora_rank, args.lora_alpha, 0, 0]:
+            own = f"--lora-rank {args.lora_rank} and --lora-alpha {args.lora_alpha}"
+            told = f"an adapter of {found}, and this team's are of {own}"
+            raise ValueError(f"--init {folder} is {told}")
     if args.share and len({*zip(args.model, folders, strict=True)}) > len({*args.model}):
         told = f"with --share there is one policy: give one agent's folder, such as {folders[0]}"
         raise ValueError(f"--init names several agents, and {told}")
@@ -31,7 +39,7 @@ def agent_folders(args) -> list[str]:
 def _folder(name: str, agent: int, args) -> Path:
     run = run_folder(name)
     if not (run / "args.json").is_file():
-        if (run / ADAPTER).is_file() or (run / FULL).is_file():
+        if is_adapter(run) or (run / FULL).is_file():
             return run
         told = f"no run (no {run / 'args.json'}) and no agent (no {ADAPTER})"
         raise ValueError(f"--init {name}: {told}; give a run, or a folder such as RUN/agents/0")
@@ -45,21 +53,6 @@ def _folder(name: str, agent: int, args) -> Path:
     if not folder.is_dir():
         raise ValueError(f"--init {name}: it is not finished: python train.py --resume {run}")
     return folder
-
-
-def _check_kind(folder: Path, args) -> None:
-    """Raises ValueError where an adapter would be scaled otherwise than it was trained."""
-    adapter = (folder / ADAPTER).is_file()
-    if adapter != (args.lora_rank > 0):
-        what = "an adapter: not with --lora-rank 0" if adapter else "a whole model: --lora-rank 0"
-        raise ValueError(f"--init {folder} is {what}")
-    if not adapter:
-        return
-    config = adapter_config(folder)
-    found = {key: config.get(key) or 0 for key in SCALE}
-    if list(found.values()) != [args.lora_rank, args.lora_alpha, 0, 0]:
-        own = f"--lora-rank {args.lora_rank} and --lora-alpha {args.lora_alpha}"
-        raise ValueError(f"--init {folder} is an adapter of {found}, and this team's are of {own}")
 
 
 def check_bases(args) -> None:
@@ -86,7 +79,7 @@ def _trained_on(folder: Path) -> str | None:
     if folder.resolve().parent.name == "agents" and (run / "args.json").is_file():
         record = read_args(run)
         return record.get("bases", {}).get(record["args"]["model"][int(folder.resolve().name)])
-    if not (folder / ADAPTER).is_file():
+    if not is_adapter(folder):
         return None
     name = base_of(folder)
     here = name.endswith(".gguf") or (Path(name) / FULL).is_file() or is_adapter(name)

@@ -69,8 +69,7 @@ def memory_gib() -> float:
 
 
 def reward_spreads(module) -> torch.Tensor:
-    """Standard deviation of the pay within each group of the latest rollout, of the agent whose pay
-    differs most: (groups,)."""
+    """(groups,): standard deviation of the pay in each, of the agent whose pay differs most."""
     scored = [group for group in module.groups() if is_scored(group)] or module.groups()
     groups = [torch.cat([node.pay.flatten(1) for node in group], 1) for group in scored]
     return torch.stack([max(pay.std(correction=0) for pay in group) for group in groups])
@@ -82,22 +81,16 @@ def is_scored(nodes: list) -> bool:
 
 
 def largest_return(turns: list[list], rollout) -> float:
-    """The largest return of what was played: the reward's maximum for every turn that is scored
-    (all of them, where none is)."""
+    """The reward's maximum for every turn that is scored (for all of them, where none is)."""
     gamma, numbers = rollout.args.gamma, range(len(turns))
     scored = [turn for turn in numbers if is_scored(turns[turn])] or numbers
     return rollout.reward.maximum * sum(gamma**turn for turn in scored)
 
 
 def influences(nodes: list) -> dict[str, float]:
-    """Whose samples decide what a joint response earns: the variance of the reward over the joint
-    responses of a prompt, split into agent 0's, agent 1's and their interaction. Means over nodes,
-    in units of the reward squared; each estimate is unbiased, so that it may be below 0.
-
-    It is the two-way analysis of variance with random effects (Searle, Casella and McCulloch,
-    Variance Components, 1992): both agents' samples are independent draws, and all G x G joint
-    responses are scored.
-    """
+    """Means over nodes, in units of the reward squared, of the unbiased estimates by the two-way
+    analysis of variance with random effects (Searle, Casella and McCulloch, Variance Components,
+    1992): agents' samples are independent draws, and all G x G joint responses are scored."""
     sums = np.zeros(3)
     for node in nodes:
         group = node.samples
@@ -113,9 +106,7 @@ def influences(nodes: list) -> dict[str, float]:
 
 def logp_differences(rows: list[Row], engine: bool) -> dict[str, float]:
     """How far the (first) update's log-probabilities of the sampled tokens are from the decode's,
-    in nats; 0 where no process has a row that was scored. The algorithm takes them for equal; with
-    an engine it weighs tokens by their ratio: ratio/clipped is the share of weights that are cut.
-    """
+    in nats; 0 where no process has a row that was scored."""
     gaps = gathered(row.old.double().cpu() - torch.DoubleTensor(row.logps) for row in rows)
     sizes, cut, tokens = gaps.abs(), gaps > math.log(CAP), max(len(gaps), 1)
     largest = sizes.max() if len(gaps) else 0.0
@@ -137,8 +128,7 @@ def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
 
 
 def mean_parts(nodes: list) -> dict[str, float]:
-    """Mean of every part of the reward over the joint responses that were scored, by the name it
-    is logged under."""
+    """Mean of every part of the reward over the scored joint responses, by its name in the log."""
     sums: dict[str, float] = defaultdict(float)
     for parts in itertools.chain(*(node.parts for node in nodes)):
         for name, value in parts.items():

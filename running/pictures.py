@@ -31,8 +31,7 @@ def write(directory: Path, target: list[Picture], frames: list[dict], colors: di
 
 
 def compared(target: list[Picture], frames: list[dict], colors: dict[str, str], dpi: int):
-    """An image, a row a problem: the target, then what was built at each of the frames; a legend
-    below."""
+    """An image, a row a problem: the target, what was built at each of the frames; a legend."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # none of it where none is made
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D

@@ -19,10 +19,11 @@ from tqdm import tqdm
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
+from policies.sampling import sampling_of
 from running import pictures
-from running.folder import keep_until, write_json
-from running.heldout import as_markdown, drawn, evaluate, played, sample_record
-from running.metrics import measure, memory_gib
+from running.folder import write_json
+from running.heldout import as_markdown, evaluate, play, played, sample_record
+from running.metrics import largest_return, measure, memory_gib
 
 
 class Stopped(BaseException):
@@ -64,10 +65,8 @@ class Interruptible:
 
 
 class Recorder(L.Callback):
-    """Writes everything a run writes; evaluates before, during and after; saves checkpoints.
-
-    Of several processes all evaluate, each its share, and the first one writes.
-    """
+    """Writes everything a run writes; evaluates before, during and after; saves checkpoints. Of
+    several processes all evaluate, each its share, and the first one writes."""
 
     def __init__(self, directory: Path, held_out: dict[str, list[dict]], args):
         self.directory, self.held_out, self.args = directory, held_out, args
@@ -93,9 +92,6 @@ class Recorder(L.Callback):
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
         self.start = time.perf_counter()
         self.saved = module.global_step or -1
-        if trainer.is_global_zero:
-            for name in ("metrics.jsonl", "samples.jsonl"):
-                keep_until(self.directory / name, module.global_step)
         trainer.should_stop = module.global_step >= self.args.max_steps
         if not self.begun:
             self.test(trainer, module, "before")
@@ -136,8 +132,9 @@ class Recorder(L.Callback):
         if step % self.args.sample_every == 0:
             self.show_samples(trainer, module, step)
         if dev:
-            self.append("metrics.jsonl", [{"step": step, **_under("dev", dev)}])
-            trainer.logger.log_metrics(_under("dev", dev), step)
+            dev = {f"dev/{name}": value for name, value in dev.items()}
+            self.append("metrics.jsonl", [{"step": step, **dev}])
+            trainer.logger.log_metrics(dev, step)
         self.bar.set_postfix({"return": f"{metrics['return']:.3g}"}, refresh=False)
         self.bar.update()
 
@@ -166,7 +163,8 @@ class Recorder(L.Callback):
         record = sample_record(module.global_step, nodes[0], self.args.turns - 1, 0)
         self.summary["example"][when] = record
         if trainer.is_global_zero:
-            trainer.logger.log_metrics(_under("test", measures), module.global_step)
+            told = {f"test/{name}": value for name, value in measures.items()}
+            trainer.logger.log_metrics(told, module.global_step)
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
@@ -176,11 +174,16 @@ class Recorder(L.Callback):
         return (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
 
     def draw(self, trainer, module) -> None:
-        """What the team builds now of the same few problems, where the task can draw it."""
-        if not module.rollout.task.colors:
+        """A frame for pictures.py, where the task can draw: what the team builds now, greedily."""
+        task, how = module.rollout.task, (self.args.seed, 1, sampling_of(self.args, greedy=True))
+        if not task.colors:
             return
         with trainer.precision_plugin.forward_context():  # the precision of training
-            self.frames.append(drawn(module, self.pictured(module), self.args))
+            turns = play(module.rollout, self.pictured(module), *how, tqdm(disable=True))
+        drawn = [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]]
+        most = largest_return(turns, module.rollout)
+        frame = {"name": f"step {module.global_step}", "drawn": drawn}
+        self.frames.append(frame | {"returns": [node.value / most for node in turns[0]]})
 
     def shares(self, module) -> dict[str, float]:
         """Share of each scheme of dividing the work among the step's joint responses, the aligned
@@ -233,7 +236,3 @@ class Recorder(L.Callback):
         ]
         self.append("samples.jsonl", records)
         trainer.logger.experiment.add_text("sample", as_markdown(records[0]), step)
-
-
-def _under(prefix: str, metrics: dict) -> dict:
-    return {f"{prefix}/{name}": value for name, value in metrics.items()}

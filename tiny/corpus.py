@@ -60,15 +60,6 @@ def main_function(convention: str, parts: Parts) -> str:
     return f"def solve(xs):\n    return {body}"
 
 
-def draw(rng: random.Random, weights: dict[str, float], parts: Parts) -> str:
-    """A convention, of those that the problem allows: it may lack a predicate or a transform."""
-    missing = {"predicate", "filter"} if not parts[0] else set()
-    missing |= {"transform", "map"} if not parts[1] else set()
-    missing |= {"split", "swapped"} if not all(parts) else set()
-    names = [name for name in weights if name not in missing]
-    return rng.choices(names, [weights[name] for name in names])[0]
-
-
 class Author:
     """Writes the corpus: responses as an imperfect author of either role would give them."""
 
@@ -105,8 +96,13 @@ class Author:
         )[0]
 
     def write(self, item: dict, name: str, weights: dict[str, float]) -> str:
+        """A function by a convention that the problem, which may lack a part, allows."""
         parts = self.parts(item)
-        convention = draw(self.rng, weights, parts)
+        missing = {"predicate", "filter"} if not parts[0] else set()
+        missing |= {"transform", "map"} if not parts[1] else set()
+        missing |= {"split", "swapped"} if not all(parts) else set()
+        names = [convention for convention in weights if convention not in missing]
+        convention = self.rng.choices(names, [weights[one] for one in names])[0]
         if name == "solve":
             return self.spoil(main_function(convention, parts), name)
         loop = self.rng.random() < LOOPS

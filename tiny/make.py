@@ -34,6 +34,7 @@ import torch
 import torch.nn.functional as F
 from peft import LoraConfig, get_peft_model
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -56,21 +57,13 @@ TASKS = {
 LR_OTHERS, WARMUP, RANK = 3e-3, 60, 32
 
 
-# --- tokenizer ----------------------------------------------------------------------------------
-
-
 def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
     """Byte-level BPE of at most 512 entries, all 256 bytes among them, so that any text encodes.
-
-    pieces: a regular expression; no token is longer than what it finds.
-    """
+    pieces: a regular expression; no token is longer than what it finds."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(pieces), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    cut = pre_tokenizers.Split(Regex(pieces), "isolated")
+    as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, as_bytes])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=512,
@@ -108,9 +101,6 @@ def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-# --- supervised warm start ----------------------------------------------------------------------
-
-
 def encode(tokenizer, rows: list[tuple[str, list[tuple[str, str]]]]) -> list[list[list[int]]]:
     """Token ids of each row: [problem, context, response, context, response, ...]."""
     texts = []
@@ -125,11 +115,8 @@ def collate(rows: list[list[list[int]]], prompt_weight: float) -> dict[str, torc
     A token sees the problem and its own branch, at the positions of a sequence of these two only,
     so the loss is that of the examples one by one, but the problem is computed once.
     Weights belong to the token that is to be predicted: 1 in responses, prompt_weight elsewhere."""
-    length = max(sum(map(len, row)) for row in rows)
-    shape = (len(rows), length)
-    ids, positions = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
-    branches, weights = torch.full(shape, -1), torch.zeros(shape)
-    for r, (problem, *rest) in enumerate(rows):
+    made = []
+    for problem, *rest in rows:
         branch, position = [0] * len(problem), [*range(len(problem))]
         weight = [0.0] + [prompt_weight] * (len(problem) - 1)
         for i in range(0, len(rest), 2):
@@ -137,10 +124,11 @@ def collate(rows: list[list[list[int]]], prompt_weight: float) -> dict[str, torc
             branch += [1 + i // 2] * (context + response)
             position += range(len(problem), len(problem) + context + response)
             weight += [0.0] + [prompt_weight] * (context - 1) + [1.0] * response
-        n = len(branch)
-        ids[r, :n] = torch.tensor(list(itertools.chain(problem, *rest)))
-        positions[r, :n], branches[r, :n] = torch.tensor(position), torch.tensor(branch)
-        weights[r, :n] = torch.tensor(weight)
+        made.append([list(itertools.chain(problem, *rest)), position, branch, weight])
+    columns = zip(zip(*made, strict=True), (0, 0, -1, 0), strict=True)  # each with its padding
+    ids, positions, branches, weights = (
+        pad_sequence([*map(torch.tensor, column)], True, fill) for column, fill in columns
+    )
     same = branches[:, :, None] == branches[:, None, :]
     mask = (same | (branches[:, None, :] == 0)).tril()[:, None]  # (rows, 1, length, length)
     return {"ids": ids, "positions": positions, "mask": mask, "weights": weights}

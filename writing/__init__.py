@@ -1,2 +1,1 @@
-"""The writing tasks (tasks.py) and their rewards: rewards.py has the defaults, paper.py those of
-the paper, as published and as released. Both doors read texts with text.py and words.py."""
+"""The writing tasks (tasks.py) and rewards: rewards.py has the defaults, paper.py the published."""

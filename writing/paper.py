@@ -28,6 +28,7 @@ differently: 0.50 instead of 2.84, or 1.50 instead of 2.98.
 None of these looks at the post or at the abstract.
 """
 
+import functools
 import math
 import re
 from dataclasses import dataclass, replace
@@ -60,7 +61,7 @@ ARXIV = Levels((128, 256), (0.8, 1.0, 1.3, 1.5), (0.5, 0.7, 1.3, 1.7), 0.4, 0.23
 ARXIV_RELEASED = replace(ARXIV, length=(0.8, 1.3, 1.6, 2.0))
 
 
-def _score(levels: Levels, responses: list[str], read) -> dict[str, float]:
+def _score(levels: Levels, read, item: dict, responses: list[str]) -> dict[str, float]:
     """The four levels. read: the size in words and the set of words of each text, and tau."""
     parts, texts = dict.fromkeys(PARTS, 0.0), split(responses)
     if texts is None:
@@ -99,25 +100,11 @@ def _released(levels: Levels, texts: tuple[str, str]):
     return [len(text.split()) for text in texts], found, tau
 
 
-def tldr_paper(item: dict, responses: list[str]) -> dict[str, float]:
-    """0 to 3, and 3 is reached: five categories, one content word in 33 shared."""
-    return _score(TLDR, responses, _paper)
-
-
-def arxiv_paper(item: dict, responses: list[str]) -> dict[str, float]:
-    """0 to 3, and 3 is reached with all twelve categories."""
-    return _score(ARXIV, responses, _paper)
-
-
-def tldr_released(item: dict, responses: list[str]) -> dict[str, float]:
-    """0 to 2.98, the most that tau allows; published curves are divided by 3 all the same."""
-    return _score(TLDR, responses, _released)
-
-
-def arxiv_released(item: dict, responses: list[str]) -> dict[str, float]:
-    """0 to 2.98; see tldr_released."""
-    return _score(ARXIV_RELEASED, responses, _released)
-
-
+# 0 to 3, and 3 is reached: by five categories, one content word in 33 shared; by all categories
+tldr_paper = functools.partial(_score, TLDR, _paper)
+arxiv_paper = functools.partial(_score, ARXIV, _paper)
+# 0 to 2.98, the most that tau allows; published curves are divided by 3 all the same
+tldr_released = functools.partial(_score, TLDR, _released)
+arxiv_released = functools.partial(_score, ARXIV_RELEASED, _released)
 for _reward in (tldr_paper, arxiv_paper, tldr_released, arxiv_released):
     _reward.maximum = 3.0

@@ -31,6 +31,7 @@ using Pointwise Mutual Information; van der Poel et al. 2022, Mutual Information
 Hallucinations in Abstractive Summarization.
 """
 
+import functools
 import math
 import unicodedata
 from collections import Counter
@@ -128,15 +129,7 @@ def ends(text: str) -> bool:
     return bool(last) and unicodedata.category(last) == "Po" and last not in ",;:"
 
 
-def tldr(item: dict, responses: list[str], lm) -> dict[str, float]:
-    """A concise summary of item["prompt"], and a longer one; 0 to 3."""
-    return _score(TLDR, item, responses, lm)
-
-
-def arxiv(item: dict, responses: list[str], lm) -> dict[str, float]:
-    """An introduction in two halves to the paper with item["abstract_text"]; 0 to 3."""
-    return _score(ARXIV, item, responses, lm)
-
-
+tldr = functools.partial(_score, TLDR)  # a concise summary and a longer one; 0 to 3
+arxiv = functools.partial(_score, ARXIV)  # an introduction in two halves; 0 to 3
 for _reward in (tldr, arxiv):
     _reward.maximum, _reward.needs_model = 3.0, True

@@ -15,11 +15,9 @@ from writing.text import SEPARATOR, split, words
 
 
 class Tldr(Task):
-    """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt".
-
-    The paper trained on the hub's train rows and evaluated on the test rows. Of a local file, the
-    last fifth is test, the fifth before it dev, the rest train.
-    """
+    """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt". The paper
+    trained on train and evaluated on test. Of a local file, the last fifth is test, the fifth
+    before it dev, the rest train."""
 
     reward = name = "tldr"
     most_agents = 2
