@@ -131,5 +131,4 @@ class TokenLogps(torch.autograd.Function):
                 logps = ctx.logps_of(x, those)
             grads = torch.autograd.grad(logps, ctx.weights, down)
             total = [whole.add_(part) for whole, part in zip(total, grads, strict=True)]
-        scaled = None if slope is None else slope * grad[:, None].to(slope.dtype)
-        return scaled, None, None, None, *total
+        return slope * grad[:, None].to(slope.dtype), None, None, None, *total

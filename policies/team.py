@@ -45,15 +45,13 @@ class Team(nn.Module):
         (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does."""
         if self.engine:
             return self.engine.sample(prompts, uniforms, sampling)
-        answers: list = [None] * len(prompts)
+        answers: dict[int, list[Response]] = {}
         for base in self.bases:
             mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
             mine.sort(key=lambda n: prompts[n][0])  # by agent
             agents, texts = [prompts[n][0] for n in mine], [prompts[n][1] for n in mine]
-            found = decode(base, texts, agents, uniforms[mine], sampling)
-            for number, responses in zip(mine, found, strict=True):
-                answers[number] = responses
-        return answers
+            answers |= zip(mine, decode(base, texts, agents, uniforms[mine], sampling), strict=True)
+        return [answers[n] for n in range(len(prompts))]
 
     def policies(self) -> list[int]:
         """The agent by which each policy is known: all of them, or the first one of each base."""

@@ -224,8 +224,7 @@ class Sandbox:
         self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
-        shown = f"{program.entry_point!r}: {why}, twice: {program.code[:200]!r}"
-        raise RuntimeError(f"program {shown}")
+        raise RuntimeError(f"program {program.entry_point!r}: {why}, twice: {program.code[:200]!r}")
 
     def _worker(self) -> "Worker":
         """This thread's worker, started if it has none."""
