@@ -28,6 +28,7 @@ Verdicts do not depend on what ran before: every program gets a fresh fork (see 
 and `random` are seeded. docs/sandbox.md says what is contained on which system, and what is not.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -106,7 +107,7 @@ class Verdict:
     seconds: float  # wall time on a worker, without the wait for one
 
 
-class Sandbox:
+class Sandbox(contextlib.AbstractContextManager):
     """Judges programs on up to `workers` workers (default: one per core), started as work comes.
 
     In seconds and MiB: a program may take `test_timeout` to load and again for each test,
@@ -132,23 +133,17 @@ class Sandbox:
         # A thread for each worker, that lives as long as it: the kernel's parent-death signal comes
         # when the thread that started a process ends.
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox")
-        self._own = threading.local()  # .worker: the thread's
         self._lock = threading.Lock()  # guards everything below
         self._future = functools.lru_cache(CACHED)(self._submitted)  # of each Program
-        self._workers = set()  # all workers
+        self._workers: dict[int, Worker] = {}  # by their thread
         self._closed = False
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()
 
     def run(self, programs: Iterable[Program]) -> list[Verdict]:
-        """Verdicts in the order asked. Identical programs run once, whoever asks, and when, and
-        share a verdict.
-
-        Any number of threads may call this at once. ValueError: a `setup` does not run, which is a
+        """Verdicts in the order asked. Identical programs run once, whoever asks, and when. Any
+        number of threads may call this at once. ValueError: a `setup` does not run, which is a
         mistake in the data set. RuntimeError: no worker starts, or one program lost two of them
         through no doing of its own.
         """
@@ -168,12 +163,12 @@ class Sandbox:
     def close(self) -> None:
         """Ends all processes and threads. A run() that still waits raises RuntimeError."""
         with self._lock:
-            self._closed, workers = True, list(self._workers)
+            self._closed, workers = True, list(self._workers.values())
         for worker in workers:  # before the thread that started it ends
             worker.end()
         self._pool.shutdown(cancel_futures=True)
         while self._workers:
-            self._workers.pop().close()
+            self._workers.popitem()[1].close()
 
     def _probe(self) -> None:
         """One warning that names what this machine lacks and which doors are open."""
@@ -213,7 +208,7 @@ class Sandbox:
             try:
                 reply = worker.ask([*vars(program).values()], patience)
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
-                status = self._discard(worker)
+                status = self._discard()
                 why = f"its worker ended with status {status}"
                 reply = None if self._closed else _failure(error, status, len(program.tests))
             if reply and "setup" in reply:
@@ -228,22 +223,20 @@ class Sandbox:
 
     def _worker(self) -> "Worker":
         """This thread's worker, started if it has none."""
-        if worker := getattr(self._own, "worker", None):
-            return worker
-        worker = Worker(self._limits)
-        self._missing = worker.missing
-        with self._lock:
-            if self._closed:
-                raise EOFError(f"status {worker.close()}")
-            self._workers.add(worker)
-        self._own.worker = worker
-        return worker
+        thread = threading.get_ident()
+        if thread not in self._workers:
+            worker = Worker(self._limits)
+            self._missing = worker.missing
+            with self._lock:
+                if self._closed:
+                    raise EOFError(f"status {worker.close()}")
+                self._workers[thread] = worker
+        return self._workers[thread]
 
-    def _discard(self, worker: "Worker") -> int:
-        """The exit status of a worker that hangs or is gone."""
-        self._own.worker = None
+    def _discard(self) -> int:
+        """The exit status of this thread's worker, which hangs or is gone."""
         with self._lock:
-            self._workers.discard(worker)
+            worker = self._workers.pop(threading.get_ident())
         return worker.close()
 
 

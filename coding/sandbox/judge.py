@@ -1,8 +1,5 @@
-"""The judge: runs a data set's tests against a candidate, of which it sees plain data alone.
-
-The function under test is a Remote: calls travel to the candidate as JSON, answers come back as
-built-in values, so that no line and no object of the candidate is ever in this process.
-"""
+"""The judge: runs a data set's tests against a candidate, of which it sees plain data alone: no
+line and no object of the candidate is ever in this process."""
 
 import builtins
 import contextlib
@@ -249,17 +246,16 @@ class Judge:
         """OK, or HANGS if too many parts of the bank do not end, and the results of the best, or
         of the first that passes enough tests."""
         count, hangs = len(self.tests), 0
-        found, best = [FAILED] * count, 0
+        found = [FAILED] * count
         for part in parts:
-            least = count if enough == count else best + 1
+            least = count if enough == count else found.count(OK) + 1
             _, results = self.run(part, apart, 0, least)
             hangs += any(status == "timeout" for status, _ in results)
             if hangs > MOST_HANGS:
                 return HANGS, [FAILED] * count
             if results.count(OK) >= least:
                 found = [OK if result == OK else FAILED for result in results]
-                best = results.count(OK)
-            if best >= enough:
+            if found.count(OK) >= enough:
                 break
         return OK, found
 

@@ -1,11 +1,9 @@
 """A worker of the sandbox: three processes. box.py says why there are three.
 
 `main`, at the end, runs in a fresh interpreter. It loads what programs may import, locks itself for
-good (locks.py) and forks; the parent becomes the judge, the child the zygote, which forks a
-candidate for every program and ends it on demand. The zygote was forked before the judge read
-anything: there is no test in its memory for a candidate to inherit.
-
-Once locked, nobody here can open a file, or import a module that is not yet loaded.
+good (locks.py): no file can be opened any more, no other module imported. Then it forks; the parent
+becomes the judge, the child the zygote, which forks a candidate for every program and ends it on
+demand. It never reads a test: there is none in its memory for a candidate to inherit.
 """
 
 import gc
