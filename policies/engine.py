@@ -39,8 +39,7 @@ NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True
 
 
 class EngineError(RuntimeError):
-    """A server is not there, refuses, or samples from another distribution. Ends the run, which
-    saves its checkpoint."""
+    """A server is not there, refuses, or samples otherwise. The run saves a checkpoint and ends."""
 
 
 class Server:

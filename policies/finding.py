@@ -1,5 +1,4 @@
-"""Is there such a model, and is it another's? Told without the libraries that load it, which take
-seconds to import."""
+"""Whether a model is there, and which one it is, without the slow import of what loads it."""
 
 import hashlib
 import json

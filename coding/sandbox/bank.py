@@ -78,10 +78,9 @@ for _kind, _function, _names in (
 
 
 class Box(list):
-    """Values, however they are asked for: by position, as attributes or under any keys in the
-    order of asking, the last for all that follow; called, or taken out, the last; or one after the
-    other as the next. Backwards or in part, in another code or copied, a box of one value is that
-    value."""
+    """Values, however they are asked for: by position; as attributes or under any keys in the order
+    of asking, the last for all that follow; called or taken out, the last; one after the other as
+    the next. Sliced, decoded, split or copied, a box of one value is that value."""
 
     def __getitem__(self, key):
         if isinstance(key, slice) and len(self) == 1:
@@ -196,8 +195,7 @@ def called(function, args: list):
 
 
 def install(replaced: str, caller_of: str, number: int, module: dict) -> None:
-    """Puts one part of the bank into a program's module: a helper, or else a main function that
-    calls the helper `caller_of`."""
+    """Puts a part of the bank into a program's module: a helper, or a main calling `caller_of`."""
 
     calls = itertools.count(1)
 

@@ -144,9 +144,7 @@ class Sandbox(contextlib.AbstractContextManager):
     def run(self, programs: Iterable[Program]) -> list[Verdict]:
         """Verdicts in the order asked. Identical programs run once, whoever asks, and when. Any
         number of threads may call this at once. ValueError: a `setup` does not run, which is a
-        mistake in the data set. RuntimeError: no worker starts, or one program lost two of them
-        through no doing of its own.
-        """
+        mistake in the data set. RuntimeError: no worker starts, or two were lost from outside."""
         if os.getpid() != self._pid:
             raise RuntimeError("this Sandbox is from before a fork: every process needs its own")
         with self._probing:

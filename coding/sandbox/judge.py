@@ -260,8 +260,7 @@ class Judge:
         return OK, found
 
     def run(self, part: list | None, apart: bool, restarts: int, least: int = 0):
-        """How the program loads, and the results of its tests, or of the first of them if fewer
-        than `least` can pass."""
+        """Results of loading and of the tests, cut short once fewer than `least` can pass."""
         deadline, results = time.monotonic() + self.total_timeout, []
         candidate, load = self.start(part, deadline, apart)
         used = candidate.programs > 1

@@ -1,8 +1,7 @@
 """What the sandbox's processes ask Linux to refuse them, for good and without being root.
 
 In this order, and all before a byte from outside is read: `lock_down` in the worker, before it
-forks; then JUDGE_FILTER in the judge and `lock_candidate` in every candidate take away what only
-the zygote needs.
+forks; JUDGE_FILTER in the judge; `lock_candidate` in every candidate.
 """
 
 import contextlib
