@@ -47,8 +47,9 @@ from pathlib import Path
 from coding.sandbox.wire import NOT_READY
 
 GRACE_SECONDS = 3.0
-# Signals that a program has no way to end its judge with.
+# Exit statuses that a program has no way to give its judge.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
+FROM_OUTSIDE |= {NOT_READY}
 CACHED = 2048  # verdicts kept, of some KiB each
 WORKER = Path(__file__).resolve().with_name("worker.py")
 # Of the trainer's own variables only what some interpreters do not start without: a key in there is
@@ -202,18 +203,25 @@ class Sandbox(contextlib.AbstractContextManager):
             except (OSError, EOFError) as error:
                 why = f"no worker starts ({error})"
                 continue
-            began = time.monotonic()
+            began, count = time.monotonic(), len(program.tests)
             try:
                 reply = worker.ask([*vars(program).values()], patience)
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
-                status = self._discard()
-                why = f"its worker ended with status {status}"
-                reply = None if self._closed else _failure(error, status, len(program.tests))
-            if reply and "setup" in reply:
+                with self._lock:
+                    del self._workers[threading.get_ident()]
+                status = worker.close()
+                hangs = isinstance(error, TimeoutError) or status == -signal.SIGVTALRM
+                if self._closed or (status in FROM_OUTSIDE and not hangs):
+                    why = f"its worker ended with status {status}"
+                    continue
+                outcome, told = "crash", "Crash: the test ended the judge"  # out of memory, say
+                if hangs:
+                    outcome, told = "timeout", "TimeoutError: the test hangs"
+                return Verdict([False] * count, outcome, [told] * count, time.monotonic() - began)
+            if "setup" in reply:
                 told = f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
                 raise ValueError(told)
-            if reply:
-                return Verdict(**reply, seconds=time.monotonic() - began)
+            return Verdict(**reply, seconds=time.monotonic() - began)
         self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
@@ -230,23 +238,6 @@ class Sandbox(contextlib.AbstractContextManager):
                     raise EOFError(f"status {worker.close()}")
                 self._workers[thread] = worker
         return self._workers[thread]
-
-    def _discard(self) -> int:
-        """The exit status of this thread's worker, which hangs or is gone."""
-        with self._lock:
-            worker = self._workers.pop(threading.get_ident())
-        return worker.close()
-
-
-def _failure(error: Exception, status: int, tests: int) -> dict | None:
-    """What it means for a program that its judge is gone; None if it is not to blame."""
-    if isinstance(error, TimeoutError) or status == -signal.SIGVTALRM:
-        outcome, told = "timeout", "TimeoutError: the test hangs"
-    elif status in FROM_OUTSIDE or status == NOT_READY:
-        return None
-    else:  # such as an answer that the judge itself runs out of memory on
-        outcome, told = "crash", "Crash: the test ended the judge"
-    return {"passed": [False] * tests, "outcome": outcome, "errors": [told] * tests}
 
 
 class Worker:
