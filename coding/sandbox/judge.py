@@ -37,9 +37,6 @@ class TimeLimit(BaseException):
     """The alarm. Not an Exception, lest a test's `except Exception` catches it."""
 
 
-# ---- the candidate, as the judge sees it --------------------------------------------------------
-
-
 class Candidate:
     """The judge's end of a candidate."""
 
@@ -156,9 +153,6 @@ def rebuilt(base: str, name: str, text: str) -> BaseException:
             break
     error.shown = f"{name}: {text}".removesuffix(": ")
     return error
-
-
-# ---- tests --------------------------------------------------------------------------------------
 
 
 def shown(error: BaseException) -> str:

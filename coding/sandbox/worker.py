@@ -21,8 +21,7 @@ from candidate import be_candidate
 from judge import Judge
 from wire import NOT_READY, send
 
-# ---- what programs can import, beside the modules above -----------------------------------------
-
+# What programs can import, beside the modules above.
 PRELOAD = """__future__ abc array ast base64 binascii bisect calendar cmath collections.abc colorsys
 contextvars copy csv dataclasses datetime _strptime difflib enum errno fnmatch graphlib hashlib
 heapq hmac html inspect io ipaddress itertools keyword locale logging math numbers operator os.path
@@ -42,9 +41,6 @@ def preload() -> None:
     sys.path_importer_cache.clear()
     sys.argv[:] = [""]
     sys.modules["__main__"] = types.ModuleType("__main__")
-
-
-# ---- zygote -------------------------------------------------------------------------------------
 
 
 def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
