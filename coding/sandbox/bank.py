@@ -3,9 +3,7 @@
 `HELPERS` stand in for a helper, `MAINS` for a main function, in the order in which they are tried.
 What belongs here fits every problem: what was passed in, whole, wrapped or unwrapped; constants;
 structure such as lengths and positions. Work does not, such as sorting or sums: tried in place of a
-helper that sorts, it would say that sorting adds nothing.
-
-Candidates have this module loaded, and make a part with `install`.
+helper that sorts, it would say that sorting adds nothing. Candidates make a part with `install`.
 """
 
 import ast  # noqa: F401  for the tables

@@ -50,9 +50,8 @@ def seccomp_filter(answers: dict[int, int], default: int) -> ctypes.Array:
         code += [(EQUAL, 0, 1, call), (RETURN, 0, 0, answer)]
     code.append((RETURN, 0, 0, default))
     body = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
-    program = ctypes.create_string_buffer(
-        struct.pack("HxxxxxxP", len(code), ctypes.addressof(body))
-    )
+    header = struct.pack("HxxxxxxP", len(code), ctypes.addressof(body))
+    program = ctypes.create_string_buffer(header)
     program.body = body  # the kernel follows the address: keep it alive
     return program
 
