@@ -140,12 +140,12 @@ def build(args, prepared: tuple | None = None):
     from magrpo import MAGRPO
     from policies.judging import make_judge
     from policies.loading import device
-    from policies.team import make_team
+    from policies.team import Team
 
     task, reward, problems, held_out = prepared or prepare(args)
     settle(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
-    team = make_team(args)
+    team = Team(args)
     if args.init and not folder.checkpoint(args.resume):
         learners.load(team, args)
     judge = make_judge(args, team) if asks(reward) else None

@@ -180,13 +180,13 @@ def take_turns(contenders: list[Contender], rounds: int, steps: int = 1) -> dict
 def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: list[str]) -> Contender:
     """This project's Trainer, as train.py makes it but for what is written to disk."""
     from magrpo import MAGRPO
-    from policies.team import make_team
+    from policies.team import Team
 
     words = ["--model", folder, "--num-agents", str(num_agents), "--turns", str(turns)]
     words += ["--joint", "aligned", "--max-new-tokens", str(RESPONSE), "--max-steps", "1000000"]
     args = train.parse([*words, "--bits", "32", "--lr-schedule", "constant", *flags])
     torch.manual_seed(0)
-    team = make_team(args)
+    team = Team(args)
     for base in team.bases:
         base.tokenizer = tokenizer_of(folder)
     task = Words(texts, num_agents)

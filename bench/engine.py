@@ -43,8 +43,9 @@ def contenders(args) -> dict:
     from policies.sampling import Sampling
     from policies.team import Team
 
-    load = {"bits": args.bits, "trust_remote_code": False, "memory": None}
-    team = Team([args.model] * AGENTS, 16, 32, **load).to(device())
+    own = {"model": [args.model] * AGENTS, "bits": args.bits, "trust_remote_code": False}
+    own |= {"lora_rank": 16, "lora_alpha": 32, "memory": None, "share": False}
+    team = Team(argparse.Namespace(**own)).to(device())
     (base,) = team.bases
     base.ends = frozenset()  # no response ends before its last token
     with torch.no_grad():

@@ -104,13 +104,13 @@ class Player:
     def __init__(self, args, directory: Path | None = None, reward: Callable | None = None):
         from policies.judging import Judge, make_judge
         from policies.loading import device
-        from policies.team import make_team
+        from policies.team import Team
         from running.plugins import make_task
 
         if (directory or args.lora_rank) and (wrong := engine_conflict(args)):
             raise ValueError(wrong)
         self.args, self.task = args, make_task(args)
-        self.team = team = make_team(args)
+        self.team = team = Team(args)
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
         self.weights = {}  # by trained or not; {} without a run: they play as loaded
         if directory:

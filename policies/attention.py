@@ -49,8 +49,7 @@ class Grid:
 
 
 class PrefixCache(DynamicLayer):
-    """Keys and values of one layer in the update: those of each row's prompt, (R, h, W, D), which
-    its own are added to."""
+    """A layer's keys and values in the update: each row's prompt's, (R, h, W, D), then its own."""
 
     def __init__(self, keys: Tensor, values: Tensor):
         super().__init__()

@@ -196,8 +196,7 @@ def adapted(model) -> list[str] | str:
 def eos_tokens(model, tokenizer) -> frozenset[int]:
     """Every token that ends a response: the checkpoint's (one or several) and the tokenizer's."""
     ids = model.generation_config.eos_token_id
-    ids = set(ids if isinstance(ids, list) else [ids]) | {tokenizer.eos_token_id}
-    ids.discard(None)
+    ids = frozenset([*(ids if isinstance(ids, list) else [ids]), tokenizer.eos_token_id]) - {None}
     if not ids:
         raise ValueError("the model has no end-of-sequence token: set eos_token in its tokenizer")
-    return frozenset(ids)
+    return ids

@@ -4,9 +4,7 @@ A server holds a frozen base and is given the agents' adapters; scoring and the 
 
 - Prompts and responses travel as token ids: neither the server's tokenizer, its chat template nor
   the generation defaults of its checkpoint count.
-- A request is one prompt with its samples, and its seed a function of the prompt's uniforms. All
-  are sent at once, and the server batches them. (Many prompts in a request would share its seed:
-  equal prompts would get equal responses.)
+- A request is one prompt with its samples: many prompts in a request would share its seed.
 - An adapter gets a new name and folder whenever its weights have changed: vLLM keeps what it has
   cached of prompts by these two, so one replaced in place would be half of the old one.
 - The server's policy differs from the update's, by rounding at least: the loss corrects for it
@@ -41,8 +39,7 @@ NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True
 
 
 class EngineError(RuntimeError):
-    """A server is not there, refuses, or samples from another distribution. Ends the run, which
-    saves its checkpoint."""
+    """A server is not there, refuses, or samples otherwise. The run saves a checkpoint and ends."""
 
 
 class Server:
@@ -59,11 +56,10 @@ class Server:
 
     async def ask(self, what: str, path: str, body: dict | None = None):
         """The answer to a request; what the server is to do, for an error's words."""
-        client = self.client
         try:
             if body:
-                return await client.post(path, cast_to=object, body=body)
-            return await client.get(path, cast_to=object)
+                return await self.client.post(path, cast_to=object, body=body)
+            return await self.client.get(path, cast_to=object)
         except APIStatusError as error:
             told = error.body.get("message") if isinstance(error.body, dict) else None
             raise self.error(

@@ -1,8 +1,6 @@
-"""Is there such a model, and is it another's? Told without the libraries that load it, which take
-seconds to import."""
+"""Whether a model is there, and which one it is, without the slow import of what loads it."""
 
 import hashlib
-import importlib.util
 import json
 from pathlib import Path
 
@@ -65,8 +63,6 @@ def find_model(name: str, bits: int) -> None:
             raise ValueError(f"{folder} is an adapter without its {WEIGHTS}")
     if packed and not Path(base).is_file():
         raise ValueError(f"model {base!r} is no file: a .gguf has to be on this machine")
-    if packed and not importlib.util.find_spec("gguf"):
-        raise ValueError(f"model {base!r} needs the package gguf: pip install gguf")
     if packed or Path(base).is_dir():
         return
     from huggingface_hub import model_info, try_to_load_from_cache  # a quarter of a second

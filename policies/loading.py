@@ -191,20 +191,15 @@ def save_adapter(base: Base, agent: int, path: Path) -> None:
 
 def load_agent(base: Base, agent: int, path: Path) -> None:
     """Reads what `save_agent` wrote into this agent; ValueError where it was written by another."""
-    name, mine = f"agent{base.policy_of[agent]}", base.net.state_dict()
+    model, name = base.model, f"agent{base.policy_of[agent]}"
     needs = "it has to be whole, and of this team's model and --lora-rank"
     with loading(f"agent {agent} from {path}", needs):
-        if base.lora:
-            mine = get_peft_model_state_dict(
-                base.model, adapter_name=name, save_embedding_layers=False
-            )
-            weights = load_file(path / WEIGHTS)  # a .bin file is a pickle, which can run code
-        else:
+        if not base.lora:
             saved = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True)
-            weights = saved.state_dict()
+            model.load_state_dict(saved.state_dict())
+            return
+        weights = load_file(path / WEIGHTS)  # a .bin file is a pickle, which can run code
+        mine = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
         if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in mine.items()}:
             raise ValueError("other names or shapes")
-    if base.lora:
-        set_peft_model_state_dict(base.model, weights, name)
-    else:
-        base.net.load_state_dict(weights)
+        set_peft_model_state_dict(model, weights, name)

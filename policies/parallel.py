@@ -32,11 +32,8 @@ def place() -> tuple[int, int]:
 
 
 def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
-    """The nodes of each turn of all items, of which every process has played its share.
-
-    An exception in one process is raised in all of them, marked as `shared`, so that they stop at
-    the same place and can save together.
-    """
+    """The nodes of each turn of all items, of which every process has played its share. An error in
+    one is raised in all, marked as `shared`: they stop at the same place and save together."""
     if place()[1] == 1:
         return rollout(items, key, *how)
     own = [number for number in range(len(items)) if is_own(number, len(items))]

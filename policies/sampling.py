@@ -79,9 +79,7 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
     chosen = (logits.argmax(-1) if sampling.temperature == 0 else draw(mass, uniforms))[:, None]
     logps = mass.gather(-1, chosen).log_()
     total = logits.gather(-1, chosen) - logps  # log of the sum of exp(logits)
-    if sampling.top_k or sampling.top_p < 1:
-        logits = logits.clamp(min=-1e30)  # 0 x -inf is not a number
-    entropy = total[:, 0] - torch.linalg.vecdot(mass, logits)
+    entropy = total[:, 0] - torch.linalg.vecdot(mass, logits.clamp(min=-1e30))  # not 0 x -inf
     return chosen[:, 0], logps[:, 0], entropy
 
 
@@ -131,5 +129,4 @@ class TokenLogps(torch.autograd.Function):
                 logps = ctx.logps_of(x, those)
             grads = torch.autograd.grad(logps, ctx.weights, down)
             total = [whole.add_(part) for whole, part in zip(total, grads, strict=True)]
-        scaled = None if slope is None else slope * grad[:, None].to(slope.dtype)
-        return scaled, None, None, None, *total
+        return slope * grad[:, None].to(slope.dtype), None, None, None, *total

@@ -113,9 +113,8 @@ def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     min(pi / mu, CAP), where pi is the policy before the first update, whose logps (R, T) are, and
     mu the server's, the rows' own. On padding they mean nothing.
 
-    Truncated importance sampling (Ionides 2008) of each token for itself, as in Yao et al. 2025
-    (Your Efficient RL Framework Secretly Brings You Off-Policy RL Training): biased, and of bounded
-    variance.
+    Truncated importance sampling (Ionides 2008) of tokens, as in Yao et al. 2025 (Your Efficient RL
+    Framework Secretly Brings You Off-Policy RL Training): biased, and of bounded variance.
     """
     before = logps.detach() if rows[0].old is None else padded([row.old for row in rows])
     return (before - padded([logps.new_tensor(row.logps) for row in rows])).exp().clamp(max=CAP)

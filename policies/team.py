@@ -12,31 +12,25 @@ from policies.sampling import Sampling
 from policies.scoring import Row, score
 
 
-def make_team(args) -> "Team":
-    """The team that the flags of a run say, with new adapters."""
-    load = {"bits": args.bits, "memory": args.memory, "share": args.share}
-    load["trust_remote_code"] = args.trust_remote_code
-    return Team(args.model, args.lora_rank, args.lora_alpha, **load)
-
-
 class Team(nn.Module):
-    """n agents; models: one name each. With share=True those of one base are one policy, with one
-    adapter or as one full copy; **load is load_base's."""
+    """The n agents that the flags of a run say, with new adapters. With --share those of one base
+    are one policy, with one adapter or as one full copy."""
 
     engine = None  # with --engine: the servers that sample (policies/engine.py)
 
-    def __init__(self, models: list[str], lora_rank: int, lora_alpha: int, **load):
+    def __init__(self, args):
         super().__init__()
         self.bases = nn.ModuleList()
         self.base_of: dict[int, Base] = {}
         shared = defaultdict(list)
-        for agent, name in enumerate(models):
-            shared[name if lora_rank or load.get("share") else (name, agent)].append(agent)
+        for agent, name in enumerate(args.model):
+            shared[name if args.lora_rank or args.share else (name, agent)].append(agent)
+        how = (args.lora_rank, args.lora_alpha, args.bits, args.trust_remote_code)
         for agents in shared.values():
-            name = models[agents[0]]
-            self.bases.append(load_base(name, agents, lora_rank, lora_alpha, **load))
+            name = args.model[agents[0]]
+            self.bases.append(load_base(name, agents, *how, args.memory, args.share))
             self.base_of |= dict.fromkeys(agents, self.bases[-1])
-        self.size = len(models)
+        self.size = len(args.model)
 
     def sample(
         self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
@@ -45,15 +39,13 @@ class Team(nn.Module):
         (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does."""
         if self.engine:
             return self.engine.sample(prompts, uniforms, sampling)
-        answers: list = [None] * len(prompts)
+        answers: dict[int, list[Response]] = {}
         for base in self.bases:
             mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
             mine.sort(key=lambda n: prompts[n][0])  # by agent
             agents, texts = [prompts[n][0] for n in mine], [prompts[n][1] for n in mine]
-            found = decode(base, texts, agents, uniforms[mine], sampling)
-            for number, responses in zip(mine, found, strict=True):
-                answers[number] = responses
-        return answers
+            answers |= zip(mine, decode(base, texts, agents, uniforms[mine], sampling), strict=True)
+        return [answers[n] for n in range(len(prompts))]
 
     def policies(self) -> list[int]:
         """The agent by which each policy is known: all of them, or the first one of each base."""

@@ -457,7 +457,7 @@ def zygote_of(judge) -> int:
 
 
 def kill_worker(box: Sandbox, victim: str) -> int:
-    [judge] = box._workers
+    [judge] = box._workers.values()
     pid = judge.process.pid if victim == "judge" else zygote_of(judge)
     os.kill(pid, signal.SIGKILL)
     return pid
@@ -512,7 +512,7 @@ def test_workers_die_with_the_trainer(fork):
 def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
     with open("/dev/null") as _held, Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])
-        [judge] = box._workers
+        [judge] = box._workers.values()
         for pid, most in ((judge.process.pid, 6), (zygote_of(judge), 4)):
             assert os.getsid(pid) != os.getsid(0)
             assert os.getpgid(pid) == judge.process.pid

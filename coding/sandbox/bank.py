@@ -3,9 +3,7 @@
 `HELPERS` stand in for a helper, `MAINS` for a main function, in the order in which they are tried.
 What belongs here fits every problem: what was passed in, whole, wrapped or unwrapped; constants;
 structure such as lengths and positions. Work does not, such as sorting or sums: tried in place of a
-helper that sorts, it would say that sorting adds nothing.
-
-Candidates have this module loaded, and make a part with `install`.
+helper that sorts, it would say that sorting adds nothing. Candidates make a part with `install`.
 """
 
 import ast  # noqa: F401  for the tables
@@ -78,10 +76,9 @@ for _kind, _function, _names in (
 
 
 class Box(list):
-    """Values, however they are asked for: by position, as attributes or under any keys in the
-    order of asking, the last for all that follow; called, or taken out, the last; or one after the
-    other as the next. Backwards or in part, in another code or copied, a box of one value is that
-    value."""
+    """Values, however they are asked for: by position; as attributes or under any keys in the order
+    of asking, the last for all that follow; called or taken out, the last; one after the other as
+    the next. Sliced, decoded, split or copied, a box of one value is that value."""
 
     def __getitem__(self, key):
         if isinstance(key, slice) and len(self) == 1:
@@ -196,8 +193,7 @@ def called(function, args: list):
 
 
 def install(replaced: str, caller_of: str, number: int, module: dict) -> None:
-    """Puts one part of the bank into a program's module: a helper, or else a main function that
-    calls the helper `caller_of`."""
+    """Puts a part of the bank into a program's module: a helper, or a main calling `caller_of`."""
 
     calls = itertools.count(1)
 

@@ -13,24 +13,22 @@ The judge runs the tests; in them the function under test is a stub that sends i
 candidate and gets the answer back as plain built-in values. The candidate has never seen a test or
 an expected value, and can reach nothing but the two pipes it answers on.
 
-What a test can see. Answers and arguments are copies, of these types: None, bool, int, float,
-complex, str, bytes, bytearray, list, tuple, set, frozenset, dict, range, Decimal, Fraction, deque,
-Counter; an instance of a subclass comes as its base value; 1 MiB at most. Anything else stays in
-the candidate as an object that can be called, iterated, asked for attributes and given new ones,
-and equals nothing.
+Answers and arguments are copies, of these types: None, bool, int, float, complex, str, bytes,
+bytearray, list, tuple, set, frozenset, dict, range, Decimal, Fraction, deque, Counter; an instance
+of a subclass comes as its base value; 1 MiB at most. Anything else stays in the candidate as an
+object that can be called, iterated, asked for attributes and given new ones, and equals nothing.
 So a test sees no change that a function makes to its arguments, and of the program's names only
 `entry_point`. Globals of the program last from test to test, until a hang or a crash.
 
-`setup` is trusted, and is run on both sides: in the judge before the tests, in the candidate before
-the program. Tests call the judge's functions, which no program can change; the program calls its
-own copy. An instance of a class that setup defines cannot be passed or compared. What setup or a
-test changes outside its own names (a module, say) stays changed for later programs.
+`setup` is trusted, and is run on both sides. Tests call the judge's functions, which no program can
+change; the program calls its own copy. An instance of a class that setup defines cannot be passed
+or compared. What setup or a test changes outside its own names stays changed for later programs.
 
 Verdicts do not depend on what ran before: every program gets a fresh fork (see Program), hashing
-and `random` are seeded, that of the tests from their own text, which no program knows.
-docs/sandbox.md says what is contained on which system, and what is not.
+and `random` are seeded. docs/sandbox.md says what is contained on which system, and what is not.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -49,8 +47,9 @@ from pathlib import Path
 from coding.sandbox.wire import NOT_READY
 
 GRACE_SECONDS = 3.0
-# Signals that a program has no way to end its judge with.
+# Exit statuses that a program has no way to give its judge.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
+FROM_OUTSIDE |= {NOT_READY}
 CACHED = 2048  # verdicts kept, of some KiB each
 WORKER = Path(__file__).resolve().with_name("worker.py")
 # Of the trainer's own variables only what some interpreters do not start without: a key in there is
@@ -70,15 +69,7 @@ DOORS = {
     "change limits": "resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))",
     "take 64 GiB of memory": "bytearray(64 << 30)",
 }
-PROBE = """
-import os, resource, socket
-def closed(way):
-    try:
-        exec(way)
-    except Exception:
-        return True
-    return False
-"""
+PROBE = "import os, resource, socket\ndef enter(way): exec(way)"
 
 
 @dataclass(frozen=True)
@@ -117,7 +108,7 @@ class Verdict:
     seconds: float  # wall time on a worker, without the wait for one
 
 
-class Sandbox:
+class Sandbox(contextlib.AbstractContextManager):
     """Judges programs on up to `workers` workers (default: one per core), started as work comes.
 
     In seconds and MiB: a program may take `test_timeout` to load and again for each test,
@@ -143,26 +134,18 @@ class Sandbox:
         # A thread for each worker, that lives as long as it: the kernel's parent-death signal comes
         # when the thread that started a process ends.
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox")
-        self._own = threading.local()  # .worker: the thread's
         self._lock = threading.Lock()  # guards everything below
         self._future = functools.lru_cache(CACHED)(self._submitted)  # of each Program
-        self._workers = set()  # all workers
+        self._workers: dict[int, Worker] = {}  # by their thread
         self._closed = False
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()
 
     def run(self, programs: Iterable[Program]) -> list[Verdict]:
-        """Verdicts in the order asked. Identical programs run once, whoever asks, and when, and
-        share a verdict.
-
-        Any number of threads may call this at once. ValueError: a `setup` does not run, which is a
-        mistake in the data set. RuntimeError: no worker starts, or one program lost two of them
-        through no doing of its own.
-        """
+        """Verdicts in the order asked. Identical programs run once, whoever asks, and when. Any
+        number of threads may call this at once. ValueError: a `setup` does not run, which is a
+        mistake in the data set. RuntimeError: no worker starts, or two were lost from outside."""
         if os.getpid() != self._pid:
             raise RuntimeError("this Sandbox is from before a fork: every process needs its own")
         with self._probing:
@@ -179,21 +162,22 @@ class Sandbox:
     def close(self) -> None:
         """Ends all processes and threads. A run() that still waits raises RuntimeError."""
         with self._lock:
-            self._closed, workers = True, list(self._workers)
+            self._closed, workers = True, list(self._workers.values())
         for worker in workers:  # before the thread that started it ends
             worker.end()
         self._pool.shutdown(cancel_futures=True)
         while self._workers:
-            self._workers.pop().close()
+            self._workers.popitem()[1].close()
 
     def _probe(self) -> None:
         """One warning that names what this machine lacks and which doors are open."""
-        ways = [f"assert closed({way!r})" for way in DOORS.values()]
-        probe = self._submitted(Program(PROBE, ["assert not closed('pass')", *ways], "closed"))
-        (works, *shut), (why, *_) = probe.result().passed, probe.result().errors
-        if not works:
+        ways = [f"enter({way!r})" for way in ("pass", *DOORS.values())]
+        why, *refusals = self._submitted(Program(PROBE, ways, "enter")).result().errors
+        if why:
             raise RuntimeError(f"the sandbox does not work on this machine: {why}")
-        doors = [door for door, is_shut in zip(DOORS, shut, strict=True) if not is_shut]
+        ajar = None, "Crash", "TimeoutError"  # one that ends or hangs the program is not shut
+        told = [error and error.partition(":")[0] for error in refusals]
+        doors = [door for door, error in zip(DOORS, told, strict=True) if error in ajar]
         if not doors and not self._missing:
             return
         text = (
@@ -219,54 +203,41 @@ class Sandbox:
             except (OSError, EOFError) as error:
                 why = f"no worker starts ({error})"
                 continue
-            began = time.monotonic()
+            began, count = time.monotonic(), len(program.tests)
             try:
                 reply = worker.ask([*vars(program).values()], patience)
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
-                status = self._discard(worker)
-                why = f"its worker ended with status {status}"
-                reply = None if self._closed else _failure(error, status, len(program.tests))
-            if reply and "setup" in reply:
+                with self._lock:
+                    del self._workers[threading.get_ident()]
+                status = worker.close()
+                hangs = isinstance(error, TimeoutError) or status == -signal.SIGVTALRM
+                if self._closed or (status in FROM_OUTSIDE and not hangs):
+                    why = f"its worker ended with status {status}"
+                    continue
+                outcome, told = "crash", "Crash: the test ended the judge"  # out of memory, say
+                if hangs:
+                    outcome, told = "timeout", "TimeoutError: the test hangs"
+                return Verdict([False] * count, outcome, [told] * count, time.monotonic() - began)
+            if "setup" in reply:
                 told = f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
                 raise ValueError(told)
-            if reply:
-                return Verdict(**reply, seconds=time.monotonic() - began)
+            return Verdict(**reply, seconds=time.monotonic() - began)
         self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
-        shown = f"{program.entry_point!r}: {why}, twice: {program.code[:200]!r}"
-        raise RuntimeError(f"program {shown}")
+        raise RuntimeError(f"program {program.entry_point!r}: {why}, twice: {program.code[:200]!r}")
 
     def _worker(self) -> "Worker":
         """This thread's worker, started if it has none."""
-        if worker := getattr(self._own, "worker", None):
-            return worker
-        worker = Worker(self._limits)
-        self._missing = worker.missing
-        with self._lock:
-            if self._closed:
-                raise EOFError(f"status {worker.close()}")
-            self._workers.add(worker)
-        self._own.worker = worker
-        return worker
-
-    def _discard(self, worker: "Worker") -> int:
-        """The exit status of a worker that hangs or is gone."""
-        self._own.worker = None
-        with self._lock:
-            self._workers.discard(worker)
-        return worker.close()
-
-
-def _failure(error: Exception, status: int, tests: int) -> dict | None:
-    """What it means for a program that its judge is gone; None if it is not to blame."""
-    if isinstance(error, TimeoutError) or status == -signal.SIGVTALRM:
-        outcome, told = "timeout", "TimeoutError: the test hangs"
-    elif status in FROM_OUTSIDE or status == NOT_READY:
-        return None
-    else:  # such as an answer that the judge itself runs out of memory on
-        outcome, told = "crash", "Crash: the test ended the judge"
-    return {"passed": [False] * tests, "outcome": outcome, "errors": [told] * tests}
+        thread = threading.get_ident()
+        if thread not in self._workers:
+            worker = Worker(self._limits)
+            self._missing = worker.missing
+            with self._lock:
+                if self._closed:
+                    raise EOFError(f"status {worker.close()}")
+                self._workers[thread] = worker
+        return self._workers[thread]
 
 
 class Worker:

@@ -1,8 +1,5 @@
-"""The judge: runs a data set's tests against a candidate, of which it sees plain data alone.
-
-The function under test is a Remote: calls travel to the candidate as JSON, answers come back as
-built-in values, so that no line and no object of the candidate is ever in this process.
-"""
+"""The judge: runs a data set's tests against a candidate, of which it sees plain data alone: no
+line and no object of the candidate is ever in this process."""
 
 import builtins
 import contextlib
@@ -38,9 +35,6 @@ class BadTest(Exception):
 
 class TimeLimit(BaseException):
     """The alarm. Not an Exception, lest a test's `except Exception` catches it."""
-
-
-# ---- the candidate, as the judge sees it --------------------------------------------------------
 
 
 class Candidate:
@@ -161,9 +155,6 @@ def rebuilt(base: str, name: str, text: str) -> BaseException:
     return error
 
 
-# ---- tests --------------------------------------------------------------------------------------
-
-
 def shown(error: BaseException) -> str:
     try:
         text = vars(error).get("shown") or f"{type(error).__name__}: {error}".removesuffix(": ")
@@ -249,23 +240,21 @@ class Judge:
         """OK, or HANGS if too many parts of the bank do not end, and the results of the best, or
         of the first that passes enough tests."""
         count, hangs = len(self.tests), 0
-        found, best = [FAILED] * count, 0
+        found = [FAILED] * count
         for part in parts:
-            least = count if enough == count else best + 1
+            least = count if enough == count else found.count(OK) + 1
             _, results = self.run(part, apart, 0, least)
             hangs += any(status == "timeout" for status, _ in results)
             if hangs > MOST_HANGS:
                 return HANGS, [FAILED] * count
             if results.count(OK) >= least:
                 found = [OK if result == OK else FAILED for result in results]
-                best = results.count(OK)
-            if best >= enough:
+            if found.count(OK) >= enough:
                 break
         return OK, found
 
     def run(self, part: list | None, apart: bool, restarts: int, least: int = 0):
-        """How the program loads, and the results of its tests, or of the first of them if fewer
-        than `least` can pass."""
+        """Results of loading and of the tests, cut short once fewer than `least` can pass."""
         deadline, results = time.monotonic() + self.total_timeout, []
         candidate, load = self.start(part, deadline, apart)
         used = candidate.programs > 1

@@ -1,8 +1,7 @@
 """What the sandbox's processes ask Linux to refuse them, for good and without being root.
 
 In this order, and all before a byte from outside is read: `lock_down` in the worker, before it
-forks; then `lock_judge` in the judge and `lock_candidate` in every candidate take away what only
-the zygote needs. box.py says what this contains and what it does not.
+forks; JUDGE_FILTER in the judge; `lock_candidate` in every candidate.
 """
 
 import contextlib
@@ -51,9 +50,8 @@ def seccomp_filter(answers: dict[int, int], default: int) -> ctypes.Array:
         code += [(EQUAL, 0, 1, call), (RETURN, 0, 0, answer)]
     code.append((RETURN, 0, 0, default))
     body = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
-    program = ctypes.create_string_buffer(
-        struct.pack("HxxxxxxP", len(code), ctypes.addressof(body))
-    )
+    header = struct.pack("HxxxxxxP", len(code), ctypes.addressof(body))
+    program = ctypes.create_string_buffer(header)
     program.body = body  # the kernel follows the address: keep it alive
     return program
 
@@ -81,15 +79,14 @@ def add_filter(program: ctypes.Array) -> bool:
 def landlock() -> bool:
     """No file, no TCP, no abstract socket, no signal to the outside, as far as this kernel goes."""
     version = LIBC.syscall(444, None, ctypes.c_size_t(0), 1)
-    if version < 1:
-        return False
     file_rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
-    denied = struct.pack("QQQ", file_rights, 3 if version >= 4 else 0, 3 if version >= 6 else 0)
-    size = 8 if version < 4 else 16 if version < 6 else 24
-    ruleset = LIBC.syscall(444, denied, ctypes.c_size_t(size), 0)
-    locked = ruleset >= 0 and LIBC.syscall(446, ruleset, 0) == 0
-    if ruleset >= 0:
-        os.close(ruleset)
+    # A kernel takes zeros where it has no such field.
+    denied = struct.pack("QQQ", file_rights, 3 * (version >= 4), 3 * (version >= 6))
+    ruleset = LIBC.syscall(444, denied, ctypes.c_size_t(len(denied)), 0)
+    if ruleset < 0:
+        return False
+    locked = LIBC.syscall(446, ruleset, 0) == 0
+    os.close(ruleset)
     return locked
 
 
@@ -126,10 +123,6 @@ def lock_down(memory_mb: int, kernel_locks: bool) -> list[str]:
         "seccomp": X86_64 and add_filter(FIRST_FILTER),
     }
     return [name for name, locked in locks.items() if not locked]
-
-
-def lock_judge(missing: list[str]) -> bool:
-    return "seccomp" in missing or add_filter(JUDGE_FILTER)
 
 
 def lock_candidate(missing: list[str], cpu_seconds: int) -> bool:

@@ -75,8 +75,7 @@ def pack(value, handle, depth: int = 0):
 
 
 def unpacker(handle):
-    """The reverse: a function of a line. It raises one of REFUSED for what pack does not give: the
-    sender may be hostile."""
+    """The reverse: a function of a line. It raises one of REFUSED for what pack does not give."""
 
     def revive(tagged: dict):
         [(tag, flat)] = tagged.items()

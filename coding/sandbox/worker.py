@@ -1,11 +1,9 @@
 """A worker of the sandbox: three processes. box.py says why there are three.
 
 `main`, at the end, runs in a fresh interpreter. It loads what programs may import, locks itself for
-good (locks.py) and forks; the parent becomes the judge, the child the zygote, which forks a
-candidate for every program and ends it on demand. The zygote was forked before the judge read
-anything: there is no test in its memory for a candidate to inherit.
-
-Once locked, nobody here can open a file, or import a module that is not yet loaded.
+good (locks.py): no file can be opened any more, no other module imported. Then it forks; the parent
+becomes the judge, the child the zygote, which forks a candidate for every program and ends it on
+demand. It never reads a test: there is none in its memory for a candidate to inherit.
 """
 
 import gc
@@ -23,8 +21,7 @@ from candidate import be_candidate
 from judge import Judge
 from wire import NOT_READY, send
 
-# ---- what programs can import, beside the modules above -----------------------------------------
-
+# What programs can import, beside the modules above.
 PRELOAD = """__future__ abc array ast base64 binascii bisect calendar cmath collections.abc colorsys
 contextvars copy csv dataclasses datetime _strptime difflib enum errno fnmatch graphlib hashlib
 heapq hmac html inspect io ipaddress itertools keyword locale logging math numbers operator os.path
@@ -44,9 +41,6 @@ def preload() -> None:
     sys.path_importer_cache.clear()
     sys.argv[:] = [""]
     sys.modules["__main__"] = types.ModuleType("__main__")
-
-
-# ---- zygote -------------------------------------------------------------------------------------
 
 
 def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
@@ -93,7 +87,7 @@ def main() -> None:
         ours.close()
         be_zygote(zygotes, int(total_timeout) + 2, missing)
     zygotes.close()
-    if not locks.lock_judge(missing):
+    if "seccomp" not in missing and not locks.add_filter(locks.JUDGE_FILTER):
         os._exit(NOT_READY)
     judge = Judge(ours, test_timeout, total_timeout, restarts)
 
