@@ -79,7 +79,9 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
     chosen = (logits.argmax(-1) if sampling.temperature == 0 else draw(mass, uniforms))[:, None]
     logps = mass.gather(-1, chosen).log_()
     total = logits.gather(-1, chosen) - logps  # log of the sum of exp(logits)
-    entropy = total[:, 0] - torch.linalg.vecdot(mass, logits.clamp(min=-1e30))  # not 0 x -inf
+    if sampling.top_k or sampling.top_p < 1:
+        logits = logits.clamp(min=-1e30)  # 0 x -inf is not a number
+    entropy = total[:, 0] - torch.linalg.vecdot(mass, logits)
     return chosen[:, 0], logps[:, 0], entropy
 
 
