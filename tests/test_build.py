@@ -34,9 +34,6 @@ def grid(item: dict) -> list[list[str]]:
     return rows
 
 
-# --- the problems ---------------------------------------------------------------------------------
-
-
 def test_no_agent_has_the_material_for_three_quarters():
     for split in ("train", "dev", "test"):
         for item in TASK.items(split):
@@ -96,9 +93,6 @@ def test_the_prompt_lists_what_builds_the_target_and_tells_no_role():
     assert team == f"# 2 agents, {blocks.rules(item, 2).material['']} blocks each"
 
 
-# --- the reward -----------------------------------------------------------------------------------
-
-
 def test_the_same_list_twice_is_worth_nothing_and_opposite_orders_everything():
     for item in DEV:
         order = item["rectangles"]
@@ -134,9 +128,6 @@ def test_wrong_cells_are_counted_against_it():
         assert pay(item, *responses) == pytest.approx(max(0.0, min(both, lost / spare)))
 
 
-# --- a second turn --------------------------------------------------------------------------------
-
-
 def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     item = DEV[0]
     one, *rest = item["rectangles"]
@@ -161,9 +152,6 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     *most, last = rest  # one agent has material for the last rectangle, whichever it is
     almost = TASK.advance(after, [blocks.listed(most) + clear, blocks.listed(most[::-1])])
     assert pay(almost, blocks.listed([last]), "") == pay(almost, "", blocks.listed([last])) == 1.0
-
-
-# --- the team -------------------------------------------------------------------------------------
 
 
 def test_it_copies_rectangles():

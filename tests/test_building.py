@@ -27,8 +27,6 @@ def worth(parts: dict) -> float:
     return sum(value for name, value in parts.items() if not name.startswith("metric/"))
 
 
-# --- the world ------------------------------------------------------------------------------------
-
 BOX = Rules((5, 6, 6), (frozenset({"stone", "wood"}), frozenset({"glass"})), 300)
 
 
@@ -76,9 +74,6 @@ def test_any_text_is_read_in_linear_time(text):
     assert time.process_time() - start < 1.5
 
 
-# --- the data sets --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("kind", "field"), [(StrBuild, "rows"), (HouseBuild, "layers")])
 def test_the_splits_share_nothing_and_are_the_same_every_time(kind, field):
     items = {split: kind().items(split) for split in ("train", "dev", "test")}
@@ -90,18 +85,12 @@ def test_the_splits_share_nothing_and_are_the_same_every_time(kind, field):
     assert len({item["task_id"] for some in items.values() for item in some}) == 1200
 
 
-# --- the published rewards ------------------------------------------------------------------------
-
-
 def test_the_bench_prints_the_tables_of_the_docs(capsys):
     """The values of the published rewards there are those of the authors' own scorer."""
     docs = Path(teams.__file__).parent.parent / "docs" / "building.md"
     teams.main()
     for table in capsys.readouterr().out.split("\n\n"):
         assert table.strip() in docs.read_text()
-
-
-# --- both rewards of random teams, by another computation -----------------------------------------
 
 
 def target_of(item: dict) -> dict:
@@ -213,9 +202,6 @@ def test_rewards_are_what_a_count_by_hand_gives(number):
             pay *= 1 - 0.1 * (1 if kills > bool(item["spiders"]) else damage)
         assert [worth(parts) for parts in found] == pytest.approx([pay, by_paper], **EXACT)
         assert found[0]["metric/iou"] == pytest.approx(score(item, world), **EXACT)
-
-
-# --- the strict rewards ---------------------------------------------------------------------------
 
 
 def test_every_problem_can_be_solved():

@@ -16,9 +16,6 @@ STRINGS, HOUSES = teams.published(StrBuild()), teams.published(HouseBuild())
 KINDS = {"strbuild": (StrBuild, STRINGS[8]), "housebuild": (HouseBuild, HOUSES[0])}
 
 
-# --- what an agent is told ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_later_turns_show_the_own_commands_and_never_the_partners(name):
     kind, item = KINDS[name]
@@ -36,12 +33,6 @@ def test_later_turns_show_the_own_commands_and_never_the_partners(name):
         assert text.startswith(task.observe(0, item, []).removesuffix("\nCommands:\n"))
 
 
-# --- data and bad input ---------------------------------------------------------------------------
-
-
-# --- who built what -------------------------------------------------------------------------------
-
-
 def test_schemes_of_letters():
     for team, scheme in (
         ("nothing", "nothing stands"),
@@ -53,11 +44,6 @@ def test_schemes_of_letters():
         for item in STRINGS[4:]:
             assert StrBuild().scheme(item, teams.LETTERS[team](item)) == scheme
 
-
-# --- pictures -------------------------------------------------------------------------------------
-
-
-# --- a run ----------------------------------------------------------------------------------------
 
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "12"]
 SMALL += ["--eval-limit", "1", "--max-prompt-tokens", "4096"]

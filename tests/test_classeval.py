@@ -76,9 +76,6 @@ def source(*responses: str) -> str:
     return class_source(ITEM, [written(ITEM, text) for text in responses])
 
 
-# --- one class of several authors -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -124,9 +121,6 @@ def test_a_later_agent_wins_and_what_is_missing_stays_empty():
 )
 def test_schemes(responses, name):
     assert scheme(ITEM, [response(*names) for names in responses]) == name
-
-
-# --- the reward -----------------------------------------------------------------------------------
 
 
 def share(names: set[str]) -> float:
@@ -192,9 +186,6 @@ def test_a_class_that_attacks_the_tests_earns_none_of_them():
     assert verdict(ITEM, [written(ITEM, attack)]) == [False] * 6
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
 def write(path, *changes: dict) -> str:
     rows = [ROW | {"task_id": f"own/{n}"} | change for n, change in enumerate(changes)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -232,9 +223,6 @@ def test_the_reference_of_the_table_has_full_marks(tmp_path, capsys):
     assert returns[1] == "1.000"
     assert "all by one" in said.out
     assert "task classeval: 4 of 4 classes are kept\n" in said.err
-
-
-# --- what the agents are asked --------------------------------------------------------------------
 
 
 def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():

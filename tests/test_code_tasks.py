@@ -86,9 +86,6 @@ def many(count: int) -> list[dict]:
     return [ROWS[i % 3] | {"task_id": f"own/{i}"} for i in range(count)]
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.jsonl.gz", "a.csv.gz", "a.parquet"])
 def test_every_format_gives_the_same_items(tmp_path, name):
     path = write(tmp_path / name, ROWS)
@@ -109,9 +106,6 @@ def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
         HumanEval().items("train")
 
 
-# --- splits ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("task", "count", "train_rows", "dev_rows", "test_rows"),
     [
@@ -128,9 +122,6 @@ def test_splits_are_the_papers_rows_or_fifths(
     source = task(str(write(tmp_path / "a.jsonl", many(count))))
     for split, rows in (("train", train_rows), ("dev", dev_rows), ("test", test_rows)):
         assert [item["task_id"] for item in source.items(split)] == [f"own/{i}" for i in rows]
-
-
-# --- items ----------------------------------------------------------------------------------------
 
 
 SPLIT = {  # body of check(candidate): its tests, without indentation; f is the entry point
@@ -199,9 +190,6 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature():
     assert not any(rewards.verdict(item, ["def scale(p, k=1, *r):\n    return 0"]).passed)
 
 
-# --- what agents observe --------------------------------------------------------------------------
-
-
 def test_an_answer_is_a_file_to_be_continued():
     item, task = code_item(ROWS[1]), HumanEval(num_agents=3)
     aux, aux2, main = (task.observe(agent, item, []) for agent in range(3))
@@ -223,9 +211,6 @@ def test_reference_solutions_pass_their_tests_and_what_raises_none():
         assert all(rewards.verdict(item, [item["solution"]]).passed)
         raises = f"def {item['entry_point']}(*_):\n    raise KeyError"
         assert not any(rewards.verdict(item, [raises]).passed)
-
-
-# --- the recipes ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

@@ -109,9 +109,6 @@ def test_an_agent_sees_the_problem_its_own_history_and_its_role(num_agents):
         assert helper in observed[-1].splitlines()[-1]
 
 
-# --- tiny/ --------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     return AutoTokenizer.from_pretrained(TINY)

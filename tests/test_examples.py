@@ -31,8 +31,6 @@ def test_every_split_has_pairs_of_its_own_in_both_orders(kind):
     assert sum(map(len, pairs.values())) == len(set.union(*pairs.values())) == 42
 
 
-# --- the message board ----------------------------------------------------------------------------
-
 TOWN = {"task_id": "board/3-7", "open": (3, 7)}
 
 
@@ -59,9 +57,6 @@ def test_the_embedded_team_learns_to_use_the_board(tmp_path):
         found[name] = json.loads((tmp_path / name / "summary.json").read_text())["after"]
     assert found["NoBoard"]["return"] < 0.6
     assert found["Board"]["return"] > 0.65  # of at most 0.75
-
-
-# --- workflows, messages --------------------------------------------------------------------------
 
 
 def played(task, texts: list[list[str]]) -> list[tuple]:
@@ -127,8 +122,6 @@ def test_a_message_is_cut_and_costs_and_only_the_partner_reads_it():
         assert task.scheme(task.advance(item, sent), ["", ""]) == said
 
 
-# --- pay of one's own -----------------------------------------------------------------------------
-
 SQUARES = {
     "entry_point": "solve",
     "setup": "",
@@ -165,9 +158,6 @@ def test_together_pays_what_needs_both_and_nothing_else():
         assert paid["c"] == pytest.approx(c), main
         assert all("/" in name for name in paid.keys() - {"c"})
     assert together.together(SQUARES, ["", OWN])["c"] == 0.0  # right, alone
-
-
-# --- a critic -------------------------------------------------------------------------------------
 
 
 def critical(kind: str, team, monkeypatch):

@@ -52,9 +52,6 @@ def plugin(tmp_path) -> str:
     return f"{tmp_path}/mine.py:Rhyme"
 
 
-# --- what is told, and how soon -------------------------------------------------------------------
-
-
 WRONG = {  # what is named wrongly, by program
     "train": [
         "--task nope",
@@ -119,9 +116,6 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     assert (resumed.lr, resumed.share) == (7e-3, False)
 
 
-# --- what a run writes ----------------------------------------------------------------------------
-
-
 def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
     path = trained(tmp_path / "run", "--task", plugin, "--eval-limit", "none", steps=1)
     summary = json.loads((path / "summary.json").read_text())
@@ -146,9 +140,6 @@ def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
     assert "|lora_rank|16|" in flags
     assert {"seconds/step", "memory_gib"} <= set(events.Tags()["scalars"])
     assert len(events.Scalars("test/return")) == 1  # no zero beside it
-
-
-# --- looking at runs ------------------------------------------------------------------------------
 
 
 def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):

@@ -94,8 +94,6 @@ def test_files_and_functions_are_short():
                 assert node.end_lineno - node.lineno < 60, (name, node.name)
 
 
-# --- the subjects can be deleted ------------------------------------------------------------------
-
 LEFT_BEHIND = shutil.ignore_patterns(".*", "runs", "__pycache__", "docs", *SUBJECTS, DATA)
 
 

@@ -151,9 +151,6 @@ def test_the_judge_is_another_model_where_one_is_named(plugin, tmp_path, capsys)
     assert "--lora-rank 0 leaves no frozen one: name one" in told
 
 
-# --- eval.py --score ------------------------------------------------------------------------------
-
-
 def score(capsys, *argv) -> str:
     evaluation.main(["--score", *map(str, argv)])
     return capsys.readouterr().out

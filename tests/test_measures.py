@@ -56,8 +56,6 @@ def test_an_interval_covers_the_truth(seeds):
     assert 0.89 <= covered / trials <= 0.99
 
 
-# --- the table ------------------------------------------------------------------------------------
-
 MAIN = {True: "def solve(x):\n    return 1 + aux(x)", False: "def solve(x):\n    return x"}
 OWN = {"pass@k": "metric/pass", "accuracy@k": "tests", "coop_rate": "cooperation"}
 SCHEME = {True: "decorator", False: "unused"}

@@ -29,7 +29,7 @@ def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
             magrpo, "ThreadPoolExecutor", lambda _, n=threads, **names: ThreadPoolExecutor(n)
         )
         with sandbox.Sandbox(workers=workers) as box:
-            monkeypatch.setattr(rewards, "_box", box)
+            monkeypatch.setattr(rewards, "box", box)
             path = str(tmp_path / str(threads))
             train.main([*SMALL, "--turns", "2", "--joint", "aligned", "--run", path])
             assert len(box._workers) <= workers
