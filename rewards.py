@@ -127,5 +127,5 @@ def _parts(future: Future, number: int, item: dict, texts: list[str]) -> dict[st
         cause, problem = error, f"raised {type(error).__name__}: {error}"
         if not future.done():  # it is our own TimeoutError
             problem = f"did not answer within {TIMEOUT:.0f} s"
-    told = f"the reward {problem}, for item {item!r} and responses {texts!r}"
-    raise RewardError(told, future.done(), number) from cause
+    message = f"the reward {problem}, for item {item!r} and responses {texts!r}"
+    raise RewardError(message, future.done(), number) from cause

@@ -31,8 +31,8 @@ def class_item(row: dict) -> dict:
         imports = "\n".join(row.get("import_statement") or [])
         tree, tests = ast.parse(row["solution_code"]), unit_tests(ast.parse(row["test"]))
     except (KeyError, TypeError, *REFUSED) as error:
-        told = "methods_info has to be a list with a method_name each, import_statement of texts"
-        raise ValueError(f"{told}, solution_code and test Python: {error}") from None
+        message = "methods_info has to be a list with a method_name each, import_statement of texts"
+        raise ValueError(f"{message}, solution_code and test Python: {error}") from None
     classes = [n for n in tree.body if getattr(n, "name", None) == row["class_name"]]
     own = {n.name: n for one in classes for n in one.body if isinstance(n, ast.FunctionDef)}
     if not asked or not tests or not own.keys() >= set(asked):

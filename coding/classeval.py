@@ -125,13 +125,13 @@ class ClassEval(Task):
         items = read_items(self.data, self.hub, class_item)
         with ThreadPoolExecutor(8) as pool:
             reasons = list(pool.map(self.refusal, items))
-        told = f"task classeval: {reasons.count('')} of {len(items)} classes are kept"
+        message = f"task classeval: {reasons.count('')} of {len(items)} classes are kept"
         for why in sorted(filter(None, {*reasons})):
             left_out = [i["task_id"] for i, r in zip(items, reasons, strict=True) if r == why]
-            told += f"; {why}: {', '.join(left_out)}"
+            message += f"; {why}: {', '.join(left_out)}"
         if all(reasons):
-            raise ValueError(told)
-        print(told, file=sys.stderr)
+            raise ValueError(message)
+        print(message, file=sys.stderr)
         return [None if why else item for item, why in zip(items, reasons, strict=True)]
 
     def refusal(self, item: dict) -> str:
@@ -164,8 +164,8 @@ class ClassEval(Task):
         first, second, asked = (fenced(name, text.strip("\n"), "```") for name, text in files)
         begun = fenced(own, f"class {item['entry_point']}:", "")
         prompt = "\n\n".join([intro, "### Class 1", first, second, "### Class 2", asked, ""])
-        for response, told in history:
-            prompt += begun + response.strip("\n") + f"\n```\n\n{told}\n\nRevised: "
+        for response, feedback in history:
+            prompt += begun + response.strip("\n") + f"\n```\n\n{feedback}\n\nRevised: "
         return prompt + begun
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:

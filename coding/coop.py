@@ -45,8 +45,8 @@ class Coop(CodeTask):
         """How many tests passed, and the first exception if any; with --feedback the mode's text,
         as comments."""
         if self.tell:
-            told = self.tell(item, responses)
-            return ["\n".join(f"# {line}" for line in text.splitlines()) for text in told]
+            messages = self.tell(item, responses)
+            return ["\n".join(f"# {line}" for line in text.splitlines()) for text in messages]
         found = verdict(item, responses)
         names = (error.partition(":")[0] for error in found.errors if error)
         raised = next((name for name in names if name != "AssertionError"), None)

@@ -61,8 +61,8 @@ def tell(
         return [_edits(edits, names) for names in own]
     verdict = rewards.verdict(item, responses)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))[: limit or None]
-    told = (["Feedback on the team's program:", *_levels(team, names)] for names in own)
-    return ["\n- ".join([*lines, *_counted(results)]) for lines in told]
+    messages = (["Feedback on the team's program:", *_levels(team, names)] for names in own)
+    return ["\n- ".join([*lines, *_counted(results)]) for lines in messages]
 
 
 def _edits(edits: dict[str, str], names: list[str]) -> str:

@@ -84,8 +84,8 @@ class Roles:
             rules=RULES,
         )
         names = _and(f"`{name}`" for name in own)
-        for response, told in history:
-            text, said = response.strip("\n"), f"{told}\n\n" if told else ""
+        for response, feedback in history:
+            text, said = response.strip("\n"), f"{feedback}\n\n" if feedback else ""
             prompt += _AGAIN.format(response=text, said=said, names=names, rules=RULES)
         return prompt
 

@@ -135,9 +135,9 @@ class HumanEval(CodeTask):
                 prompt += fenced(file, stub) + "```\n\n"
             imports = [f"from {file} import {name}" for file, name in files.items()]
             begun = fenced("main", *imports, "", "")
-        for response, told in history:
+        for response, feedback in history:
             prompt += begun + response.strip("\n") + "\n```\n\n"
-            prompt += (f"{told}\n\n" if told else "") + "Revised: "
+            prompt += (f"{feedback}\n\n" if feedback else "") + "Revised: "
         return prompt + begun
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:

@@ -147,11 +147,11 @@ class Base(nn.Module):
                 f"never cut: raise the limit or drop the item ({text[:60]!r}...)"
             )
         if len(ids) + room > self.context:
-            told = f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than"
-            raise ValueError(f"{told} the model's context of {self.context} ({text[:60]!r}...)")
+            message = f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than"
+            raise ValueError(f"{message} the model's context of {self.context} ({text[:60]!r}...)")
         if max(ids, default=0) >= (known := self.net.config.get_text_config().vocab_size):
-            told = f"the tokenizer is of another model: token {max(ids)}"
-            raise ValueError(f"{told}, and the model knows {known}")
+            message = f"the tokenizer is of another model: token {max(ids)}"
+            raise ValueError(f"{message}, and the model knows {known}")
         if len(ids) < 2:
             raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
         return tuple(ids)

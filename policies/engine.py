@@ -61,13 +61,13 @@ class Server:
                 return await self.client.post(path, cast_to=object, body=body)
             return await self.client.get(path, cast_to=object)
         except APIStatusError as error:
-            told = error.body.get("message") if isinstance(error.body, dict) else None
+            message = error.body.get("message") if isinstance(error.body, dict) else None
             raise self.error(
-                f"cannot {what}: HTTP {error.status_code}, {told or error.response.text}"
+                f"cannot {what}: HTTP {error.status_code}, {message or error.response.text}"
             ) from error
         except OpenAIError as error:
-            told = f"{error} {error.__cause__ or ''}"
-            raise self.error(f"cannot be reached to {what}: {told}") from error
+            message = f"{error} {error.__cause__ or ''}"
+            raise self.error(f"cannot be reached to {what}: {message}") from error
 
     async def find(self) -> float | None:
         """Finds the name of the server's model; its context, in tokens."""

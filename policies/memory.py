@@ -27,8 +27,8 @@ def host() -> int:
     """Bytes of the machine's memory, or of the container that this process is in."""
     own = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
-    told = limit.read_text().strip() if limit.is_file() else "max"
-    return own if told == "max" else min(own, int(told))
+    text = limit.read_text().strip() if limit.is_file() else "max"
+    return own if text == "max" else min(own, int(text))
 
 
 def share(base: Base) -> int:

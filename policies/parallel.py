@@ -46,23 +46,23 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
             node.problem += own[0]
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
-    told = tell((turns, error))
-    for _, error in told:
+    answers = tell((turns, error))
+    for _, error in answers:
         if error:
             error.shared = True
             raise error
-    shares = itertools.zip_longest(*(turns for turns, _ in told), fillvalue=[])
+    shares = itertools.zip_longest(*(turns for turns, _ in answers), fillvalue=[])
     return [list(itertools.chain(*turn)) for turn in shares]
 
 
 def tell(what) -> list:
     """What every process has to say, in their order. They meet here before their cards do anything
     together, and over gloo: where a peer has died gloo raises, and NCCL would wait."""
-    told = [what] * place()[1]
-    if len(told) > 1:
+    answers = [what] * place()[1]
+    if len(answers) > 1:
         with _meeting():
-            dist.all_gather_object(told, what, group=_control())
-    return told
+            dist.all_gather_object(answers, what, group=_control())
+    return answers
 
 
 @functools.cache
@@ -81,15 +81,15 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
     """Gives every process the sum of all processes' gradients, None where no process has one."""
     if place()[1] == 1:
         return
-    told = tell([parameter.grad is not None for parameter in parameters])
-    some = [p for p, *there in zip(parameters, *told, strict=True) if any(there)]
-    if not some:
+    answers = tell([parameter.grad is not None for parameter in parameters])
+    present = [p for p, *there in zip(parameters, *answers, strict=True) if any(there)]
+    if not present:
         return
-    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in some]
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in present]
     flat = torch.cat([grad.flatten() for grad in grads])
     with _meeting():
         dist.all_reduce(flat)
-    for parameter, part in zip(some, flat.split([p.numel() for p in some]), strict=True):
+    for parameter, part in zip(present, flat.split([p.numel() for p in present]), strict=True):
         parameter.grad = part.view_as(parameter)
 
 

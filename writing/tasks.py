@@ -50,8 +50,9 @@ class Tldr(Task):
         for number, row in rows:
             text = row.get(self.field)
             if not isinstance(text, str) or not text.strip():
-                told = f"task {self.name} needs a text in the field {self.field!r}"
-                raise ValueError(f"{self.data or self.hub}, row {number}: {told}, not {text!r:.40}")
+                message = f"task {self.name} needs a text in the field {self.field!r}"
+                where = f"{self.data or self.hub}, row {number}"
+                raise ValueError(f"{where}: {message}, not {text!r:.40}")
         ids = f"{self.name}/{split}"
         return [{"task_id": f"{ids}/{n}", self.field: row[self.field]} for n, row in rows]
 
@@ -71,8 +72,8 @@ class Tldr(Task):
             asked, cue = f"{self.both}\n{SEPARATOR}", self.roles[0][1]
         source = item[self.field].strip().removesuffix("TL;DR:").strip()
         prompt = f"{self.given}\n\n{source}\n\n{asked}\n\n{cue}"
-        for response, told in history:
-            prompt += f" {response.strip()}\n\n{told} Write it again, and better.\n\n{cue}"
+        for response, feedback in history:
+            prompt += f" {response.strip()}\n\n{feedback} Write it again, and better.\n\n{cue}"
         return prompt
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
@@ -82,12 +83,12 @@ class Tldr(Task):
             return [f"The line {SEPARATOR} has to stand between the two texts, once."]
         sizes = " and ".join(str(len(words(text))) for text in texts)
         cut = sum(not ends(text) for text in texts)
-        told = (
+        feedback = (
             f"The two texts have {sizes} words, which is worth {lengths(self.kind, *texts):.2f} of "
             f"1.00; {copied(item[self.field], *texts):.0%} of them is copied; {cut} of them "
             "is cut off."
         )
-        return [told] * len(responses)
+        return [feedback] * len(responses)
 
 
 class Arxiv(Tldr):

@@ -176,8 +176,8 @@ class Sandbox(contextlib.AbstractContextManager):
         if why:
             raise RuntimeError(f"the sandbox does not work on this machine: {why}")
         ajar = None, "Crash", "TimeoutError"  # one that ends or hangs the program is not shut
-        told = [error and error.partition(":")[0] for error in refusals]
-        doors = [door for door, error in zip(DOORS, told, strict=True) if error in ajar]
+        kinds = [error and error.partition(":")[0] for error in refusals]
+        doors = [door for door, error in zip(DOORS, kinds, strict=True) if error in ajar]
         if not doors and not self._missing:
             return
         text = (
@@ -214,13 +214,14 @@ class Sandbox(contextlib.AbstractContextManager):
                 if self._closed or (status in FROM_OUTSIDE and not hangs):
                     why = f"its worker ended with status {status}"
                     continue
-                outcome, told = "crash", "Crash: the test ended the judge"  # out of memory, say
+                outcome, message = "crash", "Crash: the test ended the judge"  # out of memory, say
                 if hangs:
-                    outcome, told = "timeout", "TimeoutError: the test hangs"
-                return Verdict([False] * count, outcome, [told] * count, time.monotonic() - began)
+                    outcome, message = "timeout", "TimeoutError: the test hangs"
+                seconds = time.monotonic() - began
+                return Verdict([False] * count, outcome, [message] * count, seconds)
             if "setup" in reply:
-                told = f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
-                raise ValueError(told)
+                message = f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
+                raise ValueError(message)
             return Verdict(**reply, seconds=time.monotonic() - began)
         self._future.cache_clear()  # the next to ask may have better luck
         if self._closed:
