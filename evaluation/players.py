@@ -124,7 +124,6 @@ class Player:
             # Without a run no agent is trained: the model to ask may be the one that plays.
             own = not directory and args.judge == args.model[0]
             judge = Judge(team.bases[0], args.chat_template) if own else make_judge(args, team)
-            judge.base.to(device())
         self.reward = reward and Scorer(reward, judge)
         team.to(device())
         if args.engine:

@@ -99,6 +99,8 @@ def test_one_failure_shows_one_sign(ends):
 
 
 def write(directory, lines, joint_responses=()) -> None:
+    flags = {"task": "rendezvous", "model": [], "num_agents": 2}
+    (directory / "args.json").write_text(json.dumps({"args": flags}))
     for name, values in (("metrics", lines), ("samples", joint_responses)):
         text = "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
         (directory / f"{name}.jsonl").write_text(text)
