@@ -254,9 +254,7 @@ class Rollout:
         """Who answers at a turn. The others say "", and have nothing to learn there."""
         everyone, named = range(self.team.size), self.task.speakers(item, turn)
         if named is not None and (not named or set(named) - set(everyone)):
-            raise ValueError(
-                f"speakers() names {named}, and the agents are 0 to {len(everyone) - 1}"
-            )
+            raise ValueError(f"speakers() names {named}, and the agents are 0 to {everyone[-1]}")
         return sorted(set(everyone if named is None else named))
 
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
