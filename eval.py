@@ -29,7 +29,7 @@ from rewards import REWARDS
 from running import folder
 from running.bits import settle
 from running.flags import Parser, at_least, named
-from running.terminal import in_words, quiet, quit_on_signals
+from running.terminal import fail, quiet, quit_on_signals
 from tasks import TASKS
 
 HOW_TIMED = """\
@@ -257,7 +257,7 @@ def ask(args) -> None:
 
     settle(flags)
     player = Player(flags, team or solo)
-    rollout = player.rollout(trained=set(range(flags.num_agents)) if args.run else set())
+    rollout = player.rollout(trained=range(flags.num_agents))
     check_prompts(rollout, [item])
     (node,) = rollout.roots([item], (args.seed, EVAL, 0, 0), 1)
     rollout.act([node], sampling_of(flags, greedy=args.temperature is None))
@@ -291,7 +291,7 @@ def main(argv: list[str] | None = None) -> None:
     except Exception as error:
         if "--debug" in argv:
             raise
-        parser().error(in_words(error))
+        fail(parser(), error)
 
 
 if __name__ == "__main__":

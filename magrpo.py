@@ -254,9 +254,7 @@ class Rollout:
         """Who answers at a turn. The others say "", and have nothing to learn there."""
         everyone, named = range(self.team.size), self.task.speakers(item, turn)
         if named is not None and (not named or set(named) - set(everyone)):
-            raise ValueError(
-                f"speakers() names {named}, and the agents are 0 to {len(everyone) - 1}"
-            )
+            raise ValueError(f"speakers() names {named}, and the agents are 0 to {everyone[-1]}")
         return sorted(set(everyone if named is None else named))
 
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
@@ -269,7 +267,7 @@ class Rollout:
                 text = self.task.observe(agent, node.item, node.histories[agent])
                 node.observations[agent], node.prompts[agent] = text, self.encode(agent, text)
                 prompts.append((agent, node.prompts[agent]))
-            numbers = _generator(*node.key).random((size, node.samples, sampling.max_new_tokens))
+            numbers = generator(*node.key).random((size, node.samples, sampling.max_new_tokens))
             uniforms.append(numbers[speakers])
         uniforms = torch.from_numpy(np.concatenate(uniforms))
         answers = iter(self.team.sample(prompts, uniforms, sampling))
@@ -303,10 +301,9 @@ class Rollout:
 
     def open(self, node: Node, samples: int) -> list[Node]:
         """The next turn of each aligned joint response; an agent's history grows by its own."""
-        for s, told in enumerate(node.feedback):
+        for s, (told, item) in enumerate(zip(node.feedback, node.worlds, strict=True)):
             own = zip(node.histories, node.responses, told, strict=True)
             histories = [[*past, (mine[s].text, text)] for past, mine, text in own]
-            item = node.worlds[s] if node.worlds else node.item
             node.children.append(Node(node.problem, item, (*node.key, s), histories, samples))
         return node.children
 
@@ -317,13 +314,13 @@ class Rollout:
         self.seconds[name] += time.perf_counter() - start
 
 
-def _generator(*key: int) -> np.random.Generator:
+def generator(*key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(key))
 
 
 def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
     """Which of `size` problems stand at positions start, ...: a new order every epoch."""
-    order = functools.cache(lambda epoch: _generator(seed, epoch).permutation(size))
+    order = functools.cache(lambda epoch: generator(seed, epoch).permutation(size))
     places = (divmod(position, size) for position in range(start, start + count))
     return [int(order(epoch)[place]) for epoch, place in places]
 
@@ -385,13 +382,9 @@ class MAGRPO(L.LightningModule):
             for node, value in zip(group, values.split([n.samples for n in group], 1), strict=True):
                 node.advantages = value
 
-    def learners(self) -> list[int]:
-        """Who learns: all but --freeze. Who does not has no row, so no backward pass, no gradient
-        and no optimizer state."""
-        return [agent for agent in range(self.team.size) if agent not in self.args.freeze]
-
     def rows(self) -> list[Row]:
-        """Every response of those who learn, with its advantage and its weight in the loss.
+        """Every response of those who learn, with its advantage and its weight in the loss. Who is
+        frozen has no row, and so no backward pass, no gradient and no optimizer state.
 
         weight: 1 / problems / the agent's responses to the problem at that turn. --normalize
         divides it: by nothing (sum, the paper's), by the row's own length (sequence), or by the
@@ -400,9 +393,9 @@ class MAGRPO(L.LightningModule):
         rows, lengths = [], defaultdict(list)
         for nodes in self.turns:
             share = 1.0 / sum(node.samples for node in nodes)
-            for node, agent in itertools.product(nodes, self.learners()):
-                if not node.prompts[agent]:
-                    continue  # it did not speak
+            for node, agent in itertools.product(nodes, range(self.team.size)):
+                if agent in self.args.freeze or not node.prompts[agent]:
+                    continue  # it is frozen, or did not speak
                 values = node.advantages[agent].tolist()  # G numbers
                 for answer, value in zip(node.responses[agent], values, strict=True):
                     row = Row(agent, node.prompts[agent], answer.tokens, value, share, node.problem)

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import itertools
-import os
 import sys
 
 from rewards import REWARDS, Scorer, asks
@@ -11,7 +10,7 @@ from running import folder, learners
 from running.bits import settle
 from running.flags import Parser, at_least, conflict, each, named
 from running.plugins import TINY, check_prompts, learning_rate, own_model, prepare
-from running.terminal import in_words, is_first, quiet, quit_on_signals
+from running.terminal import fail, is_first, quiet, quit_on_signals
 from tasks import DEFAULT, TASKS
 
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
@@ -238,11 +237,7 @@ def main(argv: list[str] | None = None) -> None:
             raise
         if getattr(error, "shared", False) and not is_first(args):
             sys.exit(2)  # the first process says it
-        try:
-            parser().error(in_words(error))
-        finally:
-            if error.args[1:2] == (False,):  # a reward hangs, and would keep this process alive
-                os._exit(2)
+        fail(parser(), error)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ class Evaluator:
         for base, state in zip(self.module.team.bases, states, strict=True):
             base.net.load_state_dict(state, strict=False)  # the head is the embedding
         before = torch.get_rng_state()
-        measures, _, _ = evaluate(self.module, self.items, self.args)
+        measures, _, _ = evaluate(self.module, self.items)
         torch.set_rng_state(before)
         return measures["return"]
 

@@ -15,7 +15,7 @@ import torch
 
 from evaluation.players import single_settings
 from evaluation.scoring import judge_of
-from magrpo import EVAL, Node, Rollout
+from magrpo import EVAL, Node, Rollout, generator
 from policies.decoding import Response
 from policies.sampling import sampling_of
 from rewards import Scorer, asks
@@ -35,11 +35,8 @@ class Sequential(Rollout):
     """Agent k sees the responses of agents 0 to k-1 above its own prompt."""
 
     def act(self, nodes, sampling):
-        size = self.team.size
-        draws = []
-        for node in nodes:
-            shape = (size, node.samples, sampling.max_new_tokens)
-            draws.append(np.random.default_rng(np.random.SeedSequence(node.key)).random(shape))
+        size, length = self.team.size, sampling.max_new_tokens
+        draws = [generator(*node.key).random((size, node.samples, length)) for node in nodes]
         for agent in range(size):
             prompts = []
             for node, s in ((n, s) for n in nodes for s in range(n.samples)):
@@ -62,6 +59,7 @@ class Discussion(Rollout):
         with self.timed("rollout"):
             self.act(nodes, sampling)
         for node in nodes:
+            node.worlds = [node.item] * samples
             for s in range(samples):
                 texts = node.texts((s,) * len(agents))
                 others = ({a: texts[a] for a in agents if a != agent} for agent in agents)

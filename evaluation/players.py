@@ -13,7 +13,7 @@ from pathlib import Path
 import train
 from rewards import Scorer, asks
 from running import folder
-from running.flags import engine_conflict
+from running.flags import each, engine_conflict
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback", "memory")
@@ -63,7 +63,7 @@ def settings(args, directory: Path | None) -> argparse.Namespace:
             values["num_agents"] = len(models)
         if len(models) not in (1, values["num_agents"]):
             raise ValueError(f"--model names {len(models)}: give one, or one per agent")
-        values["model"] = models * (values["num_agents"] // len(models))
+        values["model"] = each(models, values["num_agents"])
     if args.feedback and values["turns"] == 1:
         raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
     values |= {"engine": args.engine, "engine_folder": args.engine_folder}  # not the run's
@@ -124,7 +124,6 @@ class Player:
             # Without a run no agent is trained: the model to ask may be the one that plays.
             own = not directory and args.judge == args.model[0]
             judge = Judge(team.bases[0], args.chat_template) if own else make_judge(args, team)
-            judge.base.to(device())
         self.reward = reward and Scorer(reward, judge)
         team.to(device())
         if args.engine:

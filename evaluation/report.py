@@ -84,8 +84,7 @@ def _scheme_block(methods: dict[str, dict]) -> str:
 def show(header: dict, records: list[dict], count: int) -> str:
     """The first joint response of each method to `count` problems, with every component's score."""
     shown = []
-    for number in range(min(count, len(header["items"]))):
-        item = header["items"][number]
+    for number, item in enumerate(header["items"][:count]):
         shown += [f"=== {item['task_id'] or number}", side_by_side(item["prompts"]), ""]
         for record in [r for r in records if r["item"] == number and r["sample"] == 0]:
             kind = "greedy" if record["greedy"] else "sampled"

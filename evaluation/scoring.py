@@ -18,9 +18,8 @@ def read(path: str) -> list[tuple[int, dict]]:
     found = list(json_lines(Path(path)))
     for number, row in found:
         match row:
-            case {"item": dict(), "responses": [_, *_] as texts}:
-                if all(isinstance(text, str) for text in texts):
-                    continue
+            case {"item": dict(), "responses": list(texts)} if set(map(type, texts)) == {str}:
+                continue
         told = 'it needs {"item": an object, "responses": a list of texts}'
         raise ValueError(f"{path}, line {number}: {told}")
     if not found:

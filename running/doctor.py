@@ -14,7 +14,6 @@ from pathlib import Path
 
 from running.folder import json_lines, read_args
 from running.plugins import resolve, task_class
-from tasks import Task
 
 STEPS = 20  # below, nothing is said
 SILENT = 2.0  # tokens of a response that says nothing, its end included
@@ -124,11 +123,7 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         ["frac_reward_zero_std", "return"],
         "a reward with steps between nothing and all, easier problems, more --num-generations",
     ),
-    (
-        silent_agent,
-        ["completions/*/mean_length"],
-        PAYS + "More --num-generations, --joint cross",
-    ),
+    (silent_agent, ["completions/*/mean_length"], PAYS + "More --num-generations, --joint cross"),
     (
         feedback_shock,
         ["turn_1/reward", "turn_*/reward"],
@@ -149,7 +144,7 @@ HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-
 # --- what is said ---------------------------------------------------------------------------------
 
 
-def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
+def examine(rows: list[dict], samples: list[dict], task) -> list[Finding]:
     """What every check says of a run's metrics.jsonl and samples.jsonl; task: it or its class."""
     run, signs = Run(rows, samples), list(SIGNS)
     for parts in task.bonuses.items():
@@ -168,11 +163,8 @@ def examine(rows: list[dict], samples: list[dict], task=Task) -> list[Finding]:
 
 def report(directory: Path) -> str:
     """All checks of a run, for the terminal; ValueError where there is none."""
+    task = task_class(read_args(directory)["args"]["task"])
     files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
-    if not files[0].is_file():
-        raise ValueError(f"{directory} is not a run: it has no metrics.jsonl")
-    known = (directory / "args.json").is_file()
-    task = task_class(read_args(directory)["args"]["task"]) if known else Task
     lines = ([row for _, row in json_lines(file)] if file.is_file() else [] for file in files)
     findings = examine(*lines, task)
     if not findings:

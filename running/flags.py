@@ -60,8 +60,7 @@ class Parser(argparse.ArgumentParser):
         return super()._read_args_from_files(strings)
 
     def error(self, message):
-        print(f"{self.prog}: error: {' '.join(message.split())}", file=sys.stderr)
-        sys.exit(2)
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
 def at_least(kind, low, high=None, words=None):

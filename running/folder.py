@@ -190,12 +190,12 @@ def cut_back(directory: Path, module) -> int:
     checkpoint's steps (0: there is none). ValueError where the run cannot go on."""
     check_bases(directory, module.args)
     files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
-    known, done, most = list(map(read_lines, files)), 0, module.args.max_steps
+    known, done, most = {path: read_lines(path) for path in files}, 0, module.args.max_steps
     if (directory / CHECKPOINT).exists():
         done, _ = read_checkpoint(directory, module.state_dict())
     if most < done:
         raise ValueError(f"{directory} has {done} steps: --max-steps {most} is behind it")
-    for path, lines in zip(files, known, strict=True):
+    for path, lines in known.items():
         write_whole(path, "".join(f"{line}\n" for step, line in lines if step < done))
     return done
 

@@ -39,15 +39,12 @@ def progress(title: str, count: int, **how) -> tqdm:
     return tqdm(**shown, mininterval=0, miniters=1, **how)  # each update is of some problems
 
 
-def evaluate(
-    module: MAGRPO, items: list[dict], args, title: str = "held out"
-) -> tuple[dict, dict, list[Node]]:
+def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict, dict, list[Node]]:
     """Sampled and greedy: the measures, the returns by problem, the greedy rollout's last nodes."""
-    measures, per_problem = {}, {}
+    measures, per_problem, args = {}, {}, module.args
     with progress(title, 2 * len(items), file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
         for name, greedy, samples in (("", False, EVAL_SAMPLES), ("greedy/", True, 1)):
-            how = (args.seed, samples, sampling_of(args, greedy), bar)
-            turns = play(module.rollout, items, *how)
+            turns = play(module.rollout, items, args.seed, samples, sampling_of(args, greedy), bar)
             values = torch.DoubleTensor([node.value for node in turns[0]])
             returns = values / largest_return(turns, module.rollout)
             per_problem[f"{name}return"] = returns.tolist()

@@ -33,6 +33,8 @@ def agent_folders(args) -> list[str]:
     if args.share and len({*zip(args.model, folders, strict=True)}) > len({*args.model}):
         told = f"with --share there is one policy: give one agent's folder, such as {folders[0]}"
         raise ValueError(f"--init names several agents, and {told}")
+    for folder, name in zip(folders, args.model, strict=True):
+        check_base(_trained_on(folder), name, folder)
     return list(map(str, folders))
 
 
@@ -55,19 +57,15 @@ def _folder(name: str, agent: int, args) -> Path:
     return folder
 
 
-def check_bases(args) -> None:
-    """Raises ValueError where an agent of args.init was trained on another model than its own."""
-    for folder, name in zip(map(Path, args.init), args.model, strict=True):
-        check_base(_trained_on(folder), name, folder)
-
-
 def load(team, args) -> None:
     """Loads the agents of args.init, one folder each; ValueError where one is of another base."""
     from policies.loading import load_agent
 
-    check_bases(args)  # once more: a model of the hub's is on this machine only now
     for agent, folder in enumerate(map(Path, args.init)):
-        if args.lora_rank and _trained_on(folder) is None:
+        trained = _trained_on(folder)
+        # Once more: a model of the hub's is on this machine only now.
+        check_base(trained, args.model[agent], folder)
+        if args.lora_rank and trained is None:
             told = f"nothing in {folder} tells whether it was trained on {args.model[agent]}"
             print(f"warning: {told}", file=sys.stderr)
         load_agent(team.base_of[agent], agent, folder)

@@ -4,7 +4,7 @@ import itertools
 import math
 import resource
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -36,7 +36,7 @@ def measure(module) -> dict[str, float]:
     # A full copy leaves no base to compare with, and KL is of distributions without truncation.
     plain = module.sampling.top_p == 1 and not module.sampling.top_k
     if module.args.lora_rank and plain:
-        metrics |= {f"kl/{agent}": kl for agent, kl in divergences(module, nodes).items()}
+        metrics |= divergences(module, nodes)
     for agent in range(module.team.size):
         mine = [r for node in nodes if node.prompts[agent] for r in node.responses[agent]]
         metrics[f"grad_norm/{agent}"] = module.norms[agent]
@@ -129,16 +129,15 @@ def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
 
 def mean_parts(nodes: list) -> dict[str, float]:
     """Mean of every part of the reward over the scored joint responses, by its name in the log."""
-    sums: dict[str, float] = defaultdict(float)
-    for parts in itertools.chain(*(node.parts for node in nodes)):
+    scored, sums = [parts for node in nodes for parts in node.parts if parts], Counter()
+    for parts in scored:
         for name, value in parts.items():
             sums[logged(name)] += value
-    count = sum(map(bool, itertools.chain(*(node.parts for node in nodes))))
-    return {name: total / count for name, total in sums.items()}
+    return {name: total / len(scored) for name, total in sums.items()}
 
 
 @torch.no_grad()
-def divergences(module, nodes: list) -> dict[int, float]:
+def divergences(module, nodes: list) -> dict[str, float]:
     """KL(policy || frozen base) per token of each agent that spoke, by the k3 estimator, of its
     first response at its first nodes: one pass of few rows, so it is made at every step."""
     rows = []
@@ -152,4 +151,4 @@ def divergences(module, nodes: list) -> dict[int, float]:
         ratio = row.scored - row.scored.new_tensor(row.logps)
         sums[row.agent] += float((ratio.exp() - 1 - ratio).sum())
         tokens[row.agent] += len(row.logps)
-    return {agent: sums[agent] / tokens[agent] for agent in tokens}
+    return {f"kl/{agent}": sums[agent] / tokens[agent] for agent in tokens}

@@ -68,7 +68,7 @@ def task_class(name: str) -> type[Task]:
     return kind if issubclass(kind, Task) else type(kind.__name__, (kind, Task), {})
 
 
-def own_model(name: str, agents: int = 2) -> str | None:
+def own_model(name: str, agents: int) -> str | None:
     """The model that a task names for itself, if any; it may depend on the number of agents."""
     model = task_class(name).model
     model = model(agents) if callable(model) else model
@@ -175,5 +175,4 @@ def prepare(args) -> tuple:
         args.max_steps = max(steps or 130, 1)
     if args.init and not args.resume:
         args.init = learners.agent_folders(args)
-        learners.check_bases(args)
     return task, reward, problems, held_out

@@ -21,7 +21,7 @@ from magrpo import MAGRPO
 from policies.loading import save_agent
 from policies.sampling import sampling_of
 from running import pictures
-from running.folder import write_json
+from running.folder import CHECKPOINT, write_json
 from running.heldout import as_markdown, evaluate, play, played, sample_record
 from running.metrics import largest_return, measure, memory_gib
 
@@ -113,6 +113,7 @@ class Recorder(L.Callback):
         with trainer.precision_plugin.forward_context():  # the precision of training
             metrics = measure(module)
         metrics |= {"seconds/step": time.perf_counter() - self.began, "memory_gib": memory_gib()}
+        metrics |= self.shares(module)
         module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
         trainer.should_stop = last = done >= args.max_steps
         if args.eval_every and done % args.eval_every == 0:
@@ -126,9 +127,7 @@ class Recorder(L.Callback):
 
     def record(self, trainer, module, step: int, metrics: dict, dev: dict | None) -> None:
         """What a step writes; dev: the measures of an evaluation after it."""
-        shares = self.shares(module)
-        trainer.logger.log_metrics(shares, step)
-        self.append("metrics.jsonl", [{"step": step, **metrics, **shares}])
+        self.append("metrics.jsonl", [{"step": step, **metrics}])
         if step % self.args.sample_every == 0:
             self.show_samples(trainer, module, step)
         if dev:
@@ -168,7 +167,7 @@ class Recorder(L.Callback):
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
-            return evaluate(module, self.held_out[split], self.args, f"held out, {when}")
+            return evaluate(module, self.held_out[split], f"held out, {when}")
 
     def pictured(self, module) -> list[dict]:
         return (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
@@ -208,8 +207,8 @@ class Recorder(L.Callback):
         Not by Lightning's ModelCheckpoint: that one neither saves before the first step, nor where
         an exception of several processes is shared, nor waits until the file is on the disk.
         """
-        path = self.directory / "checkpoints" / "last.ckpt"
-        draft = path.with_name("last.ckpt.tmp")
+        path = self.directory / CHECKPOINT
+        draft = path.with_name(f"{path.name}.tmp")
         try:
             trainer.save_checkpoint(draft)  # every process comes here, the first one writes
             if trainer.is_global_zero:

@@ -5,6 +5,7 @@ import os
 import signal
 import warnings
 
+from running.flags import Parser
 from running.plugins import user_line
 
 
@@ -42,10 +43,16 @@ def is_first(args) -> bool:
     return alone or not any(int(os.environ.get(name) or 0) for name in names)
 
 
-def in_words(error: Exception) -> str:
-    """An error for one line; of one that comes from a file of the user's, with the place in it."""
+def fail(top: Parser, error: Exception) -> None:
+    """Ends a program with an error in one line; with the place in a file of the user's, if it comes
+    from one."""
     where, notes = user_line(error), " ".join(getattr(error, "__notes__", []))
-    if isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):
-        return f"{where}{error} {notes}"
-    hint = "" if where else " (--debug shows where)"
-    return f"{where}{type(error).__name__}: {error}{hint} {notes}"
+    told = f"{where}{error}"
+    if not isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):
+        hint = "" if where else " (--debug shows where)"
+        told = f"{where}{type(error).__name__}: {error}{hint}"
+    try:
+        top.error(f"{told} {notes}")
+    finally:
+        if error.args[1:2] == (False,):  # a reward hangs, and would keep this process alive
+            os._exit(2)

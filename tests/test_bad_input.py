@@ -282,7 +282,7 @@ EVAL = {
     "--from-samples run/metrics.jsonl": "is no file of eval.py --samples",
     "--compare empty": "empty: no step was made",
     "--score run/metrics.jsonl": "metrics.jsonl, line 1: it needs",
-    "--doctor nowhere": "nowhere is not a run",
+    "--doctor nowhere": "there is no run (no nowhere/args.json)",
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
     "--ask { --task mine.py:Task": "Expecting property name",
 }

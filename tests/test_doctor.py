@@ -108,6 +108,8 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     lines = [*rows(**FLAT, **{"return": (0.1, 0.1)}), {"step": 59, "dev/return": 0.5}]
     odd = {"step": 50, "responses": ["a\u2028b", "c\x85d"]}  # they end a text's lines, no file's
     write(tmp_path, lines, [odd])
+    flags = {"task": "rendezvous", "model": [], "num_agents": 2}
+    (tmp_path / "args.json").write_text(json.dumps({"args": flags}))
     text = doctor.report(tmp_path)
     seen = r"nothing to learn +SEEN +frac_reward_zero_std \S+ -> \S+, return \S+ -> \S+\n +try: "
     assert re.search(seen, text)

@@ -217,7 +217,7 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
     assert 0 < found["agent/1/reward"] < 1
     want = 0.25 + (0.5 + found["agent/1/reward"]) / 2
     assert found["return"] == found["turn_0/reward"] == pytest.approx(want)
-    held_out = evaluate(module, module.problems[:2], module.args)[0]
+    held_out = evaluate(module, module.problems[:2])[0]
     assert held_out["return"] == pytest.approx(0.5 + held_out["agent/1/reward"] / 2)
     record = sample_record(0, module.turns[0][0], 0, 1)
     assert record["reward"] == pytest.approx(0.5 + record["parts"]["agent/1"] / 2)
