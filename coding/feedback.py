@@ -23,7 +23,7 @@ from pathlib import Path
 
 from coding import rewards
 from coding.extraction import Part
-from coding.schemes import classify
+from coding.schemes import scheme_of
 
 MODES = ("plain", "tests", "expert")
 SHOWN = 5  # failed tests of one text: an agent's context is small
@@ -99,11 +99,10 @@ def _usage(main: Part, name: str, helper: str) -> str:
     """How the main function uses a helper, as far as its text shows."""
     if helper not in main.reads:
         return f"{name} never calls {helper}"
-    helpers = [""] * int(helper[3:] or 1)  # aux, aux2, ...
     found = {
         "unused": f"calls {helper}, but does not use what it returns",
         "wrapper": f"only passes on what {helper} returns",
-    }.get(classify([*helpers, main.source], name), f"uses what {helper} returns")
+    }.get(scheme_of(main.source, name, frozenset({helper})), f"uses what {helper} returns")
     return f"{name} {found}"
 
 

@@ -33,11 +33,11 @@ _COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
 
 def classify(responses: list[str], entry_point: str) -> str:
     """The scheme of a joint response, the main function's author last."""
-    return _classify(responses[-1], entry_point, frozenset(helper_names(len(responses))))
+    return scheme_of(responses[-1], entry_point, frozenset(helper_names(len(responses))))
 
 
 @functools.lru_cache(maxsize=8192)
-def _classify(text: str, entry_point: str, helpers: frozenset[str]) -> str:
+def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
     part = extract(text, entry_point, helpers)
     if part.node is None:
         return "other"

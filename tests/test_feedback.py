@@ -54,6 +54,10 @@ def test_tests_tell_state_use_and_count():
     ]
     assert "tests passed: 1 of 3" in both("tests", AUX, FIVE)[0]
     assert "tests passed: 1 of 1" in both("tests", AUX, FIVE, limit=1)[0]
+    main = MAIN.replace("    ", "    aux2(xs)\n    ")  # each helper is told of by itself
+    main = tell(ITEM, [AUX, AUX.replace("aux", "aux2"), main], "tests", 0)[2]
+    assert "solve uses what aux returns" in main
+    assert "solve calls aux2, but does not use what it returns" in main
 
 
 @pytest.mark.parametrize(
