@@ -301,8 +301,8 @@ class Rollout:
 
     def open(self, node: Node, samples: int) -> list[Node]:
         """The next turn of each aligned joint response; an agent's history grows by its own."""
-        for s, (told, item) in enumerate(zip(node.feedback, node.worlds, strict=True)):
-            own = zip(node.histories, node.responses, told, strict=True)
+        for s, (texts, item) in enumerate(zip(node.feedback, node.worlds, strict=True)):
+            own = zip(node.histories, node.responses, texts, strict=True)
             histories = [[*past, (mine[s].text, text)] for past, mine, text in own]
             node.children.append(Node(node.problem, item, (*node.key, s), histories, samples))
         return node.children

@@ -74,6 +74,13 @@ def test_where_nothing_is_probed(argv, expected, probed):
     assert settled(*argv) == expected
 
 
+def test_a_card_takes_16(probed, monkeypatch):
+    monkeypatch.setattr(loading, "device", lambda: torch.device("cuda", 0))
+    assert settled("--model", "their/model") == 16
+    assert settled("--model", "their/model", "--devices", "2") == 16
+    assert settled() == 32
+
+
 def test_a_run_records_it_and_keeps_it(probed, model, tmp_path, monkeypatch):
     """Resumed or evaluated, where a probe would now find the other."""
     run, loaded = tmp_path / "run", []
