@@ -24,7 +24,6 @@ import time
 from pathlib import Path
 
 from evaluation import report
-from policies.finding import find_model
 from rewards import REWARDS
 from running import folder
 from running.bits import settle
@@ -33,25 +32,19 @@ from running.terminal import fail, quiet, quit_on_signals
 from tasks import TASKS
 
 HOW_TIMED = """\
-latency: wall time of decoding for one problem alone ({device}), mean over
-{count} problems, or fewer where that would be more than a tenth of a method's time; agents of one
-base decode at the same time, several bases and the rounds of sequential and discussion add up;
-rewards and feedback are not in it"""
+latency: seconds of decoding for one problem alone ({device}), all rounds of it, mean over
+{count} problems, or fewer where that would be more than a tenth of a method's time"""
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {"json"},
     "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
-    "merge": set(),
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
     | {"max_new_tokens", "engine", "engine_folder"},
 }
 FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
 CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
-
-
-# --- flags ----------------------------------------------------------------------------------------
 
 
 def parser() -> Parser:
@@ -70,7 +63,6 @@ def parser() -> Parser:
     add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
     add("--engine", nargs="+", metavar="URL", help="servers that sample, as train.py's")
     add("--engine-folder", metavar="DIR", help="where they find adapters")
-    add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
     add = top.add_argument_group("how").add_argument
     add("--limit", type=size, default=100, help="test problems, 0: all")
@@ -97,8 +89,6 @@ def parser() -> Parser:
     add("--compare", nargs="+", metavar="DIR", help="runs; seeds are grouped; table and picture")
     add("--crossplay", nargs="+", metavar="DIR", help="runs whose agents change partners; a table")
     add("--doctor", metavar="DIR", help="look a run over for known signs of failure")
-    folders = ("AGENT", "DIR")
-    add("--merge", nargs=2, metavar=folders, help="write an agent as a plain model into a new DIR")
     add("--ask", metavar="TEXT", help="let the team answer your own problem, or an item in JSON")
     add("--debug", action="store_true", help="show the traceback of an error")
     return top
@@ -109,7 +99,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args = top.parse_args(argv)
     given = {name for name, value in vars(args).items() if value != top.get_default(name)}
     for mode in MODES.keys() & given:
-        if extra := given - MODES[mode] - {mode, "memory", "debug"}:
+        if extra := given - MODES[mode] - {mode, "debug"}:
             flags = ", ".join("--" + name.replace("_", "-") for name in sorted(extra))
             top.error(f"--{mode.replace('_', '-')} does not go with {flags}")
     for name in ("json", "csv", "samples"):
@@ -117,9 +107,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         if file and (not Path(file).absolute().parent.is_dir() or Path(file).is_dir()):
             top.error(f"--{name} {file}: no file can be written there")
     return args
-
-
-# --- the evaluation -------------------------------------------------------------------------------
 
 
 def evaluate(args) -> tuple[dict, list[dict]]:
@@ -187,9 +174,6 @@ def describe(args, main, task, reward, items: list[dict]) -> dict:
     return header
 
 
-# --- what is done with it -------------------------------------------------------------------------
-
-
 def table(args) -> None:
     """Evaluates, or reads what was evaluated, and shows it."""
     from evaluation import measures
@@ -222,20 +206,6 @@ def newest(args) -> list[str] | None:
         return args.run
     print(f"the newest run: {found}", file=sys.stderr)
     return [str(found)]
-
-
-def merge(agent: str, directory: str) -> None:
-    """Writes an agent's adapter and the base that it is of as one model of 32 bits, which
-    transformers loads without peft."""
-    if Path(directory).exists():
-        raise ValueError(f"--merge: {directory} is there already; name a new folder")
-    find_model(agent, 32)
-    quiet()
-    from policies.loading import load_model
-
-    for part in load_model(agent, 32, False):
-        part.save_pretrained(directory)
-    print(f"a plain transformers model, with its tokenizer: {directory}")
 
 
 def ask(args) -> None:
@@ -283,8 +253,6 @@ def main(argv: list[str] | None = None) -> None:
             from running import doctor
 
             print(doctor.report(folder.run_folder(args.doctor)))
-        elif args.merge:
-            merge(*args.merge)
         else:
             args.run = newest(args)
             (ask if args.ask else table)(args)

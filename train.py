@@ -47,7 +47,6 @@ def parser() -> Parser:
     add("--bits", type=int, choices=(32, 16, 8, 4), help=f"of the frozen base ({own})")
     add("--chat-template", **ON_OFF, help="wrap prompts in the model's chat template")
     add("--trust-remote-code", **ON_OFF, help="run model code from the hub")
-    add("--memory", type=at_least(float, 1e-3), metavar="GIB", help="of the device to plan with")
 
     add = top.add_argument_group("sampling").add_argument
     add("--num-generations", type=COUNT, default=8, help="G, samples per agent and prompt")
@@ -58,12 +57,8 @@ def parser() -> Parser:
     add("--max-prompt-tokens", type=COUNT, default=2048, help="longer prompts are an error")
     add("--engine", nargs="+", metavar="URL", help="vLLM server that samples; one for each base")
     add("--engine-folder", metavar="DIR", help="where it finds adapters (one of this machine's)")
-    add_algorithm(top.add_argument_group("algorithm").add_argument)
-    add_run(top.add_argument_group("run").add_argument)
-    return top
 
-
-def add_algorithm(add) -> None:
+    add = top.add_argument_group("algorithm").add_argument
     scored = "joint responses that score each response: aligned (one), cross (all), or a number"
     joint = at_least(int, 1, words={"aligned": "aligned", "cross": "cross"})
     add("--joint", type=joint, metavar="K", help=f"{scored} (cross; from three agents on 4)")
@@ -84,8 +79,7 @@ def add_algorithm(add) -> None:
     add("--max-steps", type=COUNT, help="steps, one rollout each (130, or what --epochs says)")
     add("--epochs", type=at_least(float, 1e-6), help="of the problems, instead of --max-steps")
 
-
-def add_run(add) -> None:
+    add = top.add_argument_group("run").add_argument
     add("--run", help="a name in runs/, or a path with a / (the task's name and a number)")
     add("--resume", metavar="DIR", help="go on with a run; only --max-steps may change")
     add("--seed", type=at_least(int, 0, 2**63 - 1), default=0, help="of every random draw")
@@ -101,6 +95,7 @@ def add_run(add) -> None:
     add("--precision", choices=kinds, default="32-true", help="Lightning's; a base's is --bits")
     add("--dry-run", action="store_true", help="load, roll out one batch, print, write nothing")
     add("--debug", action="store_true", help="show the traceback of an error")
+    return top
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -114,8 +109,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         args = top.parse_args(argv)
         for name in sorted(own.keys() - {"resume", "max_steps", "debug"}):
             if getattr(args, name) != own[name]:
-                told = f"only --max-steps may change, not --{name.replace('_', '-')}"
-                raise ValueError(f"--resume takes the run's own flags; {told}")
+                message = f"only --max-steps may change, not --{name.replace('_', '-')}"
+                raise ValueError(f"--resume takes the run's own flags; {message}")
     elif args.max_steps and args.epochs:
         raise ValueError("--max-steps and --epochs: give one of them")
     # what was left open

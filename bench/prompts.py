@@ -109,11 +109,11 @@ def main() -> None:
     flags.add_argument("--max-new-tokens", default="160")
     flags.add_argument("--samples", help="every joint response and its score, in JSONL")
     args = flags.parse_args()
-    told = ["--task", args.task[0], "--data", args.data, "--model", args.model, "--reward", "code"]
-    told += ["--temperature", args.temperature, "--top-p", args.top_p]
-    told += ["--max-new-tokens", args.max_new_tokens, "--max-prompt-tokens", "2000"]
+    flags = ["--task", args.task[0], "--data", args.data, "--model", args.model, "--reward", "code"]
+    flags += ["--temperature", args.temperature, "--top-p", args.top_p]
+    flags += ["--max-new-tokens", args.max_new_tokens, "--max-prompt-tokens", "2000"]
     train.quiet()
-    settings = train.parse(told)
+    settings = train.parse(flags)
     settle(settings)
     player = Player(settings, None, find_reward(settings, make_task(settings)))
     print(HEAD, flush=True)

@@ -180,9 +180,9 @@ def main():
     warnings.filterwarnings("ignore")
     train.quiet()
     found = examples(args.data, args.sources, args.seed)
-    told = ["--task", "tldr", "--model", args.model, "--chat-template"]
-    told = train.parse(told + (["--bits", str(args.bits)] if args.bits else []))
-    answers = answers_for(judge_of(told), found)
+    flags = ["--task", "tldr", "--model", args.model, "--chat-template"]
+    flags = train.parse(flags + (["--bits", str(args.bits)] if args.bits else []))
+    answers = answers_for(judge_of(flags), found)
 
     def lm(prompt: str, text: str):
         return answers[prompt, text]
@@ -190,7 +190,7 @@ def main():
     names = ["tldr", "tldr_paper", "tldr_released"]
     tables = [scores(writing.tldr, found, lm)]
     tables += [scores(resolve(name, REWARDS, "reward"), found) for name in names[1:]]
-    print(f"\n{len(found)} sources, {args.model}, {told.bits} bits; mean of 3")
+    print(f"\n{len(found)} sources, {args.model}, {flags.bits} bits; mean of 3")
     print(show(names, tables, writing.tldr.maximum))
     if args.fit:
         print("\n" + fit(found, lm))

@@ -71,9 +71,6 @@ def decorators(node: ast.FunctionDef) -> str:
     return "".join(f"@{ast.unparse(one)}\n" for one in node.decorator_list)
 
 
-# --- what a response holds ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Method:
     """A method that a response defines."""
@@ -124,9 +121,6 @@ def text_used(item: dict, agents: list[dict[str, Method]], responses: list[str])
     for agent, (found, text) in enumerate(zip(agents, responses, strict=True), 1):
         own = found.keys() & needed - merged(agents[agent:]).keys()
         yield min(sum(found[name].size for name in own) / max(characters(text), 1), 1.0)
-
-
-# --- one class of several authors -----------------------------------------------------------------
 
 
 def merged(agents: list[dict[str, Method]]) -> dict[str, Method]:

@@ -67,7 +67,6 @@ def verdict(item: dict, agents: list[dict[str, Method]]) -> list[bool]:
     return box.run([program])[0].passed
 
 
-# --- what the agents are asked --------------------------------------------------------------------
 # As in coding/tasks.py, a response continues a file that the prompt begins. The example's methods
 # are neither the first ones nor the last: it shows how a file looks, not who writes what.
 

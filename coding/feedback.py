@@ -74,9 +74,6 @@ def _edits(edits: dict[str, str], names: list[str]) -> str:
     return "\n\n".join(parts)
 
 
-# --- tests ----------------------------------------------------------------------------------------
-
-
 def _levels(team: dict[str, Part], names: list[str]) -> list[str]:
     """The state of every function, an agent's own ones first, and how main uses the helpers."""
     *helpers, main = team
@@ -118,8 +115,6 @@ def _counted(results: list[tuple[str, bool, str | None]]) -> list[str]:
     more = len(failed) - SHOWN
     return [*lines, f"and {more} more"] if more > 0 else lines
 
-
-# --- the expert -----------------------------------------------------------------------------------
 
 KEYS = ("MAGRPO_EXPERT_KEY", "OPENAI_API_KEY")  # environment variables, the first that is set
 
@@ -163,7 +158,6 @@ class Expert:
         )
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         self.cache = Path(home) / "magrpo" / "expert"
-        self.down = ""  # why the endpoint counts as down: the other threads need not find out
         self.asking = {}  # a lock for each question
 
     def edits(self, problem: str, functions: dict[str, str]) -> dict[str, str]:
@@ -195,8 +189,6 @@ class Expert:
         a connection that fails, a server that is busy (it says for how long) or broken."""
         import openai
 
-        if self.down:
-            raise ExpertError(self.down)
         try:  # no other options: some models refuse a temperature, others a limit by some name
             answer = self.client.chat.completions.create(model=self.model, messages=messages)
             text = answer.choices[0].message.content or ""
@@ -209,8 +201,7 @@ class Expert:
             why = f"no chat completion in its answer ({type(error).__name__})"
         if self.key:  # a server may repeat it
             why = why.replace(self.key, "[key]")
-        self.down = f"the expert at {self.url} fails: {' '.join(why.split())[:300]}"
-        raise ExpertError(self.down)
+        raise ExpertError(f"the expert at {self.url} fails: {' '.join(why.split())[:300]}")
 
 
 def _read_edits(text: str, names) -> dict[str, str] | None:
@@ -223,10 +214,8 @@ def _read_edits(text: str, names) -> dict[str, str] | None:
 
 
 def _keep(path: Path, text: str) -> None:
-    draft = path.with_suffix(f".{os.getpid()}")
-    try:
+    try:  # half an answer, of a process that was killed, is asked for again
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:  # the answer is here all the same
         logging.warning("cannot keep the expert's answer in %s: %s", path.parent, error)

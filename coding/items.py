@@ -28,8 +28,6 @@ def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) ->
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{source}, row {number}: {error}") from error
         items.append(item)
-    if len(items) < 3:
-        raise ValueError(f"{source} holds {len(items)} problems: train, dev, test need 3")
     return items
 
 
@@ -120,9 +118,6 @@ def _from_mbpp(row: dict) -> dict:
         "test": "\n".join([*imports, ast.unparse(check)]),
         "canonical_solution": code,
     }
-
-
-# --- from check(candidate) to tests ---------------------------------------------------------------
 
 
 def split_tests(source: str, entry: str) -> list[str]:

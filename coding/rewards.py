@@ -60,8 +60,6 @@ TEXT = 0.15  # of SYNTAX: for responses of which nothing is thrown away
 COMPONENTS = ("structure", "syntax", "tests", "cooperation")
 METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
 
-# --- programs -------------------------------------------------------------------------------------
-
 box = Sandbox()  # of this process; its workers start when they are first needed
 atexit.register(box.close)
 
@@ -99,9 +97,6 @@ def _program(item, team, replaced: str = "", **bank_fields) -> Program:
     apart = not all(team[name].tame for name in names)
     setup = item.get("setup", "")
     return Program(code, item["tests"], main, setup, apart, replaced, **bank_fields)
-
-
-# --- what an agent adds ---------------------------------------------------------------------------
 
 
 def _contributions(item: dict, responses: list[str], team, verdict: Verdict) -> dict[str, float]:
@@ -168,9 +163,6 @@ def _by_partners(item: dict, responses: list[str], team, name: str) -> Iterator[
             part = extract(text, name, frozenset(team) - {name, partner})
             if part.source:
                 yield _program(item, team | {name: part})
-
-
-# --- the rewards ----------------------------------------------------------------------------------
 
 
 def code(item: dict, responses: list[str]) -> dict[str, float]:

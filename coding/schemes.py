@@ -26,7 +26,6 @@ from typing import NamedTuple
 from coding.conditions import bindings, bound, names, spread
 from coding.extraction import extract, helper_names
 
-NAMES = ("fallback", "decorator", "coordinator", "strategy filter", "wrapper", "unused", "other")
 _COMPUTED = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
 

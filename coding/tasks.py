@@ -12,9 +12,9 @@ from coding.extraction import helper_names
 from coding.feedback import MODES, configured
 from coding.items import code_item, read_items
 from coding.schemes import classify
+from data.rows import fifths
 from tasks import Task
 
-# --- what the agents are asked --------------------------------------------------------------------
 # Change the wording here; coding/paper.py has the paper's roles. An answer is a file that the
 # prompt begins: a pretrained model continues it where it would explain in a chat. What the authors
 # share is one example, and the convention of what a helper says.
@@ -105,11 +105,9 @@ class HumanEval(CodeTask):
         return read_items(self.data, self.hub, code_item)
 
     def items(self, split: str) -> list[dict]:
-        count = len(self.problems)
-        fifth = max(count // 5, 1)
-        shares = {"train": (0, -2 * fifth), "dev": (-2 * fifth, -fifth), "test": (-fifth, count)}
-        start, end = (self.ranges if count == self.rows else shares)[split]
-        return self.problems[start:end]
+        published = len(self.problems) == self.rows
+        cut = slice(*self.ranges[split])
+        return self.problems[cut] if published else fifths(self.problems, split)
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The problem, and the agent's file as far as it is written. At later turns its own

@@ -209,7 +209,7 @@ def _open(inputs: list[list], parts: tuple[str, str, str]) -> list[list]:
     integers = isinstance(inputs[0][0], int)
     edges = [rng.choice(alike) for alike in _edges(predicate, integers)]
 
-    def told(xs: list) -> set:
+    def caught(xs: list) -> set:
         if any(-x in xs for x in xs if integers and x):
             return set()  # what becomes of the two could cancel out
         kept = [change(x) for x in xs if keeps(x)]
@@ -220,14 +220,14 @@ def _open(inputs: list[list], parts: tuple[str, str, str]) -> list[list]:
         wrong = {name for name, ys in mutants.items() if _answer(reduce, ys) != answer}
         return wrong if answer is not None else set()
 
-    known = set().union(*map(told, inputs))
+    known = set().union(*map(caught, inputs))
     drawn = [rng.choices(edges, k=rng.randint(2, 6)) for _ in range(8)]
     drawn += [[*xs[:2], *xs[:2]] for xs in inputs[:2]]
     kept = [x for xs in inputs for x in xs if keeps(x)]
     for edge in (edge for edge in edges if edge not in known):
         for other in (rng.choice(edges), rng.choice(kept)):
             drawn += [[edge], [edge, other], [other, edge]]
-    tried, found = [(xs, told(xs)) for xs in drawn], []
+    tried, found = [(xs, caught(xs)) for xs in drawn], []
     while True:
         xs, new = max(tried, key=lambda one: (len(one[1] - known), -len(one[0])))
         if new <= known:

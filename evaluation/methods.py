@@ -108,9 +108,9 @@ def plan(args, main, team: Path | None, solo: Path | None, items: list[dict]) ->
         found["reference"] = (None, Reference, set())
     for name in args.method or ():
         if name not in found:
-            told = f"{name}{meant(name, found)}: what applies here is {', '.join(found)}"
+            message = f"{name}{meant(name, found)}: what applies here is {', '.join(found)}"
             needs = "trained and frozen-<i> need a team's --run, single-trained that of one agent"
-            raise ValueError(f"--method {told} ({needs})")
+            raise ValueError(f"--method {message} ({needs})")
     return {name: found[name] for name in args.method or found}
 
 

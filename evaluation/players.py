@@ -16,7 +16,7 @@ from running import folder
 from running.flags import each, engine_conflict
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
-OWN += ("max_new_tokens", "turns", "feedback", "memory")
+OWN += ("max_new_tokens", "turns", "feedback")
 
 
 def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:

@@ -26,9 +26,6 @@ ENDS = {  # what an evaluation measured, and its label
 OWN = ("seed", "run", "resume", "debug")  # flags in which the seeds of a group may differ
 
 
-# --- groups ---------------------------------------------------------------------------------------
-
-
 class Group(NamedTuple):
     """The seeds of one experiment."""
 
@@ -88,12 +85,9 @@ def named(group: Group, groups: list[Group]) -> Group:
     for flag in sorted({flag for flags in same for flag in flags}):
         if len({str(flags.get(flag)) for flags in same}) > 1:
             value = group.flags.get(flag)
-            told = f"(code {value})" if flag == "code" else f"--{flag.replace('_', '-')} {value}"
-            name += f" {told}"
+            label = f"(code {value})" if flag == "code" else f"--{flag.replace('_', '-')} {value}"
+            name += f" {label}"
     return group._replace(name=name)
-
-
-# --- the table ------------------------------------------------------------------------------------
 
 
 def compare(names: list[str], json_file: str | None) -> None:
@@ -147,9 +141,6 @@ def render(found: dict[str, dict]) -> str:
             pair = f"{name} - {next(iter(found))}, sampled, after"
             lines.append(f"{pair}: {gap['mean']:+.3f}{half} ({each})")
     return "\n".join(lines)
-
-
-# --- the picture ----------------------------------------------------------------------------------
 
 
 def draw(groups: list[Group], path: Path) -> None:

@@ -1,7 +1,6 @@
 """--score: any reward on joint responses from a file, wherever they come from."""
 
 import statistics
-import sys
 from pathlib import Path
 
 from evaluation.players import settings
@@ -20,8 +19,8 @@ def read(path: str) -> list[tuple[int, dict]]:
         match row:
             case {"item": dict(), "responses": list(texts)} if set(map(type, texts)) == {str}:
                 continue
-        told = 'it needs {"item": an object, "responses": a list of texts}'
-        raise ValueError(f"{path}, line {number}: {told}")
+        message = 'it needs {"item": an object, "responses": a list of texts}'
+        raise ValueError(f"{path}, line {number}: {message}")
     if not found:
         raise ValueError(f"{path} holds no joint responses")
     return found
@@ -52,9 +51,7 @@ def judge_of(main):
     from policies.judging import load_judge
 
     settle(main)
-    judge, say = load_judge(main.judge or main.model[0], main), sys.stderr.write
-    judge.told = lambda done, of: say(f"\rasked {done} of {of} questions" + "\n" * (done == of))
-    return judge
+    return load_judge(main.judge or main.model[0], main)
 
 
 def render(rows: list[dict], maximum: float) -> str:

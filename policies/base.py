@@ -35,7 +35,6 @@ class Base(nn.Module):
         super().__init__()
         self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
         self.policy_of = {agent: agents[0] if share else agent for agent in agents}
-        self.memory: float | None = None  # GiB to plan with, None: all that the device has
         self.halved = 0  # how often memory ran out (policies/memory.py)
         self.eos = self.ends = eos_tokens(model, tokenizer)
         self.context = context(model.config.get_text_config())  # in tokens

@@ -1,7 +1,5 @@
 """A frozen language model that a reward may ask: how likely is this text after that prompt?"""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 
@@ -19,7 +17,6 @@ class Judge:
 
     def __init__(self, base: Base, chat: bool):
         self.base, self.chat = base, chat
-        self.told: Callable[[int, int], None] = lambda done, count: None  # a progress bar
 
     @torch.no_grad()
     def __call__(self, questions: list[tuple[str, str]]) -> list[np.ndarray]:
@@ -31,10 +28,7 @@ class Judge:
                     f"a reward asks of {size} tokens, and the context of the model that it asks "
                     f"is {self.base.context}: take shorter items, or another --judge"
                 )
-        some, done = [row for row in rows if row.tokens], 0
-        for batch, *_ in score(self.base, some, PLAIN, frozen=True):
-            done += len(batch)
-            self.told(done, len(some))
+        list(score(self.base, [row for row in rows if row.tokens], PLAIN, frozen=True))
         return [row.scored.double().cpu().numpy() if row.tokens else np.zeros(0) for row in rows]
 
     def row(self, prompt: str, text: str) -> Row:
@@ -45,7 +39,7 @@ class Judge:
 
 
 def load_judge(name: str, args) -> Judge:
-    base = load_base(name, [0], 0, 1, args.bits, args.trust_remote_code, args.memory)
+    base = load_base(name, [0], 0, 1, args.bits, args.trust_remote_code)
     base.requires_grad_(False)
     return Judge(base.to(device()), args.chat_template)
 

@@ -33,14 +33,12 @@ def load_base(
     lora_alpha: int,
     bits: int,
     trust_remote_code: bool,
-    memory: float | None = None,
     share: bool = False,
 ) -> Base:
     """The base of these agents, with new adapters, or as one policy's own copy (lora_rank 0)."""
     model, tokenizer = load_model(name, bits, trust_remote_code)
     own = model.config._attn_implementation
     base = Base(model, tokenizer, agents, lora_rank, lora_alpha, share)
-    base.memory = memory
     check(base, own)
     return base
 

@@ -1,10 +1,9 @@
 """How much is done at once: a decode, and a pass of the update, may take a share of the device's
-memory, or of --memory. What is left is for weights, gradients and Adam's moments. The shares are
-counted roughly; where memory runs out all the same, they are halved and the work is done again.
+memory. What is left is for weights, gradients and Adam's moments. The shares are counted roughly;
+where memory runs out all the same, they are halved and the work is done again.
 """
 
 import functools
-import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -36,7 +35,6 @@ def share(base: Base) -> int:
     total = host()
     if base.device.type == "cuda":
         total = torch.cuda.get_device_properties(base.device).total_memory
-    total = min(total, (base.memory or math.inf) * 2**30)
     return int(total * SHARE[base.device.type] / 2**base.halved)
 
 

@@ -28,7 +28,7 @@ class Team(nn.Module):
         how = (args.lora_rank, args.lora_alpha, args.bits, args.trust_remote_code)
         for agents in shared.values():
             name = args.model[agents[0]]
-            self.bases.append(load_base(name, agents, *how, args.memory, args.share))
+            self.bases.append(load_base(name, agents, *how, args.share))
             self.base_of |= dict.fromkeys(agents, self.bases[-1])
         self.size = len(args.model)
 

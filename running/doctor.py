@@ -60,9 +60,6 @@ class Run:
         return ", ".join(f"{name} {was:.3g} -> {now:.3g}" for name, (was, now) in ends.items())
 
 
-# --- the signs ------------------------------------------------------------------------------------
-
-
 def nothing_to_learn(run: Run) -> bool:
     """The joint responses of a group all earn the same, far from the most."""
     return run.end("frac_reward_zero_std") >= ALL > run.end("return")
@@ -139,9 +136,6 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
     (idle(1), ["influence/1", "influence/*"], PAYS + "See frozen-0 and frozen-1 of eval.py"),
 )
 HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-coef 0.02"
-
-
-# --- what is said ---------------------------------------------------------------------------------
 
 
 def examine(rows: list[dict], samples: list[dict], task) -> list[Finding]:

@@ -73,8 +73,8 @@ def lock_run_folder(directory: Path):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            told = f"another process is at work on {directory}: wait for its end, or stop it"
-            raise ValueError(told) from error
+            message = f"another process is at work on {directory}: wait for its end, or stop it"
+            raise ValueError(message) from error
         except OSError:  # a file system without locks, as on some clusters
             pass
         yield
@@ -164,8 +164,8 @@ def code_version(flags: dict) -> str:
 def warn_of_other_code(directory: Path) -> None:
     record = read_args(directory)
     if (now := code_version(record["args"])) not in record["code"]:
-        told = f"{directory} was trained by code {', '.join(record['code'])}, and this is {now}"
-        print(f"warning: {told}", file=sys.stderr)
+        message = f"{directory} was trained by code {', '.join(record['code'])}, and this is {now}"
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def check_bases(directory: Path, args) -> None:

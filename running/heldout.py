@@ -86,7 +86,7 @@ def as_markdown(record: dict) -> str:
     """A line of samples.jsonl for TensorBoard: what it earned, what each agent was asked and wrote,
     as an indented block of code, which neither Markdown nor HTML in it can leave."""
     parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
-    told = [f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"]
+    lines = [f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"]
     for agent, texts in enumerate(zip(record["prompts"], record["responses"], strict=True)):
-        told += [f"\nagent {agent} was asked:", texts[0], f"\nagent {agent} wrote:", texts[1]]
-    return textwrap.indent("\n".join(told), "    ", lambda line: True)
+        lines += [f"\nagent {agent} was asked:", texts[0], f"\nagent {agent} wrote:", texts[1]]
+    return textwrap.indent("\n".join(lines), "    ", lambda line: True)

@@ -28,11 +28,11 @@ def agent_folders(args) -> list[str]:
         found = {key: adapter_config(folder).get(key) or 0 for key in SCALE} if adapter else {}
         if adapter and list(found.values()) != [args.lora_rank, args.lora_alpha, 0, 0]:
             own = f"--lora-rank {args.lora_rank} and --lora-alpha {args.lora_alpha}"
-            told = f"an adapter of {found}, and this team's are of {own}"
-            raise ValueError(f"--init {folder} is {told}")
+            message = f"an adapter of {found}, and this team's are of {own}"
+            raise ValueError(f"--init {folder} is {message}")
     if args.share and len({*zip(args.model, folders, strict=True)}) > len({*args.model}):
-        told = f"with --share there is one policy: give one agent's folder, such as {folders[0]}"
-        raise ValueError(f"--init names several agents, and {told}")
+        message = f"with --share there is one policy: give one agent's folder, such as {folders[0]}"
+        raise ValueError(f"--init names several agents, and {message}")
     for folder, name in zip(folders, args.model, strict=True):
         check_base(_trained_on(folder), name, folder)
     return list(map(str, folders))
@@ -43,14 +43,14 @@ def _folder(name: str, agent: int, args) -> Path:
     if not (run / "args.json").is_file():
         if is_adapter(run) or (run / FULL).is_file():
             return run
-        told = f"no run (no {run / 'args.json'}) and no agent (no {ADAPTER})"
-        raise ValueError(f"--init {name}: {told}; give a run, or a folder such as RUN/agents/0")
+        message = f"no run (no {run / 'args.json'}) and no agent (no {ADAPTER})"
+        raise ValueError(f"--init {name}: {message}; give a run, or a folder such as RUN/agents/0")
     flags = read_args(run)["args"]
     one = flags.get("share") and len(set(flags["model"])) == 1
     count = 1 if one else flags["num_agents"]
     if count not in (1, args.num_agents):
-        told = f"it has {count} agents and this team {args.num_agents}; name a folder for each"
-        raise ValueError(f"--init {name}: {told}, such as {run / 'agents' / '0'}")
+        message = f"it has {count} agents and this team {args.num_agents}; name a folder for each"
+        raise ValueError(f"--init {name}: {message}, such as {run / 'agents' / '0'}")
     folder = agent_folder(run, agent if count > 1 else 0, flags)
     if not folder.is_dir():
         raise ValueError(f"--init {name}: it is not finished: python train.py --resume {run}")
@@ -66,8 +66,8 @@ def load(team, args) -> None:
         # Once more: a model of the hub's is on this machine only now.
         check_base(trained, args.model[agent], folder)
         if args.lora_rank and trained is None:
-            told = f"nothing in {folder} tells whether it was trained on {args.model[agent]}"
-            print(f"warning: {told}", file=sys.stderr)
+            message = f"nothing in {folder} tells whether it was trained on {args.model[agent]}"
+            print(f"warning: {message}", file=sys.stderr)
         load_agent(team.base_of[agent], agent, folder)
 
 

@@ -123,8 +123,8 @@ def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
 
 def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
     """These numbers of all processes' rows, one after the other."""
-    told = parallel.tell([value.double().cpu() for value in values])
-    return torch.cat([torch.zeros(0, dtype=torch.float64), *itertools.chain(*told)])
+    answers = parallel.tell([value.double().cpu() for value in values])
+    return torch.cat([torch.zeros(0, dtype=torch.float64), *itertools.chain(*answers)])
 
 
 def mean_parts(nodes: list) -> dict[str, float]:

@@ -41,8 +41,8 @@ def resolve(name: str, known: dict[str, str], what: str):
             if name not in known:
                 FILES.add(module.__file__)
     except (Exception, SystemExit) as error:  # a plug-in is the user's code: anything may come
-        told = f"cannot load the {what} {name!r}: {type(error).__name__}: {error}"
-        raise ValueError(told) from error
+        message = f"cannot load the {what} {name!r}: {type(error).__name__}: {error}"
+        raise ValueError(message) from error
     if not hasattr(module, attribute):
         raise ValueError(f"{path} has no {what} {attribute}{meant(attribute, vars(module))}")
     return getattr(module, attribute)

@@ -96,8 +96,8 @@ class Recorder(L.Callback):
         if not self.begun:
             self.test(trainer, module, "before")
             if trainer.is_global_zero:
-                told = {name: html.escape(str(value)) for name, value in vars(self.args).items()}
-                rows = "".join(f"|{k}|{v.replace('|', '&#124;')}|\n" for k, v in told.items())
+                flags = {name: html.escape(str(value)) for name, value in vars(self.args).items()}
+                rows = "".join(f"|{k}|{v.replace('|', '&#124;')}|\n" for k, v in flags.items())
                 trainer.logger.experiment.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
             self.draw(trainer, module)
             self.begun = True
@@ -162,8 +162,8 @@ class Recorder(L.Callback):
         record = sample_record(module.global_step, nodes[0], self.args.turns - 1, 0)
         self.summary["example"][when] = record
         if trainer.is_global_zero:
-            told = {f"test/{name}": value for name, value in measures.items()}
-            trainer.logger.log_metrics(told, module.global_step)
+            logged = {f"test/{name}": value for name, value in measures.items()}
+            trainer.logger.log_metrics(logged, module.global_step)
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training

@@ -27,8 +27,8 @@ def describe(module, held_out: dict, args) -> str:
         lines.append(f"base {number}: {name}, {size} frozen, agents {base.agents}")
         goes_on = module.rollout.task.stop  # a prompt that is to be continued, not answered
         if not (args.chat_template or goes_on) and getattr(base.tokenizer, "chat_template", None):
-            told = f"{name} has a chat template and prompts go to it as raw text: if it is "
-            print(f"warning: {told}instruction-tuned, add --chat-template", file=sys.stderr)
+            message = f"{name} has a chat template and prompts go to it as raw text: if it is "
+            print(f"warning: {message}instruction-tuned, add --chat-template", file=sys.stderr)
     for agent in range(module.team.size):
         trained = sum(p.numel() for p in module.team.parameters_of(agent))
         kind = f"{trained:,} trainable parameters"

@@ -47,12 +47,12 @@ def fail(top: Parser, error: Exception) -> None:
     """Ends a program with an error in one line; with the place in a file of the user's, if it comes
     from one."""
     where, notes = user_line(error), " ".join(getattr(error, "__notes__", []))
-    told = f"{where}{error}"
+    message = f"{where}{error}"
     if not isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):
         hint = "" if where else " (--debug shows where)"
-        told = f"{where}{type(error).__name__}: {error}{hint}"
+        message = f"{where}{type(error).__name__}: {error}{hint}"
     try:
-        top.error(f"{told} {notes}")
+        top.error(f"{message} {notes}")
     finally:
         if error.args[1:2] == (False,):  # a reward hangs, and would keep this process alive
             os._exit(2)

@@ -69,9 +69,10 @@ GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5
 
 def test_ask_refuses_what_is_no_target(capsys):
     for rectangles in (None, [*GOOD[:3], [1, 5, 3, 5]], [*GOOD, [0, 0, 6, 0, "red"]]):
+        wrong = rectangles[-1] if rectangles else []
         item = json.dumps({"rectangles": rectangles})
         said = helpers.refused(capsys, "--task", "build", "--ask", item, program=evaluation)
-        assert f"task build has no target with {rectangles}: it has rectangles [x1" in said
+        assert f"task build: {wrong} is no [x1, y1, x2, y2, colour], 0 <= x1" in said
 
 
 def test_ask_lets_the_team_build_a_target_of_the_user_s(capsys):

@@ -122,11 +122,10 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
         for name, parameter in saved.named_parameters():
             parameter.data.normal_() if "lora_B" in name else None  # far from where it started
         saved.save_pretrained(agent, save_embedding_layers=False)
-    evaluation.main(["--merge", str(agent), "plain"])
-    merged, ids = AutoModelForCausalLM.from_pretrained("plain"), torch.tensor([[5, 6, 7]])
+    (merged, tokenizer), ids = loading.load_model(str(agent), 32, False), torch.tensor([[5, 6, 7]])
     there = saved(ids).logits[..., : len(TOKENS)]  # peft adds a row for a token of the tokenizer
     assert_close(merged(ids).logits, there)
-    assert AutoTokenizer.from_pretrained("plain").chat_template == CHAT
+    assert tokenizer.chat_template == CHAT
     assert torch.isfinite(saved(torch.tensor([[5, 6, 7]])).logits).all()
     assert AutoTokenizer.from_pretrained(agent).eos_token_id == END
     capsys.readouterr()

@@ -34,8 +34,9 @@ def record(monkeypatch) -> list[int]:
 def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     base = small_base()
     want, seen = tokens(base), record(monkeypatch)
-    base.memory = 1.0
-    base.memory = (count + 0.5) / memory.prompts_at_once(base, 9, 2, 8)
+    monkeypatch.setattr(memory, "host", lambda: 2**30)
+    bytes_of_one = 2**30 / memory.prompts_at_once(base, 9, 2, 8)
+    monkeypatch.setattr(memory, "host", lambda: (count + 0.5) * bytes_of_one)
     assert tokens(base) == want
     assert seen[0] == count
     assert sum(seen) == 6
@@ -55,7 +56,8 @@ def scarce(monkeypatch, module, name: str, most: int) -> None:
 
 def test_where_memory_runs_out_less_is_done_at_once(monkeypatch):
     base = small_base()
-    base.memory = 8 / memory.prompts_at_once(base, 9, 2, 8) * memory.host() / 2**30
+    bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8)
+    monkeypatch.setattr(memory, "host", lambda: bytes_of_eight)
     rows, answers = random_rows(base, 12), tokens(base)
     whole = gradients(base, lambda: shared_update(base, rows))
     scarce(monkeypatch, decoding, "_decode", 2)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from helpers import assert_close
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 import eval as evaluation
 import train
@@ -83,16 +84,10 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     capsys.readouterr()
     exec(using.replace("runs/coop-1", "runs/x"), found := {})
     assert "# write solve, you can call aux\ndef solve(xs):" in capsys.readouterr().out
-    (merging,) = [c for c in COMMANDS if "--merge" in c]
-    evaluation.main(shlex.split(merging.replace("runs/coop-1", "runs/x"))[2:])
     ids = found["tokenizer"](found["prompt"], return_tensors="pt")["input_ids"]
     merged = AutoModelForCausalLM.from_pretrained("solver")
-    agent = found["agent"].float()  # peft took the base as it was saved, in bfloat16
+    agent = AutoPeftModelForCausalLM.from_pretrained("runs/x/agents/1").float()
     assert_close(merged(ids).logits, agent(ids).logits)
-    assert AutoTokenizer.from_pretrained("solver")(found["prompt"])["input_ids"] == ids[0].tolist()
-    with pytest.raises(SystemExit):
-        evaluation.main(["--merge", "runs/x/agents/0", "solver"])
-    assert "solver is there already; name a new folder" in capsys.readouterr().err
     plain = [word for word in shlex.split(line)[2:] if word != "--reward" and ":rhymes" not in word]
     train.main([*plain, *small.replace("--run x", "--run y --turns 2").split()])
     assert "turn_1/reward" in json.loads(Path("runs/y/metrics.jsonl").read_text())

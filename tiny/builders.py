@@ -35,14 +35,14 @@ class Author:
         """Items without end, some of them in their second turn: (item, feedback)."""
         task = Build()
         for rectangles in blocks.problems("train", f"/warm start {seed}"):
-            item, told = {"rectangles": rectangles}, ""
+            item, feedback = {"rectangles": rectangles}, ""
             if self.rng.random() < SECOND:
                 responses = [self.response(item) for _ in range(2)]
-                told = task.feedback(item, responses)[0]
+                feedback = task.feedback(item, responses)[0]
                 item = task.advance(item, responses)
                 if not 0 < len(blocks.left(item)) <= LIMIT:
                     continue
-            yield item, told
+            yield item, feedback
 
     def response(self, item: dict) -> str:
         """All that is left, in some order; whatever anybody else may do, and however few blocks
@@ -63,15 +63,15 @@ class Author:
         faults = ((f" ({colors})", ""), ("/fill", "/all"), ("/fill ", ""))
         return re.sub(*self.rng.choice(faults), text)
 
-    def example(self, item: dict, told: str) -> tuple[str, str]:
+    def example(self, item: dict, feedback: str) -> tuple[str, str]:
         """An observation's last line, and a response."""
         agents = self.rng.choices(list(TEAMS), list(TEAMS.values()))[0]
-        return observed(item, told, agents)[1], self.response(item)
+        return observed(item, feedback, agents)[1], self.response(item)
 
 
-def observed(item: dict, told: str, agents: int) -> tuple[str, str]:
+def observed(item: dict, feedback: str, agents: int) -> tuple[str, str]:
     """An observation in two parts: what is the same for every team, and the line that is not."""
-    text = Build(num_agents=agents).observe(0, item, [("", told)] if told else [])
+    text = Build(num_agents=agents).observe(0, item, [("", feedback)] if feedback else [])
     head, _, tail = text.removesuffix("\n").rpartition("\n")
     return head + "\n", tail + "\n"
 
@@ -80,6 +80,6 @@ def rows(seed: int, problems: int, examples: int) -> list[tuple[str, list[tuple[
     """Problems with their examples, as make.py takes them."""
     author = Author(seed)
     return [
-        (observed(item, told, 1)[0], [author.example(item, told) for _ in range(examples)])
-        for item, told in itertools.islice(author.items(seed), problems)
+        (observed(item, feedback, 1)[0], [author.example(item, feedback) for _ in range(examples)])
+        for item, feedback in itertools.islice(author.items(seed), problems)
     ]

@@ -220,9 +220,7 @@ def main() -> None:
         tokenizer = make_tokenizer(some, texts.PIECES)
         model = make_model(tokenizer, 2 if args.task == "half" else 4)
     ids = encode(tokenizer, rows)
-    size = sum(sum(map(len, row)) for row in ids)
-    seconds = time.time() - start
-    print(f"corpus: {count * examples} examples, {size} tokens, {seconds:.0f} s", flush=True)
+    print(f"corpus: {count * examples} examples, {time.time() - start:.0f} s", flush=True)
     warm_start(model.get_base_model() if adapter else model, ids, args.seed, *how)
     model.to(torch.bfloat16).save_pretrained(args.out)
     if adapter:

@@ -8,7 +8,7 @@ one covers.
 
 from typing import ClassVar
 
-from data.rows import file_rows, hub_rows
+from data.rows import fifths, file_rows, hub_rows
 from tasks import Task
 from writing.rewards import ARXIV, TLDR, copied, ends, lengths
 from writing.text import SEPARATOR, split, words
@@ -46,7 +46,8 @@ class Tldr(Task):
 
     def items(self, split: str) -> list[dict]:
         """{"task_id", and the source in `field`} of each row; ValueError names a bad one."""
-        rows = self.own(split) if self.data else hub_rows(self.hub, None, self.ranges[split])
+        own = self.data and fifths(file_rows(self.data), split)
+        rows = own or hub_rows(self.hub, None, self.ranges[split])
         for number, row in rows:
             text = row.get(self.field)
             if not isinstance(text, str) or not text.strip():
@@ -55,15 +56,6 @@ class Tldr(Task):
                 raise ValueError(f"{where}: {message}, not {text!r:.40}")
         ids = f"{self.name}/{split}"
         return [{"task_id": f"{ids}/{n}", self.field: row[self.field]} for n, row in rows]
-
-    def own(self, split: str) -> list[tuple[int, dict]]:
-        """The rows of a split of --data."""
-        rows = file_rows(self.data)
-        if len(rows) < 3:
-            raise ValueError(f"{self.data} holds {len(rows)} rows: train, dev, test need 3")
-        fifth = max(len(rows) // 5, 1)
-        first, last = len(rows) - 2 * fifth, len(rows) - fifth
-        return {"train": rows[:first], "dev": rows[first:last], "test": rows[last:]}[split]
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """The source and the agent's role, then its own responses with what it was told."""

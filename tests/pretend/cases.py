@@ -19,6 +19,7 @@ from test_train import assert_same_run
 import eval as evaluation
 import train
 from bench.memory import make_model, measured
+from policies import memory
 from policies.decoding import decode
 from policies.sampling import Sampling
 
@@ -120,9 +121,10 @@ def test_a_dry_run_takes_what_the_run_takes(tmp_path):
     assert 1 / 1.2 < found["expected"] / found["peak"] < 1.2, found
 
 
-def test_a_small_card_learns_the_same(tmp_path):
+def test_a_small_card_learns_the_same(tmp_path, monkeypatch):
     """Where memory runs out, less is done at once, in decodes and in passes of the update."""
-    argv, runs, room = ("--eval-limit", "none", "--memory", "0.1"), [], 2**40
+    monkeypatch.setattr(memory, "share", lambda base: 2**25 >> base.halved)
+    argv, runs, room = ("--eval-limit", "none"), [], 2**40
     for name in ("large", "small"):
         gc.collect()
         before = card.count("held")
