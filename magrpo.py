@@ -65,7 +65,7 @@ def earned(parts: dict[str, float], agents: int) -> list[float]:
     return [team + parts.get(f"agent/{agent}", 0.0) for agent in range(agents)]
 
 
-def shared(pay: Tensor) -> Tensor:
+def mean_pay(pay: Tensor) -> Tensor:
     """What is logged of the agents' pay (n, ...): the mean, exactly where all are paid the same."""
     return pay[0] + (pay - pay[0]).mean(0)
 
@@ -164,8 +164,8 @@ def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> f
 #    and the feedback (Rollout.act, Rollout.open), and nothing else makes the team decentralised: a
 #    partner's text reaches it only through a task that puts it into the item (advance) or feedback;
 #    and because every random number is a function of a node's key, a run can be resumed exactly.
-#    Change this for an ablation: which joint responses are scored and played on (judge, open). The
-#    held-out evaluation measures what judge makes of a reward, so shape pay in set_advantages.
+#    Change this for an ablation: which joint responses are scored (score_joints) and played on
+#    (open). The held-out evaluation is made of the same scores, so shape pay in set_advantages.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -221,7 +221,7 @@ class Rollout:
             with self.timed("rollout"):
                 self.act(nodes, sampling)  # steps 1 and 2
             with self.timed("reward"):
-                self.judge(nodes, joints)  # step 3
+                self.score_joints(nodes, joints)  # step 3
                 turns.append(nodes)
                 if len(turns) == self.args.turns:
                     break
@@ -233,7 +233,7 @@ class Rollout:
                 future = torch.DoubleTensor(list(zip(*ahead, strict=True)))  # (n, S)
                 pairs, gamma = zip(node.pay, future, strict=True), self.args.gamma
                 node.values = [float(now.mean() + gamma * then.mean()) for now, then in pairs]
-                node.value = float(shared(torch.DoubleTensor(node.values)))
+                node.value = float(mean_pay(torch.DoubleTensor(node.values)))
                 node.returns = sample_returns(node.pay, node.joints, future, gamma)
         return turns
 
@@ -275,7 +275,7 @@ class Rollout:
             silence = [Response([], "", [], 0.0, True)] * node.samples
             node.responses = [next(answers) if prompt else silence for prompt in node.prompts]
 
-    def judge(self, nodes: list[Node], joints: float) -> None:
+    def score_joints(self, nodes: list[Node], joints: float) -> None:
         """Scores joint responses of every node, so that each response is in as many of them."""
         size, chosen = self.team.size, []
         for node in nodes:
@@ -289,7 +289,7 @@ class Rollout:
             node.parts = list(itertools.islice(found, len(node.joints)))
             pay = zip(*(earned(parts, size) for parts in node.parts), strict=True)
             node.pay = torch.DoubleTensor(list(pay))
-            node.rewards = shared(node.pay)
+            node.rewards = mean_pay(node.pay)
 
     def move_on(self, nodes: list[Node]) -> None:
         """What each aligned joint response is told, and what becomes of the world."""

@@ -230,7 +230,7 @@ def main(argv: list[str] | None = None) -> None:
     except Exception as error:
         if "--debug" in argv:
             raise
-        if getattr(error, "shared", False) and not is_first(args):
+        if getattr(error, "everywhere", False) and not is_first(args):
             sys.exit(2)  # the first process says it
         fail(parser(), error)
 

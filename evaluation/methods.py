@@ -67,7 +67,7 @@ class Discussion(Rollout):
         last = [child for node in nodes for child in self.open(node, 1)]
         with self.timed("rollout"):
             self.act(last, sampling)
-        self.judge(last, 1)
+        self.score_joints(last, 1)
         return [nodes, last]
 
 

@@ -33,7 +33,7 @@ def place() -> tuple[int, int]:
 
 def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
     """The nodes of each turn of all items, of which every process has played its share. An error in
-    one is raised in all, marked as `shared`: they stop at the same place and save together."""
+    one is raised in all, marked as `everywhere`: they stop at the same place and save together."""
     if place()[1] == 1:
         return rollout(items, key, *how)
     own = [number for number in range(len(items)) if is_own(number, len(items))]
@@ -49,7 +49,7 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
     answers = tell((turns, error))
     for _, error in answers:
         if error:
-            error.shared = True
+            error.everywhere = True
             raise error
     shares = itertools.zip_longest(*(turns for turns, _ in answers), fillvalue=[])
     return [list(itertools.chain(*turn)) for turn in shares]

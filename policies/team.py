@@ -22,11 +22,11 @@ class Team(nn.Module):
         super().__init__()
         self.bases = nn.ModuleList()
         self.base_of: dict[int, Base] = {}
-        shared = defaultdict(list)
+        groups = defaultdict(list)
         for agent, name in enumerate(args.model):
-            shared[name if args.lora_rank or args.share else (name, agent)].append(agent)
+            groups[name if args.lora_rank or args.share else (name, agent)].append(agent)
         how = (args.lora_rank, args.lora_alpha, args.bits, args.trust_remote_code)
-        for agents in shared.values():
+        for agents in groups.values():
             name = args.model[agents[0]]
             self.bases.append(load_base(name, agents, *how, args.share))
             self.base_of |= dict.fromkeys(agents, self.bases[-1])

@@ -8,7 +8,7 @@ import textwrap
 import torch
 from tqdm import tqdm
 
-from magrpo import EVAL, MAGRPO, Node, Rollout, earned, shared
+from magrpo import EVAL, MAGRPO, Node, Rollout, earned, mean_pay
 from policies import parallel
 from policies.sampling import Sampling, sampling_of
 from running.metrics import largest_return, mean_parts
@@ -65,7 +65,7 @@ def played(node: Node, s: int) -> tuple[list[str], dict[str, float]]:
 
 def worth(parts: dict[str, float], agents: int) -> float:
     """What is logged of a joint response: the mean of what it pays the agents."""
-    return float(shared(torch.DoubleTensor(earned(parts, agents))))
+    return float(mean_pay(torch.DoubleTensor(earned(parts, agents))))
 
 
 def sample_record(step: int, node: Node, turn: int, number: int) -> dict:

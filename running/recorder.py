@@ -197,7 +197,7 @@ class Recorder(L.Callback):
     def on_exception(self, trainer, module, exception):
         """What was computed is saved, whatever happened; before the first step, nothing was. Where
         only one of several processes fails, the others are not here to save with it."""
-        here_alone = trainer.world_size > 1 and not getattr(exception, "shared", False)
+        here_alone = trainer.world_size > 1 and not getattr(exception, "everywhere", False)
         if self.begun and self.saved < module.global_step and not here_alone:
             self.save(trainer)
 
@@ -205,7 +205,7 @@ class Recorder(L.Callback):
         """Writes checkpoints/last.ckpt whole or not at all.
 
         Not by Lightning's ModelCheckpoint: that one neither saves before the first step, nor where
-        an exception of several processes is shared, nor waits until the file is on the disk.
+        an exception is raised in all processes, nor waits until the file is on the disk.
         """
         path = self.directory / CHECKPOINT
         draft = path.with_name(f"{path.name}.tmp")

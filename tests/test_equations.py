@@ -25,10 +25,10 @@ from magrpo import (
     earned,
     kl_loss,
     learning_rate_factor,
+    mean_pay,
     policy_loss,
     problem_numbers,
     sample_returns,
-    shared,
 )
 from policies.decoding import Response
 from rewards import Scorer
@@ -118,9 +118,9 @@ def test_returns_are_means_over_partners():
 def test_what_a_joint_response_pays_each_agent():
     parts = {"a": 1.0, "b": -0.25, "metric/c": 9.0, "agent/1": 0.5}
     assert earned(parts, 3) == [0.75, 1.25, 0.75]
-    assert float(shared(torch.tensor(earned(parts, 3)))) == pytest.approx(0.75 + 0.5 / 3)
+    assert float(mean_pay(torch.tensor(earned(parts, 3)))) == pytest.approx(0.75 + 0.5 / 3)
     third = torch.full((3, 2), 1 / 3, dtype=F64)
-    assert torch.equal(shared(third), third[0])  # exactly: not (x + x + x) / 3
+    assert torch.equal(mean_pay(third), third[0])  # exactly: not (x + x + x) / 3
 
 
 # Games of two agents with three actions each, and of three with two.
