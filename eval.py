@@ -7,7 +7,7 @@
 | sequential     | untrained; agent k sees what the agents before it wrote                        |
 | discussion     | untrained; each revises its response after seeing the others', once            |
 | single         | one untrained model does the whole task (--single-model: another, say a larger |
-|                | one), with as many new tokens as the team has together                         |
+|                | one), with as many new tokens as the team together, or as a second --run       |
 | single-trained | the agent of a second --run, which was trained with --num-agents 1             |
 | frozen-<i>     | agent i trained, its partners untrained: who has learned what?                 |
 | reference      | the data set's own solutions                                                   |

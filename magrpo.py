@@ -12,9 +12,9 @@ a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every pro
     6. L_i = -(1/G) sum_g A^g sum_tokens log pi_i(token | h_i, tokens before it)   (Eq. 2)
     7. every agent takes one step on its own L_i, its gradient clipped on its own
 
-That is --joint aligned. cross scores every combination, a number K of each response: r_i^g is the
-mean over those with a_i^g, and steps 4 and 5 are each agent's own, as they are where a reward pays
-an agent of its own, on top of the team's r. Temperature, top-k and top-p are part of pi_i.
+That is --joint aligned. cross scores every combination, and --joint K scores K for each response.
+Then r_i^g is the mean over those with a_i^g, and each agent has its own R and A (steps 4 and 5), as
+it has where a reward also pays single agents. Temperature, top-k and top-p are part of pi_i.
 
 What is not there: no critic; no division by the group's standard deviation (it biases the
 gradient); no entropy bonus; no KL term unless --kl-coef asks for one; no importance ratio and
@@ -54,7 +54,7 @@ TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
 # --------------------------------------------------------------------------------------------------
 # 1. The equations: pure functions of tensors.
 #    Change this for an ablation: another advantage, another loss, another way to spread a reward.
-#    What is logged as `return` is Node.value, whatever is changed here.
+#    What is logged as `return` is Node.value: of these functions earned and mean_pay change it.
 # --------------------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ def parser() -> Parser:
     add = top.add_argument_group("problem").add_argument
     add("--task", default=DEFAULT, help=f"{named(TASKS)}, dotted.path or file.py:Class")
     add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function (the task's own)")
-    add("--data", metavar="FILE", help="JSON, JSONL(.gz), CSV or Parquet (the task's own source)")
+    add("--data", metavar="FILE", help="JSON, JSONL, CSV (also .gz) or Parquet (the task's own)")
     add("--turns", type=COUNT, default=1, help="turns per problem, with feedback between them")
     add("--feedback", help="what the task tells between turns: a name of its own modes")
     add("--feedback-tests", type=SIZE, default=1, help="how many tests it may show, 0: all")

@@ -7,7 +7,7 @@ Here a program that is right alone earns 0, and a problem in which no pair coope
 nothing, because all returns of its group are equal. Afterwards `code` may teach the rest:
 
     python train.py @recipes/coder.args --reward examples/together.py:together --run together
-    python train.py @recipes/coder.args --init together --run coder
+    python train.py @recipes/coder.args --reward code --init together --run coder
 """
 
 from coding.rewards import COOPERATION, code
