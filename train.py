@@ -57,7 +57,11 @@ def parser() -> Parser:
     add("--max-prompt-tokens", type=COUNT, default=2048, help="longer prompts are an error")
     add("--engine", nargs="+", metavar="URL", help="vLLM server that samples; one for each base")
     add("--engine-folder", metavar="DIR", help="where it finds adapters (one of this machine's)")
+    add_training(top)
+    return top
 
+
+def add_training(top: Parser) -> None:
     add = top.add_argument_group("algorithm").add_argument
     scored = "joint responses that score each response: aligned (one), cross (all), or a number"
     joint = at_least(int, 1, words={"aligned": "aligned", "cross": "cross"})
@@ -95,7 +99,6 @@ def parser() -> Parser:
     add("--precision", choices=kinds, default="32-true", help="Lightning's; a base's is --bits")
     add("--dry-run", action="store_true", help="load, roll out one batch, print, write nothing")
     add("--debug", action="store_true", help="show the traceback of an error")
-    return top
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:

@@ -159,10 +159,8 @@ class Base(nn.Module):
         if not chat:
             return self.tokenizer(text)["input_ids"]
         if not self.tokenizer.chat_template:
-            raise ValueError(
-                "--chat-template: the model has no chat template: leave the flag out, or give "
-                "--no-chat-template, or take the instruction-tuned model"
-            )
+            what = "give --no-chat-template, or take the instruction-tuned model"
+            raise ValueError(f"--chat-template: the model has no chat template: {what}")
         messages = [{"role": "user", "content": text}]
         return self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False

@@ -50,7 +50,5 @@ def make_judge(args, team) -> Judge:
         return load_judge(args.judge, args)
     if args.lora_rank:
         return Judge(team.bases[0], args.chat_template)
-    raise ValueError(
-        "this reward asks a language model, and --lora-rank 0 leaves no frozen one: name one "
-        "with --judge"
-    )
+    why = "--lora-rank 0 leaves no frozen one: name one with --judge"
+    raise ValueError(f"this reward asks a language model, and {why}")
