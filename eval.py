@@ -132,6 +132,8 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     }
     methods = plan(args, main, team, solo, items)
     header, records = describe(args, main, task, reward, items), []
+    if "single" not in methods and not args.method:
+        header["settings"]["title"] += "\nno method single: this task is for teams alone"
     for seat in dict.fromkeys(seat for seat, _, _ in methods.values()):  # one at a time in memory
         player = seats[seat]() if seat else None
         if player:

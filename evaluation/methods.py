@@ -4,9 +4,9 @@ A method is a rollout: that of training, or one of the classes below, which diff
 """
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
-import sys
 import time
 from pathlib import Path
 
@@ -94,12 +94,9 @@ def plan(args, main, team: Path | None, solo: Path | None, items: list[dict]) ->
         found |= {"trained": ("team", Rollout, set(range(agents)))} if team else {}
         found |= {"naive": ("team", Rollout, set()), "sequential": ("team", Sequential, set())}
         found["discussion"] = ("team", Discussion, set())
-    try:
+    with contextlib.suppress(ValueError):  # a task for teams alone: the table says so
         make_task(single_settings(main, args.single_model))
         found["single"] = ("solo" if solo and not args.single_model else "single", Rollout, set())
-    except ValueError as error:  # a task for teams alone
-        if not args.method:
-            print(f"no method single: {error}", file=sys.stderr)
     if solo:
         found["single-trained"] = ("solo", Rollout, {0})
     if agents > 1 and team and not main.share:
