@@ -63,7 +63,7 @@ def test_a_cpu_takes_the_faster(probed, capsys):
     ("argv", "expected"),
     [
         ([], 32),
-        (["--task", "build"], 32),
+        (["--model", f"{train.TINY}/build"], 32),
         (["--model", "their/model", "--lora-rank", "0"], 32),
         (["--model", "their/model", "--devices", "2"], 32),  # each would find its own
         (["--model", "their/model", "--bits", "16"], 16),

@@ -143,9 +143,22 @@ def test_what_is_left_without_the_subjects_trains_and_evaluates(core):
     assert len((core / "runs/x/metrics.jsonl").read_text().splitlines()) == 2
 
 
+# Tests of one agent: without the subjects, no task that is left is for one.
+SWITCHES = "test_train.py::test_every_switch_trains_and_writes"
+ALONE = [
+    f"--deselect=tests/{name}"
+    for name in (
+        "test_engine.py::test_eval_asks_the_server_too",
+        "test_learners.py::test_an_evaluation_and_a_score_know_own_pay",
+        f"{SWITCHES}[--num-agents 1 --bits 8]",
+        f"{SWITCHES}[--model tiny tiny --bits 4 --joint aligned]",
+    )
+]
+
+
 @pytest.mark.slow
 def test_what_is_left_without_the_subjects_passes_its_tests(core):
-    """But for those of what shows the subjects: README.md, the notebook, the ablations."""
+    """But for those of what shows the subjects (README.md, the notebook, the ablations)."""
     assert len(list((core / "tests").glob("test_*.py"))) > 15
     about = [f"--ignore=tests/test_{name}.py" for name in ("readme", "notebook", "ablations")]
-    in_copy(core, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *about)
+    in_copy(core, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *about, *ALONE)
