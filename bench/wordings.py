@@ -3,7 +3,7 @@ coding/tasks.py, the paper's in coding/paper.py."""
 
 from coding import paper
 from coding.items import signature
-from coding.tasks import CoopHumanEval
+from coding.tasks import CoopHumanEval, fenced
 
 _HAS_TO_CALL = """\
 {problem}
@@ -75,6 +75,14 @@ class Worked(CoopHumanEval):
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         return _asked(_WORKED + _FILE_NAMES[agent], item)
+
+
+class NoStub(CoopHumanEval):
+    """The tasks' own, without the helper's stub in main's prompt, which larger models copy."""
+
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        stub = "def aux(value):\n    ...  # written by another programmer\n"
+        return super().observe(agent, item, history).replace(f"{fenced('helper', stub)}```\n\n", "")
 
 
 def _asked(text: str, item: dict) -> str:
