@@ -109,11 +109,11 @@ def main() -> None:
     flags.add_argument("--max-new-tokens", default="160")
     flags.add_argument("--samples", help="every joint response and its score, in JSONL")
     args = flags.parse_args()
-    flags = ["--task", args.task[0], "--data", args.data, "--model", args.model, "--reward", "code"]
-    flags += ["--temperature", args.temperature, "--top-p", args.top_p]
-    flags += ["--max-new-tokens", args.max_new_tokens, "--max-prompt-tokens", "2000"]
+    argv = ["--task", args.task[0], "--data", args.data, "--model", args.model, "--reward", "code"]
+    argv += ["--temperature", args.temperature, "--top-p", args.top_p]
+    argv += ["--max-new-tokens", args.max_new_tokens, "--max-prompt-tokens", "2000"]
     train.quiet()
-    settings = train.parse(flags)
+    settings = train.parse(argv)
     settle(settings)
     player = Player(settings, None, find_reward(settings, make_task(settings)))
     print(HEAD, flush=True)

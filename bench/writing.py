@@ -180,8 +180,8 @@ def main():
     warnings.filterwarnings("ignore")
     train.quiet()
     found = examples(args.data, args.sources, args.seed)
-    flags = ["--task", "tldr", "--model", args.model, "--chat-template"]
-    flags = train.parse(flags + (["--bits", str(args.bits)] if args.bits else []))
+    argv = ["--task", "tldr", "--model", args.model, "--chat-template"]
+    flags = train.parse(argv + (["--bits", str(args.bits)] if args.bits else []))
     answers = answers_for(judge_of(flags), found)
 
     def lm(prompt: str, text: str):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers import assert_close
 from peft import AutoPeftModelForCausalLM
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
 import train
@@ -88,6 +88,7 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     merged = AutoModelForCausalLM.from_pretrained("solver")
     agent = AutoPeftModelForCausalLM.from_pretrained("runs/x/agents/1").float()
     assert_close(merged(ids).logits, agent(ids).logits)
+    assert AutoTokenizer.from_pretrained("solver")(found["prompt"])["input_ids"] == ids[0].tolist()
     plain = [word for word in shlex.split(line)[2:] if word != "--reward" and ":rhymes" not in word]
     train.main([*plain, *small.replace("--run x", "--run y --turns 2").split()])
     assert "turn_1/reward" in json.loads(Path("runs/y/metrics.jsonl").read_text())
