@@ -77,12 +77,14 @@ class Worked(CoopHumanEval):
         return _asked(_WORKED + _FILE_NAMES[agent], item)
 
 
-class NoStub(CoopHumanEval):
-    """The tasks' own, without the helper's stub in main's prompt, which larger models copy."""
+class Stub(CoopHumanEval):
+    """The tasks' own until November 2026: main's prompt shows a stub of the helper, which models
+    copy."""
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        text, main, begun = super().observe(agent, item, history).rpartition("main.py:")
         stub = "def aux(value):\n    ...  # written by another programmer\n"
-        return super().observe(agent, item, history).replace(f"{fenced('helper', stub)}```\n\n", "")
+        return text + (fenced("helper", stub) + "```\n\n" if agent else "") + main + begun
 
 
 def _asked(text: str, item: dict) -> str:

@@ -128,9 +128,6 @@ class HumanEval(CodeTask):
         elif agent < self.num_agents - 1:
             begun = fenced(list(files)[agent], "")
         else:
-            for file, name in files.items():
-                stub = f"def {name}(value):\n    ...  # written by another programmer\n"
-                prompt += fenced(file, stub) + "```\n\n"
             imports = [f"from {file} import {name}" for file, name in files.items()]
             begun = fenced("main", *imports, "", "")
         for response, feedback in history:
