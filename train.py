@@ -110,7 +110,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         own = folder.read_args(folder.run_folder(args.resume))["args"]
         top.set_defaults(**own)
         args = top.parse_args(argv)
-        for name in sorted(own.keys() - {"resume", "max_steps", "debug"}):
+        moved = {"engine", "engine_folder"} if args.engine and own.get("engine") else set()
+        for name in sorted(own.keys() - {"resume", "max_steps", "debug"} - moved):
             if getattr(args, name) != own[name]:
                 message = f"only --max-steps may change, not --{name.replace('_', '-')}"
                 raise ValueError(f"--resume takes the run's own flags; {message}")

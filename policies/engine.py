@@ -12,7 +12,6 @@ A server holds a frozen base and is given the agents' adapters; scoring and the 
 """
 
 import asyncio
-import dataclasses
 import hashlib
 import os
 import secrets
@@ -28,13 +27,15 @@ from torch import Tensor
 from policies.base import Base
 from policies.decoding import Response, response_of
 from policies.loading import save_adapter
-from policies.sampling import Sampling, sampling_of
+from policies.sampling import Sampling
 from policies.scoring import Row, score
 
 KEY = "MAGRPO_ENGINE_KEY"  # environment variable with the key of a server that wants one
 TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of three tries at most
-PROBE = 8  # tokens by which a server is compared with its base here ...
-APART = 0.5  # ... and the mean difference of their log-probabilities, in nats, that is refused
+# A server is compared with its base here by 8 tokens; at temperature 2, where raw log-probabilities
+# are nats away from those of what is sampled.
+PROBE = Sampling(2.0, 0, 1.0, 8)
+APART = 0.5  # mean difference of their log-probabilities, in nats, that is refused
 NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --engine-folder"
 
 
@@ -68,6 +69,8 @@ class Server:
         except OpenAIError as error:
             message = f"{error} {error.__cause__ or ''}"
             raise self.error(f"cannot be reached to {what}: {message}") from error
+        except ValueError as error:
+            raise self.error(f"cannot {what}: its answer is no JSON") from error
 
     async def find(self) -> float | None:
         """Finds the name of the server's model; its context, in tokens."""
@@ -75,7 +78,7 @@ class Server:
             cards = (await self.ask("list its models", "/models"))["data"]
             card = next(card for card in cards if not card.get("parent"))  # no adapter
             self.model = card["id"]
-        except (KeyError, StopIteration, TypeError) as error:
+        except (AttributeError, KeyError, StopIteration, TypeError) as error:
             raise self.error("names no model: is it one of vLLM's?") from error
         return card.get("max_model_len")
 
@@ -94,9 +97,11 @@ class Server:
             found = {c["index"]: c for c in answer["choices"]}
             rows = [found[sample] for sample in range(samples)]
             rows = [(row["token_ids"], row["logprobs"]["token_logprobs"]) for row in rows]
-            if all(0 < len(tokens) == len(logps) for tokens, logps in rows):
-                return rows
-            raise ValueError("of different lengths")
+            for tokens, logps in rows:  # vLLM writes -9999 for a log-probability of -inf or NaN
+                right = 0 < len(tokens) == len(logps) and min(tokens) >= 0
+                if not (right and all(-1000 < logp < 0.01 for logp in logps)):
+                    raise ValueError("of different lengths, or none")
+            return rows
         except (KeyError, TypeError, ValueError) as error:
             raise self.error("gives no token ids with log-probabilities") from error
 
@@ -175,20 +180,19 @@ class Engine:
                 await server.ask("unload one", "/unload_lora_adapter", {"lora_name": old})
                 shutil.rmtree(path.parent / old)
 
-    def probe(self, sampling: Sampling) -> None:
-        """Raises EngineError where a server and its base here are not the same model, sampled in
-        the same way: a few tokens of each agent, scored here."""
-        sampling = dataclasses.replace(sampling, max_new_tokens=PROBE)
+    def probe(self) -> None:
+        """Raises EngineError where a server and its base here are not the same model, or its
+        log-probabilities not those of what it samples: a few tokens of each agent, scored here."""
         for base in self.servers:
             prompt = tuple(n % len(base.head.weight) for n in (5, 3, 9, 4))
             pairs = [(agent, prompt) for agent in base.agents]
-            found = self.wait(self._sample(pairs, torch.zeros(len(pairs), 1, 1), sampling, False))
+            found = self.wait(self._sample(pairs, torch.zeros(len(pairs), 1, 1), PROBE, False))
             rows = [Row(*pair, t, logps=v) for pair, ((t, v),) in zip(pairs, found, strict=True)]
             with torch.no_grad():
-                list(score(base, rows, sampling))
+                list(score(base, rows, PROBE))
             gaps = [(row.scored.cpu() - torch.tensor(row.logps)).abs().mean() for row in rows]
             if not (gap := float(sum(gaps)) / len(gaps)) <= APART:
-                why = f"gives {PROBE} tokens log-probabilities {gap:.2g} nats off on average"
+                why = f"gives tokens log-probabilities {gap:.2g} nats off on average"
                 raise self.other(base, f"{why}; or is it without processed_logprobs?")
 
     def other(self, base: Base, why: str) -> EngineError:
@@ -199,4 +203,4 @@ class Engine:
 def connect(team, args) -> None:
     """Lets --engine sample for a team. Raises EngineError where a server cannot."""
     team.engine = Engine(team, args.engine, args.engine_folder)
-    team.engine.probe(sampling_of(args))
+    team.engine.probe()

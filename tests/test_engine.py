@@ -54,6 +54,8 @@ class Server(LocalServer):
         self.base, self.asked, self.adapters = base, [], {}
         self.takes, self.rank, self.context = True, 64, 512  # whether adapters, and which
         self.off = 0.0  # by how much the log-probabilities are wrong
+        self.raw = False  # whether they are of the model's own distribution
+        self.spoilt = {}  # what else is wrong in each choice
         self.left = math.inf  # completions until it dies
 
     def respond(self, handler, body: bytes) -> None:
@@ -108,12 +110,19 @@ class Server(LocalServer):
             base.ends = frozenset(body["stop_token_ids"])
             agents = base.agents[:1] if own else None
             (rows,) = decode(base, [tuple(prompt)], agents, torch.stack(draws)[None], how)
+            rows = [Row(base.agents[0], tuple(prompt), row.tokens, logps=row.logps) for row in rows]
+            if self.raw:
+                with torch.no_grad():
+                    list(score(base, rows, PLAIN))
+                for row in rows:
+                    row.logps = row.scored.tolist()
         choices = [
             {
                 "index": index,
                 "token_ids": row.tokens,
                 "logprobs": {"token_logprobs": [logp + self.off for logp in row.logps]},
             }
+            | self.spoilt
             for index, row in enumerate(rows)
         ]
         return 200, {"choices": choices[::-1]}
@@ -266,7 +275,7 @@ def test_a_constant_ratio_scales_the_gradient(ratio, weight):
 def other_base():
     """A model with other preferences, and strong ones."""
     base = small_base([0], seed=1)
-    base.head.weight.data.mul_(3.0)
+    base.head.weight.data.mul_(6.0)
     return base
 
 
@@ -279,6 +288,10 @@ def other_base():
         ({"takes": False}, "cannot load an adapter .* HTTP 404, .*Not Found"),
         ({"rank": 2}, "--max-lora-rank.* HTTP 500, LoRA rank 4 is greater than max_lora_rank 2"),
         ({"off": -0.6}, "0.6 nats off"),
+        ({"spoilt": {"token_ids": [-1] * 8}}, "no token ids with log-probabilities"),
+        ({"spoilt": {"logprobs": {"token_logprobs": [math.nan] * 8}}}, "no token ids with log"),
+        ({"spoilt": {"logprobs": {"token_logprobs": [-9999.0] * 8}}}, "no token ids with log"),
+        ({"spoilt": {"logprobs": {"token_logprobs": [None] * 8}}}, "no token ids with log"),
         ({"left": 0}, "cannot be reached"),
         ({"base": other_base()}, "holds base, another model than .* nats off"),
     ],
@@ -286,7 +299,7 @@ def other_base():
 def test_a_server_that_cannot_sample_for_the_team_is_refused(server, wrong, said):
     vars(server).update(wrong)
     with pytest.raises(EngineError, match=said) as told:
-        connected(server).engine.probe(PLAIN)
+        connected(server).engine.probe()
     assert server.url in str(told.value)
     assert "\n" not in str(told.value)
 
@@ -294,7 +307,7 @@ def test_a_server_that_cannot_sample_for_the_team_is_refused(server, wrong, said
 @pytest.mark.parametrize("off", [0.0, 0.4, -0.4])
 def test_one_that_rounds_otherwise_is_taken(server, off):
     server.off = off
-    connected(server).engine.probe(SAMPLING)
+    connected(server).engine.probe()
     assert [body["max_tokens"] for _, body in server.asked if "prompt" in body] == [8, 8]
 
 
@@ -306,9 +319,19 @@ def test_a_server_that_hangs_is_waited_for_so_long(server, monkeypatch):
         ask(team, (0, (5, 9)))
 
 
-def test_a_server_of_another_model_leaves_nothing_written(server, capsys, tmp_path):
-    argv = [*SMALL, "--engine", server.url, "--run", tmp_path / "run"]
-    assert "HTTP 500, it is of another model" in refused(capsys, *argv)
+def test_an_answer_that_is_no_json(server, monkeypatch):
+    bad = (200, b'{"data": [')
+    json_type = {"Content_Type": "application/json"}
+    monkeypatch.setattr(server, "respond", lambda handler, _: handler.answer(*bad, **json_type))
+    with pytest.raises(EngineError, match="cannot list its models: its answer is no JSON"):
+        connected(server)
+
+
+def test_a_server_of_another_model_leaves_nothing_written(server, tiny, capsys, tmp_path):
+    argv = [*SMALL, "--temperature", "0.8", "--run", tmp_path / "run", "--engine"]
+    assert "HTTP 500, it is of another model" in refused(capsys, *argv, server.url)
+    tiny.raw = True
+    assert "off on average; or is it without processed_logprobs" in refused(capsys, *argv, tiny.url)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -330,8 +353,8 @@ def test_a_server_that_dies_loses_nothing(tiny, capsys, tmp_path):
     assert "cannot be reached" in told
     assert f"--resume {tmp_path / 'broken'}" in told
     assert len(lines(tmp_path / "broken", "metrics.jsonl")) == 1
-    tiny.left = math.inf
-    train.main(["--resume", str(tmp_path / "broken")])
+    tiny.left = math.inf  # and is back at another address
+    train.main(["--resume", str(tmp_path / "broken"), "--engine", f"{tiny.url}/v1"])
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
