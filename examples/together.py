@@ -1,5 +1,7 @@
 """A first lesson for code models: paid is only what needs both. `together` is the c of the code
-reward, what the least useful part adds to the tests passed (coding/rewards.py), from 0 to 1.
+reward, what the least useful part adds to the tests passed (coding/rewards.py), from 0 to 1; of
+that, up to 30 % are taken back for text that is thrown away, in the proportion of `code`. (Without
+this, main came to write on after its function, until up to half of its answers were cut off.)
 
 The reward `code` also pays for a program that is right alone. While most helpers are wrong, main
 earns more alone, and stops calling before a helper becomes right (relative overgeneralisation).
@@ -10,14 +12,15 @@ nothing, because all returns of its group are equal. Afterwards `code` may teach
     python train.py @recipes/coder.args --reward code --init together --run coder
 """
 
-from coding.rewards import COOPERATION, code
+from coding.rewards import COOPERATION, SYNTAX, code
 
 
 def together(item, responses):
     parts = code(item, responses)
-    passed, paid = parts.get("tests", 0.0), parts.get("cooperation", 0.0)
+    passed, paid = parts["tests"], parts["cooperation"]
     c = paid / (COOPERATION if passed == 1.0 else 1.0 - passed)
-    return {"c": c} | {name: value for name, value in parts.items() if "/" in name}
+    metrics = {name: value for name, value in parts.items() if "/" in name}
+    return {"c": c, "text": c * (parts["syntax"] / SYNTAX - 1.0)} | metrics
 
 
 together.maximum = 1.0

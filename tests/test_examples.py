@@ -156,7 +156,11 @@ def test_together_pays_what_needs_both_and_nothing_else():
     for main, c in ((USES, 1.0), (half, 0.5), (OWN, 0.0), ("", 0.0)):
         paid = together.together(SQUARES, [HELPER, main])
         assert paid["c"] == pytest.approx(c), main
-        assert all("/" in name for name in paid.keys() - {"c"})
+        assert paid["text"] == pytest.approx(0.0)
+        assert all("/" in name for name in paid.keys() - {"c", "text"})
+        longer = together.together(SQUARES, [HELPER, main + "\nprint(solve([1, 2, 3]))\n"])
+        assert -0.3 * c <= longer["text"] <= 0.0
+        assert (longer["c"], longer["text"] < 0.0) == (paid["c"], c > 0.0), main
     assert together.together(SQUARES, ["", OWN])["c"] == 0.0  # right, alone
 
 
