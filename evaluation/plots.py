@@ -9,6 +9,7 @@ import json
 import re
 import statistics
 from pathlib import Path
+from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
@@ -157,7 +158,7 @@ def draw(groups: list[Group], path: Path) -> None:
             draw_curves(left, group, f"C{number}")
         left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
         left.set_title("return of the training batches")
-        left.legend(frameon=False, loc="lower right")
+        left.legend(frameon=False)  # where it covers the least of the curves
         draw_ends(right, groups)
         panels = below[0].subplots(1, len(divided), squeeze=False)[0] if below else ()
         names = sorted({name for group in divided for name in group.schemes()})
@@ -178,7 +179,7 @@ def draw_curves(axes, group: Group, color: str) -> None:
         axes.plot([row["return"] for row in rows], color=color, linewidth=0.4, alpha=0.35)
     label = f"{group.name} ({len(group.rows)} seed{'s' * (len(group.rows) > 1)})"
     mean = smooth(group.curves("return").mean(0))
-    axes.plot(mean, color=color, linewidth=1.8, label=label)
+    axes.plot(mean, color=color, linewidth=1.8, label=fill(label, 48))
 
 
 def draw_schemes(axes, group: Group, names: list[str]) -> None:
@@ -189,7 +190,7 @@ def draw_schemes(axes, group: Group, names: list[str]) -> None:
     shares = [smooth(curve) for curve in shares[:, shares.sum(0) > 0]]  # at the steps that have any
     labels = [name.removeprefix("scheme/") for name in names]
     axes.stackplot(range(len(shares[0])), *shares, labels=labels, colors=colormaps["tab20"].colors)
-    axes.set(xlabel="step", ylim=(0, 1), title=f"division of work, {group.name}")
+    axes.set(xlabel="step", ylim=(0, 1), title=fill(f"division of work, {group.name}", 40))
     axes.legend(fontsize=6)
 
 
