@@ -35,10 +35,10 @@ lint: setup
 	$(BIN)/ruff format --check
 
 tiny: setup
-	$(BIN)/python -m tiny.make
-	$(BIN)/python -m tiny.make --task half
-	$(BIN)/python -m tiny.make --task many
-	$(BIN)/python -m tiny.make --task build
+	$(BIN)/python -m examples.warm_start.make
+	$(BIN)/python -m examples.warm_start.make --task half
+	$(BIN)/python -m examples.warm_start.make --task many
+	$(BIN)/python -m examples.warm_start.make --task build
 
 bench/.venv/ready: requirements.txt bench/requirements.txt
 	$(PYTHON) -m venv bench/.venv

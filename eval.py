@@ -25,11 +25,11 @@ from pathlib import Path
 
 from evaluation import report
 from rewards import REWARDS
-from running import folder
-from running.bits import settle
-from running.flags import Parser, at_least, named
-from running.terminal import fail, quiet, quit_on_signals
 from tasks import TASKS
+from training import folder
+from training.bits import settle
+from training.flags import Parser, at_least, named
+from training.terminal import fail, quiet, quit_on_signals
 
 HOW_TIMED = """\
 latency: seconds of decoding for one problem alone ({device}), all rounds of it, mean over
@@ -112,7 +112,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def evaluate(args) -> tuple[dict, list[dict]]:
     """Plays every method: (header, records), as measures.summarize takes them."""
     from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
-    from running.plugins import check_prompts, find_reward, items_of, make_task
+    from training.plugins import check_prompts, find_reward, items_of, make_task
 
     team, solo = find_runs(args.run)
     main = settings(args, team or solo)
@@ -154,7 +154,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
 def describe(args, main, task, reward, items: list[dict]) -> dict:
     """The header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
-    from running.report import where
+    from training.report import where
 
     how = f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
     how = "greedy" if args.greedy else how
@@ -213,7 +213,7 @@ def newest(args) -> list[str] | None:
 def ask(args) -> None:
     """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
     from evaluation.players import Player, find_runs, settings
-    from running.plugins import check_prompts, make_task
+    from training.plugins import check_prompts, make_task
 
     team, solo = find_runs(args.run)
     flags = settings(args, team or solo)
@@ -252,7 +252,7 @@ def main(argv: list[str] | None = None) -> None:
 
             print(crossplay.crossplay(args) if args.crossplay else scoring.score(args))
         elif args.doctor:
-            from running import doctor
+            from training import doctor
 
             print(doctor.report(folder.run_folder(args.doctor)))
         else:

@@ -336,7 +336,7 @@ def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
 
 class MAGRPO(L.LightningModule):
     """Trains a team on `problems`. args: the flags of train.py. What is written, and when a run may
-    end, is in running/recorder.py; what is logged of a step, in running/metrics.py."""
+    end, is in training/recorder.py; what is logged of a step, in training/metrics.py."""
 
     def __init__(self, team: Team, task, reward: Callable, problems: list[dict], args):
         super().__init__()

@@ -27,20 +27,20 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 REWARDS = {
-    "code": "coding.rewards.code",
-    "code_paper": "coding.rewards.code_paper",
-    "classeval": "coding.classeval.classeval",
+    "code": "programs.rewards.code",
+    "code_paper": "programs.rewards.code_paper",
+    "classeval": "examples.classeval.classeval.classeval",
     "tldr": "writing.rewards.tldr",
     "tldr_paper": "writing.paper.tldr_paper",
     "tldr_released": "writing.paper.tldr_released",
     "arxiv": "writing.rewards.arxiv",
     "arxiv_paper": "writing.paper.arxiv_paper",
     "arxiv_released": "writing.paper.arxiv_released",
-    "build": "building.rewards.build_together",
-    "strbuild": "building.rewards.strbuild",
-    "strbuild_paper": "building.rewards.strbuild_paper",
-    "housebuild": "building.rewards.housebuild",
-    "housebuild_paper": "building.rewards.housebuild_paper",
+    "build": "examples.building.rewards.build_together",
+    "strbuild": "examples.building.rewards.strbuild",
+    "strbuild_paper": "examples.building.rewards.strbuild_paper",
+    "housebuild": "examples.building.rewards.housebuild",
+    "housebuild_paper": "examples.building.rewards.housebuild_paper",
 }
 TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 

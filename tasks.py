@@ -7,16 +7,16 @@
 from typing import Any, ClassVar
 
 TASKS = {
-    "coop": "coding.coop.Coop",
-    "humaneval": "coding.tasks.HumanEval",
-    "coophumaneval": "coding.tasks.CoopHumanEval",
-    "mbpp": "coding.tasks.MBPP",
-    "classeval": "coding.classeval.ClassEval",
+    "coop": "programs.coop.Coop",
+    "humaneval": "programs.tasks.HumanEval",
+    "coophumaneval": "programs.tasks.CoopHumanEval",
+    "mbpp": "programs.tasks.MBPP",
+    "classeval": "examples.classeval.classeval.ClassEval",
     "tldr": "writing.tasks.Tldr",
     "arxiv": "writing.tasks.Arxiv",
-    "build": "building.tasks.Build",
-    "strbuild": "building.tasks.StrBuild",
-    "housebuild": "building.tasks.HouseBuild",
+    "build": "examples.building.tasks.Build",
+    "strbuild": "examples.building.tasks.StrBuild",
+    "housebuild": "examples.building.tasks.HouseBuild",
     "rendezvous": "examples.rendezvous.Rendezvous",
 }
 DEFAULT = next(iter(TASKS))  # --task where none is given
@@ -39,7 +39,7 @@ class Task:
     # joint responses, a name without @k the share of them in which the part is above 0.
     measures: ClassVar[dict[str, str]] = {}
     # For eval.py --doctor: parts that are a bonus, each beside the part that is the substance; and
-    # the dotted name of a table of signs as in running/doctor.py.
+    # the dotted name of a table of signs as in training/doctor.py.
     bonuses: ClassVar[dict[str, str]] = {}
     signs: str | None = None
 
@@ -85,7 +85,7 @@ class Task:
         return None
 
     def draw(self, item: dict, responses: list[str]) -> dict[str, list]:
-        """What the team built, of no responses the target (running/pictures.py); with colors."""
+        """What the team built, of no responses the target (training/pictures.py); with colors."""
         return {}
 
     def check(self, item: dict) -> None:

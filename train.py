@@ -6,12 +6,12 @@ import itertools
 import sys
 
 from rewards import REWARDS, Scorer, asks
-from running import folder, learners
-from running.bits import settle
-from running.flags import Parser, at_least, conflict, each, named
-from running.plugins import TINY, check_prompts, learning_rate, own_model, prepare
-from running.terminal import fail, is_first, quiet, quit_on_signals
 from tasks import DEFAULT, TASKS
+from training import folder, learners
+from training.bits import settle
+from training.flags import Parser, at_least, conflict, each, named
+from training.plugins import TINY, check_prompts, learning_rate, own_model, prepare
+from training.terminal import fail, is_first, quiet, quit_on_signals
 
 COUNT, SIZE = at_least(int, 1), at_least(int, 0)
 SHARE, POSITIVE = at_least(float, 0, 1), at_least(float, 0)
@@ -167,8 +167,8 @@ def train(args) -> None:
     if first:
         print("loading libraries and models ...", flush=True)
     quiet()
-    from running.recorder import Recorder
-    from running.report import describe, dry_run, report
+    from training.recorder import Recorder
+    from training.report import describe, dry_run, report
 
     module, held_out = build(args, prepared)
     if first:
@@ -193,7 +193,7 @@ def fit(module, recorder, kept: int, args) -> None:
     from lightning.pytorch.loggers import TensorBoardLogger
 
     from policies.parallel import Processes
-    from running.recorder import Stopped
+    from training.recorder import Stopped
 
     several = args.strategy == "ddp" or args.devices * args.num_nodes > 1
     trainer = L.Trainer(

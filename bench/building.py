@@ -7,10 +7,10 @@ earn.
 
 import itertools
 
-from building import houses, letters
-from building.tasks import HouseBuild, StrBuild
+from examples.building import houses, letters
+from examples.building.tasks import HouseBuild, StrBuild
 from rewards import REWARDS
-from running.plugins import resolve
+from training.plugins import resolve
 
 OAK, STONE, WHITE, BLACK = (block for palette in letters.PALETTES for block in palette)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 import train
-from running.folder import write_json
+from training.folder import write_json
 
 AGENTS = 2
 

@@ -26,7 +26,7 @@ from bench import common
 from bench.common import Contender, contender_of, timed
 from bench.step import load
 from magrpo import problem_numbers
-from running.heldout import evaluate
+from training.heldout import evaluate
 
 BATCH, GROUP, LENGTH = 12, 8, 96
 TRIED = [  # comlrl's LoRA rank, rate, problems an optimizer step; --tune compares them on dev

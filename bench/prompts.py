@@ -1,7 +1,7 @@
 """How often does an untrained coding team divide its work, by how it is asked?
 
     python -m bench.prompts --data coophumaneval.jsonl --model qwen2.5-coder-0.5b.gguf
-                            [--task coophumaneval coding.paper.CoopHumanEval ...] [--chat yes]
+                            [--task coophumaneval programs.paper.CoopHumanEval ...] [--chat yes]
 
 Plays the first training problems with a frozen team, once for each task, whose wordings differ, and
 scores all G x G joint responses of a problem with `code`.
@@ -27,12 +27,12 @@ import time
 from pathlib import Path
 
 import train
-from coding.extraction import extract
 from evaluation.players import Player
 from magrpo import EVAL
 from policies.sampling import sampling_of
-from running.bits import settle
-from running.plugins import find_reward, make_task
+from programs.extraction import extract
+from training.bits import settle
+from training.plugins import find_reward, make_task
 
 HEAD = (
     "| wording | template | calls | passes | of calls: tests passed | of calls: all pass | needed "
@@ -41,7 +41,7 @@ HEAD = (
 
 
 TASKS = [
-    "coding.paper.CoopHumanEval",
+    "programs.paper.CoopHumanEval",
     "bench.wordings.HasToCall",
     "bench.wordings.Worked",
     "coophumaneval",

@@ -52,7 +52,7 @@ def sources(count: int, start: int) -> list[str]:
 
 def bare_loop(count: int, start: int) -> None:
     """What the child process `bare` does: fork per program, asserts included."""
-    from coding.sandbox import worker
+    from programs.sandbox import worker
 
     worker.preload()
     gc.collect()
@@ -99,7 +99,7 @@ def fresh(count: int, start: int) -> tuple[float, float]:
 
 def sandboxed(count: int, start: int) -> tuple[float, float]:
     """The CPU time holds the start of a worker, the wall time does not."""
-    from coding.sandbox.box import Program, Sandbox
+    from programs.sandbox.box import Program, Sandbox
 
     used = cpu()
     with Sandbox(workers=1) as box:

@@ -1,9 +1,9 @@
 """Wordings that were tried for two agents, for bench/prompts.py to play. The tasks' own is in
-coding/tasks.py, the paper's in coding/paper.py."""
+programs/tasks.py, the paper's in programs/paper.py."""
 
-from coding import paper
-from coding.items import signature
-from coding.tasks import CoopHumanEval, fenced
+from programs import paper
+from programs.items import signature
+from programs.tasks import CoopHumanEval, fenced
 
 _HAS_TO_CALL = """\
 {problem}

@@ -21,10 +21,10 @@ import statistics
 import warnings
 
 import train
-from data.rows import file_rows
 from evaluation.scoring import judge_of
+from programs.rows import file_rows
 from rewards import REWARDS, Questions
-from running.plugins import resolve
+from training.plugins import resolve
 from writing import rewards as writing
 
 CONNECTORS = (

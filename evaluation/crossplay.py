@@ -13,10 +13,10 @@ from pathlib import Path
 from evaluation.players import Player, load_agents, settings
 from evaluation.report import align
 from policies.sampling import sampling_of
-from running.bits import settle
-from running.folder import check_bases, run_folder, write_json
-from running.heldout import largest_return, play, progress
-from running.plugins import find_reward, items_of, make_task
+from training.bits import settle
+from training.folder import check_bases, run_folder, write_json
+from training.heldout import largest_return, play, progress
+from training.plugins import find_reward, items_of, make_task
 
 SAME = ("task", "reward", "data", "num_agents", "model", "lora_rank", "lora_alpha", "turns")
 

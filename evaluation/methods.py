@@ -19,9 +19,9 @@ from magrpo import EVAL, Node, Rollout, generator
 from policies.decoding import Response
 from policies.sampling import sampling_of
 from rewards import Scorer, asks
-from running.flags import meant
-from running.heldout import play, played, progress, worth
-from running.plugins import make_task
+from training.flags import meant
+from training.heldout import play, played, progress, worth
+from training.plugins import make_task
 
 TIMED = 10  # problems at most whose decoding is timed, one at a time
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import train
 from rewards import Scorer, asks
-from running import folder
-from running.flags import each, engine_conflict
+from training import folder
+from training.flags import each, engine_conflict
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback")
@@ -105,7 +105,7 @@ class Player:
         from policies.judging import Judge, make_judge
         from policies.loading import device
         from policies.team import Team
-        from running.plugins import make_task
+        from training.plugins import make_task
 
         if (directory or args.lora_rank) and (wrong := engine_conflict(args)):
             raise ValueError(wrong)

@@ -16,7 +16,7 @@ import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
 from evaluation.report import align
-from running.folder import json_lines, read_args, reading, run_folder, write_json
+from training.folder import json_lines, read_args, reading, run_folder, write_json
 
 ENDS = {  # what an evaluation measured, and its label
     "before/return": "sampled,\nbefore",

@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from pathlib import Path
 
-from running.folder import json_lines
+from training.folder import json_lines
 
 
 def render(table: dict, measures: dict[str, str]) -> str:

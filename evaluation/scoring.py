@@ -6,10 +6,10 @@ from pathlib import Path
 from evaluation.players import settings
 from evaluation.report import align
 from rewards import RewardError, Scorer, asks
-from running.bits import settle
-from running.folder import json_lines, write_lines
-from running.heldout import worth
-from running.plugins import find_reward, make_task
+from training.bits import settle
+from training.folder import json_lines, write_lines
+from training.heldout import worth
+from training.plugins import find_reward, make_task
 
 
 def read(path: str) -> list[tuple[int, dict]]:

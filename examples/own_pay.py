@@ -17,7 +17,7 @@ taken off anyway: the advantages are those of equal pay.
 `return` is what the agents are paid; metric/joint is the joint reward, as a share of its maximum.
 """
 
-from coding.rewards import code
+from programs.rewards import code
 
 
 def without(item, responses, absent):

@@ -18,9 +18,9 @@ An item keeps what each agent wrote last (`advance`), and `speakers` says whose 
 --branching chain every agent is sampled as often as in a run without a workflow.
 """
 
-from coding.coop import Coop
-from coding.rewards import code
-from coding.tasks import CodeTask
+from programs.coop import Coop
+from programs.rewards import code
+from programs.tasks import CodeTask
 
 
 class Workflow(CodeTask):

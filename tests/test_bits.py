@@ -10,7 +10,7 @@ import torch
 import eval as evaluation
 import train
 from policies import loading
-from running import bits
+from training import bits
 
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
 SMALL += ["--eval-limit", "none"]

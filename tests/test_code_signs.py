@@ -6,8 +6,8 @@ import pytest
 from test_doctor import rows
 from test_doctor import verdicts as verdicts_of
 
-from coding import signs
-from coding.coop import Coop
+from programs import signs
+from programs.coop import Coop
 from writing.tasks import Tldr
 
 ATOMIC = {"metric/pass": (0.6, 0.95), "metric/coop": (0.01, 0.02)}

@@ -14,11 +14,11 @@ import pandas
 import pytest
 
 import train
-from coding import rewards
-from coding.items import code_item, signature, split_tests
-from coding.tasks import MBPP, CoopHumanEval, HumanEval
-from running.plugins import resolve
+from programs import rewards
+from programs.items import code_item, signature, split_tests
+from programs.tasks import MBPP, CoopHumanEval, HumanEval
 from tasks import TASKS
+from training.plugins import resolve
 
 RECIPES = sorted((Path(train.__file__).parent / "recipes").glob("*humaneval*.args"))
 

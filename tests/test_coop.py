@@ -15,10 +15,10 @@ from safetensors import safe_open
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from coding import rewards
-from coding.coop import Coop
-from data import coop
-from tiny import corpus, make
+from examples.warm_start import corpus, make
+from programs import rewards
+from programs.coop import Coop
+from tiny import problems as coop
 
 TINY = Path(make.__file__).parent
 SPLITS = {split: Coop().items(split) for split in ("train", "dev", "test")}

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import pytest
 
-from running import doctor
 from tasks import Task
+from training import doctor
 
 HEALTHY = {
     "return": (0.35, 0.9),

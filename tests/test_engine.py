@@ -40,7 +40,7 @@ from policies.engine import Engine, EngineError
 from policies.loading import load_base
 from policies.sampling import Sampling
 from policies.scoring import CAP, Row, importance, score
-from running.plugins import TINY
+from training.plugins import TINY
 
 SAMPLING = Sampling(0.8, 9, 0.95, 8)
 PLAIN = Sampling(1.0, 0, 1.0, 8)

@@ -32,8 +32,8 @@ from magrpo import (
 )
 from policies.decoding import Response
 from rewards import Scorer
-from running.metrics import influences
 from tasks import Task
+from training.metrics import influences
 
 torch.set_default_dtype(torch.float32)
 F64 = torch.float64

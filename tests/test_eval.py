@@ -25,7 +25,7 @@ import train
 from evaluation import methods as playing
 from evaluation import players, report
 from magrpo import Rollout
-from running.plugins import find_reward, make_task
+from training.plugins import find_reward, make_task
 
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "1"]
 SMALL += ["--max-new-tokens", "32", "--lr", "0.02", "--advantage", "none"]  # every agent moves

@@ -6,7 +6,7 @@ python -m pytest tests/test_extraction.py
 import pytest
 from code_pairs import GARBAGE
 
-from coding.extraction import extract
+from programs.extraction import extract
 
 SOLVE = frozenset({"solve"})
 PLAIN = "def aux(x):\n    return x % 2 == 0"

@@ -25,8 +25,8 @@ from test_train import assert_same_run, command, lines
 
 import rewards as contract
 import train
-from running import folder
-from running.recorder import Recorder
+from training import folder
+from training.recorder import Recorder
 
 LINUX = sys.platform == "linux"
 ROOT = Path(train.__file__).parent
@@ -206,7 +206,7 @@ def test_a_signal_is_not_taken_for_an_error_of_the_users_code(tmp_path, capsys):
 def test_the_first_signal_lets_an_update_end_and_the_second_does_not():
     code = (
         "import os, signal\n"
-        "from running.recorder import Interruptible, Stopped\n"
+        "from training.recorder import Interruptible, Stopped\n"
         "rollout = Interruptible(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
         "rollout.catch_signals()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"  # as if in an update
@@ -348,7 +348,7 @@ def test_a_training_holds_its_lock(tmp_path, monkeypatch):
 
 def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     """As /dev/null stays what it is: put in its place, a file would ruin the machine of a root."""
-    from running.folder import write_whole
+    from training.folder import write_whole
 
     os.mkfifo(tmp_path / "pipe")
     read = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_text()))

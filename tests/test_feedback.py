@@ -15,7 +15,7 @@ import torch
 from helpers import LocalServer
 
 import train
-from coding.feedback import Expert, ExpertError, tell
+from programs.feedback import Expert, ExpertError, tell
 
 ITEM = {
     "task_id": "largest",

@@ -20,9 +20,9 @@ import train as program
 from magrpo import MAGRPO, Rollout
 from policies.sampling import Sampling
 from rewards import RewardError, Scorer
-from running.heldout import evaluate, sample_record
-from running.metrics import measure
-from running.plugins import advanced
+from training.heldout import evaluate, sample_record
+from training.metrics import measure
+from training.plugins import advanced
 
 ROOT = Path(program.__file__).parent
 

@@ -16,9 +16,9 @@ from policies.sampling import Sampling
 from policies.scoring import Row, score
 from policies.team import Team
 from rewards import Scorer
-from running.heldout import played
-from running.metrics import measure
 from tasks import Task
+from training.heldout import played
+from training.metrics import measure
 
 
 class Echo(Task):

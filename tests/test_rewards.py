@@ -13,8 +13,8 @@ import pytest
 from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
 from code_pairs import FILTERED as FILTER
 
-from coding import rewards
-from coding.sandbox import bank
+from programs import rewards
+from programs.sandbox import bank
 
 
 def total(scores):

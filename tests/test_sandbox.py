@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 import sandbox_programs as programs
 
-from coding.sandbox import box as sandbox
-from coding.sandbox import wire
-from coding.sandbox.box import Program, Sandbox
+from programs.sandbox import box as sandbox
+from programs.sandbox import wire
+from programs.sandbox.box import Program, Sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent
 LINUX = sys.platform == "linux"
@@ -479,7 +479,7 @@ def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
 TRAINER = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
-from coding.sandbox.box import Program, Sandbox
+from programs.sandbox.box import Program, Sandbox
 box = Sandbox(workers=2, test_timeout=60, total_timeout=60)
 box.run([Program("def f(): return 1", ["f()"], "f")])
 for n in range(2):
@@ -577,7 +577,7 @@ AS_NOBODY = """
 import os, sys, warnings
 sys.path.insert(0, sys.argv[1])
 import sandbox_programs as programs
-from coding.sandbox.box import Program, Sandbox
+from programs.sandbox.box import Program, Sandbox
 warnings.simplefilter("error")
 def program(case):
     code = case.code.replace("TMP", sys.argv[1]).replace("PID", str(os.getpid()))

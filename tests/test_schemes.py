@@ -8,7 +8,7 @@ down before the classifier saw the program. ASIDE was looked at once, when the c
 import pytest
 from code_pairs import GARBAGE
 
-from coding import schemes
+from programs import schemes
 
 
 def programs(text: str) -> list[tuple[str, str]]:

@@ -9,11 +9,11 @@ import pytest
 from transformers import AutoTokenizer
 
 import train
-from coding.coop import Coop
-from coding.rewards import code
-from data import coop
+from examples.warm_start import divisions, make
 from policies.finding import base_of
-from tiny import divisions, make
+from programs.coop import Coop
+from programs.rewards import code
+from tiny import problems as coop
 
 MANY, HALF = (Path(make.__file__).parent / name for name in ("many", "half"))
 SPLITS = ("train", "dev", "test")

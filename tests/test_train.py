@@ -19,8 +19,8 @@ from helpers import refused, seconds_of_children
 
 import eval as evaluation
 import train
-from running.folder import code_version, run_folder
 from tasks import TASKS
+from training.folder import code_version, run_folder
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2"]
@@ -159,7 +159,7 @@ def test_a_stopped_and_resumed_run_ends_the_same(number, finished, tmp_path):
 
 def interrupt_after(path: Path, number: int, steps: int) -> None:
     """Runs in this process and sends itself a signal when `steps` lines are written."""
-    from running.recorder import Recorder
+    from training.recorder import Recorder
 
     append = Recorder.append
 

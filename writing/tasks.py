@@ -8,7 +8,7 @@ one covers.
 
 from typing import ClassVar
 
-from data.rows import fifths, file_rows, hub_rows
+from programs.rows import fifths, file_rows, hub_rows
 from tasks import Task
 from writing.rewards import ARXIV, TLDR, copied, ends, lengths
 from writing.text import SEPARATOR, split, words
