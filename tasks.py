@@ -1,99 +1,602 @@
-"""The tasks by name, and what a task is.
+"""What each agent is asked: what a task is, and the tasks of the paper (arXiv 2508.04652).
 
---task takes a name of the table, a dotted path or file.py:Class. A class that does not inherit from
-`Task` is given its defaults all the same, so `items` and `observe` are all that one has to write.
+--task takes a name of the table at the end, a dotted path or file.py:Class. A class that does not
+inherit from `Task` gets its defaults all the same, so `items` and `observe` are all that a task of
+your own has to write. To change a prompt, search this file for its words.
+
+1. `Task`: what the core may ask of a task.
+2. Code tasks: helpers and one main function, written by different agents.
+3. Writing tasks: two texts from one source.
+4. The table of names.
 """
 
+import functools
+import itertools
+import re
+from pathlib import Path
 from typing import Any, ClassVar
 
-TASKS = {
-    "coop": "programs.coop.Coop",
-    "humaneval": "programs.tasks.HumanEval",
-    "coophumaneval": "programs.tasks.CoopHumanEval",
-    "mbpp": "programs.tasks.MBPP",
-    "classeval": "examples.classeval.classeval.ClassEval",
-    "tldr": "writing.tasks.Tldr",
-    "arxiv": "writing.tasks.Arxiv",
-    "build": "examples.building.tasks.Build",
-    "strbuild": "examples.building.tasks.StrBuild",
-    "housebuild": "examples.building.tasks.HouseBuild",
-    "rendezvous": "examples.rendezvous.Rendezvous",
-}
-DEFAULT = next(iter(TASKS))  # --task where none is given
+from programs.extraction import helper_names
+from programs.items import code_item, read_items, signature
+from programs.rows import fifths, file_rows, hub_rows
+from writing.text import (
+    ARXIV_LENGTHS,
+    SEPARATOR,
+    TLDR_LENGTHS,
+    copied_share,
+    has_end,
+    length_score,
+    split,
+    words,
+)
+
+# --------------------------------------------------------------------------------------------------
+# 1. What a task is
+# --------------------------------------------------------------------------------------------------
 
 
 class Task:
     """A task, with what the core may ask of it. The defaults ask for nothing.
 
-    What an agent observes is computed from the item and from its own history, so a partner's text
+    What an agent observes is computed from the item and from its own history. A partner's text
     cannot get in, unless `advance` puts it into the item and `observe` shows it.
     """
 
-    reward: str | None = None  # name of its default reward; of the run's own, once it is made
-    model: Any = None  # its default model, or a function of the number of agents that gives it
-    field = "prompt"  # of an item, which has the problem's text
-    stop = ""  # a token that begins with this text ends a response; in a chat none does
-    modes: tuple[str, ...] = ()  # names that --feedback takes
-    colors: ClassVar[dict[str, str]] = {}  # block -> "#rrggbb", in the legend's order, if it draws
-    # Columns of eval.py's table, each of a part of the reward: "pass@k" is the expected best of k
-    # joint responses, a name without @k the share of them in which the part is above 0.
+    reward: str | None = None  # default reward; make_task replaces it with the run's
+    model: Any = None  # default model, or a function of the number of agents that returns it
+    field = "prompt"  # the field of an item that holds the problem's text
+    stop = ""  # a token that begins with this text ends a response; not used in a chat
+    modes: tuple[str, ...] = ()  # the names that --feedback takes
+    colors: ClassVar[dict[str, str]] = {}  # block -> "#rrggbb" in the legend's order, for `draw`
+    # Columns of eval.py's table: name -> part of the reward. "pass@k" is the expected best of k
+    # joint responses; a name without @k is the share of joint responses whose part is above 0.
     measures: ClassVar[dict[str, str]] = {}
-    # For eval.py --doctor: parts that are a bonus, each beside the part that is the substance; and
-    # the dotted name of a table of signs as in training/doctor.py.
+    # For eval.py --doctor: bonus part -> the part of substance that should rise with it, and the
+    # dotted name of a table of signs as in training/doctor.py.
     bonuses: ClassVar[dict[str, str]] = {}
     signs: str | None = None
 
-    takes_data = True  # --data
-    most_agents: int | None = None  # that it has roles for
+    takes_data = True  # whether --data is allowed
+    most_agents: int | None = None  # how many roles it has
 
     def __init__(self, data: str | None = None, num_agents: int = 2):
-        """data: --data. Where --feedback is given, feedback= is what `teller` gives."""
+        """data: --data. With --feedback there is feedback= too, the value of `teller`."""
         name = type(self).__name__
         if data is not None and not self.takes_data:
             raise ValueError(f"task {name} makes its own problems: it takes no --data")
         if self.most_agents and num_agents > self.most_agents:
             raise ValueError(f"task {name} is for {self.most_agents} agents, not {num_agents}")
-        self.data, self.num_agents = data, num_agents
+        self.data = data
+        self.num_agents = num_agents
 
     @classmethod
     def teller(cls, args):
-        """What the constructor gets as feedback=: here the name of the mode."""
+        """Return what the constructor gets as feedback=: here the name of the mode."""
         return args.feedback
 
     def items(self, split: str) -> list[dict]:
-        """The problems of "train", "dev" or "test": plain dicts."""
+        """Return the problems of "train", "dev" or "test", as plain dicts."""
         raise NotImplementedError(f"{type(self).__name__} has no items(split)")
 
     def speakers(self, item: dict, turn: int) -> list[int] | None:
-        """Who answers at a turn, from 0; None: every agent. The others are not asked."""
+        """Return the agents that answer at a turn (from 0), None for all. Others are not asked."""
         return None
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """One agent's prompt; history: its own earlier responses, each with what it was told."""
+        """Return one agent's prompt. history: its earlier responses, each with its feedback."""
         raise NotImplementedError(f"{type(self).__name__} has no observe(agent, item, history)")
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """What each agent is told after a turn."""
+        """Return what each agent is told after a turn."""
         return [""] * len(responses)
 
     def advance(self, item: dict, responses: list[str]) -> dict:
-        """What becomes of the world: the next turn's item. It may change the item, a copy."""
+        """Return the next turn's item (the state transition). It gets a copy and may change it."""
         return item
 
     def scheme(self, item: dict, responses: list[str]) -> str | None:
-        """How the work was divided: a name, which is counted in training and by eval.py."""
+        """Return how the work was divided, as a name that training and eval.py count."""
         return None
 
     def draw(self, item: dict, responses: list[str]) -> dict[str, list]:
-        """What the team built, of no responses the target (training/pictures.py); with colors."""
+        """Return a picture of what the team built (training/pictures.py); without responses, the
+        target. Needs `colors`."""
         return {}
 
     def check(self, item: dict) -> None:
-        """Raises ValueError for an item of eval.py --ask that is none of this task's."""
+        """Raise ValueError for an item of eval.py --ask that this task cannot use."""
 
     def ask(self, text: str) -> dict:
-        """The item of a problem in a user's words, for eval.py --ask."""
+        """Return the item of a problem in a user's words, for eval.py --ask."""
         item = self.items("test")[0]
         if self.field not in item:
             raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
         return item | {self.field: text}
+
+
+# --------------------------------------------------------------------------------------------------
+# 2. Code tasks
+# --------------------------------------------------------------------------------------------------
+
+
+class CodeTask(Task):
+    """A task whose responses are Python functions that unit tests call.
+
+    Agents 0 to n-2 write the helpers (aux, aux2, ...), the last agent writes the entry point, main.
+    A single agent writes both.
+    """
+
+    reward = "code"
+    modes = ("plain", "tests", "expert")  # programs/feedback.py
+    measures: ClassVar = {
+        "pass@k": "metric/pass",
+        "coop_rate": "cooperation",  # the paper's: how often the bonus is earned at all
+        "metric/coop": "metric/coop",
+        "accuracy@k": "tests",
+    }
+    bonuses: ClassVar = {"cooperation": "tests"}
+    signs = "programs.signs.SIGNS"
+
+    def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
+        super().__init__(data, num_agents)
+        self.helpers = helper_names(num_agents)
+        self.tell = feedback
+
+    @classmethod
+    def teller(cls, args):
+        """Return the function of programs/feedback.py with the run's flags."""
+        from programs.feedback import configured
+
+        return configured(args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
+
+    def scheme(self, item: dict, responses: list[str]) -> str:
+        from programs.schemes import classify
+
+        return classify(responses, item["entry_point"])
+
+    def ask(self, text: str) -> dict:
+        """Return an item without tests, of a question, or of a signature with its docstring."""
+        if "def " not in text:
+            text = f'def solve(xs):\n    """{text}"""\n'
+        names = re.findall(r"def\s+(\w+)", text)
+        if not names:
+            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
+        return {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
+
+
+class Coop(CodeTask):
+    """The embedded team's task: short Python problems that helpers and one main function solve.
+
+    A problem asks for a reducer (the sum of ...) of a transform (the squares of ...) of the
+    elements of a list of integers or words that satisfy a predicate (the even numbers). No prompt
+    says which of these parts a helper does: the agents have to come to agree. For three agents no
+    problem lacks a part. From four agents on there is a second predicate.
+
+    The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does.
+    Nothing depends on a seed: a split is always the same problems in the same order. The problems
+    are made in tiny/problems.py.
+    """
+
+    takes_data = False
+    sizes: ClassVar = {"train": 2000, "dev": 100, "test": 100}
+
+    @staticmethod
+    def model(agents: int) -> str | None:
+        """Return the model for three agents and more: an adapter that has read their problems."""
+        return str(Path(__file__).parent / "tiny" / "many") if agents > 2 else None
+
+    def items(self, split: str) -> list[dict]:
+        return list(_coop_items(split, self.sizes[split], self.num_agents))
+
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        """Return the problem, the agent's own responses with their feedback, and its role."""
+        if self.num_agents == 1:
+            role = "# write the helper aux, then solve\n"
+        elif agent < self.num_agents - 1:
+            role = f"# write the helper {self.helpers[agent]}\n"
+        else:
+            role = f"# write solve, you can call {' and '.join(self.helpers)}\n"
+        prompt = item["prompt"]
+        for response, feedback in history:
+            prompt += f"{role}{response.rstrip()}\n{feedback}\n"
+        return prompt + role
+
+    def feedback(self, item: dict, responses: list[str]) -> list[str]:
+        """Return how many tests passed and the first exception; with --feedback the mode's text,
+        as comments."""
+        if self.tell:
+            messages = self.tell(item, responses)
+            return ["\n".join(f"# {line}" for line in text.splitlines()) for text in messages]
+        from programs.rewards import verdict
+
+        result = verdict(item, responses)
+        kinds = [error.partition(":")[0] for error in result.errors if error]
+        raised = next((kind for kind in kinds if kind != "AssertionError"), None)
+        return [passed_line(sum(result.passed), len(result.passed), raised)] * len(responses)
+
+
+@functools.cache  # making a run's problems takes two seconds
+def _coop_items(split: str, count: int, agents: int) -> list[dict]:
+    from tiny.problems import problems
+
+    items = itertools.islice(problems(split, distinct=True, agents=agents), count)
+    return [item | {"task_id": f"coop/{split}/{i}"} for i, item in enumerate(items)]
+
+
+def passed_line(passed: int, total: int, error: str | None) -> str:
+    """Return the feedback of task coop, a comment."""
+    return f"# passed {passed} of {total}" + (f", {error}" if error else "")
+
+
+# An answer is a file that the prompt begins. A pretrained model continues it, where it would
+# explain in a chat. The authors of a team share one example, and the convention of what a helper
+# says.
+_TOGETHER = (
+    "{count} programmers write each of these programs. {helpers} The last one writes main.py, "
+    "which calls {names}. Nobody sees the file of another one. "
+)
+_ALONE = (
+    "Each of these programs has a helper, the function `aux`, and a main function that calls it. "
+)
+_CONVENTION = "A helper takes one value and says whether it counts: True or False."
+_EXAMPLE = '''\
+def frost_days(days):
+    """Days are dicts with the temperatures "low" and "high". Return the days on which it froze all
+    day.
+    """
+'''
+_HELPER = """\
+def aux(value):
+    return value["high"] < 0
+"""
+_MAIN = """\
+def frost_days(days):
+    return [day for day in days if aux(day)]
+"""
+
+
+def fenced(name: str, *texts: str) -> str:
+    """Return a file as a prompt shows it, its fence still open."""
+    return f"{name}.py:\n```python\n" + "\n".join(texts)
+
+
+class HumanEval(CodeTask):
+    """openai/openai_humaneval: 164 problems, with reference solutions.
+
+    A row holds a prompt (a signature with its docstring), the entry_point that it defines, and a
+    test: a function check(candidate) with assertions. `ranges` are the rows of each split. train
+    and dev are the paper's training and in-training evaluation split, test is what its evaluation
+    used. A local file with another number of rows is divided in its own order: the last fifth is
+    test, the fifth before it dev.
+    """
+
+    stop = "``"  # of the fence that ends a file; a tokenizer may cut the three apart
+    rows = 164
+    hub = ("openai/openai_humaneval", None, "test")  # name, configuration, split
+    ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
+
+    @functools.cached_property
+    def problems(self) -> list[dict]:
+        """Every item of every split, in the order of its source; ValueError names a bad row."""
+        return read_items(self.data, self.hub, code_item)
+
+    def items(self, split: str) -> list[dict]:
+        if len(self.problems) != self.rows:
+            return fifths(self.problems, split)
+        first, end = self.ranges[split]
+        return self.problems[first:end]
+
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        """Return an example program, the problem, and the agent's file as far as it is written.
+        At later turns its own responses follow, each with its feedback, and its file once more."""
+        files = {f"helper{name[3:]}": name for name in self.helpers}  # helper, helper2, ...
+        if self.num_agents == 1:
+            intro = _ALONE
+            shown = [fenced("main", _HELPER, _MAIN)]
+        else:
+            intro = _TOGETHER.format(
+                count=self.num_agents,
+                helpers=" ".join(
+                    f"One writes {f}.py with the function `{files[f]}`." for f in files
+                ),
+                names=", ".join(f"`{name}`" for name in self.helpers),
+            )
+            main = fenced("main", "from helper import aux\n", _MAIN)
+            shown = [fenced("helper", _HELPER), main]
+        example = _EXAMPLE + "\n" + "".join(f"{file}```\n\n" for file in shown)
+        problem = "### Program 2\n\n" + item["prompt"].strip("\n") + "\n\n"
+        prompt = f"{intro}{_CONVENTION}\n\n### Program 1\n\n{example}{problem}"
+        if self.num_agents == 1:
+            begun = fenced("main", "")
+        elif agent < self.num_agents - 1:
+            begun = fenced(list(files)[agent], "")
+        else:
+            imports = [f"from {file} import {name}" for file, name in files.items()]
+            begun = fenced("main", *imports, "", "")
+        for response, feedback in history:
+            prompt += begun + response.strip("\n") + "\n```\n\n"
+            prompt += (f"{feedback}\n\n" if feedback else "") + "Revised: "
+        return prompt + begun
+
+    def feedback(self, item: dict, responses: list[str]) -> list[str]:
+        from programs.feedback import configured
+
+        tell = self.tell or configured("tests")
+        return tell(item, responses)
+
+
+class CoopHumanEval(HumanEval):
+    """OpenMLRL/CoopHumanEval: 82 problems that leave something to divide, without solutions."""
+
+    rows = 82
+    hub = ("OpenMLRL/CoopHumanEval", None, "test")
+    ranges: ClassVar = {"train": (0, 50), "dev": (50, 66), "test": (66, 82)}
+
+
+class MBPP(HumanEval):
+    """The sanitized MBPP of google-research-datasets: 427 problems, with reference solutions.
+
+    Its rows (prompt, code, test_list) are brought to HumanEval's form. The authors did so too, but
+    their copy, OpenMLRL/MBPP, leaves out the parameters and has tests that nothing can pass. The
+    hub's test split comes first, as in theirs: train and dev are their rows, test is its rest.
+    """
+
+    rows = 427
+    hub = ("google-research-datasets/mbpp", "sanitized", "test+train+validation+prompt")
+    ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
+
+
+# The paper's roles: helpers return useful data, main may call them and gets its signature.
+_RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
+_END = """
+    # your code here
+    return result
+
+Your code:
+"""
+_PAPER_HELPER = (
+    """\
+{problem}
+
+Several programmers solve this problem together, and none of them sees what another one writes.
+You write the helper function `{name}`.
+The programmer of `{entry}` will call it, so let it return data that is useful for the solution.
+{rules}
+Write `{name}` and nothing else, in this form:
+
+def {name}(...):"""
+    + _END
+)
+_PAPER_MAIN = (
+    """\
+{problem}
+
+Several programmers solve this problem together, and none of them sees what another one writes.
+You write the function `{entry}`, and you have access to {calls}.
+You can call what helps you and keep the returned value in a variable.
+Do not define {helpers} yourself.
+{rules}
+Write `{entry}` and nothing else, with exactly this signature:
+
+{signature}"""
+    + _END
+)
+_PAPER_SINGLE = (
+    """\
+{problem}
+
+Solve this problem with two functions.
+The helper `aux` returns data that is useful for the solution, and `{entry}` calls `aux`.
+{rules}
+Write both functions and nothing else, in this form:
+
+def aux(...):
+    # your code here
+    return result
+
+{signature}"""
+    + _END
+)
+_PAPER_AGAIN = """\
+{response}
+
+{feedback}Revise {names}.
+{rules}
+
+Your code:
+"""
+
+
+class PaperRoles:
+    """Ask as the paper does. Mixed into a task, it replaces the prompt."""
+
+    stop = ""
+
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        """Return the problem and the agent's role, then its own responses with their feedback."""
+        entry = item["entry_point"]
+        if self.num_agents == 1:
+            template = _PAPER_SINGLE
+            written = [*self.helpers, entry]
+        elif agent < self.num_agents - 1:
+            template = _PAPER_HELPER
+            written = [self.helpers[agent]]
+        else:
+            template = _PAPER_MAIN
+            written = [entry]
+        prompt = template.format(
+            problem=item["prompt"].strip("\n"),
+            entry=entry,
+            name=written[0],
+            calls=_and([f"`{helper}(...)`" for helper in self.helpers]),
+            helpers=_and([f"`{helper}`" for helper in self.helpers]),
+            signature=signature(item["prompt"], entry),
+            rules=_RULES,
+        )
+        for response, feedback in history:
+            prompt += _PAPER_AGAIN.format(
+                response=response.strip("\n"),
+                feedback=f"{feedback}\n\n" if feedback else "",
+                names=_and([f"`{name}`" for name in written]),
+                rules=_RULES,
+            )
+        return prompt
+
+
+def _and(names: list[str]) -> str:
+    """Return "a", "a and b" or "a, b and c"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+class PaperHumanEval(PaperRoles, HumanEval):
+    pass
+
+
+class PaperCoopHumanEval(PaperRoles, CoopHumanEval):
+    pass
+
+
+class PaperMBPP(PaperRoles, MBPP):
+    pass
+
+
+# --------------------------------------------------------------------------------------------------
+# 3. Writing tasks
+# --------------------------------------------------------------------------------------------------
+
+
+class Tldr(Task):
+    """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt".
+
+    One agent writes a concise summary, the other a detailed one. Neither knows of the other. A
+    single agent writes both, with a line between them. What each role is told is the paper's, the
+    wording is ours. The paper trained on train and evaluated on test. Of a local file, the last
+    fifth is test, the fifth before it dev, the rest train.
+    """
+
+    reward = name = "tldr"
+    most_agents = 2
+    bonuses: ClassVar = {"coherence": "consistency"}  # of tldr_paper and arxiv_paper
+    hub = "trl-lib/tldr"
+    field = "prompt"
+    lengths = TLDR_LENGTHS
+    ranges: ClassVar = {"train": "train[:1000]", "dev": "validation[:1000]", "test": "test[:1000]"}
+    given = "A post from an online forum:"
+    roles = (  # per agent: what it is asked for, and the words that introduce its text
+        (
+            "Write a concise summary of this post, in one sentence or a few. Keep to the facts "
+            "that the post gives.",
+            "Concise summary:",
+        ),
+        (
+            "Write a detailed summary of this post, in one paragraph and in your own words. Use a "
+            "varied vocabulary, and some transition words so that the sentences flow.",
+            "Detailed summary:",
+        ),
+    )
+    both = (
+        "Write two summaries of this post. The first is concise: one sentence or a few. The second "
+        "is detailed: one paragraph in your own words, two or three times as long, with a varied "
+        "vocabulary and some transition words. Between them write this line, exactly:"
+    )
+
+    def items(self, split: str) -> list[dict]:
+        """Return {"task_id", and the source in `field`} of each row; ValueError names a bad one."""
+        if self.data:
+            rows = fifths(file_rows(self.data), split)
+        else:
+            rows = hub_rows(self.hub, None, self.ranges[split])
+        items = []
+        for number, row in rows:
+            text = row.get(self.field)
+            if not isinstance(text, str) or not text.strip():
+                message = f"task {self.name} needs a text in the field {self.field!r}"
+                where = f"{self.data or self.hub}, row {number}"
+                raise ValueError(f"{where}: {message}, not {text!r:.40}")
+            items.append({"task_id": f"{self.name}/{split}/{number}", self.field: text})
+        return items
+
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+        """Return the source and the agent's role, then its own responses with their feedback."""
+        asked, cue = self.roles[agent]
+        if self.num_agents == 1:
+            asked = f"{self.both}\n{SEPARATOR}"
+        source = item[self.field].strip().removesuffix("TL;DR:").strip()
+        prompt = f"{self.given}\n\n{source}\n\n{asked}\n\n{cue}"
+        for response, feedback in history:
+            prompt += f" {response.strip()}\n\n{feedback} Write it again, and better.\n\n{cue}"
+        return prompt
+
+    def feedback(self, item: dict, responses: list[str]) -> list[str]:
+        """Return one text for all agents: what can be counted in both texts, and nobody's words."""
+
+        texts = split(responses)
+        if texts is None:
+            return [f"The line {SEPARATOR} has to stand between the two texts, once."]
+        sizes = " and ".join(str(len(words(text))) for text in texts)
+        lengths = length_score(self.lengths, *texts)
+        copied = copied_share(item[self.field], *texts)
+        cut_off = sum(not has_end(text) for text in texts)
+        feedback = (
+            f"The two texts have {sizes} words, which is worth {lengths:.2f} of "
+            f"1.00; {copied:.0%} of them is copied; {cut_off} of them is cut off."
+        )
+        return [feedback] * len(responses)
+
+
+class Arxiv(Tldr):
+    """OpenMLRL/arXiv_abstract: abstracts of 100 to 300 words, in the field "abstract_text".
+
+    Each agent writes one paragraph of an introduction and knows what the other one covers. The
+    paper trained on train and evaluated on val.
+    """
+
+    reward = name = "arxiv"
+    hub = "OpenMLRL/arXiv_abstract"
+    field = "abstract_text"
+    lengths = ARXIV_LENGTHS
+    ranges: ClassVar = {"train": "train[:1000]", "dev": "val[:1000]", "test": "test[:1000]"}
+    given = "The abstract of a scientific paper:"
+    roles = (
+        (
+            "Expand it into the first paragraph of an introduction, about 150 words: the "
+            "background and the motivation of this work. Another writer adds the methods and the "
+            "implications, so leave those out.",
+            "Background and motivation:",
+        ),
+        (
+            "Expand it into the second paragraph of an introduction, about 150 words: the methods "
+            "of this work and their implications. Another writer adds the background and the "
+            "motivation, so leave those out.",
+            "Methods and implications:",
+        ),
+    )
+    both = (
+        "Expand it into an introduction of two paragraphs, about 150 words each. The first gives "
+        "the background and the motivation of this work, the second its methods and implications. "
+        "Between them write this line, exactly:"
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# 4. The table of names: --task
+# --------------------------------------------------------------------------------------------------
+
+TASKS = {
+    "coop": "tasks.Coop",
+    "humaneval": "tasks.HumanEval",
+    "coophumaneval": "tasks.CoopHumanEval",
+    "mbpp": "tasks.MBPP",
+    "humaneval_paper": "tasks.PaperHumanEval",
+    "coophumaneval_paper": "tasks.PaperCoopHumanEval",
+    "mbpp_paper": "tasks.PaperMBPP",
+    "tldr": "tasks.Tldr",
+    "arxiv": "tasks.Arxiv",
+    "classeval": "examples.classeval.classeval.ClassEval",
+    "build": "examples.building.tasks.Build",
+    "strbuild": "examples.building.tasks.StrBuild",
+    "housebuild": "examples.building.tasks.HouseBuild",
+    "rendezvous": "examples.rendezvous.Rendezvous",
+}
+DEFAULT = "coop"  # --task where none is given

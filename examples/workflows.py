@@ -18,9 +18,8 @@ An item keeps what each agent wrote last (`advance`), and `speakers` says whose 
 --branching chain every agent is sampled as often as in a run without a workflow.
 """
 
-from programs.coop import Coop
 from programs.rewards import code
-from programs.tasks import CodeTask
+from tasks import CodeTask, Coop
 
 
 class Workflow(CodeTask):

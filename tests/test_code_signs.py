@@ -7,8 +7,7 @@ from test_doctor import rows
 from test_doctor import verdicts as verdicts_of
 
 from programs import signs
-from programs.coop import Coop
-from writing.tasks import Tldr
+from tasks import Coop, Tldr
 
 ATOMIC = {"metric/pass": (0.6, 0.95), "metric/coop": (0.01, 0.02)}
 BLIND = ATOMIC | {"metric/load_bearing": (0, 0), "metric/coop": (0, 0)}

@@ -16,8 +16,7 @@ import pytest
 import train
 from programs import rewards
 from programs.items import code_item, signature, split_tests
-from programs.tasks import MBPP, CoopHumanEval, HumanEval
-from tasks import TASKS
+from tasks import MBPP, TASKS, CoopHumanEval, HumanEval
 from training.plugins import resolve
 
 RECIPES = sorted((Path(train.__file__).parent / "recipes").glob("*humaneval*.args"))

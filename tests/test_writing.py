@@ -14,16 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rewards
 import train
-from writing import paper as writing_paper
-from writing import rewards
-from writing.tasks import Arxiv, Tldr
-from writing.text import SEPARATOR, words
+from tasks import Arxiv, Tldr
+from writing.text import SEPARATOR, has_end, transitions, words
 
 TASKS = ("tldr", "arxiv")
 STRICT = {task: getattr(rewards, task) for task in TASKS}
-PAPER = {task: getattr(writing_paper, f"{task}_paper") for task in TASKS}
-RELEASED = {task: getattr(writing_paper, f"{task}_released") for task in TASKS}
+PAPER = {task: getattr(rewards, f"{task}_paper") for task in TASKS}
+RELEASED = {task: getattr(rewards, f"{task}_released") for task in TASKS}
 LINES = (Path(__file__).parent / "data" / "writing_pairs.jsonl").read_text().splitlines()
 
 
@@ -90,7 +89,7 @@ def test_released_salad():
 
 def arxiv_pair(ratio: float) -> tuple[str, str]:
     """130 words each, the same ones with all twelve categories; lengths 2,000 and ratio x 2,000."""
-    phrases = [found[0] for found in writing_paper.TRANSITIONS.values()]
+    phrases = [phrases[0] for phrases in transitions().values()]
     names = ["q" + a + b for a, b in itertools.product(string.ascii_lowercase, repeat=2)]
     base = " ".join([*phrases, *names])
     base = " ".join(base.split()[:129])
@@ -213,7 +212,7 @@ def test_the_parts_by_hand():
     asked = Unigrams()
     parts = rewards.tldr({"prompt": POST}, [FIRST, SECOND], asked)
     assert parts["writing"] == pytest.approx(3 * math.sqrt(logistic) * original)
-    named = [parts[f"metric/{name}"] for name in rewards.METRICS]
+    named = [value for name, value in parts.items() if name.startswith("metric/")]
     assert parts["writing"] == pytest.approx(3 * math.prod(named))
     assert named[2:] == pytest.approx([original, 1, 1])
     assert len(asked.asked) == len(set(asked.asked)) == 4  # two questions a text
@@ -226,8 +225,9 @@ def test_the_least_window_of_a_text_counts_for_half():
     source, alien = " ".join(known), " ".join(f"x{n}" for n in range(24))
     good = " ".join(known[::3])  # no two of them stand together
     for text, mean, least in ((good, 3, 3), (f"{good} {alien}", 3 * 67 / 91, 0)):
-        found = rewards._read(Unigrams(), source, "none", text)
-        assert found[1] == pytest.approx((mean + least) / 2 / 6)
+        _, grounded = rewards._fluent_and_grounded(Unigrams(), source, "none", text)
+        explained = (mean + least) / 2 / 6
+        assert grounded == pytest.approx(1 / (1 + math.exp((0.16 - explained) / 0.05)))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -258,9 +258,9 @@ def test_each_part_falls_for_what_it_is_about(task):
 
 @pytest.mark.parametrize("text", ["It works.", 'He said "no."', "Is it?", "End…", "完了。", "अंत।"])
 def test_an_end_is_told_in_any_script(text):
-    assert rewards.ends(text)
-    assert not rewards.ends(text.rstrip('"')[:-1].rstrip('."') + " and")
-    assert not rewards.ends(text[:2] + ",")
+    assert has_end(text)
+    assert not has_end(text.rstrip('"')[:-1].rstrip('."') + " and")
+    assert not has_end(text[:2] + ",")
 
 
 # --- one agent for both parts ---------------------------------------------------------------------

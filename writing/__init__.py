@@ -1,1 +1,1 @@
-"""The writing tasks (tasks.py) and rewards: rewards.py has the defaults, paper.py the published."""
+"""What the rewards of the writing tasks read in a text: text.py, and the paper's words.txt."""

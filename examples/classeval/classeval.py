@@ -19,8 +19,7 @@ from examples.classeval.classes import (
 from programs.items import read_items
 from programs.rewards import COMPONENTS, COOPERATION, TESTS, box, contribution, cooperation
 from programs.sandbox.box import Program
-from programs.tasks import CodeTask, fenced
-from tasks import Task
+from tasks import CodeTask, Task, fenced
 
 STRUCTURE, SYNTAX = 1.0, 0.5
 METRICS = ("pass", "coop", "coverage", "overlap")
@@ -74,7 +73,7 @@ def verdict(item: dict, agents: list[dict[str, Method]]) -> list[bool]:
     return box.run([program])[0].passed
 
 
-# As in programs/tasks.py, a response continues a file that the prompt begins. The example's methods
+# As in tasks.py, a response continues a file that the prompt begins. The example's methods
 # are neither the first ones nor the last: it shows how a file looks, not who writes what.
 
 _TOGETHER = (

@@ -3,7 +3,7 @@ have faults. make.py says what is designed in them, and what is not."""
 
 import random
 
-from programs import coop
+import tasks
 from tiny.problems import comprehension, problems
 
 # How often a helper, and a main function, follow each convention.
@@ -128,10 +128,10 @@ class Author:
         responses, history = self.joint(item, num_agents), []
         if kind == "second turn":
             verdict = check(item, responses)
-            history = [(responses[agent], coop.passed_line(*verdict))]
+            history = [(responses[agent], tasks.passed_line(*verdict))]
             if verdict[0] < verdict[1]:  # what passes every test stays as it is
                 responses = self.joint(item, num_agents)
-        prompt = coop.Coop(num_agents=num_agents).observe(agent, item, history)
+        prompt = tasks.Coop(num_agents=num_agents).observe(agent, item, history)
         return prompt.removeprefix(item["prompt"]), responses[agent]
 
 

@@ -17,10 +17,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.warm_start import corpus, make
 from programs import rewards
-from programs.coop import Coop
+from tasks import Coop
 from tiny import problems as coop
 
-TINY = Path(make.__file__).parent
+TINY = make.TINY
 SPLITS = {split: Coop().items(split) for split in ("train", "dev", "test")}
 SOME = [item for items in SPLITS.values() for item in items][::20]
 CONVENTIONS = {name: (name,) for name in ("predicate", "transform", "filter", "map", "whole")}

@@ -11,11 +11,12 @@ from transformers import AutoTokenizer
 import train
 from examples.warm_start import divisions, make
 from policies.finding import base_of
-from programs.coop import Coop
 from programs.rewards import code
+from tasks import Coop
 from tiny import problems as coop
 
-MANY, HALF = (Path(make.__file__).parent / name for name in ("many", "half"))
+MANY = make.TINY / "many"
+HALF = make.TINY / "half"
 SPLITS = ("train", "dev", "test")
 
 
