@@ -8,6 +8,20 @@ FORWARD = 2  # FLOPs per parameter and token: one multiplication and one additio
 UPDATE = {"adapters": 4, "full": 6}  # by what is trained: forward and backward
 
 
+def count_tokens(prompt: int, group: int, response: int, turns: int) -> tuple[int, int]:
+    """Return the tokens of one problem and agent: of all prompts, and of all responses.
+
+    Each response opens a node of the next turn, whose prompt also holds the response.
+    """
+    prompt_tokens = 0
+    response_tokens = 0
+    for turn in range(turns):
+        nodes = group**turn
+        prompt_tokens += nodes * (prompt + turn * response)
+        response_tokens += nodes * group * response
+    return prompt_tokens, response_tokens
+
+
 def model_flops(
     layers: int, head: int, prompt_tokens: int, response_tokens: int, trained: str
 ) -> int:

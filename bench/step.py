@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from bench import common
 from bench.common import RESPONSE, Contender, for_agent, score, timed, tokenizer_of
-from bench.flops import model_flops, peak_flops
+from bench.flops import count_tokens, model_flops, peak_flops
 
 COLUMNS = ("total", "rollout", "update")
 SMOL = {"hidden": 576, "layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
@@ -69,17 +69,6 @@ def load(folder: str, lora_rank: int):
         config = LoraConfig(r=lora_rank, lora_alpha=32, target_modules="all-linear")
         model = get_peft_model(model, config)
     return model
-
-
-def tokens_of(point: Point) -> tuple[int, int]:
-    """Return the tokens of one problem and agent: of all prompts, and of all responses."""
-    prompt_tokens = 0
-    response_tokens = 0
-    for turn in range(point.turns):
-        nodes = point.group**turn
-        prompt_tokens += nodes * (point.tokens + turn * RESPONSE)
-        response_tokens += nodes * point.group * RESPONSE
-    return prompt_tokens, response_tokens
 
 
 def comlrl(folder: str, texts: list[str], batch: int, point: Point, rank: int) -> Contender:
@@ -197,9 +186,10 @@ def measure(name: str, batch: int, agents: int, rank: int, rounds: int) -> dict:
         make_peer = comlrl if agents == 2 else trl
         peer = make_peer(folder, texts, batch, point, rank)
         project_rows, peer_rows = common.take_turns(project, peer, rounds)
+    tokens = count_tokens(point.tokens, point.group, RESPONSE, point.turns)
     layers = sum(parameter.numel() for parameter in model.model.layers.parameters())
-    trained = "adapters" if rank else "full"
-    flops = agents * model_flops(layers, model.lm_head.weight.numel(), *tokens_of(point), trained)
+    head = model.lm_head.weight.numel()
+    flops = agents * model_flops(layers, head, *tokens, "adapters" if rank else "full")
     return {
         "point": name,
         "batch": batch,

@@ -20,7 +20,7 @@ alone praises whatever repeats the source, and their mean falls for word salad a
 of another source, a template or invention is not explained by this one (grounded), and 24 tokens,
 the mean length of a summary, show one invented sentence among good ones; copying and repetition
 please every likelihood (original). The constants were chosen on people's texts of SciTLDR's train
-split: docs/writing.md has the figures, bench/writing.py makes them.
+split: docs/writing.md has the figures.
 
 What this cannot see: whether a sentence is true where its words fit (one "not" too many), and what
 the language model itself does not know. The paper's rewards are in paper.py.
