@@ -47,7 +47,5 @@ bench/.venv/ready: requirements.txt bench/requirements.txt
 
 bench: bench/.venv/ready
 	bench/.venv/bin/python -m bench.step
-	bench/.venv/bin/python -m bench.floor
 	bench/.venv/bin/python -m bench.memory
-	bench/.venv/bin/python -m bench.learning
 	bench/.venv/bin/python bench/sandbox.py

@@ -1,8 +1,8 @@
-"""What the bench scripts share: one thread, models of random weights, and taking turns.
+"""Tools of the bench scripts: one thread, models with random weights, and trainers in turn.
 
-Every comparison here is a ratio of two things that ran in one process, step by step in turn, so
-that a busy machine slows both. Responses have one exact length: the end-of-sequence token's id lies
-outside the model's vocabulary, so no model can draw it, and no side pays for suppressing it.
+Every comparison is a ratio of two trainers that ran in one process, step by step in turn, so that
+a busy machine slows both. Every response has the same length: the id of the end-of-sequence token
+lies outside the model's vocabulary, so no model can draw it.
 """
 
 import os
@@ -12,11 +12,10 @@ os.environ |= {"WANDB_MODE": "disabled", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DE
 
 import platform
 import random
-import statistics
 import threading
 import time
 import zlib
-from collections import defaultdict
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -34,26 +33,28 @@ torch.set_num_threads(1)
 RESPONSE = 64  # tokens of every response
 
 
-def make_model(folder: Path, vocab: int, hidden: int = 128, layers: int = 4, **shape) -> str:
-    """Writes a Qwen2 of random weights whose tokenizer knows `vocab` words: w0, w1, ..."""
-    heads = {"num_attention_heads": hidden // 32, "num_key_value_heads": hidden // 64}
-    shape = {**heads, "intermediate_size": 3 * hidden, **shape}
+def make_model(
+    folder: Path, vocab: int, hidden: int = 128, layers: int = 4, **shape
+) -> Qwen2ForCausalLM:
+    """Write and return a Qwen2 of random weights. Its tokenizer knows the words w0, w1, ..."""
     train.quiet()
     torch.manual_seed(0)
+    heads = {"num_attention_heads": hidden // 32, "num_key_value_heads": hidden // 64}
     config = Qwen2Config(
         vocab_size=vocab,
         hidden_size=hidden,
         num_hidden_layers=layers,
-        **shape,
+        **{**heads, "intermediate_size": 3 * hidden, **shape},
         max_position_embeddings=8192,
         tie_word_embeddings=True,
         initializer_range=0.1,  # at 0.02 every adapter's gradient is nearly 0
     )
     model = Qwen2ForCausalLM(config)
-    model.generation_config.eos_token_id, model.generation_config.pad_token_id = vocab, vocab + 1
+    model.generation_config.eos_token_id = vocab
+    model.generation_config.pad_token_id = vocab + 1
     model.save_pretrained(folder)
-    words = {f"w{number}": number for number in range(vocab)} | {"<eos>": vocab, "<pad>": vocab + 1}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="<eos>"))
+    words = {f"w{number}": number for number in range(vocab)}
+    tokenizer = Tokenizer(WordLevel({**words, "<eos>": vocab, "<pad>": vocab + 1}, "<eos>"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -61,37 +62,36 @@ def make_model(folder: Path, vocab: int, hidden: int = 128, layers: int = 4, **s
         pad_token="<pad>",
         clean_up_tokenization_spaces=False,
     ).save_pretrained(folder)
-    return str(folder)
+    return model
 
 
-def tokenizer_of(folder: str):
-    """AutoTokenizer would take Qwen2's own class, which cannot hold a vocabulary of words."""
+def tokenizer_of(folder: str) -> PreTrainedTokenizerFast:
+    """Return a model's tokenizer. AutoTokenizer would take Qwen2's class, which splits words."""
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def prompts(count: int, tokens: int, vocab: int) -> list[str]:
-    """Prompts of exactly so many tokens, no two alike."""
-    source = random.Random(0)
-    return [
-        " ".join(f"w{source.randrange(vocab)}" for _ in range(tokens - 1)) for _ in range(count)
-    ]
+    """Return random prompts, one token short: `for_agent` adds the last one."""
+    draw = random.Random(0)
+    return [" ".join(f"w{draw.randrange(vocab)}" for _ in range(tokens - 1)) for _ in range(count)]
 
 
 def for_agent(agent: int, prompt: str) -> str:
-    """What an agent sees: the prompt and, as its last token, who it is."""
+    """Return the prompt with the agent's number as its last token."""
     return f"{prompt} w{agent}"
 
 
 def score(*responses: str) -> float:
-    """A reward that costs nothing and differs between responses."""
+    """Return a checksum: a reward that costs nothing and differs between responses."""
     return zlib.crc32("|".join(responses).encode()) % 1000 / 1000
 
 
 class Words(Task):
-    """The bench's task. On a second turn an agent sees its prompt and its own response."""
+    """A task of random words. On a second turn an agent sees its prompt and its first response."""
 
     def __init__(self, texts: list[str], num_agents: int):
-        self.texts, self.num_agents = texts, num_agents
+        self.texts = texts
+        self.num_agents = num_agents
 
     def items(self, split: str) -> list[dict]:
         return [{"prompt": text} for text in self.texts]
@@ -111,20 +111,22 @@ reward.maximum = 1.0
 
 
 class Contender:
-    """A trainer that runs in its own thread, one training step each time it is asked.
+    """A trainer in a thread of its own that runs one training step whenever it is asked.
 
-    drive(gate): runs the training loop and calls gate() as each step begins. So every trainer runs
-    as its users run it, and yet they take turns. Only one thread is ever awake.
+    drive(gate) runs the training loop and calls gate() as each step begins. So every trainer runs
+    as its users run it, and yet the trainers take turns. Only one thread is ever awake.
     """
 
-    def __init__(self, name: str, drive, seconds: dict[str, float]):
-        self.name, self.error = name, None
-        self.seconds = seconds  # of the parts of a step, filled by the trainer's hooks
-        self.go, self.done = threading.Semaphore(0), threading.Semaphore(0)
+    def __init__(self, name: str, drive: Callable, seconds: dict[str, float]):
+        self.name = name
+        self.seconds = seconds  # of a step's rollout and reward, filled by the trainer's hooks
+        self.error: BaseException | None = None
+        self.go = threading.Semaphore(0)
+        self.done = threading.Semaphore(0)
         threading.Thread(target=self._run, args=(drive,), daemon=True).start()
         self._wait()
 
-    def _run(self, drive) -> None:
+    def _run(self, drive: Callable) -> None:
         try:
             drive(self._gate)
             raise RuntimeError(f"{self.name} ended its training")
@@ -142,18 +144,20 @@ class Contender:
             raise self.error
 
     def step(self) -> dict[str, float]:
-        """Seconds of one step: total, rollout, reward; update is all that is left."""
+        """Run one step and return its seconds. The update is what rollout and reward leave."""
         self.seconds.clear()
         start = time.perf_counter()
         self.go.release()
         self._wait()
         total = time.perf_counter() - start
-        parts = {name: self.seconds.get(name, 0.0) for name in ("rollout", "reward")}
-        return {"total": total, **parts, "update": total - sum(parts.values())}
+        rollout = self.seconds.get("rollout", 0.0)
+        reward = self.seconds.get("reward", 0.0)
+        update = total - rollout - reward
+        return {"total": total, "rollout": rollout, "reward": reward, "update": update}
 
 
-def timed(function, seconds: dict[str, float], name: str):
-    """The function, its time added up in seconds[name]."""
+def timed(function: Callable, seconds: dict[str, float], name: str) -> Callable:
+    """Return the function with its time added up in seconds[name]."""
 
     def wrapper(*args, **kwargs):
         start = time.perf_counter()
@@ -165,26 +169,31 @@ def timed(function, seconds: dict[str, float], name: str):
     return wrapper
 
 
-def take_turns(contenders: list[Contender], rounds: int, steps: int = 1) -> dict[str, list[dict]]:
-    """Seconds per step of every contender and round, after one round that is not counted."""
-    found = defaultdict(list)
-    for turn in range(rounds + 1):
-        for contender in contenders if turn % 2 else reversed(contenders):
-            parts = [contender.step() for _ in range(steps)]
-            if turn:
-                mean = {key: statistics.mean(part[key] for part in parts) for key in parts[0]}
-                found[contender.name].append(mean)
-    return found
+def take_turns(first: Contender, second: Contender, rounds: int) -> tuple[list, list]:
+    """Return the seconds of both by round, after one round that is not counted."""
+    first_rows = []
+    second_rows = []
+    for number in range(rounds + 1):
+        if number % 2:  # each goes first in every other round
+            first_rows.append(first.step())
+            second_rows.append(second.step())
+        else:
+            second_rows.append(second.step())
+            first_rows.append(first.step())
+    return first_rows[1:], second_rows[1:]
 
 
-def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: list[str]) -> Contender:
-    """This project's Trainer, as train.py makes it but for what is written to disk."""
+def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: str) -> Contender:
+    """Return this project's trainer as train.py makes it, except that it writes no files."""
+    import lightning as L
+    from lightning.pytorch.callbacks import LambdaCallback
+
     from magrpo import MAGRPO
     from policies.team import Team
 
-    words = ["--model", folder, "--num-agents", str(num_agents), "--turns", str(turns)]
-    words += ["--joint", "aligned", "--max-new-tokens", str(RESPONSE), "--max-steps", "1000000"]
-    args = train.parse([*words, "--bits", "32", "--lr-schedule", "constant", *flags])
+    flags += f" --model {folder} --num-agents {num_agents} --turns {turns} --bits 32"
+    flags += f" --max-new-tokens {RESPONSE} --max-steps 1000000 --lr-schedule constant"
+    args = train.parse(flags.split())
     torch.manual_seed(0)
     team = Team(args)
     for base in team.bases:
@@ -192,62 +201,35 @@ def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: list
     task = Words(texts, num_agents)
     module = MAGRPO(team, task, Scorer(reward), task.items("train"), args)
 
-    return contender_of(module)
-
-
-def contender_of(module) -> Contender:
-    """A module of ours under the Trainer that train.py makes.
-
-    It may make one step more than the run has: its loop then waits at that step's gate.
-    """
-    import lightning as L
-
-    args = module.args
-
-    class Gate(L.Callback):
-        def on_train_batch_start(self, *_):
-            gates[0]()
-
-    gates = []
-    trainer = L.Trainer(
-        max_steps=args.max_steps + 1,
-        limit_train_batches=args.max_steps + 2,
-        max_epochs=1,
-        precision=args.precision,
-        logger=False,
-        callbacks=[Gate()],
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=False,
-    )
-
-    def drive(gate):
-        gates.append(gate)
+    def drive(gate: Callable) -> None:
+        trainer = L.Trainer(
+            max_steps=args.max_steps,
+            max_epochs=1,
+            precision=args.precision,
+            logger=False,
+            callbacks=[LambdaCallback(on_train_batch_start=lambda *_: gate())],
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=False,
+        )
         trainer.fit(module)
 
-    contender = Contender("ours", drive, module.rollout.seconds)
-    contender.module = module
-    return contender
+    return Contender("ours", drive, module.rollout.seconds)
 
 
 def machine() -> str:
-    """What the figures were measured with."""
-    names = ("torch", "transformers", "peft", "lightning", "comlrl", "trl")
-    found = []
-    for name in names:
+    """Return the processor and the versions that figures were measured with."""
+    parts = [f"{processor()}, {os.cpu_count()} cores, 1 thread; python {platform.python_version()}"]
+    for package in ("torch", "transformers", "peft", "lightning", "comlrl", "trl"):
         try:
-            found.append(f"{name} {version(name)}")
+            parts.append(f"{package} {version(package)}")
         except PackageNotFoundError:
-            found.append(f"{name} -")
-    cpu = next(
-        (
-            line.split(":")[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
-    return (
-        f"{cpu}, {os.cpu_count()} cores, 1 thread; python {platform.python_version()}, "
-        + ", ".join(found)
-    )
+            parts.append(f"{package} -")
+    return ", ".join(parts)
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.processor()

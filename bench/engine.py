@@ -1,114 +1,132 @@
 """Tokens per second of sampling: transformers' generate, this project's decode, and a server.
 
-    python -m bench.engine --model FILE.gguf --write DIR       # as a server can hold it
+    python -m bench.engine --model FILE.gguf --write DIR       # in a form that a server loads
     python -m bench.engine --model DIR --url http://127.0.0.1:8000 [--bits 16] [--json FILE]
 
-Two agents answer prompts of random tokens, never the same twice, so that no cache of prompts helps;
-every response has exactly --tokens tokens. The three take turns in one process; without --url there
-are two. transformers' generate samples for one model without adapters; the other two for two agents
-with adapters of rank 16. Threads and cards are the environment's: OMP_NUM_THREADS=1 here, and the
-same for the server. docs/processes.md has the server's command line.
+Two agents answer prompts of random tokens. No prompt comes twice, so a cache of prompts does not
+help. Every response has exactly --tokens tokens. The samplers take turns in one process. Without
+--url the server is left out. transformers' generate runs one model without adapters. The other two
+run two agents with adapters of rank 16. OMP_NUM_THREADS=1 sets the threads, here and for the
+server. docs/processes.md has the server's command line.
 """
 
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 import train
+from policies.sampling import Sampling
 from training.folder import write_json
 
 AGENTS = 2
 
 
 def write(name: str, folder: str) -> None:
-    """Writes a model as plain safetensors in 16 bits, which servers and transformers load."""
+    """Write a model as plain safetensors in 16 bits, which servers and transformers load."""
     from policies.loading import load_model
 
     model, tokenizer = load_model(name, 32, False)
-    vars(model.config).pop("quantization_config", None)  # of a .gguf, which is unpacked by now
+    vars(model.config).pop("quantization_config", None)  # a .gguf is unpacked by now
     model.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def contenders(args) -> dict:
-    """By name: a function of (prompts, samples, step) that samples."""
-    from transformers import AutoModelForCausalLM
-
-    from policies.decoding import decode
-    from policies.engine import Engine
+def make_team(args):
+    """Return two agents whose adapters change the base and whose responses never end early."""
     from policies.loading import device
-    from policies.sampling import Sampling
     from policies.team import Team
 
-    own = {"model": [args.model] * AGENTS, "bits": args.bits, "trust_remote_code": False}
-    own |= {"lora_rank": 16, "lora_alpha": 32, "share": False}
-    team = Team(argparse.Namespace(**own)).to(device())
-    (base,) = team.bases
-    base.ends = frozenset()  # no response ends before its last token
+    flags = f"--num-agents {AGENTS} --bits {args.bits} --lora-rank 16"
+    team = Team(train.parse(["--model", args.model, *flags.split()])).to(device())
+    for base in team.bases:
+        base.ends = frozenset()
     with torch.no_grad():
-        for name, parameter in base.named_parameters():
+        for name, parameter in team.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(std=0.01)
-    kind = torch.float32 if args.bits == 32 else torch.bfloat16
-    plain = AutoModelForCausalLM.from_pretrained(args.model, dtype=kind).to(device()).eval()
-    sampling = Sampling(1.0, 0, 1.0, args.tokens)
-    owners = [prompt * AGENTS // args.prompts for prompt in range(args.prompts)]  # by agent
+    return team
 
-    def uniforms(step: int):
-        shape = (args.prompts, args.samples, args.tokens)
-        random = torch.Generator().manual_seed(step)
-        return torch.rand(shape, generator=random, dtype=torch.float64)
 
-    def ours(prompts, step):
-        return decode(base, prompts, owners, uniforms(step), sampling)
+def make_generate(args) -> Callable:
+    """Return transformers' generate as a function of (prompts, step)."""
+    from transformers import AutoModelForCausalLM
+
+    from policies.loading import device
+
+    dtype = torch.float32 if args.bits == 32 else torch.bfloat16
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=dtype).to(device()).eval()
 
     @torch.inference_mode()
-    def generate(prompts, step):
+    def generate(prompts: list[tuple], step: int) -> list:
         torch.manual_seed(step)
-        ids = torch.tensor(prompts, device=plain.device)
-        how = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
-        size = {"max_new_tokens": args.tokens, "min_new_tokens": args.tokens}
-        found = plain.generate(
+        ids = torch.tensor(prompts, device=model.device)
+        rows = model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             num_return_sequences=args.samples,
-            **how,
-            **size,
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            max_new_tokens=args.tokens,
+            min_new_tokens=args.tokens,
         )
-        return found[:, ids.shape[1] :].unflatten(0, (args.prompts, args.samples))
+        return rows[:, ids.shape[1] :].tolist()
 
-    def server(prompts, step):
-        pairs = list(zip(owners, prompts, strict=True))
-        return engine.sample(pairs, uniforms(step), sampling)
+    return generate
 
-    found = {"transformers": generate, "ours": ours}
+
+def make_sampler(args, sample: Callable) -> Callable:
+    """Return a team's or a server's sample as a function of (prompts, step)."""
+    sampling = Sampling(1.0, 0, 1.0, args.tokens)
+    agents = [number * AGENTS // args.prompts for number in range(args.prompts)]
+
+    def sampler(prompts: list[tuple], step: int) -> list[list[int]]:
+        draw = torch.Generator().manual_seed(step)
+        shape = (args.prompts, args.samples, args.tokens)
+        uniforms = torch.rand(shape, generator=draw, dtype=torch.float64)
+        groups = sample(list(zip(agents, prompts, strict=True)), uniforms, sampling)
+        return [response.tokens for group in groups for response in group]
+
+    return sampler
+
+
+def make_samplers(args) -> dict[str, Callable]:
+    """Return a function of (prompts, step) by name. Each returns the tokens of all responses."""
+    team = make_team(args)
+    samplers = {"transformers": make_generate(args), "ours": make_sampler(args, team.sample)}
     if args.url:
+        from policies.engine import Engine
+
         engine = Engine(team, [args.url], None)
-        engine.probe(sampling)
-        found["server"] = server
-    return found
+        engine.probe()
+        samplers["server"] = make_sampler(args, engine.sample)
+    return samplers
 
 
 def measure(args) -> dict[str, list[float]]:
-    """Tokens per second of each contender and round, after one that is not counted."""
-    found = contenders(args)
-    rates = {name: [] for name in found}
-    rows = args.prompts * args.samples
+    """Return tokens per second by sampler and round, after one round that is not counted."""
+    samplers = make_samplers(args)
+    rates = {name: [] for name in samplers}
     for step in range(args.rounds + 1):
-        random = torch.Generator().manual_seed(step)
-        ids = torch.randint(100, 500, (args.prompts, args.length), generator=random)
-        prompts = list(map(tuple, ids.tolist()))
-        for name in found if step % 2 else reversed(found):
+        draw = torch.Generator().manual_seed(step)
+        ids = torch.randint(100, 500, (args.prompts, args.length), generator=draw)
+        prompts = [tuple(row) for row in ids.tolist()]
+        names = list(samplers)
+        if step % 2 == 0:
+            names.reverse()
+        for name in names:
             start = time.perf_counter()
-            responses = found[name](prompts, step)
+            responses = samplers[name](prompts, step)
             seconds = time.perf_counter() - start
-            sizes = [len(getattr(r, "tokens", r)) for group in responses for r in group]
-            assert sizes == [args.tokens] * rows, (name, sizes)
+            lengths = [len(tokens) for tokens in responses]
+            assert lengths == [args.tokens] * args.prompts * args.samples, (name, lengths)
             if step:
-                rates[name].append(rows * args.tokens / seconds)
+                rates[name].append(sum(lengths) / seconds)
                 print(f"{name} {rates[name][-1]:.0f}", flush=True)
     return rates
 
@@ -119,8 +137,10 @@ def main() -> None:
     top.add_argument("--write", metavar="DIR")
     top.add_argument("--url")
     top.add_argument("--bits", type=int, choices=(32, 16), default=32)
-    for name, default in (("prompts", 6), ("samples", 4), ("length", 300), ("tokens", 96)):
-        top.add_argument(f"--{name}", type=int, default=default)
+    top.add_argument("--prompts", type=int, default=6)
+    top.add_argument("--samples", type=int, default=4, help="samples per prompt")
+    top.add_argument("--length", type=int, default=300, help="tokens per prompt")
+    top.add_argument("--tokens", type=int, default=96, help="tokens per sample")
     top.add_argument("--rounds", type=int, default=3)
     top.add_argument("--json", metavar="FILE")
     args = top.parse_args()
@@ -131,8 +151,8 @@ def main() -> None:
     print(f"\n{args.prompts} prompts of {args.length} tokens, {args.samples} samples of each,")
     print(f"{args.tokens} tokens a sample, {args.bits} bits: tokens per second, median of rounds")
     for name, values in rates.items():
-        low, high = min(values), max(values)
-        print(f"{name:<14}{statistics.median(values):8.0f}   ({low:.0f} to {high:.0f})")
+        middle = statistics.median(values)
+        print(f"{name:<14}{middle:8.0f}   ({min(values):.0f} to {max(values):.0f})")
     if args.json:
         write_json(Path(args.json), {"flags": vars(args), "rates": rates})
 

@@ -3,17 +3,16 @@
     python -m bench.joints --num-agents 3 [--most 64] [--problems 6] [--rollouts 6] [--run DIR]
     python -m bench.joints --cost 2 8     # a step with 2 agents beside one with 8, K = 2
 
-The policy stays as it is: the warm start, or the agents of a run. Every problem is played several
-times; of each rollout the same samples are given the advantages of each K in turn, so that only the
-arrangement differs. The variance of an agent's gradient is the trace of its covariance over the
-rollouts of a problem, meaned over problems and agents, and stands beside that of K = 1, aligned. A
-step that averages over B problems has 1/B of it, so "problems" says how many problems a step with
-K = 1 would need for the same. Seconds are those of the reward, with its cache, for one problem.
+The policy does not change: it is the warm start, or the agents of a run. Every problem is played
+several times. The same samples of a rollout get the advantages of each K, so that only the
+arrangement differs. The variance is the trace of the covariance of an agent's gradient over the
+rollouts of a problem, averaged over problems and agents. It is relative to that of K = 1, which
+is aligned. A step that averages over B problems has 1/B of it. So "problems" is the number of
+problems that a step with K = 1 needs for the same variance. The reward's seconds are for one
+problem, with its cache.
 """
 
 import argparse
-import itertools
-import math
 import statistics
 import tempfile
 import time
@@ -27,63 +26,100 @@ from magrpo import TRAIN, advantages, arrangement, sample_returns
 from policies.scoring import Row
 
 
-def gradients(module, node, agent: int) -> torch.Tensor:
-    """d log pi / d parameters of each of an agent's responses: (G, parameters)."""
-    parameters, found = module.team.parameters_of(agent), []
+def response_gradients(module, node, agent: int) -> torch.Tensor:
+    """Return d log pi / d parameters of each of an agent's responses: (G, parameters)."""
+    parameters = module.team.parameters_of(agent)
+    rows = []
     for response in node.responses[agent]:
         module.zero_grad()
         row = Row(agent, node.prompts[agent], response.tokens, 1.0, 1.0)
         for _, logps, mask in module.team.score([row], module.sampling):
             (logps * mask).sum().backward()
-        grads = (p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters)
-        found.append(torch.cat([grad.flatten() for grad in grads]))
-    return torch.stack(found)
+        pieces = []
+        for parameter in parameters:
+            grad = parameter.grad
+            pieces.append(torch.zeros_like(parameter) if grad is None else grad)
+        rows.append(torch.cat([piece.flatten() for piece in pieces]))
+    return torch.stack(rows)
 
 
-def estimates(module, node, counts: list[int]) -> list[torch.Tensor]:
-    """Each agent's estimated gradient by K: (counts, parameters)."""
-    size, group = module.team.size, node.samples
-    place = {tuple(joint): number for number, joint in enumerate(node.joints.tolist())}
-    values = []
-    for count in counts:
-        joints = arrangement(size, group, count)
-        pay = node.pay[:, [place[tuple(joint)] for joint in joints.tolist()]]
-        returns = sample_returns(pay, joints, torch.zeros(size, group), 1.0)
-        values.append(advantages(returns, module.args.advantage) / group)
-    weights = torch.stack(values).float()  # (counts, n, G)
-    return [weights[:, agent] @ gradients(module, node, agent) for agent in range(size)]
+def sample_weights(module, node, count: int) -> torch.Tensor:
+    """Return the factor of each sample's gradient if K is `count`: (n, G)."""
+    joints = arrangement(module.team.size, node.samples, count)  # some of node.joints
+    columns = {tuple(joint): column for column, joint in enumerate(node.joints.tolist())}
+    pay = node.pay[:, [columns[tuple(joint)] for joint in joints.tolist()]]
+    future = torch.zeros(module.team.size, node.samples)
+    returns = sample_returns(pay, joints, future, 1.0)
+    return (advantages(returns, module.args.advantage) / node.samples).float()
+
+
+def estimates(module, node, counts: list[int]) -> torch.Tensor:
+    """Return each agent's estimated gradient by K: (n, counts, parameters)."""
+    weights = torch.stack([sample_weights(module, node, count) for count in counts])
+    gradients = []
+    for agent in range(module.team.size):
+        gradients.append(weights[:, agent] @ response_gradients(module, node, agent))
+    return torch.stack(gradients)
 
 
 def measure(module, items: list[dict], counts: list[int], rollouts: int) -> tuple[list, float]:
-    """(variance by K, meaned over problems and agents; seconds of the reward of the largest K)."""
-    total, seconds, group = torch.zeros(len(counts)), 0.0, module.args.num_generations
+    """Return the variance by K, and the seconds per problem of the reward of the largest K."""
+    team_size = module.team.size
+    variances = torch.zeros(len(counts))
+    group = module.args.num_generations
+    start = module.rollout.seconds["reward"]
     for number, item in enumerate(items):
         key = (0, TRAIN, 0, number * rollouts)
-        start = module.rollout.seconds["reward"]
-        [nodes] = module.rollout([item] * rollouts, key, group, module.sampling, counts[-1], False)
-        seconds += module.rollout.seconds["reward"] - start
+        batch = [item] * rollouts
+        [nodes] = module.rollout(batch, key, group, module.sampling, counts[-1], False)
         by_rollout = [estimates(module, node, counts) for node in nodes]
-        for agent in range(module.team.size):
-            found = torch.stack([grads[agent] for grads in by_rollout])  # (rollouts, counts, P)
-            total += found.var(0).sum(-1) / module.team.size / len(items)
-    return total.tolist(), seconds / len(items) / rollouts
+        for agent in range(team_size):
+            gradients = torch.stack([tensor[agent] for tensor in by_rollout])
+            variances += gradients.var(0).sum(-1) / team_size / len(items)
+    seconds = module.rollout.seconds["reward"] - start
+    return variances.tolist(), seconds / len(items) / rollouts
+
+
+def variance_table(flags, num_agents: int) -> None:
+    """Print the variance by K for a team of so many agents."""
+    start = time.perf_counter()
+    argv = ["--num-agents", str(num_agents), "--eval-limit", "none"]
+    if flags.run:
+        argv += ["--init", flags.run]
+    args = train.parse(argv)
+    module, _ = train.build(args)
+    group = args.num_generations
+    counts = [1]
+    while 2 * counts[-1] <= min(flags.most, group ** (num_agents - 1)):
+        counts.append(2 * counts[-1])
+    items = module.problems[: flags.problems]
+    variances, seconds = measure(module, items, counts, flags.rollouts)
+    print(f"\n{num_agents} agents, G {group}; reward of K {counts[-1]}: {seconds:.2f} s")
+    print("   K  joint responses  variance  problems")
+    for count, variance in zip(counts, variances, strict=True):
+        ratio = variance / variances[0]
+        print(f"{count:4} {count * group:16} {ratio:9.2f} {1 / ratio:9.1f}")
+    print(f"{time.perf_counter() - start:.0f} s", flush=True)
 
 
 def cost(sizes: list[int], rounds: int = 5) -> None:
-    """CPU seconds of a step by the number of agents, in turn, on the toy of bench.step."""
-    texts, seconds = common.prompts(64, 64, 512), {agents: [] for agents in sizes}
+    """Print CPU seconds of a step by the number of agents, in turn, on the toy of bench.step."""
+    texts = common.prompts(64, 64, 512)
+    seconds = {agents: [] for agents in sizes}
     with tempfile.TemporaryDirectory() as folder:
         common.make_model(Path(folder), 512)
-        argv = ["--joint", "2", "--batch-size", "4"]
-        teams = {agents: common.ours(folder, texts, agents, 1, argv) for agents in sizes}
-        for turn, agents in itertools.product(range(rounds + 1), sizes):
-            start = time.process_time()
-            teams[agents].step()
-            seconds[agents] += [time.process_time() - start] if turn else []
+        flags = "--joint 2 --batch-size 4"
+        teams = {agents: common.ours(folder, texts, agents, 1, flags) for agents in sizes}
+        for number in range(rounds + 1):
+            for agents, team in teams.items():
+                start = time.process_time()
+                team.step()
+                if number:  # the first round is not counted
+                    seconds[agents].append(time.process_time() - start)
     first = statistics.median(seconds[sizes[0]])
-    for agents, found in seconds.items():
-        middle = statistics.median(found)
-        print(f"{agents} agents: {middle:.2f} s a step, {middle / first:.2f} of the first")
+    for agents in sizes:
+        median = statistics.median(seconds[agents])
+        print(f"{agents} agents: {median:.2f} s a step, {median / first:.2f} of the first")
 
 
 def main() -> None:
@@ -91,28 +127,15 @@ def main() -> None:
     parser.add_argument("--num-agents", type=int, nargs="+", default=[2, 3, 4])
     parser.add_argument("--most", type=int, default=64, help="largest K")
     parser.add_argument("--problems", type=int, default=6)
-    parser.add_argument("--rollouts", type=int, default=6, help="of each problem")
-    parser.add_argument("--run", help="whose agents play (the warm start)")
+    parser.add_argument("--rollouts", type=int, default=6, help="rollouts of each problem")
+    parser.add_argument("--run", help="run whose agents play (default: the warm start)")
     parser.add_argument("--cost", type=int, nargs="+", help="numbers of agents, timed instead")
     flags = parser.parse_args()
     print(common.machine())
     if flags.cost:
         return cost(flags.cost)
-    for agents in flags.num_agents:
-        argv = ["--num-agents", str(agents), "--eval-limit", "none"]
-        args = train.parse(argv + ["--init", flags.run] * bool(flags.run))
-        module, _ = train.build(args)
-        most = min(flags.most, args.num_generations ** (agents - 1))
-        counts = [2**i for i in range(int(math.log2(most)) + 1)]
-        start = time.perf_counter()
-        found, seconds = measure(module, module.problems[: flags.problems], counts, flags.rollouts)
-        print(f"\n{agents} agents, G {args.num_generations}; reward of K {most}: {seconds:.2f} s")
-        print("   K  joint responses  variance  problems")
-        for count, variance in zip(counts, found, strict=True):
-            share = variance / found[0]
-            joints = count * args.num_generations
-            print(f"{count:4} {joints:16} {share:9.2f} {1 / share:9.1f}", flush=True)
-        print(f"{time.perf_counter() - start:.0f} s")
+    for num_agents in flags.num_agents:
+        variance_table(flags, num_agents)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Peak memory of a training process, beside what --dry-run expects of it.
+"""Peak memory of a training process, beside the peak that --dry-run expects.
 
     python -m bench.memory [--card] [--only bits agents ...]
 
 Each line is two processes: train.py with a Qwen2 of random weights (8 layers), once with --dry-run
-and once for two steps. On a CPU it is the resident set, with Python and its libraries; --card runs
-on the pretend card of tests/pretend, where it is what tensors take at most at a time.
+and once for two steps. On a CPU, memory is the resident set, with Python and its libraries. --card
+runs on the pretend card of tests/pretend, where memory is the most that tensors take at a time.
 """
 
 import argparse
@@ -33,13 +33,12 @@ TABLES = {
 
 
 class Text:
-    """A task whose prompts, no two of them alike, have the length of the file's text, and grow by
-    as much each turn."""
+    """A task whose prompts all differ. They start with one length and grow by another each turn."""
 
-    reward = "memory.pay"
+    reward = "memory.constant"
 
     def __init__(self, data=None, num_agents=2):
-        self.first, self.then = json.loads(Path(data).read_text())
+        self.first, self.later = json.loads(Path(data).read_text())
         self.num_agents = num_agents
 
     def items(self, split):
@@ -47,22 +46,22 @@ class Text:
 
     def observe(self, agent, item, history):
         number = zlib.crc32(repr((agent, item, history)).encode())
-        own = format(number, "032b").replace("0", " x").replace("1", " a")
-        return own + self.first[len(own) :] + self.then * len(history)
+        bits = format(number, "032b").replace("0", " x").replace("1", " a")
+        return bits + self.first[len(bits) :] + self.later * len(history)
 
     def feedback(self, item, responses):
         return [""] * self.num_agents
 
 
-def pay(item, responses):
+def constant(item, responses):
     return 1.0
 
 
-pay.maximum = 1.0
+constant.maximum = 1.0
 
 
 def make_model(folder: Path, vocab: int, hidden: int) -> None:
-    """A Qwen2 of random weights under the tokenizer of tiny/, of whose tokens it ends with none."""
+    """Write a Qwen2 of random weights with the tokenizer of tiny/. No token ends a response."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -83,28 +82,41 @@ def make_model(folder: Path, vocab: int, hidden: int) -> None:
         shutil.copy(file, folder)
 
 
-def measured(folder: str, on_card: bool, setting: dict) -> dict:
-    """MiB at the peak of a run, and what --dry-run expects: each a process of its own."""
-    setting, said = BASE | setting, ""
-    with tempfile.TemporaryDirectory() as here:
-        data = Path(here) / "text.json"
-        texts = [" x" * setting["prompt"], " x" * (setting["response"] + FEEDBACK)]
-        data.write_text(json.dumps(texts))
-        flags = f"""--model {folder} --task {__file__}:Text --reward {__file__}:pay --data {data}
-            --num-agents {setting["agents"]} --lora-rank {setting["rank"]} --bits {setting["bits"]}
-            --num-generations {setting["group"]} --batch-size {setting["batch"]} --joint aligned
-            --advantage none --eval-limit none
-            --turns {setting["turns"]} --max-new-tokens {setting["response"]} --max-steps 2
-            --max-prompt-tokens 100000 --top-p {setting["top_p"]} --lr 1e-4 --run {here}/run"""
-        start = [sys.executable, *([str(CARD)] if on_card else []), "train.py", *flags.split()]
-        for more in (["--dry-run"], []):
-            done = subprocess.run([*start, *more], capture_output=True, text=True, cwd=ROOT)
-            if done.returncode:
-                raise SystemExit(f"{setting}: {done.stderr[-3000:]}")
-            said += done.stdout
-        rows = (Path(here) / "run" / "metrics.jsonl").read_text().splitlines()
-    expected = int(re.search(r"memory expected.* (\d+) MiB", said).group(1))
-    return {"expected": expected, "peak": json.loads(rows[-1])["memory_gib"] * 2**10}
+def measured(folder: str, on_card: bool, change: dict) -> dict:
+    """Return the MiB at the peak of a run, and the MiB that --dry-run expects of it."""
+    setting = BASE | change
+    command = [sys.executable, "train.py"]
+    if on_card:
+        command.insert(1, str(CARD))
+    with tempfile.TemporaryDirectory() as root:
+        data = Path(root) / "text.json"
+        first = " x" * setting["prompt"]
+        later = " x" * (setting["response"] + FEEDBACK)
+        data.write_text(json.dumps([first, later]))
+        flags = f"""--model {folder} --task {__file__}:Text --reward {__file__}:constant
+            --data {data} --num-agents {setting["agents"]} --lora-rank {setting["rank"]}
+            --bits {setting["bits"]} --num-generations {setting["group"]}
+            --batch-size {setting["batch"]} --turns {setting["turns"]} --top-p {setting["top_p"]}
+            --max-new-tokens {setting["response"]} --max-prompt-tokens 100000 --max-steps 2
+            --joint aligned --advantage none --eval-limit none --lr 1e-4 --run {root}/run"""
+        command += flags.split()
+        text = output(*command, "--dry-run")
+        output(*command)
+        lines = (Path(root) / "run" / "metrics.jsonl").read_text().splitlines()
+    expected = int(re.search(r"memory expected.* (\d+) MiB", text).group(1))
+    return {"expected": expected, "peak": json.loads(lines[-1])["memory_gib"] * 2**10}
+
+
+def output(*command: str) -> str:
+    """Run a command and return its output. End with its errors where it fails."""
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if result.returncode:
+        raise SystemExit(f"{' '.join(command)}: {result.stderr[-3000:]}")
+    return result.stdout
+
+
+def in_words(setting: dict) -> str:
+    return ", ".join(f"{name} {value}" for name, value in setting.items())
 
 
 def main() -> None:
@@ -114,20 +126,18 @@ def main() -> None:
     flags = top.parse_args()
     with tempfile.TemporaryDirectory() as root:
         for table in flags.only:
-            print(f"\n{table}; otherwise " + ", ".join(f"{k} {v}" for k, v in BASE.items()))
+            print(f"\n{table}; otherwise {in_words(BASE)}")
             print(f"{'':40} peak MiB  expected  expected/peak")
             for change in TABLES[table]:
                 setting = BASE | change
                 folder = Path(root) / str(setting["vocab"])
                 if not folder.exists():
                     make_model(folder, setting["vocab"], setting["hidden"])
-                found = measured(str(folder), flags.card, change)
-                name = ", ".join(f"{k} {v}" for k, v in change.items())
-                ratio = found["expected"] / found["peak"]
-                print(
-                    f"{name:40} {found['peak']:8.0f}  {found['expected']:8.0f} {ratio:14.2f}",
-                    flush=True,
-                )
+                memory = measured(str(folder), flags.card, change)
+                expected = memory["expected"]
+                peak = memory["peak"]
+                cells = f"{peak:8.0f}  {expected:8.0f} {expected / peak:14.2f}"
+                print(f"{in_words(change):40} {cells}", flush=True)
 
 
 if __name__ == "__main__":

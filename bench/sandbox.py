@@ -2,12 +2,12 @@
 
     python bench/sandbox.py [--programs 300] [--rounds 5]
 
-`bare` is a fork server in its plainest form: one warm interpreter with the same modules loaded
-forks, runs the program and its asserts in the child and reads the verdict from the exit code. No
-locks, no judge: any program can fake its verdict. `fresh` starts an interpreter per program. The
-three take turns in every round, so that a busy machine slows all of them; medians are printed.
-CPU time is of all processes together, without starting a worker, which is printed by itself.
-Last line: the sandbox's rate over the bare one, which has to stay above one half.
+`bare` is the plainest fork server: one warm interpreter with the same modules loaded. It forks for
+each program, runs it with its asserts in the child, and takes the exit code as the verdict. It has
+no locks, so any program can fake its verdict. `fresh` starts an interpreter for each program. The
+three take turns in every round, so that a busy machine slows all of them. The table has medians.
+CPU time sums all processes. Starting a worker has its own line. The last line divides the
+sandbox's rate by the bare one. The ratio has to stay above one half.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)  # and not this folder, whose sandbox.py is this file
+sys.path[0] = str(ROOT)  # not this folder, whose sandbox.py is this file
 
 CODE = '''
 def aux(numbers):
@@ -46,20 +46,21 @@ TESTS = [
 
 
 def sources(count: int, start: int) -> list[str]:
-    """Programs that differ, since the sandbox runs identical ones once."""
+    """Return programs that differ, since the sandbox runs identical ones once."""
     return [f"{CODE}\n# {start + number}\n" for number in range(count)]
 
 
 def bare_loop(count: int, start: int) -> None:
-    """What the child process `bare` does: fork per program, asserts included."""
+    """Fork once per program and print (seconds, CPU seconds). This is the child process of bare."""
     from programs.sandbox import worker
 
     worker.preload()
     gc.collect()
     gc.freeze()
-    began, used = time.perf_counter(), cpu()
+    begin = time.perf_counter()
+    used = cpu()
     for source in sources(count, start):
-        if not os.fork():
+        if os.fork() == 0:
             try:
                 space = {"__name__": "solution"}
                 exec(compile(source, "<program>", "exec"), space)
@@ -70,13 +71,14 @@ def bare_loop(count: int, start: int) -> None:
             os._exit(0)
         if os.wait()[1]:
             raise SystemExit("a program failed")
-    print(time.perf_counter() - began, cpu() - used)
+    print(time.perf_counter() - begin, cpu() - used)
 
 
 def cpu() -> float:
-    return sum(
-        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
+    """Return the CPU seconds of this process and of its children that have ended."""
+    process = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return process.ru_utime + process.ru_stime + children.ru_utime + children.ru_stime
 
 
 def bare(count: int, start: int) -> tuple[float, float]:
@@ -91,59 +93,62 @@ def bare(count: int, start: int) -> tuple[float, float]:
 
 
 def fresh(count: int, start: int) -> tuple[float, float]:
-    began, used = time.perf_counter(), cpu()
+    begin = time.perf_counter()
+    used = cpu()
     for source in sources(count, start):
         subprocess.run([sys.executable, "-I", "-S", "-c", "\n".join([source, *TESTS])], check=True)
-    return time.perf_counter() - began, cpu() - used
+    return time.perf_counter() - begin, cpu() - used
 
 
 def sandboxed(count: int, start: int) -> tuple[float, float]:
-    """The CPU time holds the start of a worker, the wall time does not."""
+    """Run programs in the sandbox. Only the CPU time includes the start of a worker."""
     from programs.sandbox.box import Program, Sandbox
 
     used = cpu()
     with Sandbox(workers=1) as box:
-        box.run([])  # starts it
-        began = time.perf_counter()
+        box.run([])  # starts the worker
+        begin = time.perf_counter()
         verdicts = box.run([Program(source, TESTS, "total") for source in sources(count, start)])
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - begin
     if not all(all(verdict.passed) for verdict in verdicts):
         raise SystemExit("a program failed")
     return seconds, cpu() - used
+
+
+def measure(programs: int, rounds: int) -> tuple[dict, dict]:
+    """Return programs per second and CPU milliseconds per program, by server and round."""
+    servers = {"fresh": fresh, "bare": bare, "sandbox": sandboxed}
+    rates = {name: [] for name in servers}
+    costs = {name: [] for name in servers}
+    for number in range(rounds):
+        for name, server in servers.items():
+            count = programs
+            if name == "fresh":  # slow
+                count = max(programs // 10, 1)
+            seconds, used = server(count, number * programs)
+            if name == "sandbox":
+                used -= sandboxed(0, 0)[1]
+            rates[name].append(count / seconds)
+            costs[name].append(used / count * 1000)
+    return rates, costs
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--bare"]:
         return bare_loop(int(sys.argv[2]), int(sys.argv[3]))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--programs", type=int, default=300, help="per way and round")
+    parser.add_argument("--programs", type=int, default=300, help="programs per round")
     parser.add_argument("--rounds", type=int, default=5)
     flags = parser.parse_args()
-    ways = {"fresh": fresh, "bare": bare, "sandbox, 1 worker": sandboxed}
-    rates, costs = {name: [] for name in ways}, {name: [] for name in ways}
-    for turn in range(flags.rounds):
-        for name, way in ways.items():
-            count = flags.programs if way is not fresh else max(flags.programs // 10, 1)
-            seconds, used = way(count, turn * flags.programs)
-            rates[name].append(count / seconds)
-            if way is sandboxed:
-                used -= way(0, 0)[1]
-            costs[name].append(used / count * 1000)
+    rates, costs = measure(flags.programs, flags.rounds)
     print(f"{'':20} programs/s   ms CPU per program")
-    for name in ways:
-        print(
-            f"{name:20} {statistics.median(rates[name]):10.0f} "
-            f"{statistics.median(costs[name]):12.2f}"
-        )
+    for name in rates:
+        rate = statistics.median(rates[name])
+        print(f"{name:20} {rate:10.0f} {statistics.median(costs[name]):12.2f}")
     print(f"starting a worker: {sandboxed(0, 0)[1] * 1000:.0f} ms CPU")
-    ratios = [
-        ours / floor for ours, floor in zip(rates["sandbox, 1 worker"], rates["bare"], strict=True)
-    ]
-    print(
-        f"sandbox / bare: {statistics.median(ratios):.2f} (rounds: "
-        + " ".join(f"{ratio:.2f}" for ratio in ratios)
-        + ")"
-    )
+    ratios = [a / b for a, b in zip(rates["sandbox"], rates["bare"], strict=True)]
+    by_round = " ".join(f"{ratio:.2f}" for ratio in ratios)
+    print(f"sandbox / bare: {statistics.median(ratios):.2f} (rounds: {by_round})")
 
 
 if __name__ == "__main__":

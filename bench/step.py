@@ -2,18 +2,20 @@
 
     bench/.venv/bin/python -m bench.step [--rounds 5] [--lora-rank 16 0] [--only 256/8/512]
 
-All three train the same weights on the same prompts with the same reward, the same number of
-responses of the same length, one optimizer step per batch, in one process, one step each in turn.
-"total" is from the start of one training step to the start of the next, so everything a trainer
-does between is in it; "update" is what is left of it after rollout and reward.
+All three train the same weights on the same prompts with the same reward. They sample as many
+responses of the same length and make one optimizer step per batch. They run in one process, one
+step each in turn. "total" runs from the start of a step to the start of the next, so it holds
+everything that a trainer does between. "update" is the total without rollout and reward.
 
-Each peer in its fastest settings that still compute this loss, found in its source:
-comlrl   top_k 0, top_p 1, temperature 1 (no warpers), no reference model, no logging, no tqdm;
-         train_batch_size as large as the buffer (one optimizer step per batch and turn; of two
-         turns it takes two). It generates and updates problem by problem: it has no setting for
-         batches. Adapters: one peft model per agent.
-TRL      one generation and one forward pass for the whole batch, beta 0 (no reference model), no
-         gradient checkpointing (its default is on), no logging.
+MFU is the model FLOPs utilisation of this project's step. It divides the FLOPs that every token
+needs once (bench/flops.py says which) by the FLOPs of large products in the same time. Large
+products are timed before each work point, on the same thread.
+
+Each peer has its fastest settings that still compute this loss:
+comlrl   no warpers, no reference model, no logging. One optimizer step per batch and turn. It
+         generates and updates problem by problem, and has one peft model per agent.
+TRL      one generation and one forward pass for the whole batch, no reference model, no logging,
+         no gradient checkpointing.
 """
 
 import argparse
@@ -21,24 +23,21 @@ import json
 import random
 import statistics
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from bench import common
-from bench.common import (
-    RESPONSE,
-    Contender,
-    for_agent,
-    make_model,
-    ours,
-    score,
-    timed,
-    tokenizer_of,
-)
+from bench.common import RESPONSE, Contender, for_agent, score, timed, tokenizer_of
+from bench.flops import count_tokens, model_flops, peak_flops
+
+COLUMNS = ("total", "rollout", "update")
+SMOL = {"hidden": 576, "layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
+SMOL |= {"intermediate_size": 1536}
 
 
 class Point(NamedTuple):
-    """A work point; sampling and shape are those of a real one where they are given."""
+    """A work point."""
 
     tokens: int  # of a prompt
     group: int  # G
@@ -49,8 +48,6 @@ class Point(NamedTuple):
     shape: dict = {}  # noqa: RUF012  (of the model)
 
 
-SMOL = {"hidden": 576, "layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
-SMOL |= {"intermediate_size": 1536}
 POINTS = {  # by P/G/V
     "64/4/512": Point(64, 4, 512),
     "256/8/512": Point(256, 8, 512),
@@ -61,7 +58,7 @@ POINTS = {  # by P/G/V
 
 
 def load(folder: str, lora_rank: int):
-    """A model as the peers take it: whole, or with one adapter on every linear layer."""
+    """Load a model for a peer: whole, or with one adapter on every linear layer."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
@@ -74,19 +71,10 @@ def load(folder: str, lora_rank: int):
     return model
 
 
-def comlrl(folder: str, texts: list[str], batch: int, point: Point, rank: int):
+def comlrl(folder: str, texts: list[str], batch: int, point: Point, rank: int) -> Contender:
     from comlrl.trainers.reinforce import MAGRPOConfig, MAGRPOTrainer
 
-    class Items(list):
-        """comlrl has no callbacks: the loader asking for a batch's first item is a step's start."""
-
-        def __getitem__(self, number):
-            if number % batch == 0:
-                gates[0]()
-            return super().__getitem__(number)
-
-    gates: list = []
-    nodes = sum(point.group**turn for turn in range(point.turns)) * batch  # what one step collects
+    nodes = sum(point.group**turn for turn in range(point.turns)) * batch  # of one step
     args = MAGRPOConfig(
         num_train_epochs=10**6,
         agent_learning_rate=3e-3,
@@ -103,43 +91,46 @@ def comlrl(folder: str, texts: list[str], batch: int, point: Point, rank: int):
         train_batch_size=nodes,
         advantage_normalization=False,
     )
-    trainer = MAGRPOTrainer(
-        agents=[load(folder, rank) for _ in range(2)],
-        num_agents=2,
-        tokenizer=tokenizer_of(folder),
-        train_dataset=Items({"prompt": text} for text in texts),
-        reward_func=lambda first, second: [score(first[0], second[0])],
-        formatters=[lambda item, i=i, **_: for_agent(i, item["prompt"]) for i in range(2)],
-        external_transition=lambda agent_completions, prompt_history_per_agent, **_: [
-            f"{history[-1]} {text}"
-            for history, text in zip(prompt_history_per_agent, agent_completions, strict=True)
-        ],
-        args=args,
-    )
-    trainer.verbose = False
     seconds: dict[str, float] = {}
-    trainer._generate_completions = timed(trainer._generate_completions, seconds, "rollout")
-    trainer._compute_rewards = timed(trainer._compute_rewards, seconds, "reward")
 
-    def drive(gate):
-        gates.append(gate)
+    def second_prompts(agent_completions, prompt_history_per_agent, **_) -> list[str]:
+        pairs = zip(prompt_history_per_agent, agent_completions, strict=True)
+        return [f"{history[-1]} {text}" for history, text in pairs]
+
+    def drive(gate: Callable) -> None:
+        class Items(list):
+            """comlrl has no callbacks. Asking for a batch's first item is a step's start."""
+
+            def __getitem__(self, number):
+                if number % batch == 0:
+                    gate()
+                return super().__getitem__(number)
+
+        trainer = MAGRPOTrainer(
+            agents=[load(folder, rank) for _ in range(2)],
+            num_agents=2,
+            tokenizer=tokenizer_of(folder),
+            train_dataset=Items({"prompt": text} for text in texts),
+            reward_func=lambda first, second: [score(first[0], second[0])],
+            formatters=[lambda item, i=i, **_: for_agent(i, item["prompt"]) for i in range(2)],
+            external_transition=second_prompts,
+            args=args,
+        )
+        trainer.verbose = False
+        trainer._generate_completions = timed(trainer._generate_completions, seconds, "rollout")
+        trainer._compute_rewards = timed(trainer._compute_rewards, seconds, "reward")
         trainer.train()
 
     return Contender("comlrl", drive, seconds)
 
 
-def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int):
+def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int) -> Contender:
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    class Gate(TrainerCallback):
-        def on_step_begin(self, *_, **__):
-            gates[0]()
-
-    gates: list = []
     args = GRPOConfig(
-        output_dir=tempfile.mkdtemp(),
+        output_dir=folder,  # nothing is saved
         use_cpu=True,
         bf16=False,
         learning_rate=3e-3,
@@ -159,76 +150,90 @@ def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int):
         report_to="none",
         disable_tqdm=True,
     )
-    trainer = GRPOTrainer(
-        model=load(folder, rank),
-        reward_funcs=lambda completions, **_: [score(text) for text in completions],
-        args=args,
-        train_dataset=Dataset.from_list([{"prompt": for_agent(0, text)} for text in texts]),
-        processing_class=tokenizer_of(folder),
-        callbacks=[Gate()],
-    )
     seconds: dict[str, float] = {}
-    trainer._generate = timed(trainer._generate, seconds, "rollout")
-    trainer._calculate_rewards = timed(trainer._calculate_rewards, seconds, "reward")
 
-    def drive(gate):
-        gates.append(gate)
+    def drive(gate: Callable) -> None:
+        class Gate(TrainerCallback):
+            def on_step_begin(self, *_, **__):
+                gate()
+
+        trainer = GRPOTrainer(
+            model=load(folder, rank),
+            reward_funcs=lambda completions, **_: [score(text) for text in completions],
+            args=args,
+            train_dataset=Dataset.from_list([{"prompt": for_agent(0, text)} for text in texts]),
+            processing_class=tokenizer_of(folder),
+            callbacks=[Gate()],
+        )
+        trainer._generate = timed(trainer._generate, seconds, "rollout")
+        trainer._calculate_rewards = timed(trainer._calculate_rewards, seconds, "reward")
         trainer.train()
 
     return Contender("TRL", drive, seconds)
 
 
 def measure(name: str, batch: int, agents: int, rank: int, rounds: int) -> dict:
-    """Seconds per problem at one work point, of this project and of its peer."""
+    """Return the seconds per problem at one work point, of this project and of its peer."""
     point = POINTS[name]
     texts = common.prompts(64, point.tokens, point.vocab)
     random.seed(0)
+    peak = peak_flops()
     with tempfile.TemporaryDirectory() as folder:
-        make_model(Path(folder), point.vocab, **point.shape)
+        model = common.make_model(Path(folder), point.vocab, **point.shape)
         flags = f"--num-generations {point.group} --batch-size {batch} --lora-rank {rank}"
-        flags += f" --temperature {point.temperature} --top-p {point.top_p}"
-        mine = ours(folder, texts, agents, point.turns, flags.split())
-        peer = (comlrl if agents == 2 else trl)(folder, texts, batch, point, rank)
-        found = common.take_turns([mine, peer], rounds)
+        flags += f" --temperature {point.temperature} --top-p {point.top_p} --joint aligned"
+        project = common.ours(folder, texts, agents, point.turns, flags)
+        make_peer = comlrl if agents == 2 else trl
+        peer = make_peer(folder, texts, batch, point, rank)
+        project_rows, peer_rows = common.take_turns(project, peer, rounds)
+    tokens = count_tokens(point.tokens, point.group, RESPONSE, point.turns)
+    layers = sum(parameter.numel() for parameter in model.model.layers.parameters())
+    head = model.lm_head.weight.numel()
+    flops = agents * model_flops(layers, head, *tokens, "adapters" if rank else "full")
     return {
         "point": name,
         "batch": batch,
         "agents": agents,
         "lora_rank": rank,
         "peer": peer.name,
-        "seconds": {
-            side: [{key: value / batch for key, value in row.items()} for row in found[name]]
-            for side, name in (("ours", mine.name), ("peer", peer.name))
-        },
+        "flops": flops,  # per problem
+        "peak_flops": peak,  # per second
+        "ours_seconds": per_problem(project_rows, batch),
+        "peer_seconds": per_problem(peer_rows, batch),
     }
 
 
+def per_problem(rows: list[dict], batch: int) -> list[dict]:
+    return [{part: seconds / batch for part, seconds in row.items()} for row in rows]
+
+
 def show(result: dict) -> str:
-    """One line: seconds of each side (median of rounds) in parts, and the ratios."""
-    mine, peer = result["seconds"]["ours"], result["seconds"]["peer"]
-
-    def median(rows: list[dict], key: str) -> float:
-        return statistics.median(row[key] for row in rows)
-
-    ratios = [p["total"] / m["total"] for m, p in zip(mine, peer, strict=True)]
+    """Return a line: each side's median seconds, this project's MFU, and the ratios."""
+    project = medians(result["ours_seconds"])
+    peer = medians(result["peer_seconds"])
+    mfu = result["flops"] / project["total"] / result["peak_flops"]
+    ratios = []
+    for project_row, peer_row in zip(result["ours_seconds"], result["peer_seconds"], strict=True):
+        ratios.append(peer_row["total"] / project_row["total"])
     cells = [
-        " ".join(f"{median(rows, key):7.3f}" for key in ("total", "rollout", "reward", "update"))
-        for rows in (mine, peer)
+        f"{result['point']:13} {result['batch']:5} {result['lora_rank'] or 'full':>5}",
+        " ".join(f"{project[part]:7.3f}" for part in COLUMNS) + f" {mfu:5.1%}",
+        " ".join(f"{peer[part]:7.3f}" for part in COLUMNS),
+        f"{statistics.median(ratios):6.2f} {min(ratios):5.2f}",
+        f"{peer['rollout'] / project['rollout']:7.2f} {peer['update'] / project['update']:6.2f}",
     ]
-    best = min(row["total"] for row in peer) / min(row["total"] for row in mine)
-    parts = [median(peer, key) / median(mine, key) for key in ("rollout", "update")]
-    return (
-        f"{result['point']:13} {result['batch']:5} {result['lora_rank'] or 'full':>5} | {cells[0]} "
-        f"| {cells[1]} | {statistics.median(ratios):5.2f} {min(ratios):5.2f} {best:7.2f} "
-        f"{parts[0]:7.2f} {parts[1]:6.2f}"
-    )
+    return " | ".join(cells)
+
+
+def medians(rows: list[dict]) -> dict[str, float]:
+    return {part: statistics.median(row[part] for row in rows) for part in COLUMNS}
 
 
 def header(peer: str) -> str:
-    parts = "  total rollout  reward  update"
+    parts = "  total rollout  update"
     return (
-        f"{'P/G/V':13} batch  LoRA | {'ours':31} | {peer:31} | {peer} / ours\n"
-        f"{'':26} | {parts} | {parts} | median   min best/best rollout update"
+        f"{'P/G/V':13} batch  LoRA | {'ours':29} | {peer:23} | {peer} / ours\n"
+        f"{'':25} | {parts}   MFU | {parts} | median   min | rollout update"
     )
 
 

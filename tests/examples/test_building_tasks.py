@@ -4,11 +4,11 @@ python -m pytest tests/test_building_tasks.py
 
 import json
 
+import building_teams as teams
 import pytest
 from PIL import Image
 
 import train
-from bench import building as teams
 from examples.building.tasks import HouseBuild, StrBuild
 from training import pictures
 

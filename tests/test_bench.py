@@ -1,0 +1,15 @@
+"""The model FLOPs that bench.step divides by. python -m pytest tests/test_bench.py"""
+
+import pytest
+
+from bench.flops import count_tokens, model_flops
+
+
+@pytest.mark.parametrize(("trained", "per_parameter"), [("adapters", 6), ("full", 8)])
+def test_model_flops_are_those_of_a_count_by_hand(trained, per_parameter):
+    prompt_tokens = 3 + 2 * (3 + 5)  # the first turn's node, and one for each of its 2 samples
+    response_tokens = 2 * 5 + 2 * 2 * 5
+    tokens = count_tokens(prompt=3, group=2, response=5, turns=2)
+    assert tokens == (prompt_tokens, response_tokens)
+    by_hand = per_parameter * (19 * 100 + 30 * (100 + 10))
+    assert model_flops(100, 10, *tokens, trained) == by_hand
