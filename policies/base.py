@@ -156,8 +156,13 @@ class Base(nn.Module):
         return tuple(ids)
 
     def ids(self, text: str, chat: bool) -> list[int]:
+        """Return a prompt's token ids. They end with EOS only where the text or the template does:
+        a prompt after which the tokenizer adds EOS (add_eos_token) would already be answered."""
         if not chat:
-            return self.tokenizer(text)["input_ids"]
+            ids = self.tokenizer(text)["input_ids"]
+            written = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+            added = self.final_ends(ids) - self.final_ends(written)
+            return ids[: len(ids) - added]
         if not self.tokenizer.chat_template:
             what = "give --no-chat-template, or take the instruction-tuned model"
             raise ValueError(f"--chat-template: the model has no chat template: {what}")
@@ -165,6 +170,21 @@ class Base(nn.Module):
         return self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False
         )
+
+    def final_ends(self, ids: list[int]) -> int:
+        """Return how many end-of-sequence tokens stand at the end of ids."""
+        count = 0
+        while count < len(ids) and ids[-1 - count] in self.eos:
+            count += 1
+        return count
+
+    def text_of(self, response: list[int]) -> str:
+        """Return a response's text. Decoders like Llama 2's strip the first space of a text, and a
+        response is not the first: it is decoded after a letter, which is then cut off."""
+        letter = self.tokenizer("x", add_special_tokens=False)["input_ids"]
+        before = self.tokenizer.decode(letter, skip_special_tokens=True)
+        text = self.tokenizer.decode([*letter, *response], skip_special_tokens=True)
+        return text[len(before) :]
 
 
 def context(config) -> float:

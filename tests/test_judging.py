@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import Tokenizer, assert_close, refused, rounding, small_base
+from helpers import assert_close, refused, rounding, small_base
 from test_train import assert_same_run
 
 import eval as evaluation
@@ -28,16 +28,9 @@ likely.maximum, likely.needs_model = 2.0, True
 """
 
 
-class Words(Tokenizer):
-    def __call__(self, text, add_special_tokens=True):
-        return super().__call__(text)
-
-
 @pytest.fixture
 def base():
-    found = small_base((0, 1))
-    found.tokenizer = Words()
-    return found
+    return small_base((0, 1))
 
 
 def plain(base, prompt: str, text: str) -> list[float]:
