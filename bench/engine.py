@@ -44,7 +44,7 @@ def contenders(args) -> dict:
     from policies.team import Team
 
     own = {"model": [args.model] * AGENTS, "bits": args.bits, "trust_remote_code": False}
-    own |= {"lora_rank": 16, "lora_alpha": 32, "share": False}
+    own |= {"lora_rank": 16, "lora_alpha": 32, "share": False, "template_arg": {}}
     team = Team(argparse.Namespace(**own)).to(device())
     (base,) = team.bases
     base.ends = frozenset()  # no response ends before its last token

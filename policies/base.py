@@ -35,6 +35,7 @@ class Base(nn.Module):
         super().__init__()
         self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
         self.policy_of = {agent: agents[0] if share else agent for agent in agents}
+        self.template_args: dict = {}  # what the chat template is given beside the messages
         self.halved = 0  # how often memory ran out (policies/memory.py)
         self.eos = self.ends = eos_tokens(model, tokenizer)
         self.context = context(model.config.get_text_config())  # in tokens
@@ -168,7 +169,7 @@ class Base(nn.Module):
             raise ValueError(f"--chat-template: the model has no chat template: {what}")
         messages = [{"role": "user", "content": text}]
         return self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, return_dict=False
+            messages, add_generation_prompt=True, return_dict=False, **self.template_args
         )
 
     def final_ends(self, ids: list[int]) -> int:
