@@ -92,6 +92,21 @@ def test_flags(argv, refused, tmp_path):
     assert FLAGS[argv] in refused(argv)
 
 
+# --- the system -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", ["train.py", "eval.py"])
+def test_windows(program):
+    """There the standard library has neither of the two modules."""
+    hide = (
+        f"import runpy, sys; sys.modules.update(fcntl=None, resource=None); sys.argv = {[program]}"
+    )
+    start = f"{hide}; runpy.run_path({program!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", start], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr == f"{program}: error: this needs Linux, macOS or, on Windows, WSL\n"
+    assert done.returncode == 2
+
+
 # --- data files -----------------------------------------------------------------------------------
 
 ROW = {"prompt": 'def inc(x):\n    """Add one."""\n', "entry_point": "inc"}
