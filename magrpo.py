@@ -48,7 +48,7 @@ from policies.scoring import Row, importance
 from policies.team import Team
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
-TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
+TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
 
 
 # --------------------------------------------------------------------------------------------------
@@ -72,15 +72,32 @@ def mean_pay(pay: Tensor) -> Tensor:
 
 @functools.lru_cache
 def arrangement(agents: int, samples: int, count: float) -> Tensor:
-    """Joint responses to score, as sample numbers: (J, n), every sample in `count` of them.
+    """Return the joint responses to score, as sample numbers: (J, n), each sample in `count`.
 
-    1 is aligned, all there are, G^(n-1), is cross. Round k shifts each agent's samples so that two
-    meet again as late as can be. Samples are independent: random shifts would add nothing.
+    They come in `count` rounds of G. Round k shifts agent i's samples by i k, so that they meet
+    other partners than in the rounds before. Three agents, G 3, count 2:
+
+        round 0, shifts 0 0 0:  000 111 222  (aligned)
+        round 1, shifts 0 1 2:  012 120 201
+
+    If no difference of two agents' numbers has a factor in common with G, two samples meet again
+    only when all have met, in round G. With another G some meet earlier. There i k alone would
+    repeat a shift (G 8: agent 2 in round 4), so it grows by 1 each time that i k passes G.
+
+    The largest count, G^(n-1), is cross. Samples are independent: random shifts add nothing.
     """
-    rounds, agent = torch.arange(min(count, samples ** (agents - 1)))[:, None], torch.arange(agents)
-    first, later = rounds % samples * agent, rounds // samples // samples ** (agent - 2).clamp(0)
-    shifts = first + first // samples + later * (agent > 1)  # (K, n): a bijection, modulo G
-    return ((torch.arange(samples)[:, None, None] + shifts) % samples).flatten(0, 1).unique(dim=0)
+    coprime = all(math.gcd(distance, samples) == 1 for distance in range(1, agents))
+    joints = []
+    for number in range(min(count, samples ** (agents - 1))):
+        cycle, k = divmod(number, samples)
+        shifts = [agent * k for agent in range(agents)]
+        if not coprime:
+            shifts = [shift + shift // samples for shift in shifts]
+        for agent in range(2, agents):  # adds a digit of `cycle`: no two rounds are the same
+            shifts[agent] += cycle // samples ** (agent - 2)
+        for sample in range(samples):
+            joints.append([(sample + shift) % samples for shift in shifts])
+    return torch.tensor(sorted(joints))
 
 
 def sample_returns(pay: Tensor, joints: Tensor, future: Tensor, gamma: float) -> Tensor:
@@ -140,8 +157,9 @@ def clipped_loss(
 def kl_loss(logps: Tensor, reference: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     """KL(pi || reference) over rows: 1/2 (log pi - log ref)^2 per token, summed as in policy_loss.
 
-    Its expected gradient, over tokens that pi sampled, is the exact gradient of KL(pi || ref). The
-    usual loss, k3, has that of KL(ref || pi): another objective. k3 is what is logged, as a value.
+    Its expected gradient, over tokens that pi sampled, is the exact gradient of KL(pi || ref) token
+    by token, given the tokens before it. What an early token does to the KL of later ones is left
+    out. The usual loss, k3, has the gradient of KL(ref || pi): another objective. k3 is logged.
     """
     return (weight * (0.5 * (logps - reference).square() * mask).sum(-1)).sum()
 
@@ -319,8 +337,11 @@ def generator(*key: int) -> np.random.Generator:
 
 
 def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
-    """Which of `size` problems stand at positions start, ...: a new order every epoch."""
-    order = functools.cache(lambda epoch: generator(seed, epoch).permutation(size))
+    """Return which of `size` problems stand at positions start, ...: a new order every epoch.
+
+    Runs that were started before the order had its own stream go on in another order of problems.
+    """
+    order = functools.cache(lambda epoch: generator(seed, ORDER, epoch).permutation(size))
     places = (divmod(position, size) for position in range(start, start + count))
     return [int(order(epoch)[place]) for epoch, place in places]
 

@@ -9,7 +9,7 @@ from rewards import REWARDS, Scorer, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
 from training.bits import settle
-from training.flags import Parser, at_least, conflict, each, named
+from training.flags import Parser, TemplateArgs, at_least, conflict, each, named
 from training.plugins import TINY, check_prompts, learning_rate, own_model, prepare
 from training.terminal import fail, is_first, quiet, quit_on_signals
 
@@ -46,6 +46,8 @@ def parser() -> Parser:
     own = "a card 16, a CPU the faster; tiny/ and full copies 32"
     add("--bits", type=int, choices=(32, 16, 8, 4), help=f"of the frozen base ({own})")
     add("--chat-template", **ON_OFF, help="wrap prompts in the model's chat template")
+    arguments = "the template's own, such as enable_thinking=false; the value is JSON or text"
+    add("--template-arg", nargs="+", metavar="NAME=VALUE", action=TemplateArgs, help=arguments)
     add("--trust-remote-code", **ON_OFF, help="run model code from the hub")
 
     add = top.add_argument_group("sampling").add_argument
@@ -122,6 +124,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args.model = each([TINY if name == "tiny" else name for name in models], args.num_agents)
     if args.lr is None:
         args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
+    args.template_arg = args.template_arg or {}
     args.freeze = sorted(set(args.freeze or ()))
     args.clip = args.clip or ([0.2, 0.2] if args.updates > 1 else None)
     most = args.num_generations ** (args.num_agents - 1)

@@ -41,8 +41,10 @@ def load_agents(team, directory: Path) -> None:
 
     flags = folder.read_args(directory)["args"]
     if folder.has_agents(directory, flags):
+        trusted = flags.get("trust_remote_code", False)
         for agent in team.policies():
-            load_agent(team.base_of[agent], agent, folder.agent_folder(directory, agent, flags))
+            path = folder.agent_folder(directory, agent, flags)
+            load_agent(team.base_of[agent], agent, path, trusted)
         return
     trained = {f"team.{name}": p for name, p in team.named_parameters() if p.requires_grad}
     step, weights = folder.read_checkpoint(directory, trained)

@@ -35,6 +35,7 @@ class Base(nn.Module):
         super().__init__()
         self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
         self.policy_of = {agent: agents[0] if share else agent for agent in agents}
+        self.template_args: dict = {}  # what the chat template is given beside the messages
         self.halved = 0  # how often memory ran out (policies/memory.py)
         self.eos = self.ends = eos_tokens(model, tokenizer)
         self.context = context(model.config.get_text_config())  # in tokens
@@ -156,15 +157,35 @@ class Base(nn.Module):
         return tuple(ids)
 
     def ids(self, text: str, chat: bool) -> list[int]:
+        """Return a prompt's token ids. They end with EOS only where the text or the template does:
+        a prompt after which the tokenizer adds EOS (add_eos_token) would already be answered."""
         if not chat:
-            return self.tokenizer(text)["input_ids"]
+            ids = self.tokenizer(text)["input_ids"]
+            written = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+            added = self.final_ends(ids) - self.final_ends(written)
+            return ids[: len(ids) - added]
         if not self.tokenizer.chat_template:
             what = "give --no-chat-template, or take the instruction-tuned model"
             raise ValueError(f"--chat-template: the model has no chat template: {what}")
         messages = [{"role": "user", "content": text}]
         return self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, return_dict=False
+            messages, add_generation_prompt=True, return_dict=False, **self.template_args
         )
+
+    def final_ends(self, ids: list[int]) -> int:
+        """Return how many end-of-sequence tokens stand at the end of ids."""
+        count = 0
+        while count < len(ids) and ids[-1 - count] in self.eos:
+            count += 1
+        return count
+
+    def text_of(self, response: list[int]) -> str:
+        """Return a response's text. Decoders like Llama 2's strip the first space of a text, and a
+        response is not the first: it is decoded after a letter, which is then cut off."""
+        letter = self.tokenizer("x", add_special_tokens=False)["input_ids"]
+        before = self.tokenizer.decode(letter, skip_special_tokens=True)
+        text = self.tokenizer.decode([*letter, *response], skip_special_tokens=True)
+        return text[len(before) :]
 
 
 def context(config) -> float:

@@ -103,5 +103,5 @@ def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Re
     """A decoded row, cut after the first token that ends a response, which is not in its text."""
     end = next((i for i, token in enumerate(tokens) if token in base.ends), None)
     size = len(tokens) if end is None else end + 1
-    text = base.tokenizer.decode(tokens[:end], skip_special_tokens=True)
+    text = base.text_of(tokens[:end])
     return Response(tokens[:size], text, logps[:size], sum(entropy[:size]), end is not None)

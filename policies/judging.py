@@ -41,6 +41,7 @@ class Judge:
 def load_judge(name: str, args) -> Judge:
     base = load_base(name, [0], 0, 1, args.bits, args.trust_remote_code)
     base.requires_grad_(False)
+    base.template_args = args.template_arg
     return Judge(base.to(device()), args.chat_template)
 
 

@@ -187,13 +187,15 @@ def save_adapter(base: Base, agent: int, path: Path) -> None:
     (path / "README.md").unlink(missing_ok=True)  # peft's empty model card
 
 
-def load_agent(base: Base, agent: int, path: Path) -> None:
+def load_agent(base: Base, agent: int, path: Path, trust_remote_code: bool = False) -> None:
     """Reads what `save_agent` wrote into this agent; ValueError where it was written by another."""
     model, name = base.model, f"agent{base.policy_of[agent]}"
     needs = "it has to be whole, and of this team's model and --lora-rank"
     with loading(f"agent {agent} from {path}", needs):
         if not base.lora:
-            saved = AutoModelForCausalLM.from_pretrained(path, use_safetensors=True)
+            saved = AutoModelForCausalLM.from_pretrained(
+                path, use_safetensors=True, trust_remote_code=trust_remote_code
+            )
             model.load_state_dict(saved.state_dict())
             return
         weights = load_file(path / WEIGHTS)  # a .bin file is a pickle, which can run code

@@ -29,6 +29,7 @@ class Team(nn.Module):
         for agents in groups.values():
             name = args.model[agents[0]]
             self.bases.append(load_base(name, agents, *how, args.share))
+            self.bases[-1].template_args = args.template_arg
             self.base_of |= dict.fromkeys(agents, self.bases[-1])
         self.size = len(args.model)
 

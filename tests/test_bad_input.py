@@ -69,6 +69,8 @@ FLAGS = {
     "--judge tiny": "--judge tiny: the reward asks no language model",
     "--reward nowhere.reward": "No module named 'nowhere'",
     "--model no/such-model": "no/such-model",
+    "--template-arg think=0": "--template-arg is given to the chat template: it needs --chat-",
+    "--chat-template --template-arg think": "--template-arg: 'think' is not NAME=VALUE",
     "--chat-template": "the model has no chat template",
     "--max-prompt-tokens 8": "--max-prompt-tokens is 8",
     "--max-new-tokens 9000": "the model's context of 8192",
@@ -88,6 +90,21 @@ def test_flags(argv, refused, tmp_path):
     (tmp_path / "taken" / "file").write_text("")
     (tmp_path / "twice.args").write_text("--model a\n--model b")
     assert FLAGS[argv] in refused(argv)
+
+
+# --- the system -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", ["train.py", "eval.py"])
+def test_windows(program):
+    """There the standard library has neither of the two modules."""
+    hide = (
+        f"import runpy, sys; sys.modules.update(fcntl=None, resource=None); sys.argv = {[program]}"
+    )
+    start = f"{hide}; runpy.run_path({program!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", start], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr == f"{program}: error: this needs Linux, macOS or, on Windows, WSL\n"
+    assert done.returncode == 2
 
 
 # --- data files -----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import torch
 from helpers import flags
 
 from magrpo import (
+    EVAL,
     MAGRPO,
     TRAIN,
     Rollout,
@@ -23,6 +24,7 @@ from magrpo import (
     arrangement,
     clipped_loss,
     earned,
+    generator,
     kl_loss,
     learning_rate_factor,
     mean_pay,
@@ -74,7 +76,9 @@ def test_an_agents_own_terms_leave_the_others_alone():
     torch.testing.assert_close(advantages(shifted, "mean"), advantages(returns, "mean"))
 
 
-@pytest.mark.parametrize(("agents", "group"), [(1, 3), (2, 8), (2, 3), (3, 4), (4, 3), (6, 2)])
+@pytest.mark.parametrize(
+    ("agents", "group"), [(1, 3), (2, 8), (2, 3), (3, 4), (3, 5), (4, 3), (6, 2)]
+)
 def test_every_response_is_in_as_many_joint_responses(agents, group):
     """Aligned and cross are the two ends; in between no joint response comes twice."""
     everything = group ** (agents - 1)
@@ -89,15 +93,40 @@ def test_every_response_is_in_as_many_joint_responses(agents, group):
     assert arrangement(agents, group, math.inf).tolist() == cross
 
 
-def test_samples_that_met_meet_others_first():
-    """Latin: of four agents with G 8, any two samples meet at most once up to K 4, about half as
-    often as by chance at K 8."""
-    for count in (2, 4, 8):
-        joints = arrangement(4, 8, count)
-        for two in itertools.combinations(range(4), 2):
-            met = collections.Counter(map(tuple, joints[:, two].tolist()))
-            assert max(met.values()) == 1 or count == 8
-            assert len(met) >= (1 if count < 8 else 0.7) * 8 * count
+def test_the_docstrings_example():
+    assert "".join(map(str, arrangement(3, 3, 2).flatten().tolist())) == "000012111120201222"
+
+
+def meetings(agents: int, group: int, count: int) -> list[collections.Counter]:
+    """How often each pair of samples meets, for each two agents."""
+    joints = arrangement(agents, group, count)
+    pairs = itertools.combinations(range(agents), 2)
+    return [collections.Counter(map(tuple, joints[:, two].tolist())) for two in pairs]
+
+
+@pytest.mark.parametrize(
+    ("agents", "group", "rounds"),
+    [(2, 8, 8), (4, 8, 4), (3, 5, 5), (3, 9, 9), (4, 7, 7), (5, 5, 5), (6, 7, 7)],
+)
+def test_samples_that_met_meet_others_first(agents, group, rounds):
+    """Latin: no two meet twice in so many rounds, all G of them where the prime factors of G are
+    large enough."""
+    for count in range(1, rounds + 1):
+        assert all(max(met.values()) == 1 for met in meetings(agents, group, count))
+
+
+def test_samples_of_four_agents_meet_twice_half_as_often_as_by_chance():
+    assert all(len(met) >= 0.7 * 8 * 8 for met in meetings(4, 8, 8))
+
+
+@pytest.mark.parametrize("group", range(2, 8))
+def test_samples_of_three_agents_meet_again_as_late_as_shifts_allow(group):
+    """Every choice of the third agent's shifts beside the second's 0, 1, ..., G - 1: the rounds in
+    which the two differ by as many shifts are the most that there can be."""
+    choices = itertools.permutations(range(group))
+    best = max(len({(b - a) % group for a, b in enumerate(choice)}) for choice in choices)
+    for count in range(1, best + 1):
+        assert all(max(met.values()) == 1 for met in meetings(3, group, count))
 
 
 def test_returns_are_means_over_partners():
@@ -340,17 +369,30 @@ def test_the_clipped_loss_is_that_of_the_ratio():
         assert float(token.grad) == pytest.approx(slope)
 
 
-def test_kl_gradient_is_that_of_the_closed_form():
-    logits = torch.tensor([0.3, -1.0, 0.6], dtype=F64, requires_grad=True)
-    reference = torch.tensor([1.0, 0.2, -0.4], dtype=F64).log_softmax(-1)
+def test_kl_gradient_is_that_of_each_token_given_those_before_it():
+    """All nine responses of two tokens, of three kinds: the second's logits depend on the first."""
+    random = torch.Generator().manual_seed(0)
+    logits = torch.randn(
+        4, 3, dtype=F64, generator=random
+    ).requires_grad_()  # first, and after each
+    reference = torch.randn(4, 3, dtype=F64, generator=random).log_softmax(-1)
     logps = logits.log_softmax(-1)
-    closed = (logps.exp() * (logps - reference)).sum()
-    (want,) = torch.autograd.grad(closed, logits, retain_graph=True)
-    ones = torch.ones(3, 1)
-    loss = kl_loss(logps[:, None], reference[:, None], ones, logps.exp().detach())
-    (got,) = torch.autograd.grad(loss, logits)  # expectation over the three tokens
+    divergences = (logps.exp() * (logps - reference)).sum(-1)  # (4,), of each distribution
+    by_token = divergences[0] + logps[0].exp().detach() @ divergences[1:]
+    (want,) = torch.autograd.grad(by_token, logits, retain_graph=True)
+    first, second = torch.cartesian_prod(torch.arange(3), torch.arange(3)).T
+    found, frozen = (
+        torch.stack([table[0, first], table[1 + first, second]], 1) for table in (logps, reference)
+    )
+    weight = found.sum(1).exp().detach()  # each response's probability: the expectation
+    loss = kl_loss(found, frozen, torch.ones(9, 2), weight)
+    (got,) = torch.autograd.grad(loss, logits, retain_graph=True)
     torch.testing.assert_close(got, want)
-    assert float(kl_loss(reference[:, None], reference[:, None], ones, torch.ones(3))) == 0
+    whole = divergences[0] + logps[0].exp() @ divergences[1:]
+    (other,) = torch.autograd.grad(whole, logits)
+    torch.testing.assert_close(got[1:], other[1:])  # the last token's
+    assert (got[0] - other[0]).abs().max() > 0.01  # its effect on the second's KL
+    assert float(kl_loss(frozen, frozen, torch.ones(9, 2), weight)) == 0
 
 
 def test_learning_rate_schedules():
@@ -367,6 +409,9 @@ def test_problem_order_is_a_function_of_the_position():
     assert order[:10] != order[10:20]
     assert problem_numbers(7, 5, 10, seed=3) == order[7:12]
     assert problem_numbers(0, 10, 10, seed=4) != order[:10]
+    for epoch, stream in itertools.product((0, 1), (TRAIN, EVAL)):  # numpy adds the zeros
+        node = generator(3, stream, 0, 0).permutation(10).tolist()
+        assert problem_numbers(10 * epoch, 10, 10, seed=3) != node
 
 
 # --- who mattered: the analysis of variance -------------------------------------------------------

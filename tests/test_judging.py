@@ -1,12 +1,13 @@
 """Rewards that ask a language model: python -m pytest tests/test_judging.py"""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import Tokenizer, assert_close, refused, rounding, small_base
+from helpers import assert_close, refused, rounding, small_base
 from test_train import assert_same_run
 
 import eval as evaluation
@@ -28,16 +29,9 @@ likely.maximum, likely.needs_model = 2.0, True
 """
 
 
-class Words(Tokenizer):
-    def __call__(self, text, add_special_tokens=True):
-        return super().__call__(text)
-
-
 @pytest.fixture
 def base():
-    found = small_base((0, 1))
-    found.tokenizer = Words()
-    return found
+    return small_base((0, 1))
 
 
 def plain(base, prompt: str, text: str) -> list[float]:
@@ -149,6 +143,23 @@ def test_the_judge_is_another_model_where_one_is_named(plugin, tmp_path, capsys)
     assert set(bases) == {str(ROOT / "tiny")}
     told = refused(capsys, *SMALL, "--lora-rank", "0", "--reward", plugin)
     assert "--lora-rank 0 leaves no frozen one: name one" in told
+
+
+TEMPLATE = """{% if think is not false or n != 3 or name != "a=b" %}
+{{ raise_exception("it was not told") }}{% endif %}{{ messages[0].content }}"""
+
+
+def test_chat_templates_are_given_the_runs_arguments(plugin, tmp_path):
+    """The team's and the judge's, in training and in evaluation."""
+    model, run = tmp_path / "model", tmp_path / "run"
+    shutil.copytree(ROOT / "tiny", model, ignore=shutil.ignore_patterns("*py*"))
+    (model / "chat_template.jinja").write_text(TEMPLATE)
+    argv = [*SMALL, "--max-steps", "1", "--model", str(model), "--judge", str(model)]
+    argv += ["--reward", plugin, "--chat-template", "--run", str(run)]
+    train.main([*argv, "--template-arg", "think=false", "n=3", "name=a=b"])
+    flags = json.loads((run / "args.json").read_text())["args"]
+    assert flags["template_arg"] == {"think": False, "n": 3, "name": "a=b"}
+    evaluation.main(["--run", str(run), "--method", "trained", "--limit", "1"])
 
 
 def score(capsys, *argv) -> str:

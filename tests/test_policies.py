@@ -8,6 +8,7 @@ import itertools
 import math
 
 import pytest
+import tokenizers
 import torch
 import transformers
 from helpers import (
@@ -24,6 +25,10 @@ from helpers import (
     small_model,
 )
 from peft import PeftModel
+from tokenizers import decoders
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Metaspace
+from tokenizers.processors import TemplateProcessing
 
 from policies import adapters, decoding, scoring
 from policies.base import Base, eos_tokens
@@ -343,6 +348,59 @@ def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
     assert (response.tokens, response.ended) == (tokens, ended)
     assert (len(response.logps), response.entropy) == (len(tokens), 0.5 * len(tokens))
     assert response.text == Tokenizer().decode([t for t in tokens if t not in eos])
+
+
+METASPACE = decoders.Sequence(  # of Llama 2
+    [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+)
+WORDS = ["<s>", "</s>", "▁x", "▁", "▁▁▁", "return", "▁return", "x", "Ġ", "Ġreturn"]
+
+
+def word_tokenizer(decoder, added: str = "$A"):
+    """A tokenizer of WORDS. added: the special tokens around a prompt."""
+    ids = {word: number for number, word in enumerate(WORDS)}
+    words = tokenizers.Tokenizer(WordLevel(ids, "▁"))
+    words.pre_tokenizer = Metaspace()
+    words.decoder = decoder
+    special = [(word, ids[word]) for word in ("<s>", "</s>")]
+    words.post_processor = TemplateProcessing(added, special_tokens=special)
+    names = {"bos_token": "<s>", "eos_token": "</s>"}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, **names)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "tokens", "text"),
+    [
+        (METASPACE, ["▁▁▁", "▁return", "▁x"], "    return x"),
+        (METASPACE, ["return", "▁x"], "return x"),
+        (METASPACE, [], ""),
+        (decoders.ByteLevel(), ["Ġ", "Ġreturn"], "  return"),
+        (decoders.ByteLevel(), ["return"], "return"),
+    ],
+)
+def test_a_response_keeps_its_first_space(decoder, tokens, text):
+    base = small_base()
+    base.tokenizer = word_tokenizer(decoder)
+    ids = [*map(WORDS.index, tokens), EOS]
+    assert decoding.response_of(base, ids, [-1.0] * len(ids), [0.5] * len(ids)).text == text
+
+
+@pytest.mark.parametrize(
+    ("added", "text", "words"),
+    [
+        ("$A </s>", "return x", ["▁return", "▁x"]),
+        ("<s> $A </s>", "return x", ["<s>", "▁return", "▁x"]),
+        ("$A </s>", "return</s>", ["▁return", "</s>"]),  # the user's own
+        ("<s> $A", "return x", ["<s>", "▁return", "▁x"]),
+    ],
+)
+def test_no_prompt_ends_in_what_the_tokenizer_adds(added, text, words):
+    base = small_base()
+    base.tokenizer = word_tokenizer(METASPACE, added)
+    assert base.encode(text, chat=False, limit=9) == tuple(map(WORDS.index, words))
+    base.tokenizer.chat_template = "{{ messages[0].content }}</s>"
+    ids = base.encode("return", chat=True, limit=9)
+    assert ids == (WORDS.index("▁return"), EOS)
 
 
 def test_training_mode_cannot_be_switched_on():

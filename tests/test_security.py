@@ -19,6 +19,7 @@ from peft.utils.save_and_load import load_peft_weights
 from tensorboard import plugin_util
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import eval as evaluation
 import train
 from policies.base import Base
 from policies.loading import load_agent, load_model
@@ -94,13 +95,17 @@ def test_a_model_s_own_code_runs_with_the_flag_alone(tmp_path, monkeypatch, caps
     config["auto_map"] = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
     (model / "config.json").write_text(json.dumps(config))
     (model / "mine.py").write_text(MODEL.replace("MARK", repr(str(mark))))
-    argv = [*SMALL, "--model", str(model), "--run", str(tmp_path / "run")]
+    run = str(tmp_path / "run")
+    argv = [*SMALL, "--model", str(model), "--run", run]
     with pytest.raises(SystemExit):
         train.main(argv)
     assert "--trust-remote-code" in capsys.readouterr().err
     assert not mark.exists()
-    train.main([*argv, "--trust-remote-code"])
+    argv += ["--trust-remote-code", "--lora-rank", "0"]
+    train.main(argv)
     assert mark.exists()
+    train.main([*argv, "--init", run, "--dry-run", "--run", str(tmp_path / "next")])
+    evaluation.main(["--run", run, "--ask", "Return the sum of xs."])
 
 
 def test_secrets_are_not_written_and_only_named_files_run(tmp_path):

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import difflib
+import json
 import shlex
 import sys
 
@@ -63,6 +64,21 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
+class TemplateArgs(argparse.Action):
+    """Collects words NAME=VALUE in a dict. A value is JSON (false, 3) or else the text itself."""
+
+    def __call__(self, parser, namespace, words, option_string=None):
+        values = {}
+        for word in words:
+            name, equals, text = word.partition("=")
+            if not (name and equals):
+                parser.error(f"{option_string}: {word!r} is not NAME=VALUE")
+            values[name] = text
+            with contextlib.suppress(ValueError):
+                values[name] = json.loads(text)
+        setattr(namespace, self.dest, values)
+
+
 def at_least(kind, low, high=None, words=None):
     """An argparse type: a number from low (to high), or what one of the words stands for."""
     what = "a whole number" if kind is int else "a number"
@@ -103,6 +119,8 @@ def conflict(args) -> str:
     learning = {args.model[agent] for agent in range(agents) if agent not in frozen}
     if args.share and learning & {args.model[agent] for agent in frozen}:
         return "--freeze with --share: name all agents of a base, or none; they are one policy"
+    if args.template_arg and not args.chat_template:
+        return "--template-arg is given to the chat template: it needs --chat-template"
     if args.clip and args.updates == 1:
         return "--clip is of a rollout's second update and later ones: it needs --updates 2 or more"
     if args.kl_coef and args.updates > 1:

@@ -2,7 +2,6 @@
 The README lists the files; `lock` is held by the process that writes there."""
 
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import json
@@ -15,6 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from policies.finding import fingerprint
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # both programs come here before they need anything else of Unix
+    program = Path(sys.argv[0]).name
+    print(f"{program}: error: this needs Linux, macOS or, on Windows, WSL", file=sys.stderr)
+    sys.exit(2)
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")

@@ -68,7 +68,7 @@ def load(team, args) -> None:
         if args.lora_rank and trained is None:
             message = f"nothing in {folder} tells whether it was trained on {args.model[agent]}"
             print(f"warning: {message}", file=sys.stderr)
-        load_agent(team.base_of[agent], agent, folder)
+        load_agent(team.base_of[agent], agent, folder, args.trust_remote_code)
 
 
 def _trained_on(folder: Path) -> str | None:
