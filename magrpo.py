@@ -369,6 +369,7 @@ class MAGRPO(L.LightningModule):
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step
+        self.updating = False  # the weights are between two steps: no checkpoint may hold them
 
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
@@ -448,7 +449,9 @@ class MAGRPO(L.LightningModule):
             norms = [float(nn.utils.clip_grad_norm_(params, GRAD_CLIP)) for params in groups]
             if not all(map(math.isfinite, norms)):  # one such step would ruin every weight
                 raise FloatingPointError(f"gradient norms {norms} at step {self.global_step}")
+            self.updating = True
             (optimizer.optimizer if left else optimizer).step()  # Lightning counts one of them
+            self.updating = left > 0
             for row in rows:
                 row.old = row.scored if row.old is None else row.old
         known, bases = self.team.policies(), self.team.base_of

@@ -334,14 +334,18 @@ class Scorer:
         found: dict[int, dict[str, float]] = {}
         while left := [number for number in range(len(joints)) if number not in found]:
             asked = [Questions(answers) for _ in left]
-            futures = [
-                self.pool.submit(self.reward, *joints[number], *[lm] * self.needs_model)
-                for number, lm in zip(left, asked, strict=True)
-            ]
-            for number, lm, future in zip(left, asked, futures, strict=True):
-                wait([future], timeout=TIMEOUT)
-                if not lm.new:
-                    found[number] = _parts(future, number, *joints[number])
+            futures = []
+            try:
+                for number, lm in zip(left, asked, strict=True):
+                    arguments = (*joints[number], lm) if self.needs_model else joints[number]
+                    futures.append(self.pool.submit(self.reward, *arguments))
+                for number, lm, future in zip(left, asked, futures, strict=True):
+                    wait([future], timeout=TIMEOUT)
+                    if not lm.new:
+                        found[number] = _parts(future, number, *joints[number])
+            finally:  # an error or a signal does not wait for the calls that have not begun
+                for future in futures:
+                    future.cancel()
             if new := list(dict.fromkeys(question for lm in asked for question in lm.new)):
                 start = time.perf_counter()
                 answers |= zip(new, self.judge(new), strict=True)

@@ -178,14 +178,16 @@ def train(args) -> None:
         print(describe(module, held_out, args), flush=True)
     if args.dry_run:
         return dry_run(module, args)
+    done = 0
     with contextlib.ExitStack() as held:
         if first:
             directory = directory or folder.new_directory(args)
             held.enter_context(folder.lock_run_folder(directory))
-            done = folder.cut_back(directory, module) if args.resume else 0
+            if args.resume:
+                done = folder.cut_back(directory, module)
             folder.write_args(directory, args)
             print(f"writes:  {directory}", flush=True)
-        fit(module, Recorder(directory, held_out, args), first and done, args)
+        fit(module, Recorder(directory, held_out, args), done, args)
     if first:
         print(report(directory))
 
@@ -219,13 +221,16 @@ def fit(module, recorder, kept: int, args) -> None:
         trainer.fit(module, ckpt_path=folder.checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
         if is_first(args):
+            step = max(recorder.saved, kept)
             print(
-                f"\nstopped by {signalled} at step {trainer.global_step}; nothing is lost. "
-                f"Go on with:\n  python train.py --resume {recorder.directory}"
+                f"\nstopped by {signalled} at step {trainer.global_step}. Go on from step {step} "
+                f"with:\n  python train.py --resume {recorder.directory}"
             )
         sys.exit(130)
     except Exception as error:
-        error.add_note(f"(mend it and go on: python train.py --resume {recorder.directory})")
+        command = f"python train.py --resume {recorder.directory}"
+        step = max(recorder.saved, kept)
+        error.add_note(f"(the last checkpoint is of step {step}; mend it and go on: {command})")
         raise
 
 

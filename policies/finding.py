@@ -4,6 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
+EMBEDDED = Path(__file__).resolve().parent.parent / "tiny"  # the models of this project
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft writes them
 MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of,
 ADAPTER_FILES = ("tokenizer*.json", WEIGHTS)  # with an adapter's config, but for its base's name
@@ -24,13 +25,38 @@ def adapter_config(folder: str | Path) -> dict:
     return config
 
 
+def recorded_name(name: str) -> str:
+    """Return the name that a run or an agent records for a model. An embedded model is "tiny",
+    "tiny/half", ...: the name holds in every clone of the project."""
+    path = Path(name).resolve()
+    if path.is_dir() and path.is_relative_to(EMBEDDED):
+        return path.relative_to(EMBEDDED.parent).as_posix()
+    return name
+
+
+def located(name: str) -> str:
+    """Return this clone's path of an embedded model, by its recorded name or by the path that it
+    had in a clone that is gone. Return the name of any other model as it is."""
+    path = Path(name)
+    is_path = path.is_absolute() and EMBEDDED.name in path.parts
+    if not is_path and path.parts[:1] != (EMBEDDED.name,):
+        return name
+    start = len(path.parts) - path.parts[::-1].index(EMBEDDED.name)
+    here = EMBEDDED.joinpath(*path.parts[start:])
+    if not here.is_dir():
+        return name
+    if name != EMBEDDED.name and path.exists() and path.resolve() != here:
+        return name  # a model of the user's, in a folder of the same name
+    return str(here)
+
+
 def base_of(folder: str | Path) -> str:
     """The model that an adapter was trained on, "" where it names none. A relative path is looked
     for in the adapter's own folder first, so that the two may be moved together. Of a .gguf, peft
-    is told the folder: the file is the one in it."""
+    is told the folder: the file is the one in it. An embedded model is found by its name."""
     name = str(adapter_config(folder).get("base_model_name_or_path") or "")
     near = Path(folder) / name
-    name = str(near.resolve()) if name and near.is_dir() else name
+    name = str(near.resolve()) if name and near.is_dir() else located(name)
     packed = sorted(map(str, Path(name).glob("*.gguf"))) if name else []
     if not packed or (Path(name) / "config.json").is_file() or is_adapter(name):
         return name

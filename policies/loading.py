@@ -20,7 +20,7 @@ from transformers import (
 
 from policies.base import Base
 from policies.decoding import decode
-from policies.finding import WEIGHTS, base_of, find_model, is_adapter
+from policies.finding import WEIGHTS, base_of, find_model, is_adapter, recorded_name
 from policies.memory import host
 from policies.sampling import Sampling
 from policies.scoring import Row, score
@@ -65,7 +65,7 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
         model, tokenizer = load_model(base_of(name), bits, trust_remote_code)
         return merge(name, model, tokenizer, trust_remote_code)
     here, options = device(), {"trust_remote_code": trust_remote_code}
-    # written into saved agents: a path so that it is found from anywhere
+    # A path of the user's is recorded whole, so that it is found from anywhere.
     where = str(Path(name).resolve()) if Path(name).exists() else name
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
     half = bits == 16 or (bits < 16 and here.type == "cuda")
@@ -100,6 +100,7 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
         )
     with loading(what, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
         model = AutoModelForCausalLM.from_pretrained(where, config=config, **options, **weights)
+    model.name_or_path = recorded_name(where)  # peft writes it into saved agents
     return model, tokenizer
 
 
@@ -113,7 +114,7 @@ def merge(folder: str, model, tokenizer, trust_remote_code: bool):
         model = adapted.merge_and_unload(safe_merge=True)
         if (Path(folder) / "tokenizer_config.json").is_file():
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    model.name_or_path = str(Path(folder).resolve())  # written into saved agents
+    model.name_or_path = recorded_name(str(Path(folder).resolve()))  # written into saved agents
     return model, tokenizer
 
 

@@ -23,10 +23,12 @@ import torch
 from helpers import refused
 from test_train import assert_same_run, command, lines
 
+import eval as evaluation
 import rewards as contract
 import train
+from magrpo import MAGRPO
 from training import folder
-from training.recorder import Recorder
+from training.recorder import Recorder, Stopped
 
 LINUX = sys.platform == "linux"
 ROOT = Path(train.__file__).parent
@@ -157,6 +159,67 @@ def test_a_run_that_is_killed_in_its_last_evaluation_goes_on(two, tmp_path, monk
     assert_same_run(path, two)
     summaries = [json.loads((run / "summary.json").read_text()) for run in (path, two)]
     assert summaries[0]["after"] == summaries[1]["after"]
+
+
+def test_a_run_that_was_continued_plays_with_its_newest_agents(two, tmp_path, monkeypatch, capsys):
+    """Its agents/ are those of the end before, until it has come to its new one."""
+    path = tmp_path / "run"
+    shutil.copytree(two, path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "on_train_end", lambda *_: {}["killed"])
+        assert "'killed'" in refused(capsys, "--resume", path, "--max-steps", 6)
+    small = ["--limit", "1", "--greedy"]
+    for argv in (["--run", path, "--method", "trained"], ["--crossplay", two, path]):
+        capsys.readouterr()
+        evaluation.main([*map(str, argv), *small])
+        assert f"{path} is not finished: its checkpoint of step 6 plays" in capsys.readouterr().err
+    assert f"is not finished: python train.py --resume {path}" in refused(capsys, "--init", path)
+
+
+# --- an error or a signal between two steps -------------------------------------------------------
+
+
+WHOLE = ["--updates", "2", "--advantage", "none"]  # every step moves every weight
+
+
+@pytest.fixture(scope="module")
+def five(tmp_path_factory) -> Path:
+    return in_this_process(tmp_path_factory.mktemp("five") / "run", 5, *WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call", "signalled"),
+    [
+        (Recorder, "evaluate", 2, True),  # on dev, after the test problems
+        pytest.param(Recorder, "evaluate", 2, False, marks=pytest.mark.slow),
+        (Recorder, "shares", 4, False),  # the task's scheme
+        pytest.param(Recorder, "draw", 5, False, marks=pytest.mark.slow),
+        (MAGRPO, "set_gradients", 8, False),  # of the second update
+    ],
+)
+def test_a_step_is_kept_whole_or_made_again(
+    owner, name, call, signalled, five, tmp_path, monkeypatch, capsys
+):
+    """The fourth one fails: a checkpoint holds no step without its metrics, and no half of one."""
+    path, calls, method = tmp_path / "run", [], getattr(owner, name)
+
+    def broken(*args):
+        calls.append(1)
+        if len(calls) == call:
+            if not signalled:
+                raise RuntimeError("broken")
+            os.kill(os.getpid(), signal.SIGTERM)
+        return method(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, broken)
+        with pytest.raises(SystemExit):
+            in_this_process(path, 5, *WHOLE)
+    told = capsys.readouterr()
+    assert ("Go on from step 3" in told.out) if signalled else ("is of step 3;" in told.err)
+    assert torch.load(path / folder.CHECKPOINT, weights_only=True)["global_step"] == 3
+    resume(path)
+    assert_same_run(path, five)
 
 
 # --- SIGINT and SIGTERM ---------------------------------------------------------------------------
@@ -295,6 +358,32 @@ def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch, 
     path, name = tmp_path / "run", f"{tmp_path}/mine.py:reward"
     said = refused(capsys, *SMALL, "--max-steps", 8, "--run", path, "--reward", name)
     assert_fails_and_goes_on(said, path, "did not answer within 3 s", healthy)
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGALRM])
+def test_nothing_waits_for_calls_that_have_not_begun(number, monkeypatch):
+    """Neither a reward that raises nor a signal."""
+    calls = []
+
+    def reward(item, responses):
+        calls.append(1)
+        time.sleep(0.05)  # so that all calls are queued
+        if item["number"] == 0 and number is None:
+            raise ValueError("bad")
+        if item["number"] == 0:
+            os.kill(os.getpid(), number)
+        return 1.0
+
+    def stop(*_):
+        raise Stopped
+
+    reward.maximum = 1.0
+    scorer, before = contract.Scorer(reward), signal.signal(signal.SIGALRM, stop)
+    with pytest.raises((contract.RewardError, Stopped)):
+        scorer([({"number": number}, []) for number in range(300)])
+    signal.signal(signal.SIGALRM, before)
+    scorer.pool.shutdown()
+    assert len(calls) < 100
 
 
 def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):

@@ -15,6 +15,7 @@ from test_train import adapters, assert_same_run, lines
 from test_train import interrupt_after as stop_after
 
 import eval as evaluation
+import policies.finding
 import policies.team
 import train as program
 from magrpo import MAGRPO, Rollout
@@ -372,6 +373,37 @@ def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
         assert table[place][place] == pytest.approx(after)
     assert len({value for row in table for value in row}) > 1
     assert "two runs or more" in refused(capsys, "--crossplay", trained, program=evaluation)
+
+
+def test_a_clone_that_moves_takes_its_runs_along(tmp_path, monkeypatch):
+    """Also a run that has recorded the model's path, as runs once did."""
+
+    def clone(path: Path) -> None:
+        monkeypatch.chdir(path)
+        monkeypatch.setattr(policies.finding, "EMBEDDED", path / "tiny")
+        monkeypatch.setattr(program, "TINY", str(path / "tiny"))
+
+    old, new = tmp_path / "old", tmp_path / "new"
+    shutil.copytree(ROOT / "tiny", old / "tiny", ignore=shutil.ignore_patterns("*py*"))
+    clone(old)
+    path = run(old / "run", "--model", "tiny", "tiny/half", "--eval-limit", "1", steps=1)
+    assert not [f for f in path.rglob("*.json") if str(old) in f.read_text() and f.parent != path]
+    record = json.loads((path / "args.json").read_text())
+    assert record["args"]["model"] == [*record["bases"]] == ["tiny", "tiny/half"]
+    before = shutil.copytree(path, old / "before")
+    for file in (before / "args.json", *before.glob("agents/*/adapter_config.json")):
+        file.write_text(file.read_text().replace('"tiny', f'"{old}/tiny'))
+    old.rename(new)
+    (new / "elsewhere").mkdir()
+    clone(new)
+    monkeypatch.chdir(new / "elsewhere")
+    small = ["--limit", "1", "--greedy"]
+    evaluation.main(["--crossplay", "../run", "../before", *small])
+    for name in ("run", "before"):
+        evaluation.main(["--run", f"../{name}", "--method", "trained", *small])
+        program.main(["--resume", f"../{name}", "--max-steps", "2"])
+        assert policies.finding.base_of(new / name / "agents" / "1") == str(new / "tiny" / "half")
+    assert_same_run(new / "run", new / "before")
 
 
 def edit(path: Path, **changes) -> None:

@@ -74,6 +74,7 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     (mine,) = [block for block in blocks if "class Rhyme" in block and "def rhymes" in block]
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    Path("tiny").symlink_to(ROOT / "tiny")  # as in the project's folder
     Path(PLUGIN).write_text(mine)
     (line,) = [c for c in COMMANDS if PLUGIN in c]
     small = "--max-steps 1 --batch-size 2 --num-generations 2 --max-new-tokens 8 --run x"

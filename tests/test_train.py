@@ -21,6 +21,8 @@ import eval as evaluation
 import train
 from tasks import TASKS
 from training.folder import code_version, run_folder
+from training.plugins import prepare
+from training.report import continuation
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2"]
@@ -195,6 +197,25 @@ def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
     train.main(["--resume", str(path), "--max-steps", "4"])
     rates = [row["lr"] for row in lines(path, "metrics.jsonl")]
     assert rates == pytest.approx([0.01, 0.0055, 0.0055, 0.00325])
+    assert continuation(path, 2).endswith(f"--resume {path} --max-steps 4")
+    assert continuation(path, 10).endswith("(the learning rate goes from 0.0019 to 0.0055)")
+
+
+@pytest.mark.parametrize(
+    ("argv", "steps"),
+    [
+        ("", 130),
+        ("--epochs 2", 18),
+        ("--epochs 2 --devices 2", 9),  # each process takes a batch of its own
+        ("--epochs 0.5 --devices 2 --num-nodes 2", 2),
+        ("--epochs 0.0004", 1),
+    ],
+)
+def test_epochs_are_of_the_problems(argv, steps):
+    """Of 18, 2 a step and process."""
+    args = train.parse(["--task", "rendezvous", "--batch-size", "2", *argv.split()])
+    prepare(args)
+    assert args.max_steps == steps
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from policies.finding import fingerprint
+from policies.finding import fingerprint, located, recorded_name
 
 try:
     import fcntl
@@ -40,8 +40,18 @@ def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
 
 
 def has_agents(directory: Path, flags: dict) -> bool:
-    """Whether a run has saved its agents, as it does after its last step."""
-    return all(agent_folder(directory, a, flags).is_dir() for a in range(flags["num_agents"]))
+    """Return whether agents/ holds the agents of the run's last step. While a run that had ended
+    goes on, its agents/ are older than its checkpoint."""
+    agents = range(flags["num_agents"])
+    if not all(agent_folder(directory, agent, flags).is_dir() for agent in agents):
+        return False
+    if not (directory / CHECKPOINT).is_file():
+        return True
+    path = directory / "summary.json"
+    if not path.is_file():
+        return False
+    with reading(path):  # a run that goes on writes its new --max-steps before it trains
+        return json.loads(path.read_text())["steps"] == flags["max_steps"]
 
 
 def checkpoint(resumed: str | None) -> Path | None:
@@ -127,20 +137,32 @@ def reading(path: Path):
 
 
 def read_args(directory: Path) -> dict:
-    """A run's args.json: {"args": every flag, "bases": fingerprints, "code": versions, ...}."""
+    """A run's args.json: {"args": every flag, "bases": fingerprints, "code": versions, ...}. The
+    embedded models have their paths in this clone."""
     path = directory / "args.json"
     if not path.is_file():
         raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
     with reading(path):
         record = json.loads(path.read_text())
-        record["args"]["model"], record["args"]["num_agents"]
+        record["args"]["num_agents"]
+        set_model_names(record, located)
     return record
+
+
+def set_model_names(record: dict, name_of: Callable[[str], str]) -> None:
+    """Replace the name of each model in the content of args.json."""
+    flags = record["args"]
+    flags["model"] = list(map(name_of, flags["model"]))
+    if flags.get("judge"):
+        flags["judge"] = name_of(flags["judge"])
+    fingerprints = record.get("bases", {})
+    record["bases"] = {name_of(name): value for name, value in fingerprints.items()}
 
 
 def write_args(directory: Path, args) -> None:
     versions = {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
     command, models = shlex.join(["python", *sys.argv]), [*args.model, *filter(None, [args.judge])]
-    record = {"args": vars(args), "versions": versions, "command": command, "resumed": []}
+    record = {"args": dict(vars(args)), "versions": versions, "command": command, "resumed": []}
     record["bases"] = {name: fingerprint(name) for name in models}
     record["code"] = [code_version(vars(args))]  # of every process that went on with it
     if args.resume:
@@ -148,6 +170,7 @@ def write_args(directory: Path, args) -> None:
         before = read_args(directory)
         record["code"] = list(dict.fromkeys([*before["code"], *record["code"]]))
         record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
+    set_model_names(record, recorded_name)
     write_json(directory / "args.json", record)
 
 

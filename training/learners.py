@@ -10,7 +10,7 @@ from pathlib import Path
 
 from policies.finding import ADAPTER, adapter_config, base_of, fingerprint, is_adapter
 from training.flags import each
-from training.folder import agent_folder, check_base, read_args, run_folder
+from training.folder import agent_folder, check_base, has_agents, read_args, run_folder
 
 FULL = "config.json"  # of a whole model
 SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # what an adapter's output is scaled by
@@ -52,7 +52,7 @@ def _folder(name: str, agent: int, args) -> Path:
         message = f"it has {count} agents and this team {args.num_agents}; name a folder for each"
         raise ValueError(f"--init {name}: {message}, such as {run / 'agents' / '0'}")
     folder = agent_folder(run, agent if count > 1 else 0, flags)
-    if not folder.is_dir():
+    if not has_agents(run, flags):
         raise ValueError(f"--init {name}: it is not finished: python train.py --resume {run}")
     return folder
 

@@ -11,13 +11,13 @@ import numbers
 import traceback
 from pathlib import Path
 
-from policies.finding import bases, find_model
+from policies.finding import EMBEDDED, bases, find_model
 from rewards import REWARDS, asks
 from tasks import TASKS, Task
 from training import learners
 from training.flags import meant
 
-TINY = str(Path(__file__).resolve().parent.parent / "tiny")
+TINY = str(EMBEDDED)
 FILES: set[str] = set()  # the user's own that were loaded, for `user_line`
 
 
@@ -77,8 +77,7 @@ def own_model(name: str, agents: int) -> str | None:
 
 def is_embedded(name: str) -> bool:
     """Whether a model is one of those in tiny/, or an adapter on it."""
-    base = Path(bases(name)[-1]).resolve()
-    return Path(TINY) in (base, base.parent)
+    return Path(bases(name)[-1]).resolve().is_relative_to(EMBEDDED)
 
 
 def learning_rate(name: str, adapters: bool) -> float:
@@ -156,6 +155,14 @@ def check_prompts(rollout, items: list[dict]) -> None:
             rollout.encode(agent, text)
 
 
+def steps_of(args, problems: int) -> int:
+    """Return --max-steps where it is not given: the steps of --epochs, 1 or more, or 130."""
+    if not args.epochs:
+        return 130
+    per_step = args.batch_size * args.devices * args.num_nodes
+    return max(math.ceil(int(args.epochs * problems) / per_step), 1)
+
+
 def prepare(args) -> tuple:
     """What the flags name, found and checked in a moment, before torch is imported: the task, the
     reward, the problems to train on and the held-out ones by split."""
@@ -171,8 +178,7 @@ def prepare(args) -> tuple:
     if not problems or held_out.get("test") == []:
         raise ValueError(f"task {args.task!r} has no items to train or to test on")
     if args.max_steps is None:
-        steps = args.epochs and -(-int(args.epochs * len(problems)) // args.batch_size)
-        args.max_steps = max(steps or 130, 1)
+        args.max_steps = steps_of(args, len(problems))
     if args.init and not args.resume:
         args.init = learners.agent_folders(args)
     return task, reward, problems, held_out

@@ -75,6 +75,7 @@ class Recorder(L.Callback):
         self.seconds = 0.0  # spent by earlier processes of this run
         self.start = time.perf_counter()
         self.saved = -1  # step of the checkpoint on disk
+        self.recorded = 0  # steps whose metrics and samples are on disk
         self.begun = False  # what comes before the first step was done
         self.schemes: list[str] = []  # of dividing the work that were seen
         self.frames: list[dict] = []  # what was built so far, of a task that can draw it
@@ -92,6 +93,7 @@ class Recorder(L.Callback):
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
         self.start = time.perf_counter()
         self.saved = module.global_step or -1
+        self.recorded = module.global_step
         trainer.should_stop = module.global_step >= self.args.max_steps
         if not self.begun:
             self.test(trainer, module, "before")
@@ -122,6 +124,7 @@ class Recorder(L.Callback):
             self.draw(trainer, module)
         if trainer.is_global_zero:
             self.record(trainer, module, done - 1, metrics, dev)
+        self.recorded = done
         if done % args.save_every == 0 or last:
             self.save(trainer)
 
@@ -195,10 +198,12 @@ class Recorder(L.Callback):
         return {f"scheme/{name}": seen[name] / seen.total() for name in self.schemes}
 
     def on_exception(self, trainer, module, exception):
-        """What was computed is saved, whatever happened; before the first step, nothing was. Where
+        """Save what was computed, if it is whole: every step is recorded, and no update is at work.
+        Otherwise the run goes on from its last checkpoint, and makes the same step again. Where
         only one of several processes fails, the others are not here to save with it."""
         here_alone = trainer.world_size > 1 and not getattr(exception, "everywhere", False)
-        if self.begun and self.saved < module.global_step and not here_alone:
+        whole = self.recorded == module.global_step and not module.updating
+        if self.begun and self.saved < module.global_step and whole and not here_alone:
             self.save(trainer)
 
     def save(self, trainer) -> None:

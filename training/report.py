@@ -7,8 +7,10 @@ from pathlib import Path
 
 import torch
 
+from magrpo import learning_rate_factor
 from policies.loading import device
 from policies.memory import halving
+from training.folder import read_args
 from training.metrics import memory_gib, reward_spreads
 
 
@@ -70,6 +72,19 @@ def backward(module) -> None:
         (logps * mask).sum().backward()
 
 
+def continuation(directory: Path, steps: int) -> str:
+    """Return the command that doubles a run's steps. The schedule of the learning rate then is
+    twice as long, and its rate at the next step may be another: both stand beside the command."""
+    flags = read_args(directory)["args"]
+    schedule = (flags["lr_schedule"], flags["warmup_steps"])
+    last = flags["lr"] * learning_rate_factor(steps - 1, *schedule, steps)
+    following = flags["lr"] * learning_rate_factor(steps, *schedule, 2 * steps)
+    command = f"python train.py --resume {directory} --max-steps {2 * steps}"
+    if following == last:
+        return command
+    return f"{command}  (the learning rate goes from {last:.2g} to {following:.2g})"
+
+
 def report(directory: Path) -> str:
     """The short report at the end of a run."""
     summary = json.loads((directory / "summary.json").read_text())
@@ -88,6 +103,5 @@ def report(directory: Path) -> str:
         lines.append(f"\npictures:  {directory}/build.png, build.gif")
     lines.append(f"\ncurves:    tensorboard --logdir {directory}")
     lines.append(f"evaluate:  python eval.py --run {directory}  (--doctor {directory})")
-    steps = 2 * summary["steps"]
-    lines.append(f"continue:  python train.py --resume {directory} --max-steps {steps}")
+    lines.append(f"continue:  {continuation(directory, summary['steps'])}")
     return "\n".join(lines)
