@@ -227,8 +227,13 @@ def _levels(item, team, is_defined) -> tuple[dict[str, float], Verdict]:
     return scores, verdict
 
 
-def _looks_like_wrapper(function: ast.FunctionDef) -> bool:
-    """The paper's rule, by lines: nothing, "return ... aux ...", or x = aux(...) and return x."""
+def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
+    """Apply the paper's rule, by lines: nothing, "return ... aux ...", or x = aux(...); return x.
+
+    A lambda is the one line that returns its body.
+    """
+    if isinstance(function, ast.Lambda):
+        return "aux" in ast.unparse(function.body)
     documented = ast.get_docstring(function) is not None
     match [ast.unparse(statement) for statement in function.body[documented:]]:
         case []:

@@ -65,8 +65,9 @@ FLAGS = {
     "--precision bf16-mixed": "with adapters, give --bits 16",
     "--kl-coef 0.1 --top-p 0.5": "not with --top-p or --top-k",
     "--feedback tests": "--feedback is told between turns",
-    "--turns 2 --feedback nope": "--feedback: 'nope' is not known; known to task",
-    "--judge tiny": "--judge tiny: the reward asks no language model",
+    "--turns 2 --feedback nope": "unknown --feedback 'nope'; task 'coop' has: plain, ",
+    "--turns 2 --feedback nope --task rendezvous": "task 'rendezvous' has: none",
+    "--judge tiny": "--judge tiny: reward 'code' does not ask a language model",
     "--reward nowhere.reward": "No module named 'nowhere'",
     "--model no/such-model": "no/such-model",
     "--template-arg think=0": "--template-arg is given to the chat template: it needs --chat-",
@@ -130,7 +131,6 @@ DATA = [  # name, content, what is named
 
 @pytest.mark.parametrize(("name", "content", "named"), DATA)
 def test_data_files(name, content, named, refused, tmp_path):
-    pytest.importorskip("coding")
     if content is not None:
         (tmp_path / name).write_bytes(content)
     assert named in refused(f"--task humaneval --data {name}")
@@ -152,13 +152,19 @@ PLUGINS = [  # what is replaced, by what, what is named
     ("class Task:", "class Tusk:", "mine.py has no task Task (did you mean Tusk?)"),
     (": pass", ": raise KeyError('no')", "mine.py, line 4: KeyError: 'no'"),
     ('reward = "FILE:reward"', "", "names no reward of its own"),
+    ('reward = "FILE:reward"', "reward = len", "a reward is given by its name, as file.py:Name"),
+    ("FILE:reward", "FILE", "reward 'mine.py' names only a file: add the name of the reward in it"),
+    ("FILE:reward", "FILE:", "add the name of the reward in it, as in mine.py:Name"),
+    ("FILE:reward", "policies.reward", "policies has no reward reward"),
+    ("data=None, num_agents=2", "", "'mine.py:Task' has to take (data, num_agents): got an"),
     ("def items(self, split)", "def rows(self, split)", "Task has no items(split)"),
-    ("items(self, split)", "items(self)", "needs items(split): too many"),
+    ("items(self, split)", "items(self)", "items has to take (split): too many"),
+    ('[{"task_id": split}]', "{}", "Task.items('train') has to return a list of dicts, not {}"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
     ('return item["task_id"]', "return 7", "has to be a text, not 7"),
-    ("def reward(item, responses)", "def reward(item)", "needs (item, responses): too many"),
-    ("reward.maximum = 1.0", "", "needs its largest value"),
+    ("def reward(item, responses)", "def reward(item)", "has to take (item, responses): too many"),
+    ("reward.maximum = 1.0", "", "mine.py:reward' needs the attribute maximum, its"),
 ]
 
 

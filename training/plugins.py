@@ -8,8 +8,11 @@ import inspect
 import json
 import math
 import numbers
+import sys
 import traceback
+from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 
 from policies.finding import EMBEDDED, bases, find_model
 from rewards import REWARDS, asks
@@ -18,34 +21,61 @@ from training import learners
 from training.flags import meant
 
 TINY = str(EMBEDDED)
-FILES: set[str] = set()  # the user's own that were loaded, for `user_line`
+FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 
 
 def resolve(name: str, known: dict[str, str], what: str):
-    """The task or reward that a flag names: a known name, a dotted path, or file.py:Name."""
+    """Return what a flag names: by a known name, a dotted path, or file.py:Name."""
+    if not isinstance(name, str):  # a task's `reward`
+        raise ValueError(f"a {what} is given by its name, as file.py:Name, not as {name!r:.60}")
     full = known.get(name, name)
+    if full.endswith((".py", ".py:")):
+        message = f"add the name of the {what} in it, as in {full.rstrip(':')}:Name"
+        raise ValueError(f"{what} {name!r} names only a file: {message}")
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     if not path:
         listed = ", ".join(sorted(known))
         raise ValueError(f"unknown {what} {name!r}{meant(name, known)}; known: {listed}")
-    if full.endswith(".py"):
-        raise ValueError(f"{what} {name!r}: name what the file holds, as in file.py:Name")
     try:
         if path.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-            FILES.add(spec.origin)
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+            file = Path(path).resolve()
+            module = load_file(file, file.read_bytes())
         else:
             module = importlib.import_module(path)
             if name not in known:
-                FILES.add(module.__file__)
+                FILES.add(str(vars(module).get("__file__")))  # a folder has none
     except (Exception, SystemExit) as error:  # a plug-in is the user's code: anything may come
         message = f"cannot load the {what} {name!r}: {type(error).__name__}: {error}"
         raise ValueError(message) from error
     if not hasattr(module, attribute):
         raise ValueError(f"{path} has no {what} {attribute}{meant(attribute, vars(module))}")
     return getattr(module, attribute)
+
+
+@functools.cache
+def load_file(file: Path, source: bytes) -> ModuleType:
+    """Load a user's file as a module: once, and again only where its source has changed."""
+    FILES.add(str(file))
+    folder = str(file.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # last: a json.py beside the file hides no other module
+    spec = importlib.util.spec_from_file_location(module_name(file), file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        exec(compile(source, file, "exec"), vars(module))
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module
+
+
+def module_name(file: Path) -> str:
+    """Return the name that `import` has for a file in sys.path, or the file's path where another
+    module has that name."""
+    module = sys.modules.get(file.stem)
+    spec = module.__spec__ if module else PathFinder.find_spec(file.stem)
+    return file.stem if spec and Path(spec.origin or "").resolve() == file else str(file)
 
 
 def user_line(error: BaseException | None) -> str:
@@ -93,45 +123,52 @@ def make_task(args) -> Task:
     kind, options = task_class(args.task), {"data": args.data, "num_agents": args.num_agents}
     if args.feedback:
         if args.feedback not in kind.modes:
-            known = ", ".join(kind.modes) or "none"
-            hint = f"{meant(args.feedback, kind.modes)}; known to task {args.task!r}: {known}"
-            raise ValueError(f"--feedback: {args.feedback!r} is not known{hint}")
+            hint = meant(args.feedback, kind.modes)
+            listed = ", ".join(kind.modes) or "none"
+            message = f"unknown --feedback {args.feedback!r}{hint}"
+            raise ValueError(f"{message}; task {args.task!r} has: {listed}")
         options["feedback"] = kind.teller(args)
+    check_signature(f"task {args.task!r}", kind, **options)
     task = kind(**options)
     task.reward = args.reward or task.reward
     for name in ("items", "observe", "feedback", "advance", "scheme", "draw"):
         _, *wanted = inspect.signature(getattr(Task, name)).parameters
-        check_signature(getattr(task, name), wanted, f"task {args.task!r} needs {name}")
+        check_signature(f"task {args.task!r}: {name}", getattr(task, name), *wanted)
     if type(task).advance is not Task.advance:
         task.advance = functools.partial(advanced, task.advance)
     return task
 
 
-def check_signature(function, wanted: list[str], what: str) -> None:
-    """Raises ValueError where a function of the user's does not take so many arguments."""
+def check_signature(name: str, function, *wanted: str, **options) -> None:
+    """Raise ValueError where a user's function does not take these arguments."""
     try:
-        inspect.signature(function).bind(*wanted)
+        inspect.signature(function).bind(*wanted, **options)
     except TypeError as error:
-        raise ValueError(f"{what}({', '.join(wanted)}): {error}") from error
+        raise ValueError(
+            f"{name} has to take ({', '.join([*wanted, *options])}): {error}"
+        ) from error
 
 
 def advanced(advance, item: dict, responses: list[str]) -> dict:
-    """The next turn's item, by a task's advance, which may change the one it is given."""
-    found = advance(copy.deepcopy(item), responses)
-    if not isinstance(found, dict):
-        raise ValueError(f"advance returned {found!r:.60}, which is no dict, for item {item!r}")
-    return found
+    """Return the next turn's item, by a task's advance, which may change the item it is given."""
+    following = advance(copy.deepcopy(item), responses)
+    if not isinstance(following, dict):
+        raise ValueError(f"advance returned {following!r:.60}, not a dict, for item {item!r}")
+    return following
 
 
 def find_reward(args, task):
     """The function of --reward, or of the task's own reward."""
     if not task.reward:
         raise ValueError(f"task {args.task!r} names no reward of its own: give one with --reward")
-    reward, whose = resolve(task.reward, REWARDS, "reward"), f"reward {task.reward!r}"
-    check_signature(reward, ["item", "responses", *["lm"] * asks(reward)], f"{whose} needs ")
+    reward = resolve(task.reward, REWARDS, "reward")
+    name = f"reward {task.reward!r}"
+    wanted = ["item", "responses", "lm"] if asks(reward) else ["item", "responses"]
+    check_signature(name, reward, *wanted)
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
-        raise ValueError(f"{whose} needs its largest value, a number above 0, as .maximum")
+        message = "needs the attribute maximum, its largest value: a number above 0"
+        raise ValueError(f"{name} {message}")
     return reward
 
 
@@ -139,7 +176,8 @@ def items_of(task, split: str) -> list[dict]:
     """A split's items; ValueError where the task does not give a list of them."""
     items = task.items(split)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise ValueError(f"items({split!r}) has to give a list of dicts, not {items!r:.60}")
+        name = f"{type(task).__name__}.items({split!r})"
+        raise ValueError(f"{name} has to return a list of dicts, not {items!r:.60}")
     return items
 
 
@@ -169,7 +207,8 @@ def prepare(args) -> tuple:
     task = make_task(args)
     reward = find_reward(args, task)
     if args.judge and not asks(reward):
-        raise ValueError(f"--judge {args.judge}: the reward asks no language model")
+        message = f"reward {task.reward!r} does not ask a language model"
+        raise ValueError(f"--judge {args.judge}: {message}")
     for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits or 32)
     problems = items_of(task, "train")

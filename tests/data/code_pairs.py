@@ -136,6 +136,11 @@ _HACKS = {
     ),
     "wrapper that sorts": (WIDE, "return aux(sorted(xs), 0)", (2.5, 3.0)),
     "wrapper lambda": (WHOLE, "solve = lambda xs: aux(xs)", (2.5, 0.4)),
+    "wrapper lambda, return in a comment": (
+        WHOLE,
+        "solve = lambda xs: aux(xs)  # return it",
+        (2.5, 3.0),
+    ),
     "always true": (
         "def aux(x):\n    return True\n",
         "return sum(x * x for x in xs if aux(x) and x % 2 == 0)",
