@@ -61,7 +61,7 @@ TRAIN, EVAL = 0, 1  # streams of random numbers that never meet
 def earned(parts: dict[str, float], agents: int) -> list[float]:
     """What a joint response pays each agent: the sum of its reward's parts, and its own agent/<i>;
     those named metric/... pay nobody."""
-    team = sum(value for name, value in parts.items() if "/" not in name)
+    team = sum(v for name, v in parts.items() if not name.startswith(("metric/", "agent/")))
     return [team + parts.get(f"agent/{agent}", 0.0) for agent in range(agents)]
 
 

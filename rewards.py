@@ -6,9 +6,10 @@ scores one joint response; `reward.maximum` is its largest value, for normalised
 the values are summed, and logged as reward/<key>; keys that start with "metric/" earn nothing, and
 are logged as they are. "agent/<i>" is paid to agent i alone, on top of that sum, and is logged as
 agent/<i>/reward; what is logged as return, and has a maximum, is then the sum plus the mean of the
-agents' own. {} says that this turn is not scored. A reward has to be pure: it is called from
-several threads at once, and again where a run is resumed. One that raises, answers what is no
-finite number, or does not answer ends the run (`RewardError`).
+agents' own. A key that one response lacks and another has counts as 0. {} says that this turn is
+not scored. A reward has to be pure: it is called from several threads at once, and again where a
+run is resumed. One that raises, answers what is no finite number or more than its maximum, or does
+not answer ends the run (`RewardError`).
 
 A reward with `needs_model = True` may ask a language model: it is called as reward(item, responses,
 lm), and lm(prompt, text) gives the log-probabilities of the text's tokens after the prompt, as an
@@ -43,6 +44,7 @@ REWARDS = {
     "housebuild_paper": "examples.building.rewards.housebuild_paper",
 }
 TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
+ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 
 
 def asks(reward) -> bool:
@@ -54,7 +56,13 @@ def logged(part: str) -> str:
     """The name of a reward's part in metrics and tables."""
     if part.startswith("agent/"):
         return f"{part}/reward"
-    return part if "/" in part else f"reward/{part}"
+    return part if part.startswith("metric/") else f"reward/{part}"
+
+
+def total(parts: dict[str, float], agents: int) -> float:
+    """Return what has the maximum: the sum of the parts, plus the mean of the agents' own."""
+    team = sum(v for name, v in parts.items() if not name.startswith(("metric/", "agent/")))
+    return team + sum(v for name, v in parts.items() if name.startswith("agent/")) / agents
 
 
 class RewardError(RuntimeError):
@@ -88,7 +96,7 @@ class Scorer:
             for number, lm, future in zip(left, asked, futures, strict=True):
                 wait([future], timeout=TIMEOUT)
                 if not lm.new:
-                    found[number] = _parts(future, number, *joints[number])
+                    found[number] = _parts(future, number, self.maximum, *joints[number])
             if new := list(dict.fromkeys(question for lm in asked for question in lm.new)):
                 start = time.perf_counter()
                 answers |= zip(new, self.judge(new), strict=True)
@@ -111,21 +119,34 @@ class Questions:
         return np.zeros(len(text.split()))
 
 
-def _parts(future: Future, number: int, item: dict, texts: list[str]) -> dict[str, float]:
+def _parts(
+    future: Future, number: int, maximum: float, item: dict, texts: list[str]
+) -> dict[str, float]:
     cause = None
     try:
         value = future.result(timeout=0)
         parts = value if isinstance(value, dict) else {"reward": value}
         parts = {str(name): float(part) for name, part in parts.items()}
-        team = {f"agent/{agent}" for agent in range(len(texts))}
-        strangers = [name for name in parts if name.startswith("agent/") and name not in team]
-        if all(map(math.isfinite, parts.values())) and not strangers:
+        problem = _broken_promise(parts, len(texts), maximum)
+        if not problem:
             return parts
-        problem = f"returned {parts}"
-        problem += f", which pays {strangers[0]} in a team of {len(texts)}" if strangers else ""
     except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
         cause, problem = error, f"raised {type(error).__name__}: {error}"
         if not future.done():  # it is our own TimeoutError
             problem = f"did not answer within {TIMEOUT:.0f} s"
     message = f"the reward {problem}, for item {item!r} and responses {texts!r}"
     raise RewardError(message, future.done(), number) from cause
+
+
+def _broken_promise(parts: dict[str, float], agents: int, maximum: float) -> str:
+    """Return what is wrong with these parts, in words; "" where nothing is."""
+    team = {f"agent/{agent}" for agent in range(agents)}
+    strangers = [name for name in parts if name.startswith("agent/") and name not in team]
+    if strangers:
+        return f"returned {parts}, which pays {strangers[0]} in a team of {agents}"
+    if not all(map(math.isfinite, parts.values())):
+        return f"returned {parts}"
+    paid = total(parts, agents)
+    if paid > maximum * (1 + ROUNDING):
+        return f"returned {parts}, in all {paid:g}, which is above its maximum of {maximum:g}"
+    return ""

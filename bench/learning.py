@@ -124,7 +124,7 @@ def comlrl(seed: int, rank: int, rate: float, batch: int):
             sum(
                 value
                 for name, value in reward(batch_items[0], [first[0], second[0]]).items()
-                if "/" not in name
+                if not name.startswith("metric/")
             )
         ],
         formatters=[lambda item, i=i, **_: task.observe(i, item, []) for i in range(2)],

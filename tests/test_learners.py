@@ -27,11 +27,11 @@ from training.plugins import advanced
 ROOT = Path(program.__file__).parent
 
 
-def make(reward, *argv, team=None, task=None):
+def make(reward, *argv, team=None, task=None, maximum=1e4):
     """A module with an optimizer, outside Lightning's loop; `step` makes one step of it."""
     args, task = flags(*argv), task or Echo()
     team = team or small_team(args.num_agents, args.lora_rank)
-    module = MAGRPO(team, task, Scorer(rewarding(reward)), task.items("train"), args)
+    module = MAGRPO(team, task, Scorer(rewarding(reward, maximum)), task.items("train"), args)
     optimizer = module.configure_optimizers()
     module.optimizers = lambda: optimizer
     module.manual_backward = lambda loss: loss.backward()
@@ -134,7 +134,7 @@ def test_an_evaluation_plays_in_the_world_that_moves_on():
 
     task = Diary()
     task.scheme = lambda item, responses: f"day {item['day']}"
-    reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4))
+    reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4, 1.0))
     rollout = Rollout(small_team(), task, reward, flags("--turns", "3", "--gamma", "0.5"))
     how = ((0, 1, 0, 0), 2, Sampling(1.0, 0, 1.0, 4), 1, True)
     (root,), *_ = rollout(task.items("test")[:1], *how)
@@ -211,7 +211,7 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
     def reward(item, texts):
         return {"a": 0.25, "agent/0": 0.5, "agent/1": float(len(texts[1]) > 3), "metric/b": 7.0}
 
-    module = step(make(reward))
+    module = step(make(reward, maximum=1.0))
     found = measure_of(module)
     assert found["agent/0/reward"] == 0.5
     assert 0 < found["agent/1/reward"] < 1

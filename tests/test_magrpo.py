@@ -49,7 +49,7 @@ def small_team(agents: int = 2, rank: int = 4, bases=None, share: bool = False) 
     return team
 
 
-def rewarding(function, maximum: float = 1.0):
+def rewarding(function, maximum: float = 1e4):
     function.maximum = maximum
     return function
 
