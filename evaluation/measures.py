@@ -67,11 +67,16 @@ def summarize(header: dict, records: list[dict], methods: list[str] | None = Non
 
     header: the first line of a --samples file. Greedy decoding's measures have the prefix greedy/.
     Every method after the first has "vs", a paired comparison of its return with the first one's.
+    A method that was never scored is left out, and the title says so: its return would be 0.
     """
     known, table, returns = defaultdict(list), {}, {}
+    title = header["settings"]["title"]
     for record in records:
         known[record["method"]].append(record)
     for name in methods or list(known):
+        if not any(turn["parts"] for record in known[name] for turn in record["turns"]):
+            title += f"\nno method {name}: the reward scores none of its turns"
+            continue
         greedy = [record for record in known[name] if record["greedy"]]
         sampled = [record for record in known[name] if not record["greedy"]]
         main, own = sampled or greedy, header["measures"]
@@ -84,7 +89,9 @@ def summarize(header: dict, records: list[dict], methods: list[str] | None = Non
         returns[name] = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
         if (first := next(iter(returns))) != name:
             table[name]["vs"] = {"method": first, **paired(returns[name], returns[first])}
-    return {"settings": header["settings"], "methods": table}
+    if not table:
+        raise ValueError("the reward scores no turn of any method: it returned {} each time")
+    return {"settings": header["settings"] | {"title": title}, "methods": table}
 
 
 def _by_item(records: list[dict]) -> list[list[dict]]:

@@ -19,6 +19,8 @@ from tasks import Task
 # prompt begins: a pretrained model continues it where it would explain in a chat. What the authors
 # share is one example, and the convention of what a helper says.
 
+DEF = r"(?m)^\s*(?:async\s+)?def\b"  # a line that begins a function
+
 _TOGETHER = (
     "{count} programmers write each of these programs. {helpers} The last one writes main.py, "
     "which calls {names}. Nobody sees the file of another one. "
@@ -78,9 +80,9 @@ class CodeTask(Task):
 
     def ask(self, text: str) -> dict:
         """An item without tests, of a question, or of a signature with its docstring."""
-        if "def " not in text:
+        if not re.search(DEF, text):
             text = f'def solve(xs):\n    """{text}"""\n'
-        names = re.findall(r"def\s+(\w+)", text)
+        names = re.findall(rf"{DEF}\s+(\w+)", text)
         if not names:
             raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
         return {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
