@@ -99,9 +99,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args = top.parse_args(argv)
     given = {name for name, value in vars(args).items() if value != top.get_default(name)}
     for mode in MODES.keys() & given:
+        flag = "--" + mode.replace("_", "-")
+        value = getattr(args, mode)
+        if isinstance(value, str) and not value.strip():
+            top.error(f"{flag} is empty")
         if extra := given - MODES[mode] - {mode, "debug"}:
             flags = ", ".join("--" + name.replace("_", "-") for name in sorted(extra))
-            top.error(f"--{mode.replace('_', '-')} does not go with {flags}")
+            top.error(f"{flag} does not go with {flags}")
     for name in ("json", "csv", "samples"):
         file = getattr(args, name)
         if file and (not Path(file).absolute().parent.is_dir() or Path(file).is_dir()):
@@ -132,8 +136,9 @@ def evaluate(args) -> tuple[dict, list[dict]]:
     }
     methods = plan(args, main, team, solo, items)
     header, records = describe(args, main, task, reward, items), []
-    if "single" not in methods and not args.method:
-        header["settings"]["title"] += "\nno method single: this task is for teams alone"
+    for name in ("single", "single-trained") if solo else ("single",):
+        if name not in methods and not args.method:
+            header["settings"]["title"] += f"\nno method {name}: this task is for teams alone"
     for seat in dict.fromkeys(seat for seat, _, _ in methods.values()):  # one at a time in memory
         player = seats[seat]() if seat else None
         if player:
@@ -154,6 +159,7 @@ def evaluate(args) -> tuple[dict, list[dict]]:
 def describe(args, main, task, reward, items: list[dict]) -> dict:
     """The header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
+    from training.heldout import task_id
     from training.report import where
 
     how = f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
@@ -172,7 +178,7 @@ def describe(args, main, task, reward, items: list[dict]) -> dict:
         team = range(main.num_agents)
         speakers = task.speakers(item, 0) or team
         prompts = [task.observe(agent, item, []) if agent in speakers else "" for agent in team]
-        header["items"].append({"task_id": item.get("task_id"), "prompts": prompts})
+        header["items"].append({"task_id": task_id(item), "prompts": prompts})
     return header
 
 
@@ -219,7 +225,10 @@ def ask(args) -> None:
     flags = settings(args, team or solo)
     task = make_task(flags)
     if args.ask.lstrip().startswith("{"):  # a whole item
-        item = json.loads(args.ask)
+        try:
+            item = json.loads(args.ask)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"--ask: not one JSON object ({error})") from error
         task.check(item)
     else:
         item = task.ask(args.ask)
@@ -257,7 +266,8 @@ def main(argv: list[str] | None = None) -> None:
             print(doctor.report(folder.run_folder(args.doctor)))
         else:
             args.run = newest(args)
-            (ask if args.ask else table)(args)
+            (table if args.ask is None else ask)(args)
+        sys.stdout.flush()  # a reader that has gone is told here, and not at the exit
     except Exception as error:
         if "--debug" in argv:
             raise

@@ -61,7 +61,7 @@ TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
 def earned(parts: dict[str, float], agents: int) -> list[float]:
     """What a joint response pays each agent: the sum of its reward's parts, and its own agent/<i>;
     those named metric/... pay nobody."""
-    team = sum(value for name, value in parts.items() if "/" not in name)
+    team = sum(v for name, v in parts.items() if not name.startswith(("metric/", "agent/")))
     return [team + parts.get(f"agent/{agent}", 0.0) for agent in range(agents)]
 
 
@@ -217,7 +217,7 @@ class Node:
 
 class Rollout:
     """Plays a batch of problems. task is the user's (tasks.py says what it is); reward scores many
-    joint responses, [(item, texts)], and gives each one's parts (rewards.Scorer)."""
+    joint responses, [(item, texts)], and gives each one's parts (training/scoring.py)."""
 
     def __init__(self, team: Team, task, reward: Callable, args):
         self.team, self.task, self.reward, self.args = team, task, reward, args

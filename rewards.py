@@ -3,7 +3,8 @@
     def reward(item: dict, responses: list[str]) -> float | dict[str, float]
 
 scores one joint response. `reward.maximum` is its largest value, for normalised returns. The values
-of a dict are summed and logged as reward/<key>. Three kinds of keys differ:
+of a dict are summed and logged as reward/<key>. A key that one response lacks and another has
+counts as 0. Three kinds of keys differ:
 
 - "metric/..." earns nothing and is logged under its own name.
 - "agent/<i>" is paid to agent i alone, on top of the sum, and logged as agent/<i>/reward. The
@@ -11,8 +12,8 @@ of a dict are summed and logged as reward/<key>. Three kinds of keys differ:
 - An empty dict says that this turn is not scored.
 
 A reward has to be pure: it is called from several threads at once, and again when a run is resumed.
-A reward that raises, returns a number that is not finite, or does not answer ends the run
-(`RewardError`).
+A reward that raises, returns more than its maximum or a number that is not finite, or does not
+answer ends the run (training/scoring.py: RewardError).
 
 A reward with `needs_model = True` may ask a language model. It is called as reward(item, responses,
 lm), and lm(prompt, text) returns the log-probabilities of the text's tokens after the prompt, as an
@@ -33,8 +34,6 @@ authors' code computes it, to repeat their runs.
 
 import math
 import re
-import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from writing.text import (
@@ -50,8 +49,6 @@ from writing.text import (
     transitions,
     words,
 )
-
-TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 
 # --------------------------------------------------------------------------------------------------
 # 2. Writing: a language model that reads the two texts (needs_model)
@@ -310,79 +307,13 @@ def logged(part: str) -> str:
     return part if part.startswith("metric/") else f"reward/{part}"
 
 
-class RewardError(RuntimeError):
-    """A reward broke its promise. args: the message; whether its call has returned (False: it still
-    hangs); the number of the joint response that it was given."""
-
-    def __str__(self):
-        return self.args[0]
-
-
-class Scorer:
-    """Scores many joint responses at once, and holds the reward, which is the user's code, to what
-    it may answer. judge: answers the questions of a reward that needs a model."""
-
-    def __init__(self, reward, judge=None):
-        self.reward, self.maximum, self.judge = reward, reward.maximum, judge
-        self.needs_model = asks(reward)
-        self.pool = ThreadPoolExecutor(8, thread_name_prefix="reward")
-        self.seconds = 0.0  # that the judge took in the latest call
-
-    def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[dict[str, float]]:
-        """The named parts of each (item, responses), in order; RewardError ends the run."""
-        self.seconds, answers = 0.0, {}
-        found: dict[int, dict[str, float]] = {}
-        while left := [number for number in range(len(joints)) if number not in found]:
-            asked = [Questions(answers) for _ in left]
-            futures = []
-            try:
-                for number, lm in zip(left, asked, strict=True):
-                    arguments = (*joints[number], lm) if self.needs_model else joints[number]
-                    futures.append(self.pool.submit(self.reward, *arguments))
-                for number, lm, future in zip(left, asked, futures, strict=True):
-                    wait([future], timeout=TIMEOUT)
-                    if not lm.new:
-                        found[number] = _parts(future, number, *joints[number])
-            finally:  # an error or a signal does not wait for the calls that have not begun
-                for future in futures:
-                    future.cancel()
-            if new := list(dict.fromkeys(question for lm in asked for question in lm.new)):
-                start = time.perf_counter()
-                answers |= zip(new, self.judge(new), strict=True)
-                self.seconds += time.perf_counter() - start
-        return [found[number] for number in range(len(joints))]
-
-
-class Questions:
-    """The `lm` of one call of a reward: gives the answers that are known, and notes what is new."""
-
-    def __init__(self, answers: dict):
-        self.answers, self.new = answers, []
-
-    def __call__(self, prompt: str, text: str) -> "np.ndarray":  # noqa: F821
-        if (prompt, text) in self.answers:
-            return self.answers[prompt, text]
-        import numpy as np  # not where names alone are looked up
-
-        self.new.append((prompt, text))
-        return np.zeros(len(text.split()))
-
-
-def _parts(future: Future, number: int, item: dict, texts: list[str]) -> dict[str, float]:
-    cause = None
-    try:
-        value = future.result(timeout=0)
-        parts = value if isinstance(value, dict) else {"reward": value}
-        parts = {str(name): float(part) for name, part in parts.items()}
-        team = {f"agent/{agent}" for agent in range(len(texts))}
-        strangers = [name for name in parts if name.startswith("agent/") and name not in team]
-        if all(map(math.isfinite, parts.values())) and not strangers:
-            return parts
-        problem = f"returned {parts}"
-        problem += f", which pays {strangers[0]} in a team of {len(texts)}" if strangers else ""
-    except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
-        cause, problem = error, f"raised {type(error).__name__}: {error}"
-        if not future.done():  # it is our own TimeoutError
-            problem = f"did not answer within {TIMEOUT:.0f} s"
-    message = f"the reward {problem}, for item {item!r} and responses {texts!r}"
-    raise RewardError(message, future.done(), number) from cause
+def total(parts: dict[str, float], agents: int) -> float:
+    """Return what has the maximum: the sum of the parts, plus the mean of the agents' own."""
+    team = 0.0
+    own = 0.0
+    for name, value in parts.items():
+        if name.startswith("agent/"):
+            own += value
+        elif not name.startswith("metric/"):
+            team += value
+    return team + own / agents

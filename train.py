@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import sys
 
-from rewards import REWARDS, Scorer, asks
+from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
 from training.bits import settle
@@ -142,6 +142,7 @@ def build(args, prepared: tuple | None = None):
     from policies.judging import make_judge
     from policies.loading import device
     from policies.team import Team
+    from training.scoring import Scorer
 
     task, reward, problems, held_out = prepared or prepare(args)
     settle(args)

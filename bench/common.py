@@ -26,8 +26,8 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 import train
-from rewards import Scorer
 from tasks import Task
+from training.scoring import Scorer
 
 torch.set_num_threads(1)
 RESPONSE = 64  # tokens of every response

@@ -67,11 +67,16 @@ def summarize(header: dict, records: list[dict], methods: list[str] | None = Non
 
     header: the first line of a --samples file. Greedy decoding's measures have the prefix greedy/.
     Every method after the first has "vs", a paired comparison of its return with the first one's.
+    A method that was never scored is left out, and the title says so: its return would be 0.
     """
     known, table, returns = defaultdict(list), {}, {}
+    title = header["settings"]["title"]
     for record in records:
         known[record["method"]].append(record)
     for name in methods or list(known):
+        if not any(turn["parts"] for record in known[name] for turn in record["turns"]):
+            title += f"\nno method {name}: the reward scores none of its turns"
+            continue
         greedy = [record for record in known[name] if record["greedy"]]
         sampled = [record for record in known[name] if not record["greedy"]]
         main, own = sampled or greedy, header["measures"]
@@ -84,7 +89,9 @@ def summarize(header: dict, records: list[dict], methods: list[str] | None = Non
         returns[name] = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
         if (first := next(iter(returns))) != name:
             table[name]["vs"] = {"method": first, **paired(returns[name], returns[first])}
-    return {"settings": header["settings"], "methods": table}
+    if not table:
+        raise ValueError("the reward scores no turn of any method: it returned {} each time")
+    return {"settings": header["settings"] | {"title": title}, "methods": table}
 
 
 def _by_item(records: list[dict]) -> list[list[dict]]:
@@ -96,9 +103,10 @@ def _by_item(records: list[dict]) -> list[list[dict]]:
 
 def _measures(records: list[dict], own: dict[str, str]) -> dict[str, float | None]:
     """Every measure of one method, each with its error over problems; own: the task's."""
+    names = dict.fromkeys(name for r in records for name in r["turns"][-1]["parts"])
     per_item = defaultdict(list)
     for group in _by_item(records):
-        for name, value in _of_problem(group, own).items():
+        for name, value in _of_problem(group, own, list(names)).items():
             per_item[name].append(value)
     found = {}
     for name, values in per_item.items():
@@ -106,16 +114,21 @@ def _measures(records: list[dict], own: dict[str, str]) -> dict[str, float | Non
     return found
 
 
-def _of_problem(records: list[dict], own: dict[str, str]) -> dict[str, float]:
-    """The measures of one problem, from all its samples; of several turns, the last one's."""
+def _of_problem(records: list[dict], own: dict[str, str], names: list[str]) -> dict[str, float]:
+    """The measures of one problem, from all its samples; of several turns, the last one's. names:
+    the parts of the method's reward. A part that a scored response lacks is 0, as in training."""
     last = [record["turns"][-1] for record in records]
     found = {"return": statistics.fmean(record["return"] for record in records)}
-    for part in last[0]["parts"]:
-        found[logged(part)] = statistics.fmean(turn["parts"][part] for turn in last)
+    scored = [turn["parts"] for turn in last if turn["parts"]]
+    parts = {}
+    if scored:
+        parts = {name: [values.get(name, 0.0) for values in scored] for name in names}
+    for name, values in parts.items():
+        found[logged(name)] = statistics.fmean(values)
     for name, part in own.items():
-        if part not in last[0]["parts"]:
+        if part not in parts:
             continue
-        values = [turn["parts"][part] for turn in last]
+        values = parts[part]
         if name.endswith("@k"):
             ks = [k for k in KS if k <= len(values)]
             found |= {f"{name[:-1]}{k}": best_of_k(values, k) for k in ks}
@@ -143,9 +156,11 @@ def _speed(timing: dict | None) -> dict[str, float | None]:
 def _schemes(records: list[dict], part: str | None) -> dict[str, dict]:
     """How often each scheme was seen, the most frequent first, and how often it passed; or {}."""
     passed = defaultdict(list)
+    if not any(part in record["turns"][-1]["parts"] for record in records):
+        return {}
     for record in records:
         parts = record["turns"][-1]["parts"]
-        if "scheme" in record and part in parts:
-            passed[record["scheme"]].append(parts[part])
+        if "scheme" in record and parts:
+            passed[record["scheme"]].append(parts.get(part, 0.0))
     ranked = sorted(passed.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     return {name: {"count": len(v), "pass_rate": statistics.fmean(v)} for name, v in ranked}

@@ -4,7 +4,6 @@ A method is a rollout: that of training, or one of the classes below, which diff
 """
 
 import argparse
-import contextlib
 import dataclasses
 import itertools
 import time
@@ -13,15 +12,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from evaluation.players import single_settings
+from evaluation.players import single_settings, solo_settings
 from evaluation.scoring import judge_of
 from magrpo import EVAL, Node, Rollout, generator
 from policies.decoding import Response
 from policies.sampling import sampling_of
-from rewards import Scorer, asks
+from rewards import asks
 from training.flags import meant
 from training.heldout import play, played, progress, worth
 from training.plugins import make_task
+from training.scoring import Scorer
 
 TIMED = 10  # problems at most whose decoding is timed, one at a time
 
@@ -94,10 +94,14 @@ def plan(args, main, team: Path | None, solo: Path | None, items: list[dict]) ->
         found |= {"trained": ("team", Rollout, set(range(agents)))} if team else {}
         found |= {"naive": ("team", Rollout, set()), "sequential": ("team", Sequential, set())}
         found["discussion"] = ("team", Discussion, set())
-    with contextlib.suppress(ValueError):  # a task for teams alone: the table says so
-        make_task(single_settings(main, args.single_model))
-        found["single"] = ("solo" if solo and not args.single_model else "single", Rollout, set())
-    if solo:
+    alone = solo_settings(args, main, team, solo) if solo else None
+    if alone and not args.single_model:
+        seat, single = "solo", alone
+    else:
+        seat, single = "single", single_settings(main, args.single_model)
+    if plays_alone(single, items[0]):
+        found["single"] = (seat, Rollout, set())
+    if alone and plays_alone(alone, items[0]):
         found["single-trained"] = ("solo", Rollout, {0})
     if agents > 1 and team and not main.share:
         found |= {f"frozen-{agent}": ("team", Rollout, {agent}) for agent in range(agents)}
@@ -109,6 +113,20 @@ def plan(args, main, team: Path | None, solo: Path | None, items: list[dict]) ->
             needs = "trained and frozen-<i> need a team's --run, single-trained that of one agent"
             raise ValueError(f"--method {message} ({needs})")
     return {name: found[name] for name in args.method or found}
+
+
+def plays_alone(flags, item: dict) -> bool:
+    """Whether one agent can play the team's items: its task takes one agent, and lets agent 0 speak
+    at every turn. No model plays: the responses are blank."""
+    try:
+        task = make_task(flags)
+        for turn in range(flags.turns):
+            if set(task.speakers(item, turn) or [0]) != {0}:
+                return False
+            item = task.advance(item, [""])
+    except ValueError:  # as tasks for teams alone raise
+        return False
+    return True
 
 
 def play_method(name: str, rollout: Rollout, items: list[dict], args) -> list[dict]:

@@ -6,14 +6,16 @@ and what they earn are those of training, because the same objects do it here.
 
 import argparse
 import copy
+import re
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import train
-from rewards import Scorer, asks
+from rewards import asks
 from training import folder
 from training.flags import each, engine_conflict
+from training.scoring import Scorer
 
 OWN = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
 OWN += ("max_new_tokens", "turns", "feedback")
@@ -46,11 +48,25 @@ def load_agents(team, directory: Path) -> None:
             path = folder.agent_folder(directory, agent, flags)
             load_agent(team.base_of[agent], agent, path, trusted)
         return
-    trained = {f"team.{name}": p for name, p in team.named_parameters() if p.requires_grad}
-    step, weights = folder.read_checkpoint(directory, trained)
+    trained = {name: p for name, p in team.named_parameters() if p.requires_grad}
+    saved = {name: saved_name(name, team, flags) for name in trained}
+    wanted = {saved[name]: parameter for name, parameter in trained.items()}
+    # An example's module may have trained more than the team, as examples/critic.py does.
+    step, weights = folder.read_checkpoint(directory, wanted, "team.")
     for name, parameter in trained.items():
-        parameter.data.copy_(weights[name])
+        parameter.data.copy_(weights[saved[name]])
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
+
+
+def saved_name(name: str, team, flags: dict) -> str:
+    """The name in a run's checkpoint of what the agents here, who may be more policies than the
+    run's (--share), have as `name`: bases.<number>. ... .agent<i>. ..., or a full copy's."""
+    if not flags.get("share"):
+        return f"team.{name}"
+    _, number, rest = name.split(".", 2)
+    first = folder.policy_of(team.bases[int(number)].agents[0], flags)
+    base = list(dict.fromkeys(flags["model"])).index(flags["model"][first])
+    return f"team.bases.{base}." + re.sub(r"\.agent\d+\.", f".agent{first}.", rest)
 
 
 def settings(args, directory: Path | None) -> argparse.Namespace:

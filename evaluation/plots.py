@@ -16,7 +16,7 @@ import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
 from evaluation.report import align
-from training.folder import json_lines, read_args, reading, run_folder, write_json
+from training.folder import read_args, read_records, reading, run_folder, write_json
 
 ENDS = {  # what an evaluation measured, and its label
     "before/return": "sampled,\nbefore",
@@ -65,8 +65,8 @@ def read_groups(names: list[str]) -> list[Group]:
         group = groups.setdefault(key, Group(stem, flags, {}, {}))
         if seed in group.rows:
             raise ValueError(f"{directory} and a run before it are one experiment with one seed")
-        lines = json_lines(directory / "metrics.jsonl")  # some are evaluations
-        group.rows[seed] = [row for _, row in lines if "return" in row]
+        rows = read_records(directory / "metrics.jsonl")  # some are evaluations
+        group.rows[seed] = [row for row in rows if "return" in row]
         if not group.rows[seed]:
             raise ValueError(f"{directory}: no step was made")
         with reading(file):

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from evaluation.players import settings
 from evaluation.report import align
-from rewards import RewardError, Scorer, asks
+from rewards import asks
 from training.bits import settle
 from training.folder import json_lines, write_lines
 from training.heldout import worth
 from training.plugins import find_reward, make_task
+from training.scoring import RewardError, Scorer
 
 
 def read(path: str) -> list[tuple[int, dict]]:

@@ -18,19 +18,20 @@ taken off anyway: the advantages are those of equal pay.
 """
 
 from programs.rewards import code
+from rewards import total
 
 
 def without(item, responses, absent):
     """What the team earns where these agents write nothing."""
     texts = ["" if agent in absent else text for agent, text in enumerate(responses)]
-    return sum(value for name, value in code(item, texts).items() if "/" not in name)
+    return total(code(item, texts), len(texts))
 
 
 def joint(item, responses):
     """The joint reward, and what is logged of it; it is paid to nobody here."""
     parts = code(item, responses)
-    worth = sum(value for name, value in parts.items() if "/" not in name)
-    logged = {name: value for name, value in parts.items() if "/" in name}
+    worth = total(parts, len(responses))
+    logged = {name: value for name, value in parts.items() if name.startswith("metric/")}
     return worth, {"metric/joint": worth / code.maximum, **logged}
 
 

@@ -19,7 +19,7 @@ def together(item, responses):
     parts = code(item, responses)
     passed, paid = parts["tests"], parts["cooperation"]
     c = paid / (COOPERATION if passed == 1.0 else 1.0 - passed)
-    metrics = {name: value for name, value in parts.items() if "/" in name}
+    metrics = {name: value for name, value in parts.items() if name.startswith("metric/")}
     return {"c": c, "text": c * (parts["syntax"] / SYNTAX - 1.0)} | metrics
 
 

@@ -78,6 +78,7 @@ FLAGS = {
     "--run ./taken": "taken already holds a run",
     "--resume nowhere": "there is no run (no nowhere/args.json)",
     "@missing.args": "missing.args",
+    "--task mine.py:Task --data x.csv": "--data: cannot read x.csv: No such file",
     "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot be reached",
     "--engine http://a --lora-rank 0": "--engine is for adapters",
     "--engine http://a http://b": "--engine names 2 for 1 base",
@@ -90,6 +91,7 @@ def test_flags(argv, refused, tmp_path):
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("")
     (tmp_path / "twice.args").write_text("--model a\n--model b")
+    (tmp_path / "mine.py").write_text(TASK.replace("FILE", "mine.py"))
     assert FLAGS[argv] in refused(argv)
 
 
@@ -307,7 +309,8 @@ EVAL = {
     "--score run/metrics.jsonl": "metrics.jsonl, line 1: it needs",
     "--doctor nowhere": "there is no run (no nowhere/args.json)",
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
-    "--ask { --task mine.py:Task": "Expecting property name",
+    "--ask { --task mine.py:Task": "--ask: not one JSON object (Expecting property name",
+    "--ask=": "--ask is empty",
 }
 
 
@@ -318,7 +321,7 @@ def test_eval_flags(argv, run, refused, tmp_path):
     edit(tmp_path / "other" / "config.json", rms_norm_eps=1e-5)
     (tmp_path / "mine.py").write_text(TASK.replace("FILE", "mine.py"))
     shutil.copytree(run, tmp_path / "empty")
-    (tmp_path / "empty" / "metrics.jsonl").write_text("")
+    (tmp_path / "empty" / "metrics.jsonl").unlink()
     assert EVAL[argv] in refused(argv, program=evaluation)
 
 
@@ -363,6 +366,15 @@ def test_the_command_line(model, tmp_path):
     assert done.stderr.startswith("train.py: error: cannot load the model 'model'")
     assert done.stderr.count("\n") == 1, done.stderr
     assert files(tmp_path) == before
+
+
+def test_a_reader_that_has_gone_costs_one_line(run):
+    started = [sys.executable, str(ROOT / "eval.py"), "--compare", "run"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(started, cwd=run.parent, **streams) as process:
+        process.stdout.close()
+        assert process.stderr.read().strip() == "eval.py: error: [Errno 32] Broken pipe"
+    assert process.returncode == 2
 
 
 def test_debug_shows_the_traceback():

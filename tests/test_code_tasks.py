@@ -224,3 +224,16 @@ def test_recipes_parse_and_name_what_exists(path):
     assert args.gamma == 1
     small = train.parse([f"@{path}", f"@{path.parent}/laptop.args", "--model", "small"])
     assert (small.bits, small.model, small.task) == (32, ["small"] * 2, args.task)
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("Drop the undef values of xs, then def ine the rest.", "solve"),
+        ('import math\n\ndef drop(xs):\n    """Drop the undef values."""\n', "drop"),
+    ],
+)
+def test_ask_tells_a_question_from_a_signature(text, entry):
+    item = HumanEval().ask(text)
+    assert item["entry_point"] == entry
+    assert text in item["prompt"]

@@ -79,8 +79,11 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         ("agent 0 does not matter", False, MATTERS | {"influence/together": (0.1, 0.1)}),
         ("agent 0 does not matter", False, MATTERS | {"influence/0": (0.5, 0.0)}),
         ("silent agent", True, {"completions/0/mean_length": (25, 1)}),
+        ("silent agent", False, {"completions/0/mean_length": (1.5, 1.5)}),  # as the task has it
         ("feedback shock", True, {"turn_1/reward": (1.0, 2.4)}),
         ("feedback shock", False, {"turn_1/reward": (1.4, 3.6)}),
+        # the first turn is not scored
+        ("feedback shock", None, {"turn_0/reward": (0, 0), "turn_1/reward": (-0.2, -0.1)}),
         ("reward hacking", True, STILL),
         ("reward hacking", False, {"reward/tests": (0.99, 0.99)}),  # nothing is left to rise
         # of whole responses: what is much in 400 tokens is not in 20
@@ -91,6 +94,18 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
 )
 def test_signs_in_the_metrics(sign, fires, ends):
     assert verdicts(rows(**ends))[sign] is fires
+
+
+def test_agents_who_speak_at_some_steps_have_metrics_there_alone():
+    lines = rows(**MATTERS, **{"turn_1/reward": (1.0, 2.4)})
+    for row in lines[1::2]:
+        for name in (*MATTERS, "completions/1/mean_length"):
+            del row[name]
+    for row in lines[:45]:
+        del row["completions/0/mean_length"]
+    found = verdicts(lines)
+    signs = ("agent 0 does not matter", "feedback shock", "rollout mismatch", "silent agent")
+    assert [found[sign] for sign in signs] == [True, True, None, False]
 
 
 @pytest.mark.parametrize("ends", [STILL, MATTERS, APART | LONG])
@@ -108,13 +123,16 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     lines = [*rows(**FLAT, **{"return": (0.1, 0.1)}), {"step": 59, "dev/return": 0.5}]
     odd = {"step": 50, "responses": ["a\u2028b", "c\x85d"]}  # they end a text's lines, no file's
     write(tmp_path, lines, [odd])
+    for name in ("metrics", "samples"):  # a kill came in the middle of a write
+        with (tmp_path / f"{name}.jsonl").open("a") as file:
+            file.write('{"step": 60, "re')
     flags = {"task": "rendezvous", "model": [], "num_agents": 2}
     (tmp_path / "args.json").write_text(json.dumps({"args": flags}))
     text = doctor.report(tmp_path)
     seen = r"nothing to learn +SEEN +frac_reward_zero_std \S+ -> \S+, return \S+ -> \S+\n +try: "
     assert re.search(seen, text)
     assert "silent agent             not seen" in text
-    assert "feedback shock           cannot tell the run has no turn_1/reward" in text
+    assert "feedback shock           cannot tell fewer than 20 steps have turn_1/reward" in text
     assert text.count("try:") == 1
     write(tmp_path, rows(steps=3))
     assert "too short" in doctor.report(tmp_path)

@@ -33,9 +33,9 @@ from magrpo import (
     sample_returns,
 )
 from policies.decoding import Response
-from rewards import Scorer
 from tasks import Task
 from training.metrics import influences
+from training.scoring import Scorer
 
 torch.set_default_dtype(torch.float32)
 F64 = torch.float64

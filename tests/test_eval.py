@@ -307,6 +307,8 @@ def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str 
     flags |= {"model": ["tiny"], "num_agents": 2}
     (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
     write(directory, rows(**{"return": (0.35, end)}))
+    with (directory / "metrics.jsonl").open("a") as file:  # a kill cut it off
+        file.write('{"step": 60, "re')
     returns = {
         when: {name: [value + 0.01 * seed + 0.05 * i for i in range(-2, 3)] for name in names}
         for when, value in {"before": 0.35, "after": end}.items()

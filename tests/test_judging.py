@@ -13,7 +13,7 @@ from test_train import assert_same_run
 import eval as evaluation
 import train
 from policies.judging import Judge
-from rewards import RewardError, Scorer
+from training.scoring import RewardError, Scorer
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "2", "--num-generations", "3", "--eval-limit", "2", "--max-steps", "2"]

@@ -5,8 +5,10 @@ python -m pytest tests/test_learners.py
 import contextlib
 import json
 import shutil
+import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from helpers import flags, refused
@@ -18,21 +20,23 @@ import eval as evaluation
 import policies.finding
 import policies.team
 import train as program
-from magrpo import MAGRPO, Rollout
+from evaluation.players import saved_name
+from magrpo import MAGRPO, Node, Rollout
+from policies.decoding import Response
 from policies.sampling import Sampling
-from rewards import RewardError, Scorer
 from training.heldout import evaluate, sample_record
 from training.metrics import measure
 from training.plugins import advanced
+from training.scoring import RewardError, Scorer
 
 ROOT = Path(program.__file__).parent
 
 
-def make(reward, *argv, team=None, task=None):
+def make(reward, *argv, team=None, task=None, maximum=1e4):
     """A module with an optimizer, outside Lightning's loop; `step` makes one step of it."""
     args, task = flags(*argv), task or Echo()
     team = team or small_team(args.num_agents, args.lora_rank)
-    module = MAGRPO(team, task, Scorer(rewarding(reward)), task.items("train"), args)
+    module = MAGRPO(team, task, Scorer(rewarding(reward, maximum)), task.items("train"), args)
     optimizer = module.configure_optimizers()
     module.optimizers = lambda: optimizer
     module.manual_backward = lambda loss: loss.backward()
@@ -135,7 +139,7 @@ def test_an_evaluation_plays_in_the_world_that_moves_on():
 
     task = Diary()
     task.scheme = lambda item, responses: f"day {item['day']}"
-    reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4))
+    reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4, 1.0))
     rollout = Rollout(small_team(), task, reward, flags("--turns", "3", "--gamma", "0.5"))
     how = ((0, 1, 0, 0), 2, Sampling(1.0, 0, 1.0, 4), 1, True)
     (root,), *_ = rollout(task.items("test")[:1], *how)
@@ -210,11 +214,12 @@ def test_own_pay_of_a_later_turn_is_its_own_agent_s_return():
 
 def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
     def reward(item, texts):
-        return {"a": 0.25, "agent/0": 0.5, "agent/1": float(len(texts[1]) > 3), "metric/b": 7.0}
+        own = {"agent/0": 0.5, "agent/1": float(len(texts[1]) > 3)}
+        return {"rouge/l": 0.25, "metric/b": 7.0, **own}
 
-    module = step(make(reward))
+    module = step(make(reward, maximum=1.0))
     found = measure_of(module)
-    assert found["agent/0/reward"] == 0.5
+    assert (found["agent/0/reward"], found["reward/rouge/l"], found["metric/b"]) == (0.5, 0.25, 7.0)
     assert 0 < found["agent/1/reward"] < 1
     want = 0.25 + (0.5 + found["agent/1/reward"]) / 2
     assert found["return"] == found["turn_0/reward"] == pytest.approx(want)
@@ -222,6 +227,16 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
     assert held_out["return"] == pytest.approx(0.5 + held_out["agent/1/reward"] / 2)
     record = sample_record(0, module.turns[0][0], 0, 1)
     assert record["reward"] == pytest.approx(0.5 + record["parts"]["agent/1"] / 2)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.str_])
+def test_a_scalar_of_numpy_in_an_item_can_be_written_and_loaded_again(kind, tmp_path):
+    """A checkpoint holds records, too."""
+    node = Node(0, {"task_id": kind(7)}, (), [[]], 1)
+    node.observations, node.responses = [np.str_("asked")], [[Response([], "said", [], 0.0, True)]]
+    record = json.loads(json.dumps(sample_record(0, node, 0, 0)))
+    torch.save(sample_record(0, node, 0, 0), tmp_path / "record")
+    assert torch.load(tmp_path / "record", weights_only=True) == record
 
 
 def test_a_group_teaches_as_soon_as_one_agent_s_pay_differs():
@@ -241,10 +256,25 @@ def measure_of(module) -> dict:
         return measure(module)
 
 
-def test_pay_for_an_agent_that_is_not_there_is_told():
-    for name in ("agent/2", "agent/01"):
-        with pytest.raises(RewardError, match=f"pays {name} in a team of 2, for item"):
-            step(make(lambda item, texts, name=name: {name: 1.0}))
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"agent/2": 1.0}, "which pays agent/2 in a team of 2, for item"),
+        ({"agent/01": 1.0}, "which pays agent/01 in a team of 2, for item"),
+        (
+            {"a": 0.5, "agent/1": 2.0, "metric/b": 7.0},
+            "in all 1.5, which is above its maximum of 1",
+        ),
+        ({"a": 0.5, "agent/1": 1.0 + 1e-6, "metric/b": 7.0}, None),  # but for rounding 1
+    ],
+)
+def test_pay_that_was_not_promised_is_told(parts, told):
+    scorer = Scorer(rewarding(lambda item, texts: parts, 1.0))
+    if told is None:
+        assert scorer([({}, ["", ""])]) == [parts]
+        return
+    with pytest.raises(RewardError, match=told):
+        scorer([({}, ["", ""])])
 
 
 # --- partners that do not learn -------------------------------------------------------------------
@@ -353,6 +383,14 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "trained" in out
     assert "frozen-0" not in out  # there is no such team
+    shutil.copytree(path, tmp_path / "cut", ignore=shutil.ignore_patterns("agents"))
+    file = tmp_path / "cross.json"  # the agents of a checkpoint are those that the run saved
+    how = ["--limit", "1", "--greedy", "--json", str(file)]
+    evaluation.main(["--crossplay", str(path), str(tmp_path / "cut"), *how])
+    assert len({value for row in json.loads(file.read_text())["returns"] for value in row}) == 1
+    copies = types.SimpleNamespace(bases=[types.SimpleNamespace(agents=[i]) for i in range(2)])
+    flags = {"model": ["tiny", "tiny"], "share": True}
+    assert saved_name("bases.1.model.weight", copies, flags) == "team.bases.0.model.weight"
     assert "there is one policy" in refused(capsys, *SMALL, "--share", "--init", trained)
     assert "they are one policy" in refused(capsys, *SMALL, "--share", "--freeze", 0)
 

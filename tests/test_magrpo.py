@@ -15,10 +15,10 @@ from policies import scoring
 from policies.sampling import Sampling
 from policies.scoring import Row, score
 from policies.team import Team
-from rewards import Scorer
 from tasks import Task
 from training.heldout import played
 from training.metrics import measure
+from training.scoring import Scorer
 
 
 class Echo(Task):
@@ -49,7 +49,7 @@ def small_team(agents: int = 2, rank: int = 4, bases=None, share: bool = False) 
     return team
 
 
-def rewarding(function, maximum: float = 1.0):
+def rewarding(function, maximum: float = 1e4):
     function.maximum = maximum
     return function
 

@@ -6,10 +6,12 @@ pass@k and accuracy@k against all subsets, standard errors and intervals against
 import itertools
 import random
 import statistics
+import types
 
 import pytest
 
 from evaluation import measures
+from training.metrics import mean_parts
 
 
 @pytest.mark.parametrize("values", [[0, 0, 1], [1, 1, 1, 1], [0.2, 0.8, 0.8, 0.0, 1.0], [0.5]])
@@ -70,15 +72,44 @@ def record(method, item, sample, passed, greedy=False, tokens=(3, 5)) -> dict:
     return head | {"scheme": SCHEME[passed], "return": worth, "turns": [turn]}
 
 
-def table(methods=None) -> dict:
+def summary(records: list[dict], timing=None) -> dict:
+    header = {"settings": {"title": "head", "timed": "foot"}, "timing": timing or {}}
+    return measures.summarize(header | {"measures": OWN}, records)
+
+
+def table() -> dict:
     records = [record("a", item, s, item == 0 or s == 0) for item in (0, 1) for s in range(4)]
     records += [record("a", item, 0, True, greedy=True) for item in (0, 1)]
     records += [record("b", item, s, False, tokens=(9, 1)) for item in (0, 1) for s in range(4)]
-    items = [{"entry_point": "solve"}, {"entry_point": "solve"}]
-    timing = {"a": {"seconds": [0.5, 1.5], "tokens": [10, 30]}}
-    header = {"settings": {"title": "head", "timed": "foot"}, "items": items, "timing": timing}
-    header["measures"] = OWN
-    return measures.summarize(header, records, methods)
+    return summary(records, {"a": {"seconds": [0.5, 1.5], "tokens": [10, 30]}})
+
+
+@pytest.mark.parametrize("whole", [0, 3])
+def test_a_part_that_a_response_lacks_is_0_as_in_training(whole):
+    """One of four has the parts, in one of two problems."""
+    records = [record("a", item, s, True) for item in (0, 1) for s in (0, 1)]
+    parts = [played["turns"][0]["parts"] for played in records]
+    for number in {0, 1, 2, 3} - {whole}:
+        del parts[number]["tests"], parts[number]["metric/pass"]
+    a = summary(records)["methods"]["a"]
+    trained = mean_parts([types.SimpleNamespace(parts=parts)])
+    for name in ("reward/tests", "metric/pass"):
+        assert a[name] == trained[name] == 0.25
+    assert a["pass@1"] == 0.25
+    assert a["schemes"] == {"decorator": {"count": 4, "pass_rate": 0.25}}
+
+
+def test_a_method_that_was_never_scored_is_left_out():
+    """Its return, of nothing, would be 0, and win where others are paid less."""
+    records = [record(name, 0, s, True) for name in ("naive", "trained") for s in (0, 1)]
+    for played in records[:2]:
+        played["turns"][0]["parts"] = {}
+    found = summary(records)
+    assert list(found["methods"]) == ["trained"]
+    assert "vs" not in found["methods"]["trained"]
+    assert "no method naive: the reward scores none of its turns" in found["settings"]["title"]
+    with pytest.raises(ValueError, match="the reward scores no turn of any method"):
+        summary(records[:2])
 
 
 def test_the_table_has_every_measure():

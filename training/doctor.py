@@ -8,11 +8,11 @@ thresholds are rules of thumb: a sign is a reason to look, not a proof.
 
 import math
 import statistics
-from collections import namedtuple
+from collections import defaultdict, namedtuple
 from fnmatch import fnmatch
 from pathlib import Path
 
-from training.folder import json_lines, read_args
+from training.folder import read_args, read_records
 from training.plugins import resolve, task_class
 
 STEPS = 20  # below, nothing is said
@@ -23,41 +23,58 @@ Finding = namedtuple("Finding", "name fired seen advice")  # fired None: the run
 
 
 class Run:
-    """The metrics of a run: one value per step and name; `late`, its samples of the last steps."""
+    """The metrics of a run by name, each over the steps that have it, as an agent that does not
+    speak at a step has none there; `late`, the samples of the last steps."""
 
     def __init__(self, rows: list[dict], samples: list[dict]):
         self.rows = [row for row in rows if "return" in row]  # the others are evaluations
-        self.window = max(len(self.rows) // 5, STEPS // 5)
-        start = len(self.rows) - 2 * self.window
+        self.series: dict[str, list[float]] = defaultdict(list)
+        for row in self.rows:
+            for name, value in row.items():
+                self.series[name].append(value)
+        start = len(self.rows) - 2 * fifth(self.rows)
         self.late = [sample for sample in samples if sample["step"] >= start]
 
     def names(self, pattern: str) -> list[str]:
-        """The metrics of a pattern, as completions/*/mean_length: one for each agent."""
-        return [name for name in self.rows[-1] if fnmatch(name, pattern)]
+        """The metrics of a pattern, as completions/*/mean_length: one for each agent. One that
+        fewer than STEPS steps have tells nothing."""
+        known = [name for name, values in self.series.items() if len(values) >= STEPS]
+        return [name for name in known if fnmatch(name, pattern)]
 
     def values(self, name: str) -> list[float]:
-        return [row[name] for row in self.rows]
+        return self.series[name]
 
     def mean(self, name: str) -> float:
         """Over all steps."""
         return statistics.fmean(self.values(name))
 
+    def start(self, name: str) -> float:
+        """Mean over the first fifth of the steps."""
+        values = self.values(name)
+        return statistics.fmean(values[: fifth(values)])
+
     def end(self, name: str) -> float:
         """Mean over the last fifth of the steps."""
-        return statistics.fmean(self.values(name)[-self.window :])
+        values = self.values(name)
+        return statistics.fmean(values[-fifth(values) :])
 
     def change(self, name: str) -> tuple[float, float]:
         """Last fifth minus first fifth, and its standard error."""
         values = self.values(name)
-        first, last = values[: self.window], values[-self.window :]
-        error = math.sqrt((statistics.variance(first) + statistics.variance(last)) / self.window)
-        return statistics.fmean(last) - statistics.fmean(first), error
+        window = fifth(values)
+        spreads = statistics.variance(values[:window]) + statistics.variance(values[-window:])
+        return self.end(name) - self.start(name), math.sqrt(spreads / window)
 
     def shown(self, patterns: list[str]) -> str:
         """What the metrics were and are."""
         names = dict.fromkeys(name for pattern in patterns for name in self.names(pattern))
-        ends = {name: (self.end(name) - self.change(name)[0], self.end(name)) for name in names}
+        ends = {name: (self.start(name), self.end(name)) for name in names}
         return ", ".join(f"{name} {was:.3g} -> {now:.3g}" for name, (was, now) in ends.items())
+
+
+def fifth(values: list) -> int:
+    """Return how many of the values are the last fifth, or the first."""
+    return max(len(values) // 5, STEPS // 5)
 
 
 def nothing_to_learn(run: Run) -> bool:
@@ -66,14 +83,20 @@ def nothing_to_learn(run: Run) -> bool:
 
 
 def silent_agent(run: Run) -> bool:
-    return any(run.end(name) <= SILENT for name in run.names("completions/*/mean_length"))
+    """An agent says nothing any more. One-token answers from the start on are the task's."""
+    lengths = run.names("completions/*/mean_length")
+    return any(run.end(name) <= SILENT < run.start(name) for name in lengths)
 
 
-def feedback_shock(run: Run) -> bool:
-    """A later turn earns less than the first."""
-    first, *_, last = run.names("turn_*/reward")
+def feedback_shock(run: Run) -> bool | None:
+    """The last turn that is scored earns less than the first. One that is not scored logs 0."""
+    turns = [name for name in run.names("turn_*/reward") if any(run.values(name))]
+    if len(turns) < 2:
+        return None
+    first, *_, last = turns
     pairs = zip(run.values(last), run.values(first), strict=True)
-    gaps = [later - earlier for later, earlier in pairs][-run.window :]
+    gaps = [later - earlier for later, earlier in pairs]
+    gaps = gaps[-fifth(gaps) :]
     error = statistics.stdev(gaps) / math.sqrt(len(gaps))
     return statistics.fmean(gaps) < -max(2 * error, 0.02 * abs(run.end(first)))
 
@@ -150,7 +173,9 @@ def examine(rows: list[dict], samples: list[dict], task) -> list[Finding]:
     for check, metrics, advice in signs if len(run.rows) >= STEPS else ():
         missing = [name for name in metrics if not run.names(name)]
         fired = None if missing else check(run)
-        seen = f"the run has no {missing[0]}" if missing else run.shown(metrics)
+        seen = run.shown(metrics)
+        if missing:
+            seen = f"fewer than {STEPS} steps have {missing[0]}"
         findings.append(Finding(check.__name__.replace("_", " "), fired, seen, advice))
     return findings
 
@@ -158,9 +183,8 @@ def examine(rows: list[dict], samples: list[dict], task) -> list[Finding]:
 def report(directory: Path) -> str:
     """All checks of a run, for the terminal; ValueError where there is none."""
     task = task_class(read_args(directory)["args"]["task"])
-    files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
-    lines = ([row for _, row in json_lines(file)] if file.is_file() else [] for file in files)
-    findings = examine(*lines, task)
+    rows, samples = (read_records(directory / f"{name}.jsonl") for name in ("metrics", "samples"))
+    findings = examine(rows, samples, task)
     if not findings:
         return f"{directory}: too short to tell anything (fewer than {STEPS} steps)"
     lines = [str(directory)]

@@ -35,8 +35,12 @@ def run_folder(name: str) -> Path:
 
 def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
     """Where a run with these flags saves an agent; those of one policy share a folder."""
-    first = flags["model"].index(flags["model"][agent]) if flags.get("share") else agent
-    return directory / "agents" / str(first)
+    return directory / "agents" / str(policy_of(agent, flags))
+
+
+def policy_of(agent: int, flags: dict) -> int:
+    """The agent by which a run with these flags knows an agent's policy."""
+    return flags["model"].index(flags["model"][agent]) if flags.get("share") else agent
 
 
 def has_agents(directory: Path, flags: dict) -> bool:
@@ -229,14 +233,16 @@ def cut_back(directory: Path, module) -> int:
     return done
 
 
-def read_checkpoint(directory: Path, trained: dict) -> tuple[int, dict]:
-    """(steps, weights) of a run's checkpoint; trained: those that it has to have, by name."""
+def read_checkpoint(directory: Path, trained: dict, prefix: str = "") -> tuple[int, dict]:
+    """(steps, weights) of a run's checkpoint whose names have the prefix; trained: those that it
+    has to have, by name."""
     import torch
 
     path = directory / CHECKPOINT
     with reading(path):
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        step, weights = state["global_step"], state["state_dict"]
+        step, kept = state["global_step"], state["state_dict"]
+        weights = {name: value for name, value in kept.items() if name.startswith(prefix)}
         shapes = {name: value.shape for name, value in weights.items()}
     if shapes != {name: value.shape for name, value in trained.items()}:
         raise ValueError(f"{path} is of another team than args.json says (agents or adapters)")
@@ -248,6 +254,11 @@ def newest_run() -> Path | None:
     found = Path("runs").glob("*/args.json")
     newest = max(found, key=lambda file: file.stat().st_mtime, default=None)
     return newest and newest.parent
+
+
+def read_records(path: Path) -> list[dict]:
+    """The lines of a run's file, read; none where there is no file yet."""
+    return [json.loads(line) for _, line in read_lines(path)]
 
 
 def read_lines(path: Path) -> list[tuple[int, str]]:

@@ -5,6 +5,7 @@ import math
 import sys
 import textwrap
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -68,14 +69,20 @@ def worth(parts: dict[str, float], agents: int) -> float:
     return float(mean_pay(torch.DoubleTensor(earned(parts, agents))))
 
 
+def task_id(item: dict):
+    """An item's task_id as plain Python: no checkpoint takes a scalar of numpy."""
+    value = item.get("task_id")
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
     """Aligned joint response `number` of a node as a line of samples.jsonl."""
     texts, parts = played(node, number)
     return {
         "step": step,
-        "task_id": node.item.get("task_id"),
+        "task_id": task_id(node.item),
         "turn": turn,
-        "prompts": node.observations,
+        "prompts": list(map(str, node.observations)),
         "responses": texts,
         "reward": worth(parts, len(texts)),
         "parts": parts,

@@ -120,6 +120,8 @@ def learning_rate(name: str, adapters: bool) -> float:
 
 def make_task(args) -> Task:
     """The task of --task, with the flags that are a task's."""
+    if args.data and not Path(args.data).exists():  # a task may never open it
+        raise ValueError(f"--data: cannot read {args.data}: No such file")
     kind, options = task_class(args.task), {"data": args.data, "num_agents": args.num_agents}
     if args.feedback:
         if args.feedback not in kind.modes:

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 import warnings
 
 from training.flags import Parser
@@ -46,6 +47,8 @@ def is_first(args) -> bool:
 def fail(top: Parser, error: Exception) -> None:
     """Ends a program with an error in one line; with the place in a file of the user's, if it comes
     from one."""
+    if isinstance(error, BrokenPipeError):  # as `| head`: what is still buffered has no reader
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     where, notes = user_line(error), " ".join(getattr(error, "__notes__", []))
     message = f"{where}{error}"
     if not isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):

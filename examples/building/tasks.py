@@ -144,9 +144,14 @@ class Build(Building):
 
     def check(self, item: dict) -> None:
         """Raises ValueError where the item holds no rectangles on the grid."""
-        for one in item.get("rectangles") or [[]]:
+        rectangles = item.get("rectangles") or [[]]
+        if not isinstance(rectangles, list):
+            rectangles = [rectangles]
+        for one in rectangles:
             match one:
-                case [x1, y1, x2, y2, color] if 0 <= x1 <= x2 < blocks.SIDE > y2 >= y1 >= 0:
+                case [int(x1), int(y1), int(x2), int(y2), color] if (
+                    0 <= x1 <= x2 < blocks.SIDE > y2 >= y1 >= 0
+                ):
                     if color in blocks.COLORS:
                         continue
             form = f"[x1, y1, x2, y2, colour], 0 <= x1 <= x2 < {blocks.SIDE}, y alike, of colours "

@@ -68,8 +68,8 @@ GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5
 
 
 def test_ask_refuses_what_is_no_target(capsys):
-    for rectangles in (None, [*GOOD[:3], [1, 5, 3, 5]], [*GOOD, [0, 0, 6, 0, "red"]]):
-        wrong = rectangles[-1] if rectangles else []
+    wrong_ones = ([1, 5, 3, 5], [0, 0, 6, 0, "red"], 5, ["a", 0, 1, 1, "red"])
+    for rectangles, wrong in ((None, []), (5, 5), *(([*GOOD, one], one) for one in wrong_ones)):
         item = json.dumps({"rectangles": rectangles})
         said = helpers.refused(capsys, "--task", "build", "--ask", item, program=evaluation)
         assert f"task build: {wrong} is no [x1, y1, x2, y2, colour], 0 <= x1" in said

@@ -3,6 +3,8 @@ tests/test_examples.py
 """
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ import train
 from examples import board, critic, messages, own_pay, together, workflows
 from examples.rendezvous import Rendezvous
 from programs.rewards import code
-from rewards import Scorer
+from training.scoring import Scorer
 
 ROOT = Path(train.__file__).parent
 PLUGIN = ROOT / "examples" / "rendezvous.py"
@@ -98,11 +100,16 @@ def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
         assert row["return"] == pytest.approx(parts / code.maximum)
         assert row["turn_0/reward"] == 0
         assert {"completions/0/mean_length", "completions/1/mean_length"} <= row.keys()
-    argv = ["--run", str(path), "--method", "trained", "--limit", "2", "--num-samples", "1"]
+    argv = ["--run", str(path), "--limit", "2", "--num-samples", "1"]
     evaluate.main([*argv, "--json", str(tmp_path / "table.json")])
-    table = json.loads((tmp_path / "table.json").read_text())["methods"]["trained"]
+    table = json.loads((tmp_path / "table.json").read_text())
     after = json.loads((path / "summary.json").read_text())["after"]
-    assert table["greedy/return"] == pytest.approx(after["greedy/return"])
+    greedy = table["methods"]["trained"]["greedy/return"]
+    assert greedy == pytest.approx(after["greedy/return"])
+    # the baselines play one turn, and a single agent has no second one
+    assert list(table["methods"]) == ["trained", "naive", "frozen-0", "frozen-1"]
+    notes = re.findall("no method ([^:]+): ", table["settings"]["title"])
+    assert sorted(notes) == ["discussion", "reference", "sequential", "single"]
 
 
 def test_a_message_is_cut_and_costs_and_only_the_partner_reads_it():
@@ -219,3 +226,7 @@ def test_a_run_with_a_critic_goes_on_exactly(tmp_path, monkeypatch):
         train.main([*argv, "--max-steps", steps, "--run", str(tmp_path / name)])
     train.main(["--resume", str(tmp_path / "half"), "--max-steps", "4"])
     assert_same_run(tmp_path / "half", tmp_path / "whole")
+    shutil.rmtree(tmp_path / "half" / "agents")  # its checkpoint plays, but for the critic
+    evaluate.main(
+        ["--run", str(tmp_path / "half"), *["--method", "trained", "--limit", "1", "--greedy"]]
+    )

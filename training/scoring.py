@@ -1,0 +1,120 @@
+"""Score many joint responses at once, and hold the reward, the user's code, to its contract."""
+
+import math
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import chain
+
+import numpy as np
+
+from rewards import asks, total
+
+TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
+ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
+THREADS = 8
+
+
+class RewardError(RuntimeError):
+    """A reward broke its contract (rewards.py).
+
+    args: the message; whether its call has returned (False: it still hangs); the number of the
+    joint response that it was given.
+    """
+
+    def __str__(self):
+        return self.args[0]
+
+
+class Questions:
+    """The `lm` of one call of a reward: returns known answers, and collects new questions."""
+
+    def __init__(self, answers: dict[tuple[str, str], np.ndarray]):
+        self.answers = answers
+        self.new: list[tuple[str, str]] = []
+
+    def __call__(self, prompt: str, text: str) -> np.ndarray:
+        if (prompt, text) in self.answers:
+            return self.answers[prompt, text]
+        self.new.append((prompt, text))
+        return np.zeros(len(text.split()))  # what the reward returns from it is dropped
+
+
+class Scorer:
+    """Scores joint responses with a reward. judge answers the questions of one that asks."""
+
+    def __init__(self, reward, judge=None):
+        self.reward = reward
+        self.maximum = reward.maximum
+        self.judge = judge
+        self.needs_model = asks(reward)
+        self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="reward")
+        self.seconds = 0.0  # that the judge took in the latest call
+
+    def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[dict[str, float]]:
+        """Return the named parts of each (item, responses), in order; RewardError ends the run."""
+        self.seconds = 0.0
+        answers = {}
+        scores: list[dict[str, float] | None] = [None] * len(joints)
+        waiting = list(range(len(joints)))
+        while waiting:
+            calls = [Questions(answers) for _ in waiting]
+            self._score(joints, waiting, calls, scores)
+            waiting = [number for number in waiting if scores[number] is None]
+            questions = list(dict.fromkeys(chain.from_iterable(call.new for call in calls)))
+            if questions:
+                start = time.perf_counter()
+                answers.update(zip(questions, self.judge(questions), strict=True))
+                self.seconds += time.perf_counter() - start
+        return scores
+
+    def _score(self, joints: list, waiting: list[int], calls: list[Questions], scores: list):
+        """Fill in the scores of the joint responses whose calls asked nothing new."""
+        futures = []
+        try:
+            for number, lm in zip(waiting, calls, strict=True):
+                item, texts = joints[number]
+                arguments = (item, texts, lm) if self.needs_model else (item, texts)
+                futures.append(self.pool.submit(self.reward, *arguments))
+            for number, lm, future in zip(waiting, calls, futures, strict=True):
+                wait([future], timeout=TIMEOUT)
+                if not lm.new:
+                    scores[number] = _parts(future, number, self.maximum, *joints[number])
+        finally:  # an error or a signal does not wait for the calls that have not begun
+            for future in futures:
+                future.cancel()
+
+
+def _parts(
+    future: Future, number: int, maximum: float, item: dict, texts: list[str]
+) -> dict[str, float]:
+    """Return the parts that a call returned; RewardError where it broke the contract."""
+    cause = None
+    try:
+        value = future.result(timeout=0)
+        if not isinstance(value, dict):
+            value = {"reward": value}
+        parts = {str(name): float(part) for name, part in value.items()}
+        problem = _broken_promise(parts, len(texts), maximum)
+        if not problem:
+            return parts
+    except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
+        cause = error
+        problem = f"raised {type(error).__name__}: {error}"
+        if not future.done():  # it is our own TimeoutError
+            problem = f"did not answer within {TIMEOUT:.0f} s"
+    message = f"the reward {problem}, for item {item!r} and responses {texts!r}"
+    raise RewardError(message, future.done(), number) from cause
+
+
+def _broken_promise(parts: dict[str, float], agents: int, maximum: float) -> str:
+    """Return what is wrong with these parts, in words; "" where nothing is."""
+    team = {f"agent/{agent}" for agent in range(agents)}
+    strangers = [name for name in parts if name.startswith("agent/") and name not in team]
+    if strangers:
+        return f"returned {parts}, which pays {strangers[0]} in a team of {agents}"
+    if not all(math.isfinite(value) for value in parts.values()):
+        return f"returned {parts}"
+    paid = total(parts, agents)
+    if paid > maximum * (1 + ROUNDING):
+        return f"returned {parts}, in all {paid:g}, which is above its maximum of {maximum:g}"
+    return ""
