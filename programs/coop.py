@@ -4,8 +4,8 @@ import functools
 import itertools
 from pathlib import Path
 
-from programs.rewards import verdict
 from programs.tasks import CodeTask
+from programs.teams import verdict
 from tiny.problems import problems
 
 

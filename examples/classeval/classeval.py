@@ -17,9 +17,10 @@ from examples.classeval.classes import (
     written,
 )
 from programs.items import read_items
-from programs.rewards import COMPONENTS, COOPERATION, TESTS, box, contribution, cooperation
+from programs.rewards import COMPONENTS, COOPERATION, TESTS, cooperation
 from programs.sandbox.box import Program
 from programs.tasks import CodeTask, fenced
+from programs.teams import box, contribution
 from tasks import Task
 
 STRUCTURE, SYNTAX = 1.0, 0.5
