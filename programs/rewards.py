@@ -83,7 +83,7 @@ def cooperation(p: float, c: float) -> float:
 
 
 def code_paper(item: dict, responses: list[str]) -> dict[str, float]:
-    """Return the paper's reward, with what is known to fool it, such as "aux(" in a comment; 0 to 4."""
+    """Return the paper's reward, with what fools it, such as "aux(" in a comment; 0 to 4."""
     team = team_parts(item, responses)
     defined = {name: bool(re.search(r"return\s", part.raw)) for name, part in team.items()}
     scores = _levels(item, team, defined)

@@ -36,16 +36,17 @@ HELPER_STAND_INS = (
     "''",
     "[]",
 )
-# What a main function could return. value: what the helper returns for main's arguments.
+# What a main function could return. args: the list of its arguments; helper: a helper's function.
 MAIN_STAND_INS = (
-    "value",
-    "value[0]",
-    "value[-1]",
-    "value[::-1]",
-    "value()",
-    "int(value)",
-    "list(value.values())[-1]",
-    "list(vars(value).values())[-1]",
+    "helper(*args)",
+    "helper(*args, 0)",
+    "helper(*args)[0]",
+    "helper(*args)[-1]",
+    "helper(*args)[::-1]",
+    "helper(*args)()",
+    "int(helper(*args))",
+    "list(helper(*args).values())[-1]",
+    "list(vars(helper(*args)).values())[-1]",
 )
 HELPER = """
 def {name}(*args, **kwargs):
@@ -55,7 +56,8 @@ def {name}(*args, **kwargs):
 """
 MAIN = """
 def {name}(*args, **kwargs):
-    value = {helper}(*args, **kwargs)
+    args = [*args, *kwargs.values()]
+    helper = {helper}
     return {expression}
 """
 
