@@ -32,10 +32,13 @@ authors' code computes it, to repeat their runs.
 4. The table of names.
 """
 
+import ast
 import math
 import re
 from dataclasses import dataclass, replace
 
+from programs.extraction import Part, share_of
+from programs.teams import contributions, run, share_passed, team_parts, used_helpers
 from writing.text import (
     ARXIV_LENGTHS,
     TLDR_LENGTHS,
@@ -49,6 +52,151 @@ from writing.text import (
     transitions,
     words,
 )
+
+# --------------------------------------------------------------------------------------------------
+# 1. Code: Python functions of several agents, run on the item's tests
+#
+# | level; p = tests passed / tests | `code` (strict, the default)     | `code_paper`                |
+# |---------------------------------|----------------------------------|-----------------------------|
+# | structure: the helpers          | 0.4 x share that return a value  | 0.4, text with "return" [1] |
+# |                                 | or are needed                    |                             |
+# | structure: main, else stop      | 0.6, the same                    | 0.6, text with "return" [1] |
+# | syntax, else stop               | 0.35, all of it compiles         | 0.5                         |
+# |                                 | 0.15 x share of the text that    |                             |
+# |                                 | the functions are made of        |                             |
+# | tests                           | 1.0 p                            | 1.0 p [2]                   |
+# | cooperation, p = 1              | 1.5 c                            | 0.5 if p > 0 and "aux(" is  |
+# | cooperation, p < 1              | (1 - p) c                        | in main, comments included  |
+# |                                 |                                  | 1.0, and main is not one    |
+# |                                 |                                  | "return ..aux..", nor       |
+# |                                 |                                  | x = aux(..); return x       |
+# |                                 |                                  | -0.5, only bare calls [3]   |
+#
+# `code_paper` is the reward of arXiv 2508.04652. Where the paper and its released code differ: [1]
+# extraction is ours, for theirs loses decorators, nested functions and whole reference solutions; [2]
+# all of the task's tests rather than one-line assertions, in the sandbox rather than in the trainer,
+# without the stop after three time-outs; [3] the paper's rule, which in the released code never
+# fires.
+# --------------------------------------------------------------------------------------------------
+
+HELPERS = 0.4  # structure of the helpers
+MAIN = 0.6  # structure of main
+SYNTAX = 0.5
+TEXT = 0.15  # of SYNTAX: for responses of which nothing is thrown away
+TESTS = 1.0
+COOPERATION = 1.5
+COMPONENTS = ("structure", "syntax", "tests", "cooperation")
+METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
+
+
+def code(item: dict, responses: list[str]) -> dict[str, float]:
+    """Return the levels of the strict reward, 0 to 4 in all.
+
+    Cooperation pays what the team loses without a part. p is the share of tests that it passes, q
+    the largest share that it passes with a stand-in for the part. Stand-ins are two dozen functions
+    that know nothing of any problem (HELPER_STAND_INS and MAIN_STAND_INS in programs/teams.py), and
+    the function of that name that a partner wrote too. The part adds (p - q) / (1 - q). c is the
+    mean over the helpers of the smaller of two contributions, the helper's and main's. This is the
+    difference reward of Wolpert and Tumer (2002), with stand-ins for COMA's default action.
+    Not caught are tricks that no stand-in can play: a main that does everything and asserts that
+    its helper agrees, or undoes what the helper did (x + 1, JSON, bytes); an argument or an answer
+    passed on in an exception, in a global, under keys, or nested deeply.
+    """
+    team = team_parts(item, responses)
+    *helpers, main = team
+    scores = _levels(item, team, {name: part.returns for name, part in team.items()})
+    if scores["syntax"]:
+        scores["syntax"] -= TEXT * (1 - _share_kept(team, responses))
+        scores["metric/aux_called"] = len(used_helpers(team)) / len(helpers)
+    p = scores["tests"]
+    if not p:
+        return scores
+    adds = contributions(item, responses, team, p)
+    needed = [name for name in helpers if adds[name]]
+    in_place = [name for name in needed if not team[name].returns]  # it changes its argument
+    scores["structure"] += HELPERS * len(in_place) / len(helpers)
+    c = sum(min(adds[name], adds[main]) for name in helpers) / len(helpers)
+    scores["cooperation"] = cooperation(p, c)
+    if p == 1:
+        scores["metric/load_bearing"] = len(needed) / len(helpers)
+        scores["metric/wrapper"] = float(bool(needed) and not adds[main])
+        scores["metric/coop"] = float(c == 1)
+    return scores
+
+
+code.maximum = 4.0
+
+
+def cooperation(p: float, c: float) -> float:
+    """Return what a team earns on top of p.
+
+    With p < 1 it earns 1 - (1 - p) (1 - c) in all, less than the 1.0 of a right answer alone. With
+    p = 1, c is the share of the helpers that are needed, or 0 if main is not.
+    """
+    return c * (COOPERATION if p == 1 else TESTS - p)
+
+
+def code_paper(item: dict, responses: list[str]) -> dict[str, float]:
+    """Return the paper's reward, with what fools it, such as "aux(" in a comment; 0 to 4."""
+    team = team_parts(item, responses)
+    defined = {name: bool(re.search(r"return\s", part.raw)) for name, part in team.items()}
+    scores = _levels(item, team, defined)
+    *helpers, main = team
+    call = rf"\b({'|'.join(helpers)})\s*\("
+    calls = len(re.findall(call, team[main].raw))
+    if scores["tests"] and calls and any(team[name].raw for name in helpers):
+        wrapper = _looks_like_wrapper(team[main].node)
+        bare = len(re.findall(rf"^\s*{call}", team[main].raw, re.MULTILINE)) == calls
+        scores["cooperation"] = 0.5 + 1.0 * (not wrapper) - 0.5 * bare
+        scores["metric/aux_called"] = 1.0
+        scores["metric/wrapper"] = float(wrapper)
+    return scores
+
+
+code_paper.maximum = 4.0
+
+
+def _levels(item: dict, team: dict[str, Part], defined: dict[str, bool]) -> dict[str, float]:
+    """Return structure, syntax and tests, each 0 if the one before does not hold."""
+    scores = dict.fromkeys([*COMPONENTS, *(f"metric/{name}" for name in METRICS)], 0.0)
+    *helpers, main = team
+    share_defined = sum(defined[name] for name in helpers) / len(helpers)
+    scores["structure"] = HELPERS * share_defined + MAIN * defined[main]
+    if not defined[main] or any(part.broken for part in team.values()):
+        return scores
+    scores["syntax"] = SYNTAX
+    [verdict] = run(item, [team])
+    scores["tests"] = TESTS * share_passed(verdict)
+    scores["metric/pass"] = float(scores["tests"] == TESTS)
+    return scores
+
+
+def _share_kept(team: dict[str, Part], responses: list[str]) -> float:
+    """Return the share of the text that the functions are made of, the mean over the agents."""
+    kept = [part.kept for part in team.values()]
+    if len(responses) == 1:  # one agent wrote both
+        kept = [kept[0] | kept[1]]
+    return sum(map(share_of, responses, kept)) / len(responses)
+
+
+def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
+    """Apply the paper's rule, by lines: nothing, "return ... aux ...", or x = aux(...); return x.
+
+    A lambda is the one line that returns its body.
+    """
+    if isinstance(function, ast.Lambda):
+        return "aux" in ast.unparse(function.body)
+    documented = ast.get_docstring(function) is not None
+    match [ast.unparse(statement) for statement in function.body[documented:]]:
+        case []:
+            return True
+        case [line]:
+            return line.startswith("return ") and "aux" in line
+        case [first, last]:
+            name, _, value = first.partition(" = ")
+            return value.startswith("aux") and last == f"return {name}"
+    return False
+
 
 # --------------------------------------------------------------------------------------------------
 # 2. Writing: a language model that reads the two texts (needs_model)
@@ -278,8 +426,8 @@ def _as_released(levels: Levels, texts: tuple[str, str]):
 # --------------------------------------------------------------------------------------------------
 
 REWARDS = {
-    "code": "programs.rewards.code",
-    "code_paper": "programs.rewards.code_paper",
+    "code": "rewards.code",
+    "code_paper": "rewards.code_paper",
     "tldr": "rewards.tldr",
     "tldr_paper": "rewards.tldr_paper",
     "tldr_released": "rewards.tldr_released",

@@ -208,7 +208,7 @@ class Coop(CodeTask):
         if self.tell:
             messages = self.tell(item, responses)
             return ["\n".join(f"# {line}" for line in text.splitlines()) for text in messages]
-        from programs.rewards import verdict
+        from programs.teams import verdict
 
         result = verdict(item, responses)
         kinds = [error.partition(":")[0] for error in result.errors if error]

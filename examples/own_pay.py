@@ -17,8 +17,7 @@ taken off anyway: the advantages are those of equal pay.
 `return` is what the agents are paid; metric/joint is the joint reward, as a share of its maximum.
 """
 
-from programs.rewards import code
-from rewards import total
+from rewards import code, total
 
 
 def without(item, responses, absent):

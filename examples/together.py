@@ -1,5 +1,5 @@
 """A first lesson for code models: paid is only what needs both. `together` is the c of the code
-reward, what the least useful part adds to the tests passed (programs/rewards.py), from 0 to 1; of
+reward, what the least useful part adds to the tests passed (rewards.py), from 0 to 1; of
 that, up to 30 % are taken back for text that is thrown away, in the proportion of `code`. (Without
 this, main came to write on after its function, until up to half of its answers were cut off.)
 
@@ -12,7 +12,7 @@ nothing, because all returns of its group are equal. Afterwards `code` may teach
     python train.py @recipes/coder.args --reward code --init together --run coder
 """
 
-from programs.rewards import COOPERATION, SYNTAX, code
+from rewards import COOPERATION, SYNTAX, code
 
 
 def together(item, responses):

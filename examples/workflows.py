@@ -18,7 +18,7 @@ An item keeps what each agent wrote last (`advance`), and `speakers` says whose 
 --branching chain every agent is sampled as often as in a run without a workflow.
 """
 
-from programs.rewards import code
+from rewards import code
 from tasks import CodeTask, Coop
 
 

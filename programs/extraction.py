@@ -50,7 +50,6 @@ class Part:
     broken: bool = False  # its definition is there but does not parse, or does not compile
     returns: bool = False  # it is defined and returns a value, as far as a function's text shows
     reads: frozenset[str] = frozenset()  # names that the source takes from the module's scope
-    numbers: tuple = ()  # that stand alone in a return statement: all that it may have to say
     tame: bool = False  # nothing it does outlasts its module: see _tame
     kept: frozenset[int] = frozenset()  # the statements of the response that the source is made of
 
@@ -107,7 +106,6 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         returns=isinstance(function, ast.Lambda)
         or any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own)
         or len(values) > constants.count(None),
-        numbers=tuple(value for value in constants if type(value) in (int, float))[:9],
     )
 
 

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from programs import rewards
+from programs import teams
 from programs.extraction import Part
 from programs.schemes import scheme_of
 
@@ -53,13 +53,13 @@ def tell(
     """
     if mode == "plain":
         return [""] * len(responses)
-    team = rewards.team_parts(item, responses)
+    team = teams.team_parts(item, responses)
     own = [list(team)] if len(responses) == 1 else [[name] for name in team]
     if mode == "expert":
         texts = zip(team, responses * 2 if len(responses) == 1 else responses, strict=True)
         edits = expert.edits(item["prompt"], {n: team[n].source or text for n, text in texts})
         return [_edits(edits, names) for names in own]
-    verdict = rewards.verdict(item, responses)
+    verdict = teams.verdict(item, responses)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))[: limit or None]
     messages = (["Feedback on the team's program:", *_levels(team, names)] for names in own)
     return ["\n- ".join([*lines, *_counted(results)]) for lines in messages]

@@ -20,10 +20,10 @@ return, and 0 * aux(xs), look used.
 
 import ast
 import functools
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from programs.conditions import bindings, bound, names, spread
 from programs.extraction import extract, helper_names
 
 _COMPUTED = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -31,26 +31,36 @@ _COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
 
 
 def classify(responses: list[str], entry_point: str) -> str:
-    """The scheme of a joint response, the main function's author last."""
+    """Return the scheme of a joint response, the main function's author last."""
     return scheme_of(responses[-1], entry_point, frozenset(helper_names(len(responses))))
 
 
 @functools.lru_cache(maxsize=8192)
 def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
+    """Return the scheme of one main function."""
     part = extract(text, entry_point, helpers)
     if part.node is None:
         return "other"
     functions = [n for n in ast.parse(part.source).body if isinstance(n, ast.FunctionDef)]
-    main = _Main(part.node, helpers, [f for f in functions if f.name != entry_point])
-    recursive = any(place.node.id == entry_point for place in main.names)
-    once = len(main.calls) == 1 and not main.calls[0].loop and not recursive
-    if not main.returned and not main.tested:
+    others = [function for function in functions if function.name != entry_point]
+    return _scheme(_flow(part.node, helpers, others), entry_point)
+
+
+def _scheme(flow: "_Flow", entry_point: str) -> str:
+    calls = _calls(flow)
+    names = [place for place in flow.places if isinstance(place.node, ast.Name)]
+    recursive = any(place.node.id == entry_point for place in names)
+    once = len(calls) == 1 and not calls[0].loop and not recursive
+    returned = any(_data(value) & flow.holders for value in flow.results)
+    tested = any(place.test and place.node.id in flow.holders for place in names)
+    if not returned and not tested:
         return "unused"
-    if once and main.returned and all(map(main.is_call, main.origins(main.results))):
+    origins = _origins(flow.results, flow.bindings)
+    if once and returned and all(_is_call(value, flow.functions) for value in origins):
         return "wrapper"
-    if main.has_a_fallback():
+    if _computes_instead(flow) or (returned and _doubts(flow)):
         return "fallback"
-    if not main.returned:
+    if not returned:
         return "strategy filter"
     return "decorator" if once else "coordinator"
 
@@ -61,78 +71,106 @@ class _Place(NamedTuple):
     loop: bool  # perhaps evaluated many times
 
 
-class _Main:
-    """What a main function does with the values of its helpers."""
+class _Flow(NamedTuple):
+    """Where the values of helpers go in a main function."""
 
-    def __init__(self, function, helpers: frozenset[str], others: list[ast.FunctionDef]):
-        body = function.body
-        body = [ast.Return(body)] if isinstance(body, ast.expr) else body  # solve = lambda xs: ...
-        self.places = list(_places(ast.Module(body)))
-        self.nodes = [place.node for place in self.places]
-        self.names = [place for place in self.places if isinstance(place.node, ast.Name)]
-        # A comprehension's names are its own: x is another x in the next one.
-        own = [node for node in self.nodes if not isinstance(node, ast.comprehension)]
-        self.bindings = bindings([*others, *own])
-        self.locals = {arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)}
-        self.locals |= self.bindings.keys()
-        # The helpers and what calls or renames one; then all that holds a value of theirs.
-        self.functions = spread(helpers - self.locals, self.bindings, _names_of_function)
-        self.holders = spread(self.functions, self.bindings, _data)
+    places: list[_Place]  # what it evaluates
+    bindings: dict[str, list[ast.AST]]  # name: the values that it is bound to, or filled with
+    local: set[str]  # the names that main binds
+    functions: set[str]  # the helpers, and the names of what calls or renames one
+    holders: set[str]  # these, and the names of what holds a value of theirs
+    results: list[ast.expr]  # what main returns
 
-        self.results = _returned(self.nodes)
-        self.returned = any(_data(value) & self.holders for value in self.results)
-        self.tested = any(test and node.id in self.holders for node, test, _ in self.names)
-        called = {node.func for node in self.nodes if isinstance(node, ast.Call)}
-        renamed = {value for values in self.bindings.values() for value in values}
-        self.calls = [  # a function that is handed over, as in map(aux, xs), is called in a loop
-            place._replace(loop=place.loop or place.node not in called)
-            for place in self.names
-            if place.node.id in self.functions
-            and isinstance(place.node.ctx, ast.Load)
-            and place.node not in renamed
-        ]
 
-    def is_call(self, node: ast.AST) -> bool:
-        function = node.func if isinstance(node, ast.Call) else None
-        return isinstance(function, ast.Name) and function.id in self.functions
+def _flow(function, helpers: frozenset[str], others: list[ast.FunctionDef]) -> _Flow:
+    """Follow the helpers' values in `function`, and in the other functions of its text."""
+    body = function.body
+    if isinstance(body, ast.expr):  # solve = lambda xs: ...
+        body = [ast.Return(body)]
+    places = list(_places(ast.Module(body)))
+    nodes = [place.node for place in places]
+    # A comprehension's names are its own: x is another x in the next one.
+    binding = [node for node in nodes if not isinstance(node, ast.comprehension)]
+    bindings = _bindings([*others, *binding])
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    local = arguments | bindings.keys()
+    functions = _spread(helpers - local, bindings, _names_of_function)
+    holders = _spread(functions, bindings, _data)
+    return _Flow(places, bindings, local, functions, holders, _returned(nodes))
 
-    def origins(self, values: list[ast.AST]) -> list[ast.AST]:
-        """The expressions that values may come from unchanged, through names and alternatives."""
-        found, queue, seen = [], list(values), set()
-        while queue:
-            match value := queue.pop():
-                case ast.IfExp(body=body, orelse=orelse):
-                    queue += [body, orelse]
-                case ast.BoolOp(op=ast.Or(), values=alternatives):
-                    queue += alternatives
-                case ast.Name(id=name) if name in self.bindings:
-                    queue += [] if name in seen else self.bindings[name]
-                    seen.add(name)
-                case _:
-                    found.append(value)
-        return found
 
-    def has_a_fallback(self) -> bool:
-        """Does main compute itself what it takes where a helper raises, or its value is refused?"""
-        tries = [node for node in self.nodes if isinstance(node, ast.Try)]
-        tries = [node for node in tries if names(ast.Module(node.body)) & self.functions]
-        handlers = [p.node for node in tries for h in node.handlers for p in _places(h)]
-        instead = _returned(handlers) + [v for node in handlers for _, v in bound(node)]
-        if any(map(self.is_own, instead)):
-            return True
-        held = [v for name in self.bindings.keys() & self.holders for v in self.bindings[name]]
-        taken = self.origins(self.results + held)
-        asked = [place.node for place in self.places if place.test]
-        asked += [n.values[0] for n in self.nodes if isinstance(n, ast.BoolOp)]  # aux(x) or ...
-        questioned = {ast.dump(value) for value in self.origins(asked) if self.is_call(value)}
-        doubted = tries or any(ast.dump(value) in questioned for value in taken)
-        return self.returned and bool(doubted) and any(map(self.is_own, taken))
+def _calls(flow: _Flow) -> list[_Place]:
+    """Return where helpers are called. One that is handed over, as in map(aux, xs), is called in a
+    loop."""
+    called = {place.node.func for place in flow.places if isinstance(place.node, ast.Call)}
+    renamed = {value for values in flow.bindings.values() for value in values}
+    calls = []
+    for place in flow.places:
+        node = place.node
+        read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        if read and node.id in flow.functions and node not in renamed:
+            calls.append(place._replace(loop=place.loop or node not in called))
+    return calls
 
-    def is_own(self, value: ast.AST) -> bool:
-        """Is it computed from what main has, and not from a helper's value?"""
-        read = names(value)
-        computed = any(isinstance(node, _COMPUTED) for node in ast.walk(value))
-        return computed and bool(read & self.locals) and not read & self.holders
+
+def _is_call(node: ast.AST, functions: set[str]) -> bool:
+    function = node.func if isinstance(node, ast.Call) else None
+    return isinstance(function, ast.Name) and function.id in functions
+
+
+def _origins(values: list[ast.AST], bindings: dict[str, list[ast.AST]]) -> list[ast.AST]:
+    """Return what values may come from unchanged, through names and alternatives."""
+    origins = []
+    queue = list(values)
+    seen = set()
+    while queue:
+        match value := queue.pop():
+            case ast.IfExp(body=body, orelse=orelse):
+                queue += [body, orelse]
+            case ast.BoolOp(op=ast.Or(), values=alternatives):
+                queue += alternatives
+            case ast.Name(id=name) if name in bindings:
+                if name not in seen:
+                    queue += bindings[name]
+                seen.add(name)
+            case _:
+                origins.append(value)
+    return origins
+
+
+def _tries(flow: _Flow) -> list[ast.Try]:
+    """Return the try statements around a helper."""
+    tries = [place.node for place in flow.places if isinstance(place.node, ast.Try)]
+    return [node for node in tries if _names(ast.Module(node.body)) & flow.functions]
+
+
+def _computes_instead(flow: _Flow) -> bool:
+    """Return whether main computes something where a helper raises."""
+    handlers = [handler for node in _tries(flow) for handler in node.handlers]
+    nodes = [place.node for handler in handlers for place in _places(handler)]
+    values = _returned(nodes) + [value for node in nodes for _, value in _bound(node)]
+    return any(_is_own(value, flow) for value in values)
+
+
+def _doubts(flow: _Flow) -> bool:
+    """Return whether main asks about a value that it takes, and has computed another itself."""
+    held = [v for name in flow.bindings.keys() & flow.holders for v in flow.bindings[name]]
+    taken = _origins(flow.results + held, flow.bindings)
+    asked = [place.node for place in flow.places if place.test]
+    for place in flow.places:
+        if isinstance(place.node, ast.BoolOp):  # aux(x) or ...
+            asked.append(place.node.values[0])
+    calls = [v for v in _origins(asked, flow.bindings) if _is_call(v, flow.functions)]
+    questioned = {ast.dump(call) for call in calls}
+    doubted = _tries(flow) or any(ast.dump(value) in questioned for value in taken)
+    return bool(doubted) and any(_is_own(value, flow) for value in taken)
+
+
+def _is_own(value: ast.AST, flow: _Flow) -> bool:
+    """Return whether it is computed from what main has, and not from a helper's value."""
+    read = _names(value)
+    computed = any(isinstance(node, _COMPUTED) for node in ast.walk(value))
+    return computed and bool(read & flow.local) and not read & flow.holders
 
 
 def _places(node: ast.AST, test=False, loop=False) -> Iterator[_Place]:
@@ -172,9 +210,58 @@ def _returned(nodes: list[ast.AST]) -> list[ast.expr]:
 
 
 def _names_of_function(value: ast.AST) -> set[str]:
-    return names(value) if isinstance(value, ast.FunctionDef | ast.Lambda | ast.Name) else set()
+    return _names(value) if isinstance(value, ast.FunctionDef | ast.Lambda | ast.Name) else set()
 
 
 def _data(node: ast.AST) -> set[str]:
     """The names that an expression reads outside of conditions."""
     return {n.id for n, test, _ in _places(node) if isinstance(n, ast.Name) and not test}
+
+
+def _bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
+    """Return for each name the values that it is bound to, or filled with."""
+    bindings = {}
+    for node in nodes:
+        for name, value in _bound(node):
+            bindings.setdefault(name, []).append(value)
+    return bindings
+
+
+def _bound(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield (name, value) of what a node binds, or fills as out.append(value) does: an expression,
+    or the function itself."""
+    match node:
+        case ast.FunctionDef(name=name):
+            yield name, node
+            return
+        case ast.Assign(targets=targets, value=value):
+            values = [value]
+        case (
+            ast.AugAssign(target=target, value=value)
+            | ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.NamedExpr(target=target, value=value)
+            | ast.For(target=target, iter=value)
+            | ast.comprehension(target=target, iter=value)
+            | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
+        ):
+            targets = [target]
+            values = [value]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=target), args=args) as call):
+            targets = [target]
+            values = [call, *args]
+        case _:
+            return
+    yield from itertools.product(set().union(*map(_names, targets)), values)
+
+
+def _spread(start: set[str], bindings: dict[str, list], reads: Callable) -> set[str]:
+    """Return `start` and the names bound to a value that reads one of them, and so on."""
+    read = {name: set().union(*map(reads, values)) for name, values in bindings.items()}
+    reached = set(start)
+    while new := {name for name, others in read.items() if others & reached} - reached:
+        reached |= new
+    return reached
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}

@@ -14,7 +14,7 @@ import pandas
 import pytest
 
 import train
-from programs import rewards
+from programs import teams
 from programs.items import code_item, signature, split_tests
 from tasks import MBPP, TASKS, CoopHumanEval, HumanEval
 from training.plugins import resolve
@@ -185,8 +185,8 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature():
     assert "def half" in item["setup"]  # a test calls it
     assert "other" not in item["setup"]
     assert len(item["tests"]) == 2
-    assert all(rewards.verdict(item, [item["solution"]]).passed)
-    assert not any(rewards.verdict(item, ["def scale(p, k=1, *r):\n    return 0"]).passed)
+    assert all(teams.verdict(item, [item["solution"]]).passed)
+    assert not any(teams.verdict(item, ["def scale(p, k=1, *r):\n    return 0"]).passed)
 
 
 def test_an_answer_is_a_file_to_be_continued():
@@ -207,9 +207,9 @@ def test_an_answer_is_a_file_to_be_continued():
 
 def test_reference_solutions_pass_their_tests_and_what_raises_none():
     for item in map(code_item, ROWS):
-        assert all(rewards.verdict(item, [item["solution"]]).passed)
+        assert all(teams.verdict(item, [item["solution"]]).passed)
         raises = f"def {item['entry_point']}(*_):\n    raise KeyError"
-        assert not any(rewards.verdict(item, [raises]).passed)
+        assert not any(teams.verdict(item, [raises]).passed)
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

@@ -24,10 +24,10 @@ from helpers import refused
 from test_train import assert_same_run, command, lines
 
 import eval as evaluation
-import rewards as contract
 import train
 from magrpo import MAGRPO
 from training import folder
+from training import scoring as contract
 from training.recorder import Recorder, Stopped
 
 LINUX = sys.platform == "linux"

@@ -22,7 +22,7 @@ SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
 def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
     """Neither the threads that call the reward nor the sandbox's workers; verdicts are not kept
     from one run to the next."""
-    rewards = pytest.importorskip("programs.rewards")
+    rewards = pytest.importorskip("rewards")
     sandbox = pytest.importorskip("programs.sandbox.box")
     for threads, workers in ((1, 1), (16, 3)):
         monkeypatch.setattr(

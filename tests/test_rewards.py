@@ -10,11 +10,11 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import teams
 from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
 from code_pairs import FILTERED as FILTER
 
-from programs import rewards
-from programs.sandbox import bank
+import rewards
 
 
 def total(scores):
@@ -93,7 +93,7 @@ def test_garbage_scores_the_minimum(name):
         for team in ([text, ""], ["", text], [text], [text] * 3):
             scores = reward(SQUARES, team)
             assert set(scores.values()) == {0.0}
-    assert not any(rewards.verdict(SQUARES, [text, text]).passed)
+    assert not any(teams.verdict(SQUARES, [text, text]).passed)
 
 
 def test_one_agent_writes_both():
@@ -165,14 +165,8 @@ def test_an_idle_decorator_of_main_earns_nothing():
 
 # Helpers that know nothing of the problem: what they return, what main does with it in place of xs.
 TRIVIAL = {
-    "nested boxes": ("[[x]]", "p = aux(xs)[0][0]"),
-    "under a key": ("{'payload': x}", "p = aux(xs)['payload']"),
     "with its type": ("(type(x).__name__, x)", "_, p = aux(xs)"),
-    "an attribute": ("type('P', (), {'v': x})", "p = aux(xs).v"),
     "a function of nothing": ("lambda: x", "p = aux(xs)()"),
-    "a lock": ("__import__('contextlib').nullcontext(x)", "with aux(xs) as p:\n    pass"),
-    "an iterator": ("iter([x])", "p = next(aux(xs))"),
-    "as JSON": ("__import__('json').dumps(x)", "import json\np = json.loads(aux(xs))"),
     "backwards twice": ("x[::-1]", "p = aux(aux(xs))"),
     "its length, checked": ("len(x)", "p = xs if aux(xs) == len(xs) else None"),
     "one, or not at all": ("1", "p = xs * aux(xs)"),
@@ -191,9 +185,8 @@ def test_a_helper_that_fits_every_problem_earns_nothing(name):
 # Helpers that do it all: what they return, given the answer y, and what main returns.
 WHOLE_AND = {
     "a box": ("[y]", "aux(xs)[0]"),
-    "its opposite": ("-y", "-aux(xs)"),
     "as text": ("str(y)", "int(aux(xs))"),
-    "under a key": ("{'result': y, 'n': len(xs)}", "aux(xs)['result']"),
+    "under a key": ("{'n': len(xs), 'result': y}", "aux(xs)['result']"),
     "an error and the answer": ("(None, y)", "aux(xs)[1]"),
     "a first call for nothing": ("y", "aux([]) + aux(xs)"),
     "the larger of two": ("y", "max(aux([]), aux(xs))"),
@@ -208,15 +201,6 @@ def test_a_main_that_unwraps_earns_nothing(name):
     assert (scores["tests"], scores["cooperation"], scores["metric/wrapper"]) == (1, 0, 1)
 
 
-def test_an_answer_that_the_helper_writes_into_a_list_is_unwrapped():
-    given = "def aux(xs, out):\n    out.append(sum(x * x for x in xs if x % 2 == 0))\n"
-    mine = main("out = []\naux(xs, out)\nreturn out[0]")
-    assert total(rewards.code(SQUARES, [given, mine])) == 2.5
-    kept = given.replace("xs, out", "xs").replace("out.", "KEPT.")
-    mine = main("aux(xs)\nreturn KEPT[-1]")
-    assert total(rewards.code(SQUARES, [f"KEPT = []\n\n{kept}", mine])) == 2.5
-
-
 def test_what_does_not_end_is_no_evidence():
     """A main that waits for what most stand-ins never say, and one that waits for a box."""
     search = main("n = 0\nwhile not aux(n):\n    n += 1\nreturn n")
@@ -227,7 +211,7 @@ def test_what_does_not_end_is_no_evidence():
     assert total(rewards.code(SQUARES, ["def aux(x):\n    return [x]\n", waits])) == 2.5
 
 
-SLOPE = {  # helper, main: each passes some tests, of which a part of the bank passes others
+SLOPE = {  # helper, main: each passes some tests, of which a stand-in passes others
     "below 7": ("def aux(x):\n    return x % 2 == 0 and x < 7\n", FILTER),
     "below 11": ("def aux(x):\n    return x % 2 == 0 and x < 11\n", FILTER),
     "no negative": ("def aux(x):\n    return x % 2 == 0 and x > 0\n", FILTER),
@@ -247,26 +231,25 @@ SLOPE = {  # helper, main: each passes some tests, of which a part of the bank p
 }
 
 
-def passed_by(code: str, replaced: str = "", caller_of: str = "", number: int = 0) -> float:
+def passed_by(*sources: str) -> float:
     """The share of the tests of SQUARES, without any sandbox."""
     passed = 0
     for test in TESTS:
         space = {}
         with contextlib.suppress(Exception):
-            if replaced:
-                bank.install(replaced, caller_of, number, space)
-            exec(code, space)
+            exec("".join(sources), space)
             answer = eval(test.removeprefix("assert ").partition(" == ")[0], space)
             passed += type(answer) is int and answer == eval(test.partition(" == ")[2])
     return passed / len(TESTS)
 
 
 @pytest.mark.parametrize("name", SLOPE)
-def test_the_slope_against_the_bank_run_by_hand(name):
+def test_the_slope_against_stand_ins_run_by_hand(name):
     helper, main_function = SLOPE[name]
-    p = passed_by(helper + main_function)
-    q_helper = max(passed_by(main_function, "aux", "", n) for n in range(len(bank.HELPERS)))
-    q_main = max(passed_by(helper, "solve", "aux", n) for n in range(len(bank.MAINS)))
+    p = passed_by(helper, main_function)
+    q_helper = max(passed_by(part.source, main_function) for part in teams.helper_stand_ins("aux"))
+    mains = teams.main_stand_ins("solve", "aux")
+    q_main = max(passed_by(helper, part.source) for part in mains)
     c = max(0, min((p - q_helper) / (1 - q_helper), (p - q_main) / (1 - q_main)))
     scores = rewards.code(SQUARES, [helper, main_function])
     assert scores["tests"] == p < 1
@@ -280,7 +263,7 @@ def test_the_order_of_answers_for_any_number_of_tests():
     for n in range(1, 21):
         for passed, without in itertools.product(range(1, n + 1), range(n + 1)):
             p, q = passed / n, without / n
-            c = rewards.contribution(p, q)
+            c = teams.contribution(p, q)
             earned = p + rewards.cooperation(p, c)
             assert (c > 0) == (q < p)
             assert 0 <= c <= 1
@@ -289,12 +272,12 @@ def test_the_order_of_answers_for_any_number_of_tests():
             assert (earned < 1.0) == (p < 1)  # 1.0 is what a right answer alone earns
             if q < p < 1:
                 assert earned == pytest.approx(1 - (1 - p) * (1 - c))
-                more = rewards.contribution(p + 1 / n, q)
+                more = teams.contribution(p + 1 / n, q)
                 assert p + 1 / n + rewards.cooperation(p + 1 / n, more) > earned
             if q and q <= p:
-                less = rewards.contribution(p, q - 1 / n)
+                less = teams.contribution(p, q - 1 / n)
                 assert rewards.cooperation(p, less) >= rewards.cooperation(p, c)
-        assert rewards.cooperation(1.0, rewards.contribution(1.0, 0.5)) == 1.5
+        assert rewards.cooperation(1.0, teams.contribution(1.0, 0.5)) == 1.5
 
 
 def test_a_partners_own_version_is_a_stand_in_as_far_as_it_goes():

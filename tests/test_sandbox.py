@@ -290,8 +290,10 @@ def test_a_bad_input_does_not_cost_the_other_tests():
     tests = [f"assert f({n}) == {n}" for n in (1, 2, 3, 4, 2, 5)]
     with Sandbox(workers=1, test_timeout=0.3, total_timeout=5, restarts=2) as box:
         [verdict] = box.run([Program(code, tests, "f")])
+        [once] = box.run([Program(code, tests, "f", once=True)])
     # The third failure finds no restart left, and stands for what follows.
     assert verdict.passed == [True, False, False, True, False, False]
+    assert once.passed == [True, False, False, False, False, False]
     assert [error and error.split(":")[0] for error in verdict.errors] == [
         None,
         "TimeoutError",
@@ -357,46 +359,6 @@ def test_programs_that_need_not_be_apart_share_a_process_but_no_module():
     assert [error.partition("(")[2] for error in shared] == ["1, 1, 0)", "2, 1, 1)", "3, 1, 2)"]
     assert outcomes == ["timeout", "crash"]
     assert alone.endswith("(1, 1, 9)")
-
-
-@pytest.mark.parametrize("apart", [False, True])
-def test_the_best_part_of_the_bank_in_a_functions_place(box, apart):
-    def best(code, tests, *place, enough=2, parts=None):
-        program = Program(code, tests, "f", "", apart, *place, enough, parts)
-        return box.run([program])[0].passed
-
-    main = "def f(xs): return sum(aux(xs))"
-    tests = ["assert f([1, 2]) == 3", "assert f([]) == 0"]
-    assert best(main, tests, "aux", "") == [True, True]  # its argument is the first of the bank
-    hard = main.replace("aux(xs)", "aux(x) * x for x in xs if aux(x) > 2")
-    squares = ["assert f([1, 2]) == 8", "assert f([3, 1]) == 9", "assert f([5]) == 125"]
-    assert best(hard, squares, "aux", "") == [False, True, False]
-    assert best(hard, squares, "aux", "", enough=3) == [False] * 3
-    helper = "def aux(xs): return {'sum': sum(xs)}"
-    assert best(helper, tests, "f", "aux") == [True, True]
-    boxed = "def f(xs): return sum(aux(xs)[0])"
-    assert best(boxed, tests, "aux", "") == [True, True]
-    assert best(boxed, tests, "aux", "", enough=1) == [False, True]  # it is an earlier one's
-    assert best(boxed, tests, "aux", "", parts=1) == [False, False]
-
-
-def test_a_test_may_call_a_part_of_the_bank_as_it_likes(box):
-    calls = "def f(n, seen=[]):\n    seen.append(n)\n    return aux(len(seen))"
-    tests = ["assert [f(5), f(5)] == [1, 2]", "assert f(f(7)) == 4"]
-    [verdict] = box.run([Program(calls, tests, "f", "", False, "aux")])
-    assert verdict.passed == [True, True]
-
-
-def test_parts_of_the_bank_that_do_not_end_say_nothing():
-    code = "def f(n):\n    while aux(n) is {}:\n        {}\n    return n"
-    few = code.format("None", "while True: pass")
-    ends = code.format("None", "pass")  # a part is called so often, and no more
-    many = code.format("aux", "pass").replace("while aux(n) is aux", "while True")
-    asked = [Program(text, ["assert f(1) == 1"], "f", "", False, "aux") for text in (few, ends)]
-    with Sandbox(workers=1, test_timeout=0.5) as box:
-        assert [verdict.passed for verdict in box.run(asked)] == [[True], [True]]
-        [verdict] = box.run([Program(many, ["assert f(1) == 1"], "f", "", False, "aux")])
-    assert (verdict.passed, verdict.outcome) == ([False], "timeout")
 
 
 @pytest.mark.parametrize("setup", ["import nowhere", "def (", "raise SystemExit"])

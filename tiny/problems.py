@@ -87,10 +87,8 @@ _DOMAINS = {
     "int": (_INT_PREDICATES, _INT_TRANSFORMS, _INTEGERS),
     "word": (_WORD_PREDICATES, _WORD_TRANSFORMS, tuple(_WORDS.split())),
 }
-_IN_THE_BANK = (
-    "length",
-    "reversal",
-)  # what fits any problem is no part of one: programs/rewards.py
+# A part that only does one of these adds nothing: a stand-in does it too (programs/teams.py).
+_DONE_BY_STAND_INS = ("length", "reversal")
 
 
 def comprehension(predicate: str, transform: str, source: str = "xs") -> str:
@@ -110,7 +108,7 @@ def _compositions(agents: int) -> dict[str, list[tuple]]:
     for domain, (predicates, transforms, _) in _DOMAINS.items():
         seconds = [(name,) for name in predicates if name] if agents > 3 else [()]
         for predicate, transform in itertools.product(predicates, transforms):
-            parts = predicate and transform and transform not in _IN_THE_BANK
+            parts = predicate and transform and transform not in _DONE_BY_STAND_INS
             numeric = domain == "int" or transform == "length"
             reducers = _INT_REDUCERS if numeric else _WORD_REDUCERS
             for reducer, second in itertools.product(reducers, seconds):

@@ -17,8 +17,9 @@ from examples.classeval.classes import (
     written,
 )
 from programs.items import read_items
-from programs.rewards import COMPONENTS, COOPERATION, TESTS, box, contribution, cooperation
 from programs.sandbox.box import Program
+from programs.teams import box, contribution
+from rewards import COMPONENTS, COOPERATION, TESTS, cooperation
 from tasks import CodeTask, Task, fenced
 
 STRUCTURE, SYNTAX = 1.0, 0.5

@@ -77,22 +77,15 @@ class Program:
     """An answer to be judged. `tests` are statements that call `entry_point` by name, each of them
     complete in itself; `setup` is trusted code that both the tests and the program need. A program
     that need not be `apart` shares a process with others, each in a new module, and takes a fifth
-    of the time: the caller knows that nothing it does outlasts its module (extraction.py).
-
-    With `replaced`, parts of the bank (bank.py), all or the first few, take the place of the
-    function of that name: helpers, or mains that call the helper `caller_of`. The verdict is that
-    of the first part that passes `enough` tests, or else the best part's (if all are asked for, no
-    test passed); its outcome is "timeout" if too many parts did not end."""
+    of the time: the caller knows that nothing it does outlasts its module (extraction.py). A
+    program that runs `once` is not loaded again after a hang or a crash."""
 
     code: str
     tests: tuple[str, ...]  # may be given as any sequence
     entry_point: str
     setup: str = ""
     apart: bool = True
-    replaced: str = ""
-    caller_of: str = ""
-    enough: int = 1
-    parts: int | None = None
+    once: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "tests", tuple(self.tests))
@@ -196,7 +189,7 @@ class Sandbox(contextlib.AbstractContextManager):
     def _judge(self, program: Program) -> Verdict:
         """In a thread of the pool: the verdict of its worker, or else of one more."""
         # A judge keeps its limits itself, unless it hangs in C code; setup may take as long again.
-        patience = (10 if program.replaced else 2) * self._limits[2] + GRACE_SECONDS
+        patience = 2 * self._limits[2] + GRACE_SECONDS
         for _ in range(2):
             try:
                 worker = self._worker()

@@ -12,15 +12,11 @@ import socket
 import time
 import types
 
-import bank
 from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, pack, receive, send, unpacker
 
 READY_SECONDS = 10.0
 OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
 OK = ("ok", None)
-FAILED = ("error", "no part of the bank passes it")
-HANGS = ("timeout", "too many parts of the bank do not end")
-MOST_HANGS = 5  # parts of the bank that do not end; then none is tried any more
 ENDED = ("ok", "error")  # of a program that came to an end by itself
 SHARED = 500  # programs, one after the other, that one candidate may see
 
@@ -212,11 +208,8 @@ class Judge:
             return late if self.rang else (kinds.get(type(error), "error"), shown(error))
         return late if self.rang else OK
 
-    def judge(
-        self, code, tests, entry_point, setup, apart, replaced, caller_of, enough, parts
-    ) -> dict:
-        """A Verdict's fields but its seconds, or {"setup": error}. Where a function is replaced,
-        the results are those of the best part of the bank."""
+    def judge(self, code, tests, entry_point, setup, apart, once) -> dict:
+        """A Verdict's fields but its seconds, or {"setup": error}."""
         # What setup and tests draw follows from what no program has ever seen.
         random.seed(repr((setup, tests)))
         self.space = {"__name__": "tests", "__builtins__": builtins}
@@ -224,46 +217,22 @@ class Judge:
         if status != "ok":
             return {"setup": error}
         self.program, self.entry_point, self.tests = [setup, code, entry_point], entry_point, tests
-        if replaced:
-            numbers = range(len(bank.MAINS if caller_of else bank.HELPERS))[:parts]
-            bank_parts = [[replaced, caller_of, number] for number in numbers]
-            load, results = self.try_parts(bank_parts, apart, enough)
-        else:
-            load, results = self.run(None, apart, self.restarts)
+        load, results = self.run(apart, 0 if once else self.restarts)
         return {
             "passed": [result == OK for result in results],
             "outcome": max([load, *results], key=lambda result: OUTCOMES.index(result[0]))[0],
             "errors": [error for _, error in results],
         }
 
-    def try_parts(self, parts: list, apart: bool, enough: int):
-        """OK, or HANGS if too many parts of the bank do not end, and the results of the best, or
-        of the first that passes enough tests."""
-        count, hangs = len(self.tests), 0
-        found = [FAILED] * count
-        for part in parts:
-            least = count if enough == count else found.count(OK) + 1
-            _, results = self.run(part, apart, 0, least)
-            hangs += any(status == "timeout" for status, _ in results)
-            if hangs > MOST_HANGS:
-                return HANGS, [FAILED] * count
-            if results.count(OK) >= least:
-                found = [OK if result == OK else FAILED for result in results]
-            if found.count(OK) >= enough:
-                break
-        return OK, found
-
-    def run(self, part: list | None, apart: bool, restarts: int, least: int = 0):
-        """Results of loading and of the tests, cut short once fewer than `least` can pass."""
+    def run(self, apart: bool, restarts: int):
+        """Results of loading and of the tests."""
         deadline, results = time.monotonic() + self.total_timeout, []
-        candidate, load = self.start(part, deadline, apart)
+        candidate, load = self.start(deadline, apart)
         used = candidate.programs > 1
-        for number, test in enumerate(self.tests):
-            if results.count(OK) + len(self.tests) - number < least:
-                break
+        for test in self.tests:
             if candidate.lost and load == OK and restarts and time.monotonic() < deadline:
                 restarts -= 1
-                candidate, load = self.start(part, deadline, apart)
+                candidate, load = self.start(deadline, apart)
             if load != OK:
                 result = load
             elif candidate.lost:
@@ -271,7 +240,7 @@ class Judge:
             else:
                 result = self.test(candidate, self.share(deadline), test)
             if used and result[0] not in ENDED:  # who knows what was there before
-                return self.run(part, True, restarts, least)
+                return self.run(True, restarts)
             results.append(result)
         if apart:
             candidate.end()
@@ -291,7 +260,7 @@ class Judge:
     def share(self, deadline: float) -> float:
         return min(self.test_timeout, deadline - time.monotonic())
 
-    def start(self, part: list | None, deadline: float, apart: bool):
+    def start(self, deadline: float, apart: bool):
         """A candidate, and the result of loading the program in it: a fresh one; or, if the program
         need not be apart, the one that others like it ran in."""
         candidate = self.candidate
@@ -302,7 +271,7 @@ class Judge:
             if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
                 os._exit(NOT_READY)
         candidate.programs += 1
-        load = self.attempt(self.share(deadline), candidate.ask, "load", *self.program, part)
+        load = self.attempt(self.share(deadline), candidate.ask, "load", *self.program)
         if load[0] not in ENDED:
             candidate.end()
         return candidate, load

@@ -28,7 +28,7 @@ REACH = SQUARES | {  # the next prime after n
 REAL = "sum(x * x for x in xs if x % 2 == 0)"
 EVEN = "def aux(x):\n    return x % 2 == 0\n"
 WHOLE = f"def aux(xs):\n    return {REAL}\n"
-WIDE = f"def aux(xs, start):\n    return start + {REAL}\n"  # cannot stand in for solve
+WIDE = f"def aux(xs, start):\n    return start + {REAL}\n"  # has to be given one argument more than solve
 CONSTANT = "def aux(x):\n    return 7\n"
 PRIME = "def aux(n):\n    return n > 1 and all(n % d for d in range(2, n))\n"
 
@@ -151,7 +151,6 @@ _HACKS = {
         "return sum(x * x for x in xs if aux(x) and x % 2 == 0)",
         (2.5, 3.0),
     ),
-    "a constant, taken off": (CONSTANT, f"return aux(xs) - 7 + {REAL}", (2.5, 3.0)),
     "an empty list, filled": (
         "def aux(xs):\n    return []\n",
         "found = aux(xs)\nfor x in xs:\n    found += [x * x] * (x % 2 == 0)\nreturn sum(found)",
@@ -201,42 +200,12 @@ _HACKS = {
     "main imports an aux": (EVEN, IMPORTED, (4.0 - thrown(FILTERED, IMPORTED), 3.0)),
     "the helper writes main": (SOLVED, "return 1", (1.5 - thrown(EVEN, SOLVED), 1.5)),
     "exit": (EVEN, "import sys\nsys.exit(0)\nreturn 0", (1.5, 1.5)),
+    # limits: no stand-in does what main undoes, or agrees with all that main knows
     "main does it all and checks": (
         EVEN,
         f"for x in xs:\n    assert aux(x) == (x % 2 == 0)\nreturn {REAL}",
-        (2.5, 4.0),
+        (4.0, 4.0),
     ),
-    **{
-        f"main does it all and compares: {name}": (
-            EVEN,
-            f"even = lambda x: x % 2 == 0\n{check}\nreturn {REAL}",
-            (2.5, 4.0 if "aux(" in check else 2.5),
-        )
-        for name, check in {
-            "sums": "if sum(map(aux, xs)) != sum(map(even, xs)):\n    return None",
-            "filters": "if list(filter(aux, xs)) != list(filter(even, xs)):\n    return None",
-            "bit by bit": "for x in xs:\n    if aux(x) ^ even(x):\n        return None",
-            "texts": "t = ''.join('01'[aux(x)] for x in xs)\n"
-            "assert t == ''.join('01'[even(x)] for x in xs)",
-        }.items()
-    },
-    "passed on with more fields": (
-        "def aux(xs):\n    return {'n': len(xs), 'empty': not xs, 'xs': xs}\n",
-        "d = aux(xs)\nif d['empty']:\n    return 0\nn, xs = d['n'], d['xs']\n"
-        "return sum(xs[i] ** 2 for i in range(n) if xs[i] % 2 == 0)",
-        (2.5, 4.0),
-    ),
-    "passed on by an exception": (
-        "def aux(xs):\n    raise KeyError(xs)\n    return xs\n",
-        f"try:\n    xs = aux(xs)\nexcept KeyError as error:\n    xs = error.args[0]\nreturn {REAL}",
-        (2.5, 4.0),
-    ),
-    "the answer in an exception": (
-        f"def aux(xs):\n    raise ValueError({REAL})\n    return 0\n",
-        "try:\n    return aux(xs)\nexcept ValueError as error:\n    return error.args[0]",
-        (2.5, 4.0),
-    ),
-    # a limit: arithmetic that main undoes is work for the bank
     "there and back": (
         "def aux(x):\n    return x + 1\n",
         "return sum((aux(x) - 1) ** 2 for x in xs if x % 2 == 0)",

@@ -15,8 +15,8 @@ from safetensors import safe_open
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import rewards
 from examples.warm_start import corpus, make
-from programs import rewards
 from tasks import Coop
 from tiny import problems as coop
 

@@ -19,7 +19,7 @@ import magrpo
 import train
 from examples import board, critic, messages, own_pay, together, workflows
 from examples.rendezvous import Rendezvous
-from programs.rewards import code
+from rewards import code
 from training.scoring import Scorer
 
 ROOT = Path(train.__file__).parent

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 import train
 from examples.warm_start import divisions, make
 from policies.finding import base_of
-from programs.rewards import code
+from rewards import code
 from tasks import Coop
 from tiny import problems as coop
 
