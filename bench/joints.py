@@ -29,12 +29,15 @@ from policies.scoring import Row
 
 def gradients(module, node, agent: int) -> torch.Tensor:
     """d log pi / d parameters of each of an agent's responses: (G, parameters)."""
+
+    def backward(rows, logps, mask) -> None:
+        (logps * mask).sum().backward()
+
     parameters, found = module.team.parameters_of(agent), []
     for response in node.responses[agent]:
         module.zero_grad()
         row = Row(agent, node.prompts[agent], response.tokens, 1.0, 1.0)
-        for _, logps, mask in module.team.score([row], module.sampling):
-            (logps * mask).sum().backward()
+        module.team.score([row], module.sampling, backward)
         grads = (p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters)
         found.append(torch.cat([grad.flatten() for grad in grads]))
     return torch.stack(found)
