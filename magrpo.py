@@ -458,30 +458,32 @@ class MAGRPO(L.LightningModule):
         return [norms[known.index(bases[i].policy_of[i])] for i in range(self.team.size)]
 
     def set_gradients(self, rows: list[Row]) -> None:
-        """Gradients of the policies' losses, in micro-batches that add up."""
+        """Sets the gradients of the policies' losses, in micro-batches that add up."""
         self.optimizers().zero_grad()
         if self.args.kl_coef:
             self.set_reference(rows)
-        for batch, logps, mask in self.team.score(rows, self.sampling):
-            coef = torch.tensor([row.coef for row in batch], device=logps.device)
-            if self.team.engine:  # another program drew the tokens
-                mask = mask * importance(logps, batch)
-            old = [row.old for row in batch if row.old is not None]
-            if old:  # not the first update
-                old = nn.utils.rnn.pad_sequence(old, True)
-                loss = clipped_loss(logps, old, mask, coef, self.args.clip)
-            else:
-                loss = policy_loss(logps, mask, coef)
-            if self.args.kl_coef:
-                weight = torch.tensor([row.weight for row in batch], device=logps.device)
-                frozen = nn.utils.rnn.pad_sequence([row.reference for row in batch], True)
-                loss = loss + self.args.kl_coef * kl_loss(logps, frozen, mask, weight)
-            self.manual_backward(loss)
+        self.team.score(rows, self.sampling, self.add_gradients)
 
-    @torch.no_grad()
+    def add_gradients(self, rows: list[Row], logps: Tensor, mask: Tensor) -> None:
+        """Adds the gradients of a micro-batch's loss; logps and mask (R, T)."""
+        coef = torch.tensor([row.coef for row in rows], device=logps.device)
+        if self.team.engine:  # another program drew the tokens
+            mask = mask * importance(logps, rows)
+        old = [row.old for row in rows if row.old is not None]
+        if old:  # not the first update
+            old = nn.utils.rnn.pad_sequence(old, True)
+            loss = clipped_loss(logps, old, mask, coef, self.args.clip)
+        else:
+            loss = policy_loss(logps, mask, coef)
+        if self.args.kl_coef:
+            weight = torch.tensor([row.weight for row in rows], device=logps.device)
+            frozen = nn.utils.rnn.pad_sequence([row.reference for row in rows], True)
+            loss = loss + self.args.kl_coef * kl_loss(logps, frozen, mask, weight)
+        self.manual_backward(loss)
+
     def set_reference(self, rows: list[Row]) -> None:
-        """Log-probabilities of each row's tokens under the frozen bases."""
-        list(self.team.score(rows, self.sampling, frozen=True))
+        """Sets the log-probabilities of each row's tokens under the frozen bases."""
+        self.team.score(rows, self.sampling, frozen=True)
         for row in rows:
             row.reference = row.scored
 

@@ -56,27 +56,27 @@ from writing.text import (
 # --------------------------------------------------------------------------------------------------
 # 1. Code: Python functions of several agents, run on the item's tests
 #
-# | level; p = tests passed / tests | `code` (strict, the default)     | `code_paper`                |
-# |---------------------------------|----------------------------------|-----------------------------|
-# | structure: the helpers          | 0.4 x share that return a value  | 0.4, text with "return" [1] |
-# |                                 | or are needed                    |                             |
-# | structure: main, else stop      | 0.6, the same                    | 0.6, text with "return" [1] |
-# | syntax, else stop               | 0.35, all of it compiles         | 0.5                         |
-# |                                 | 0.15 x share of the text that    |                             |
-# |                                 | the functions are made of        |                             |
-# | tests                           | 1.0 p                            | 1.0 p [2]                   |
-# | cooperation, p = 1              | 1.5 c                            | 0.5 if p > 0 and "aux(" is  |
-# | cooperation, p < 1              | (1 - p) c                        | in main, comments included  |
-# |                                 |                                  | 1.0, and main is not one    |
-# |                                 |                                  | "return ..aux..", nor       |
-# |                                 |                                  | x = aux(..); return x       |
-# |                                 |                                  | -0.5, only bare calls [3]   |
+# Each level counts only if the ones before hold. p: share of the tests that pass.
 #
-# `code_paper` is the reward of arXiv 2508.04652. Where the paper and its released code differ: [1]
-# extraction is ours, for theirs loses decorators, nested functions and whole reference solutions; [2]
-# all of the task's tests rather than one-line assertions, in the sandbox rather than in the trainer,
-# without the stop after three time-outs; [3] the paper's rule, which in the released code never
-# fires.
+# | level            | `code`, the strict default            | `code_paper`                       |
+# |------------------|---------------------------------------|------------------------------------|
+# | helpers defined  | 0.4 x share that return or are needed | 0.4 if one has the word return [1] |
+# | main defined     | 0.6 if it returns                     | 0.6 if it has the word return [1]  |
+# | syntax           | 0.35 if all of it compiles            | 0.5 if all of it compiles          |
+# |                  | 0.15 x share of the text that is code |                                    |
+# | tests            | 1.0 p                                 | 1.0 p [2]                          |
+# | cooperation      | 1.5 c if p = 1                        | 0.5 if p > 0 and "aux(" is in main |
+# |                  | (1 - p) c if p < 1                    | 1.0 more if main is no wrapper     |
+# |                  |                                       | 0.5 less if all calls are bare [3] |
+#
+# c is defined in the docstring of `code`.
+#
+# `code_paper` is the reward of arXiv 2508.04652. Its paper and its released code differ:
+# [1] The extraction of functions is ours. Theirs loses decorators, nested functions and whole
+#     reference solutions.
+# [2] All of the task's tests run, in the sandbox. Theirs are one-line assertions, run in the trainer
+#     until three have timed out.
+# [3] This is the paper's rule. In the released code it never fires.
 # --------------------------------------------------------------------------------------------------
 
 HELPERS = 0.4  # structure of the helpers

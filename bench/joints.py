@@ -28,19 +28,22 @@ from policies.scoring import Row
 
 def response_gradients(module, node, agent: int) -> torch.Tensor:
     """Return d log pi / d parameters of each of an agent's responses: (G, parameters)."""
+
+    def backward(rows, logps, mask) -> None:
+        (logps * mask).sum().backward()
+
     parameters = module.team.parameters_of(agent)
-    rows = []
+    gradients = []
     for response in node.responses[agent]:
         module.zero_grad()
         row = Row(agent, node.prompts[agent], response.tokens, 1.0, 1.0)
-        for _, logps, mask in module.team.score([row], module.sampling):
-            (logps * mask).sum().backward()
+        module.team.score([row], module.sampling, backward)
         pieces = []
         for parameter in parameters:
             grad = parameter.grad
             pieces.append(torch.zeros_like(parameter) if grad is None else grad)
-        rows.append(torch.cat([piece.flatten() for piece in pieces]))
-    return torch.stack(rows)
+        gradients.append(torch.cat([piece.flatten() for piece in pieces]))
+    return torch.stack(gradients)
 
 
 def sample_weights(module, node, count: int) -> torch.Tensor:

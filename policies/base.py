@@ -39,6 +39,8 @@ class Base(nn.Module):
         self.halved = 0  # how often memory ran out (policies/memory.py)
         self.eos = self.ends = eos_tokens(model, tokenizer)
         self.context = context(model.config.get_text_config())  # in tokens
+        self.plain = False  # whether it has to be run by policies/plain.py
+        self.attention = model.config._attn_implementation  # transformers' own
         model.set_attn_implementation("shared_prompts")
         if self.lora:
             targets = adapted(model)
@@ -53,9 +55,7 @@ class Base(nn.Module):
                 # On a CPU, the first forward pass in evaluation mode repacks the weights for good
                 # into a faster form, through which no gradient passes.
                 layer.training = True
-        for name, parameter in model.named_parameters():
-            learns = not self.lora or ".agent" in name
-            parameter.requires_grad_(learns and parameter.is_floating_point())
+        self.mark_trained()
         self.adapters = Adapters(model)
         known = is_known(self.net.config)
         self.layers = Layers(self.net.base_model, self.adapters) if known else None
@@ -64,6 +64,12 @@ class Base(nn.Module):
         self.scale = getattr(config, "logit_scale", None) or 1.0
         self.scale /= getattr(config, "logits_scaling", None) or 1.0
         self.softcap = getattr(config, "final_logit_softcapping", None)
+
+    def mark_trained(self) -> None:
+        """Let gradients be taken of the adapters alone, or of a full copy's every weight."""
+        for name, parameter in self.model.named_parameters():
+            learns = not self.lora or ".agent" in name
+            parameter.requires_grad_(learns and parameter.is_floating_point())
 
     def train(self, mode: bool = True):
         """Does nothing: neither Lightning nor anyone else may switch dropout on."""

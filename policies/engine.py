@@ -188,8 +188,7 @@ class Engine:
             pairs = [(agent, prompt) for agent in base.agents]
             found = self.wait(self._sample(pairs, torch.zeros(len(pairs), 1, 1), PROBE, False))
             rows = [Row(*pair, t, logps=v) for pair, ((t, v),) in zip(pairs, found, strict=True)]
-            with torch.no_grad():
-                list(score(base, rows, PROBE))
+            score(base, rows, PROBE)
             gaps = [(row.scored.cpu() - torch.tensor(row.logps)).abs().mean() for row in rows]
             if not (gap := float(sum(gaps)) / len(gaps)) <= APART:
                 why = f"gives tokens log-probabilities {gap:.2g} nats off on average"

@@ -1,7 +1,6 @@
 """A frozen language model that a reward may ask: how likely is this text after that prompt?"""
 
 import numpy as np
-import torch
 
 from policies.base import Base
 from policies.loading import device, load_base
@@ -18,7 +17,6 @@ class Judge:
     def __init__(self, base: Base, chat: bool):
         self.base, self.chat = base, chat
 
-    @torch.no_grad()
     def __call__(self, questions: list[tuple[str, str]]) -> list[np.ndarray]:
         """Log-probabilities of the tokens of each text, (T,), an end-of-sequence token left out."""
         rows = [self.row(*question) for question in questions]
@@ -28,7 +26,7 @@ class Judge:
                     f"a reward asks of {size} tokens, and the context of the model that it asks "
                     f"is {self.base.context}: take shorter items, or another --judge"
                 )
-        list(score(self.base, [row for row in rows if row.tokens], PLAIN, frozen=True))
+        score(self.base, [row for row in rows if row.tokens], PLAIN, frozen=True)
         return [row.scored.double().cpu().numpy() if row.tokens else np.zeros(0) for row in rows]
 
     def row(self, prompt: str, text: str) -> Row:

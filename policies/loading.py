@@ -136,7 +136,7 @@ def check(base: Base, own: str) -> None:
             for prompt, responses in zip(prompts, found, strict=True)
             for response in responses
         ]
-        list(score(base, rows, sampling, frozen=True))
+        score(base, rows, sampling, frozen=True)
         base.net.set_attn_implementation(own)
         for row in rows:
             ids, size = torch.tensor([[*row.prompt, *row.tokens]]), len(row.tokens)

@@ -5,7 +5,7 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions.
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -45,39 +45,74 @@ class Row:
 
 
 def score(
-    base: Base, rows: list[Row], sampling: Sampling, frozen: bool = False
-) -> Iterator[tuple[list[Row], Tensor, Tensor]]:
-    """Log-probabilities of responses in micro-batches: their rows, logps (r, T), mask (r, T).
+    base: Base,
+    rows: list[Row],
+    sampling: Sampling,
+    backward: Callable[[list[Row], Tensor, Tensor], None] | None = None,
+    frozen: bool = False,
+) -> None:
+    """Score responses in micro-batches and set `row.scored` of each row.
 
-    Sorted by length, so many tokens at a time. The consumer calls backward on each micro-batch;
-    what has then reached the prompts' keys and values goes back through the prompts once.
+    backward(rows, logps (r, T), mask (r, T)) is called for every micro-batch, and has to call
+    backward on a loss made of logps. None: no gradients are kept. frozen: the base scores, without
+    adapters.
+
+    Rows are sorted by length and take so many tokens at a time. A prompt is run once for all of its
+    rows: their gradients add up in its keys and values, and go back through the prompt once.
     """
-    groups: dict[tuple, list[Row]] = {}
+    learns = backward is not None and not frozen
+    by_prompt: dict[tuple, list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.agent, row.prompt), []).append(row)
-    prompts, most = list(groups), update_tokens(base)
-    for chunk in pack([len(prompt) for _, prompt in prompts], most):
-        keys = sorted(prompts[c] for c in chunk)  # by agent
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-            pairs = base.prefill([p for _, p in keys], None if frozen else [a for a, _ in keys])
-        ends = [t for pair in pairs for t in pair]  # keys and values of each layer, in turn
-        leaves = [t.detach().requires_grad_(t.requires_grad) for t in ends]
-        owned = [(i, row) for i, key in enumerate(keys) for row in groups[key]]
-        copy = COPY * max(len(prompt) for _, prompt in keys)
+        by_prompt.setdefault((row.agent, row.prompt), []).append(row)
+    keys = list(by_prompt)
+    most = update_tokens(base)
+    for chunk in pack([len(prompt) for _, prompt in keys], most):
+        chunk_keys = sorted(keys[number] for number in chunk)  # by agent
+        agents = None if frozen else [agent for agent, _ in chunk_keys]
+        prompts = [prompt for _, prompt in chunk_keys]
+        with torch.set_grad_enabled(learns):
+            prefix = Prefix(base.prefill(prompts, agents))
+        owned = []  # each row with the number of its prompt
+        for number, key in enumerate(chunk_keys):
+            owned += [(number, row) for row in by_prompt[key]]
+        copy = COPY * max(map(len, prompts))
         for batch in pack([copy + len(row.tokens) for _, row in owned], most):
-            owners, some = zip(*sorted((owned[b] for b in batch), key=itemgetter(0)), strict=True)
-            index = torch.tensor(owners, device=base.device)
-            # a lookup: its gradient is summed row by row, and not in any order, as of an index
-            own = [F.embedding(index, t.flatten(1)).unflatten(1, t.shape[1:]) for t in leaves]
-            logps, mask = _score(base, some, own, sampling, frozen)
-            for row, values in zip(some, logps.detach(), strict=True):
+            pairs = sorted((owned[number] for number in batch), key=itemgetter(0))
+            owners = torch.tensor([owner for owner, _ in pairs], device=base.device)
+            batch_rows = [row for _, row in pairs]
+            with torch.set_grad_enabled(learns):
+                logps, mask = _score(base, batch_rows, prefix.of(owners), sampling, frozen)
+            for row, values in zip(batch_rows, logps.detach(), strict=True):
                 row.scored = values[: len(row.tokens)]
-            yield some, logps, mask
-        grads = [(end, t.grad) for end, t in zip(ends, leaves, strict=True) if t.requires_grad]
-        if any(grad is None for _, grad in grads):
-            raise RuntimeError("score: call backward on each micro-batch before the next one")
-        if grads:
-            torch.autograd.backward(*zip(*grads, strict=True))
+            if backward:
+                backward(batch_rows, logps, mask)
+        if learns:
+            prefix.backward()
+
+
+class Prefix:
+    """Keys and values of P prompts, cut off from the passes that made them: gradients of the rows
+    add up here, and `backward` sends them on through the prompts."""
+
+    def __init__(self, layers: list[tuple[Tensor, Tensor]]):
+        self.ends = [tensor for pair in layers for tensor in pair]  # keys and values in turn
+        self.leaves = [end.detach().requires_grad_(end.requires_grad) for end in self.ends]
+
+    def of(self, owners: Tensor) -> list[Tensor]:
+        """Return keys and values of each row's prompt: of (P, ...) those numbered owners (R,)."""
+        # a lookup: its gradient is summed row by row, and not in any order, as of an index
+        rows = [F.embedding(owners, leaf.flatten(1)) for leaf in self.leaves]
+        return [
+            row.unflatten(1, leaf.shape[1:]) for row, leaf in zip(rows, self.leaves, strict=True)
+        ]
+
+    def backward(self) -> None:
+        ends = [end for end in self.ends if end.requires_grad]
+        grads = [leaf.grad for leaf in self.leaves if leaf.requires_grad]
+        if any(grad is None for grad in grads):
+            raise RuntimeError("score: its callback has to call backward on each micro-batch")
+        if ends:
+            torch.autograd.backward(ends, grads)
 
 
 def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling, frozen: bool):

@@ -2,6 +2,7 @@
 is sampled here is what is scored here, so this must stay as it is in an ablation."""
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
@@ -55,8 +56,10 @@ class Team(nn.Module):
     def parameters_of(self, agent: int) -> list[nn.Parameter]:
         return self.base_of[agent].parameters_of(agent)
 
-    def score(self, rows: list[Row], sampling: Sampling, frozen: bool = False):
-        """Log-probabilities of responses, in micro-batches; see policies/scoring.py."""
+    def score(
+        self, rows: list[Row], sampling: Sampling, backward: Callable | None = None, frozen=False
+    ) -> None:
+        """Score responses base by base; see policies/scoring.py."""
         for base in self.bases:
-            mine = [row for row in rows if row.agent in base.agents]
-            yield from score(base, mine, sampling, frozen)
+            base_rows = [row for row in rows if row.agent in base.agents]
+            score(base, base_rows, sampling, backward, frozen)

@@ -112,8 +112,7 @@ class Server(LocalServer):
             (rows,) = decode(base, [tuple(prompt)], agents, torch.stack(draws)[None], how)
             rows = [Row(base.agents[0], tuple(prompt), row.tokens, logps=row.logps) for row in rows]
             if self.raw:
-                with torch.no_grad():
-                    list(score(base, rows, PLAIN))
+                score(base, rows, PLAIN)
                 for row in rows:
                     row.logps = row.scored.tolist()
         choices = [
@@ -177,8 +176,7 @@ def test_what_is_sampled_there_is_what_is_scored_here(server, bases):
             assert response.text == team.base_of[agent].tokenizer.decode(kept)
             assert response.entropy == -sum(response.logps)
             row = Row(agent, prompt, response.tokens)
-            with torch.no_grad():
-                list(score(team.base_of[agent], [row], SAMPLING))
+            score(team.base_of[agent], [row], SAMPLING)
             assert_close(row.scored, response.logps)
     tokens = [[response.tokens for response in responses] for responses in found]
     assert tokens[0] != tokens[2]  # one prompt twice: two draws
@@ -216,8 +214,7 @@ def test_a_shared_policy_is_one_adapter_there(server):
     assert len(server.adapters) == 1
     for agent, (prompt, responses) in enumerate(zip([(5, 9), (3, 8)], found, strict=True)):
         row = Row(agent, prompt, responses[0].tokens)
-        with torch.no_grad():
-            list(team.score([row], SAMPLING))
+        team.score([row], SAMPLING)
         assert_close(row.scored, responses[0].logps)
 
 

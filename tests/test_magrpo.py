@@ -11,9 +11,9 @@ from helpers import assert_close, assert_same_gradients, flags, rounding, small_
 
 import magrpo
 from magrpo import MAGRPO, Rollout
-from policies import scoring
+from policies import plain, scoring
 from policies.sampling import Sampling
-from policies.scoring import Row, score
+from policies.scoring import Row
 from policies.team import Team
 from tasks import Task
 from training.heldout import played
@@ -234,9 +234,13 @@ def test_the_update_is_the_gradient_of_the_written_loss(share, rank):
     for node in module.turns[0]:
         for agent, responses in enumerate(node.responses):
             for response, value in zip(responses, node.advantages[agent], strict=True):
-                row = Row(agent, node.prompts[agent], response.tokens)
-                for _, logps, mask in score(base, [row], module.sampling):
-                    (-float(value) / 4 / 2 * (logps * mask).sum()).backward()
+                row = Row(agent, node.prompts[agent], response.tokens, float(value))
+                plain.score(
+                    base,
+                    [row],
+                    module.sampling,
+                    lambda rows, logps, mask: (-rows[0].advantage / 4 / 2 * logps.sum()).backward(),
+                )
     norms = [
         float(torch.nn.utils.clip_grad_norm_(team.parameters_of(agent), 1.0))
         for agent in range(1 if share else 2)
@@ -269,24 +273,29 @@ def test_several_updates_are_the_written_ones(agents, monkeypatch):
     for name, parameter in team.named_parameters():
         parameter.data.copy_(start[name])
     optimizer, old, beyond = torch.optim.SGD(groups, 0.2), {}, []
-    for update in range(3):
+
+    def backward(rows, logps, mask):
+        loss, (row,) = 0.0, rows
+        update = row.old is not None
+        for now, then in zip(logps[0], row.old if update else logps[0].detach(), strict=True):
+            ratio, weight = (now - then).exp(), row.advantage / 4 / 2
+            within = ratio.clamp(0.95, 1.1)
+            beyond.append(update and bool(within != ratio))
+            worse = update and bool(within * weight < ratio * weight)
+            loss = loss - weight * (within if worse else ratio if update else now)
+        loss.backward()
+
+    for _ in range(3):
         optimizer.zero_grad()
         for b, node in enumerate(module.turns[0]):
             for agent, responses in enumerate(node.responses):
                 for g, (response, value) in enumerate(
                     zip(responses, node.advantages[agent], strict=True)
                 ):
-                    row = Row(agent, node.prompts[agent], response.tokens)
-                    for _, logps, _ in score(base, [row], module.sampling):
-                        before = old.setdefault((b, agent, g), logps.detach())
-                        loss = 0.0
-                        for now, then in zip(logps[0], before[0], strict=True):
-                            ratio, weight = (now - then).exp(), float(value) / 4 / 2
-                            within = ratio.clamp(0.95, 1.1)
-                            beyond.append(update and bool(within != ratio))
-                            worse = update and bool(within * weight < ratio * weight)
-                            loss = loss - weight * (within if worse else ratio if update else now)
-                        loss.backward()
+                    row = Row(agent, node.prompts[agent], response.tokens, float(value))
+                    row.old = old.get((b, agent, g))
+                    plain.score(base, [row], module.sampling, backward)
+                    old.setdefault((b, agent, g), row.scored)
         for group in groups:
             torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
         optimizer.step()
@@ -312,9 +321,8 @@ def test_metrics_do_not_depend_on_padding():
         for node in nodes[:2]:
             response = node.responses[agent][0]
             row = Row(agent, node.prompts[agent], response.tokens)
-            with torch.no_grad():
-                ((_, logps, _),) = score(base, [row], module.sampling, frozen=True)
-            ratio = logps[0] - torch.tensor(response.logps)
+            plain.score(base, [row], module.sampling, frozen=True)
+            ratio = row.scored - torch.tensor(response.logps)
             total, tokens = total + float((ratio.exp() - 1 - ratio).sum()), tokens + len(ratio)
         assert_close(metrics[f"kl/{agent}"], total / tokens)
         assert metrics[f"kl/{agent}"] > 0.01

@@ -6,7 +6,7 @@ python -m pytest tests/test_memory.py; bench/memory.py measures what a run takes
 import pytest
 import torch
 from helpers import assert_same_gradients, random_rows, small_base
-from test_policies import gradients, shared_update
+from test_policies import gradients
 
 from policies import decoding, memory, scoring
 from policies.decoding import decode
@@ -59,18 +59,14 @@ def test_where_memory_runs_out_less_is_done_at_once(monkeypatch):
     bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8)
     monkeypatch.setattr(memory, "host", lambda: bytes_of_eight)
     rows, answers = random_rows(base, 12), tokens(base)
-    whole = gradients(base, lambda: shared_update(base, rows))
+    whole = gradients(base, rows)
     scarce(monkeypatch, decoding, "_decode", 2)
     assert tokens(base) == answers
     assert base.halved == 2  # 8, 4, 2 prompts
     scarce(monkeypatch, scoring, "_score", 5)
     monkeypatch.setattr(scoring, "update_tokens", lambda base: 400 / 2**base.halved)
-
-    def update():
-        base.zero_grad()
-        memory.halving([base], lambda: base.zero_grad() or shared_update(base, rows))
-
-    assert_same_gradients(gradients(base, update), whole)
+    halved = memory.halving([base], lambda: gradients(base, rows))
+    assert_same_gradients(halved, whole)
     assert base.halved > 2
 
 

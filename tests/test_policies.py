@@ -1,7 +1,6 @@
 """Sampling and scoring against plain computations: python -m pytest tests/test_policies.py
 
-The references run one row at a time, without padding, caches or shared prompts, and with peft's own
-adapter switch.
+The reference is policies/plain.py, and that file's own is a loop over single tokens (`looped`).
 """
 
 import itertools
@@ -30,7 +29,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 
-from policies import adapters, decoding, scoring
+from policies import adapters, decoding, plain, scoring
 from policies.base import Base, eos_tokens
 from policies.decoding import decode
 from policies.loading import check, load_agent, load_base, load_model, save_agent
@@ -41,56 +40,46 @@ PLAIN = Sampling(1.0, 0, 1.0, 8)
 WARPED = Sampling(0.7, 9, 0.8, 8)
 
 
-def peft_logits(base, agent, ids):
-    """Logits of one unpadded sequence through peft's own forward pass for one adapter."""
-    base.model.base_model.enable_adapter_layers()
-    base.model.set_adapter(f"agent{agent}")
-    try:
-        return base.model(input_ids=torch.tensor([ids])).logits[0]
-    finally:
-        base.model.base_model.disable_adapter_layers()
-        for name, parameter in base.model.named_parameters():
-            parameter.requires_grad_(".agent" in name)
+def logits_of(base, agent, ids):
+    """Logits of one unpadded sequence through transformers' own forward pass for one adapter."""
+    with plain.acting(base, agent):
+        return base.net(input_ids=torch.tensor([ids])).logits[0]
 
 
 def looped(base, row, sampling):
     """Per-token loop: log softmax of the whole sequence so far, for every response token."""
     found = []
     for t, token in enumerate(row.tokens):
-        logits = peft_logits(base, row.agent, [*row.prompt, *row.tokens[:t]])[-1]
+        logits = logits_of(base, row.agent, [*row.prompt, *row.tokens[:t]])[-1]
         found.append(warp(logits, sampling, torch.tensor([token])).log_softmax(-1)[token])
     return torch.stack(found)
 
 
-def scored(base, rows, sampling=PLAIN, **options):
-    """Log-probabilities of each row's own tokens; the padding's share is checked."""
-    for batch, _, mask in _without_gradient(base, rows, sampling, **options):
-        assert mask.sum(1).tolist() == [len(row.tokens) for row in batch]
+def scored(base, rows, sampling=PLAIN, frozen=False, score=score):
+    """Log-probabilities of each row's own tokens."""
+    score(base, rows, sampling, frozen=frozen)
     return [row.scored for row in rows]
 
 
-@torch.no_grad()
-def _without_gradient(base, *args, **options):
-    return list(score(base, *args, **options))
+def gradients(base, rows, score=score):
+    """Gradients of sum coef log pi over the rows, by parameter."""
 
+    def backward(rows, logps, mask):
+        assert mask.sum(1).tolist() == [len(row.tokens) for row in rows]
+        coef = torch.tensor([row.coef for row in rows])
+        (coef * (logps * mask).sum(-1)).sum().backward()
 
-def gradients(base, loss_of):
     base.zero_grad()
-    loss_of()
+    score(base, rows, PLAIN, backward)
     return {n: p.grad.clone() for n, p in base.named_parameters() if p.grad is not None}
 
 
-def shared_update(base, rows):
-    for batch, logps, mask in score(base, rows, PLAIN):
-        coef = torch.tensor([row.coef for row in batch])
-        (coef * (logps * mask).sum(-1)).sum().backward()
-
-
+@pytest.mark.parametrize("path", [scoring, plain])
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
-def test_scores_every_token_as_a_loop_does(sampling):
+def test_scores_every_token_as_a_loop_does(sampling, path):
     base = small_base()
     rows = random_rows(base)
-    for row, values in zip(rows, scored(base, rows, sampling), strict=True):
+    for row, values in zip(rows, scored(base, rows, sampling, score=path.score), strict=True):
         assert len(values) == len(row.tokens)  # the end-of-sequence token counts
         assert_close(values, looped(base, row, sampling))
 
@@ -145,7 +134,7 @@ CASES = [(kind, 0) for kind in KINDS] + [(kind, 2**26) for kind in [*KINDS][:4]]
 
 @pytest.mark.parametrize(("kind", "merged_bytes"), CASES)
 def test_every_kind_of_model_computes_what_transformers_does(kind, merged_bytes, monkeypatch):
-    """Samples, scores and gradients, against peft's own forward pass of transformers' own model."""
+    """Samples, scores and gradients, against plain.py."""
     monkeypatch.setattr(adapters, "MERGED_BYTES", merged_bytes)
     base = Base(small_kind(kind), Tokenizer(), [0, 1, 2], 4, 8)
     assert (base.layers is None) == ([*KINDS].index(kind) > 3)
@@ -161,50 +150,49 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, merged_bytes,
         for prompt, agent, responses in zip(prompts, agents, found, strict=True)
         for number, response in enumerate(responses)
     ]
-    sampled = [torch.tensor(response.logps) for responses in found for response in responses]
-    scores = scored(base, rows)
-    got = gradients(base, lambda: shared_update(base, rows))
-    monkeypatch.setattr(base.net.config, "_attn_implementation", "eager")
-    for layer in base.adapters.layers:  # as peft made it
-        layer.__dict__.pop("forward", None)
-    base.zero_grad()
-    for row, values, logps in zip(rows, scores, sampled, strict=True):
-        logits = peft_logits(base, row.agent, [*row.prompt, *row.tokens])
-        logits = logits[len(row.prompt) - 1 : -1].log_softmax(-1)
-        want = logits.gather(-1, torch.tensor(row.tokens)[:, None])[:, 0]
-        assert_close(logps, want)
-        assert_close(values, want)
-        (row.coef * want.sum()).backward()
-    want = {n: p.grad for n, p in base.named_parameters() if p.grad is not None}
-    assert_same_gradients(got, want)
+    for fast, slow in zip(
+        itertools.chain(*found),
+        itertools.chain(*plain.decode(base, prompts, agents, uniforms, PLAIN)),
+        strict=True,
+    ):
+        assert (fast.tokens, fast.text, fast.ended) == (slow.tokens, slow.text, slow.ended)
+        assert_close(fast.logps, slow.logps)
+        assert_close(fast.entropy, slow.entropy)
+    values = zip(scored(base, rows), scored(base, rows, score=plain.score), strict=True)
+    for got, want in values:
+        assert_close(got, want)
+    assert_same_gradients(gradients(base, rows), gradients(base, rows, plain.score))
 
 
 @pytest.mark.parametrize("budget", [1, 15, 25])
 def test_micro_batches_change_nothing(budget, monkeypatch):
     base = small_base()
     rows = random_rows(base, 12)
-    whole = gradients(base, lambda: shared_update(base, rows))
+    whole = gradients(base, rows)
     monkeypatch.setattr(scoring, "update_tokens", lambda base: budget)
-    batches = [batch for batch, _, _ in _without_gradient(base, rows, PLAIN)]
+    batches = []
+    score(
+        base,
+        rows,
+        PLAIN,
+        lambda batch, logps, mask: batches.append(batch) or logps.sum().backward(),
+    )
     assert len(batches) > 2
-    small = gradients(base, lambda: shared_update(base, rows))
-    assert_same_gradients(small, whole)
+    assert_same_gradients(gradients(base, rows), whole)
 
 
 def test_a_gradient_that_would_be_lost_is_refused():
     base = small_base()
     with pytest.raises(RuntimeError, match="call backward on each micro-batch"):
-        list(score(base, random_rows(base), PLAIN))
+        score(base, random_rows(base), PLAIN, lambda *batch: None)
 
 
 def test_frozen_scores_are_the_untouched_base():
     base = small_base()
     rows = random_rows(base)
-    untouched = small_model()
-    for row, values in zip(rows, scored(base, rows, frozen=True), strict=True):
-        logits = untouched(input_ids=torch.tensor([[*row.prompt, *row.tokens]])).logits[0]
-        logps = logits[len(row.prompt) - 1 : -1].log_softmax(-1)
-        want = logps[torch.arange(len(row.tokens)), row.tokens]
+    got = scored(base, rows, frozen=True)
+    untouched = small_base(rank=0)
+    for values, want in zip(got, scored(untouched, rows, score=plain.score), strict=True):
         assert_close(values, want)
 
 
@@ -233,7 +221,7 @@ def test_histogram_of_samples_is_the_softmax():
     uniforms = torch.rand(1, count, 1, generator=torch.Generator().manual_seed(0))
     first = Sampling(0.7, 0, 1.0, 1)
     tokens = [r.tokens[0] for r in decode(base, [(5, 6, 7)], [1], uniforms, first)[0]]
-    want = (peft_logits(base, 1, [5, 6, 7])[-1] / 0.7).softmax(-1)
+    want = (logits_of(base, 1, [5, 6, 7])[-1] / 0.7).softmax(-1)
     got = torch.bincount(torch.tensor(tokens), minlength=VOCAB) / count
     error = (want * (1 - want) / count).sqrt()
     assert ((got - want).abs() < 5 * error + 1e-4).all()
@@ -414,14 +402,14 @@ def test_saved_agents_load_with_peft_alone(tmp_path):
     base = small_base()
     save_agent(base, 1, tmp_path / "agent")
     assert (tmp_path / "agent" / "adapter_model.safetensors").is_file()
-    plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
-    loaded = PeftModel.from_pretrained(plain, tmp_path / "agent").eval()
+    untouched = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    loaded = PeftModel.from_pretrained(untouched, tmp_path / "agent").eval()
     ids = [3, 4, 5, 6]
-    want = peft_logits(base, 1, ids)
+    want = logits_of(base, 1, ids)
     assert_close(loaded(input_ids=torch.tensor([ids])).logits[0], want)
     other = small_base(seed=0)
     load_agent(other, 0, tmp_path / "agent")
-    assert_close(peft_logits(other, 0, ids), want)
+    assert_close(logits_of(other, 0, ids), want)
 
 
 @pytest.mark.parametrize("bits", [16, 8, 4])
@@ -432,7 +420,7 @@ def test_small_bases_train_an_adapter_on_the_cpu(bits):
     response = decode(base, [prompt], [0], torch.full((1, 1, 6), 0.3), PLAIN)[0][0]
     rows = [Row(0, prompt, response.tokens, 1.0)]
     before = {n: p.clone() for n, p in base.named_parameters()}
-    got = gradients(base, lambda: shared_update(base, rows))
+    got = gradients(base, rows)
     assert got
     assert all(".agent0." in n and g.dtype == torch.float32 for n, g in got.items())
     assert any(g.abs().max() > 0 for g in got.values())
@@ -456,23 +444,23 @@ def test_a_quantized_base_passes_the_gradient_of_its_weights(bits, tmp_path):
     for kind in (bits, 32):
         torch.manual_seed(0)
         bases.append(load_base(str(tmp_path), [0], 4, 8, kind, trust_remote_code=False))
-    for (name, layer), (_, plain) in zip(
+    for (name, layer), (_, rounded) in zip(
         *(base.model.named_modules() for base in bases), strict=True
     ):
         if not name.endswith("base_layer"):
             continue
         weight = layer.weight
         if bits == 4:
-            plain.weight.data = quantized.dequantize_4bit(weight.data, weight.quant_state)
+            rounded.weight.data = quantized.dequantize_4bit(weight.data, weight.quant_state)
         else:
-            plain.weight.data = layer.state.CB.float() * layer.state.SCB[:, None] / 127
-        assert plain.weight.dtype == torch.float32
+            rounded.weight.data = layer.state.CB.float() * layer.state.SCB[:, None] / 127
+        assert rounded.weight.dtype == torch.float32
     for base in bases:
         for name, parameter in base.named_parameters():
             if "lora_B" in name:  # else nothing reaches A
                 torch.nn.init.normal_(parameter, std=0.1, generator=torch.manual_seed(len(name)))
     rows = [Row(0, (5, 6, 7, 8, 9), [7, 8, 9, 10], 1.0), Row(0, (5, 6, 7), [4, 3, 20], -0.5)]
-    got, want = (gradients(base, lambda b=base: shared_update(b, rows)) for base in bases)
+    got, want = (gradients(base, rows) for base in bases)
     assert got.keys() == want.keys()
     for name in want:
         near = rounding(EPS if bits == 4 else EPS16)  # 8 bits round activations too, row by row
@@ -524,15 +512,15 @@ def test_token_logps_have_the_gradient_of_the_plain_computation(sampled, trained
     targets, grad = torch.randint(30, (9,)), torch.randn(9)
     inputs = [hidden, weight, bias] if trained else [hidden]
     logits = warp(torch.nn.functional.linear(hidden, weight, bias), sampled, targets[:, None])
-    plain = logits.log_softmax(-1).gather(-1, targets[:, None])[:, 0]
-    want = torch.autograd.grad(plain, inputs, grad)
+    logps = logits.log_softmax(-1).gather(-1, targets[:, None])[:, 0]
+    want = torch.autograd.grad(logps, inputs, grad)
 
     def logps_of(x, those):
         return target_logps(torch.nn.functional.linear(x, weight, bias), those, sampled)
 
     for size in (9, 2):
         values = TokenLogps.apply(hidden, targets, logps_of, size, *inputs[1:])
-        assert_close(values, plain)
+        assert_close(values, logps)
         for got, of in zip(torch.autograd.grad(values, inputs, grad), want, strict=True):
             assert_close(got, of)
 
@@ -541,19 +529,9 @@ def test_token_logps_have_the_gradient_of_the_plain_computation(sampled, trained
 def test_full_copies_of_every_kind_have_the_gradient_of_transformers_own(kind):
     base = Base(small_kind(kind), Tokenizer(), [0], 0, 8)
     rows = [Row(0, (3, 4, 5), [6, 7, EOS], 0.5), Row(0, (9, 8), [4], -1.0)]
-    got = gradients(base, lambda: shared_update(base, rows))
+    got = gradients(base, rows)
     assert len(got) == len(base.parameters_of(0)) == len([*base.parameters()])
-    base.net.set_attn_implementation("eager")
-
-    def plain():
-        for row in rows:
-            ids = torch.tensor([[*row.prompt, *row.tokens]])
-            logps = base.net(input_ids=ids).logits[0, len(row.prompt) - 1 : -1].log_softmax(-1)
-            chosen = logps.gather(-1, torch.tensor(row.tokens)[:, None])
-            (row.coef * chosen.sum()).backward()
-
-    want = gradients(base, plain)
-    assert_same_gradients(got, want)
+    assert_same_gradients(got, gradients(base, rows, plain.score))
 
 
 def test_a_window_bounds_prompt_and_response_where_it_is_used():

@@ -10,11 +10,11 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import teams
 from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
 from code_pairs import FILTERED as FILTER
 
 import rewards
+from programs import teams
 
 
 def total(scores):

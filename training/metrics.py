@@ -145,7 +145,7 @@ def divergences(module, nodes: list) -> dict[str, float]:
         for node in [node for node in nodes if node.prompts[agent]][:KL_PROBLEMS]:
             first = node.responses[agent][0]
             rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
-    list(module.team.score(rows, module.sampling, frozen=True))
+    module.team.score(rows, module.sampling, frozen=True)
     sums, tokens = Counter(), Counter()
     for row in rows:
         ratio = row.scored - row.scored.new_tensor(row.logps)

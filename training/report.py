@@ -68,8 +68,11 @@ def dry_run(module, args) -> None:
 
 def backward(module) -> None:
     """A backward pass over every response, whether or not it has an advantage."""
-    for _, logps, mask in module.team.score(module.rows(), module.sampling):
+
+    def add_gradients(rows, logps, mask) -> None:
         (logps * mask).sum().backward()
+
+    module.team.score(module.rows(), module.sampling, add_gradients)
 
 
 def continuation(directory: Path, steps: int) -> str:
