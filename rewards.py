@@ -74,8 +74,8 @@ from writing.text import (
 # `code_paper` is the reward of arXiv 2508.04652. Its paper and its released code differ:
 # [1] The extraction of functions is ours. Theirs loses decorators, nested functions and whole
 #     reference solutions.
-# [2] All of the task's tests run, in the sandbox. Theirs are one-line assertions, run in the trainer
-#     until three have timed out.
+# [2] All of the task's tests run, in the sandbox. Theirs are one-line assertions, in the trainer,
+#     up to three time-outs.
 # [3] This is the paper's rule. In the released code it never fires.
 # --------------------------------------------------------------------------------------------------
 
