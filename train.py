@@ -87,7 +87,7 @@ def add_training(top: Parser) -> None:
     add = top.add_argument_group("run").add_argument
     add("--run", help="a name in runs/, or a path with a / (the task's name and a number)")
     may_change = "--max-steps and --max-prompt-tokens may change"
-    add("--resume", metavar="DIR", help=f"go on with a run; only {may_change}")
+    add("--resume", metavar="DIR", help=f"go on with a run that you trust; only {may_change}")
     add("--seed", type=at_least(int, 0, 2**63 - 1), default=0, help="of every random draw")
     add("--eval-every", type=SIZE, default=0, help="steps between evaluations on dev, 0: none")
     limit = at_least(int, 0, words={"none": None})
