@@ -15,6 +15,9 @@
 Task, prompts, sampling and reward are those of training: the same objects play here. Responses
 depend on --seed and the problem alone, so methods meet the same random numbers, and two evaluations
 with one seed are identical but for their timing.
+
+Evaluate only runs that you trust. --run, --ask, --crossplay and --doctor execute the plug-ins that
+a run names. All but --doctor also load its models with its --trust-remote-code.
 """
 
 import argparse

@@ -17,6 +17,7 @@ COUNT, SIZE = at_least(int, 1), at_least(int, 0)
 SHARE, POSITIVE = at_least(float, 0, 1), at_least(float, 0)
 TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
 ON_OFF = {"action": argparse.BooleanOptionalAction, "default": False}  # --no-... undoes a file's
+MAY_CHANGE = {"max_steps", "max_prompt_tokens"}  # with --resume: no step made so far depends on it
 JOINTS = 4  # --joint from three agents on: docs/teams.md has what it costs and gives
 
 
@@ -87,7 +88,8 @@ def add_training(top: Parser) -> None:
 
     add = top.add_argument_group("run").add_argument
     add("--run", help="a name in runs/, or a path with a / (the task's name and a number)")
-    add("--resume", metavar="DIR", help="go on with a run; only --max-steps may change")
+    may_change = "--max-steps and --max-prompt-tokens may change"
+    add("--resume", metavar="DIR", help=f"go on with a run that you trust; only {may_change}")
     add("--seed", type=at_least(int, 0, 2**63 - 1), default=0, help="of every random draw")
     add("--eval-every", type=SIZE, default=0, help="steps between evaluations on dev, 0: none")
     limit = at_least(int, 0, words={"none": None})
@@ -104,7 +106,7 @@ def add_training(top: Parser) -> None:
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """Flags as resolved. A resumed run has the flags it was started with, but for --max-steps.
+    """Flags as resolved. A resumed run has the flags it was started with, but for MAY_CHANGE.
     ValueError where they do not go together."""
     top = parser()
     args = top.parse_args(argv)
@@ -113,9 +115,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         top.set_defaults(**own)
         args = top.parse_args(argv)
         moved = {"engine", "engine_folder"} if args.engine and own.get("engine") else set()
-        for name in sorted(own.keys() - {"resume", "max_steps", "debug"} - moved):
+        for name in sorted(own.keys() - {"resume", "debug"} - MAY_CHANGE - moved):
             if getattr(args, name) != own[name]:
-                message = f"only --max-steps may change, not --{name.replace('_', '-')}"
+                allowed = "only --max-steps and --max-prompt-tokens may change"
+                message = f"{allowed}, not --{name.replace('_', '-')}"
                 raise ValueError(f"--resume takes the run's own flags; {message}")
     elif args.max_steps and args.epochs:
         raise ValueError("--max-steps and --epochs: give one of them")

@@ -112,8 +112,9 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     args["args"] |= {"lr": 7e-3, "model": ["their/model"] * 2}
     del args["args"]["share"]  # a flag that the run is older than
     (tmp_path / "args.json").write_text(json.dumps(args))
-    resumed = train.parse(["--resume", str(tmp_path)])
+    resumed = train.parse(["--resume", str(tmp_path), "--max-prompt-tokens", "4096"])
     assert (resumed.lr, resumed.share) == (7e-3, False)
+    assert resumed.max_prompt_tokens == 4096  # prompts of later turns may outgrow the first limit
 
 
 def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):

@@ -7,6 +7,7 @@ Elsewhere: what a generated program can reach (test_sandbox.py), the expert's ke
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers.dynamic_module_utils
+from helpers import refused
 from peft.utils.save_and_load import load_peft_weights
 from tensorboard import plugin_util
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -160,3 +162,20 @@ def test_tensorboard_shows_texts_as_texts(tmp_path):
     assert "&lt;b&gt;a&#124;b" in flags
     assert "<" not in flags
     assert {line.count("|") for line in flags.splitlines()} == {3}
+
+
+@pytest.mark.parametrize("flag", ["--run", "--ask", "--crossplay", "--doctor", "--compare"])
+def test_the_readme_names_the_flags_that_execute_a_run_s_plug_ins(flag, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text("open(__file__ + '.ran', 'w').close()\nraise KeyError")
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "checkpoints" / "last.ckpt").touch()
+    (run / "metrics.jsonl").touch()
+    flags = vars(train.parse([])) | {"task": f"{tmp_path}/mine.py:Task"}
+    (run / "args.json").write_text(json.dumps({"args": flags}))
+    argv = {"--ask": ["text", "--run", run], "--crossplay": [run, run]}
+    refused(capsys, flag, *argv.get(flag, [run]), program=evaluation)
+    executed = (tmp_path / "mine.py.ran").exists()
+    for text in ((ROOT / "README.md").read_text(), evaluation.__doc__):
+        (named,) = re.findall(r"only runs that you trust\b.*? execute", text, re.DOTALL)
+        assert executed == (flag in named)

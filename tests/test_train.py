@@ -22,7 +22,7 @@ import train
 from tasks import TASKS
 from training.folder import code_version, run_folder
 from training.plugins import prepare
-from training.report import continuation
+from training.report import continuation, describe
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2"]
@@ -262,6 +262,24 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
     argv = ["--turns", "2", "--branching", "chain", "--num-generations", "6"]
     train.main([*SMALL, *argv, "--reward", f"{file}:mine", "--dry-run"])
     assert f"so that they teach nothing: {share}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "told", "warned"),
+    [
+        ("--turns 1 --max-new-tokens 5000", "device:  ", ""),
+        ("--turns 3 --max-new-tokens 50", "at turn 3 up to 46 + 2 x 50 = 146, plus feedback", ""),
+        ("--turns 3 --max-new-tokens 1001", "= 2048, plus", ""),
+        ("--turns 3 --max-new-tokens 1002", "= 2050, plus", "2050 tokens plus feedback, more than"),
+        ("--turns 2 --max-new-tokens 4080", "= 4126, plus", "the model's context of 8192 has no"),
+    ],
+)
+def test_how_long_a_later_prompt_may_be_is_told_at_the_start(argv, told, warned, capsys):
+    args = train.parse([*argv.split(), "--eval-limit", "1"])
+    assert told in describe(*train.build(args), args)
+    said = capsys.readouterr().err
+    assert warned in said
+    assert bool(warned) == ("warning" in said)
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):

@@ -10,6 +10,7 @@ import math
 import numbers
 import sys
 import traceback
+from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -183,8 +184,9 @@ def items_of(task, split: str) -> list[dict]:
     return items
 
 
-def check_prompts(rollout, items: list[dict]) -> None:
-    """Raises where the prompt of an agent that speaks at the first turn could not be used."""
+def check_prompts(rollout, items: Iterable[dict]) -> int:
+    """Return the tokens of the longest prompt of the first turn; raise where one cannot be used."""
+    longest = 0
     for item in items:
         for agent in rollout.speakers(item, 0):
             try:
@@ -192,7 +194,8 @@ def check_prompts(rollout, items: list[dict]) -> None:
             except Exception as error:
                 error.add_note(f"(agent {agent}'s prompt for item {item!r:.300})")
                 raise
-            rollout.encode(agent, text)
+            longest = max(longest, len(rollout.encode(agent, text)))
+    return longest
 
 
 def steps_of(args, problems: int) -> int:

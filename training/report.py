@@ -1,6 +1,7 @@
 """What a run tells: what will be trained, once it is loaded; --dry-run: one batch of it, and the
 memory that it takes; and at its end, what came of it."""
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from policies.loading import device
 from policies.memory import halving
 from training.folder import read_args
 from training.metrics import memory_gib, reward_spreads
+from training.plugins import check_prompts
 
 
 def describe(module, held_out: dict, args) -> str:
@@ -38,8 +40,30 @@ def describe(module, held_out: dict, args) -> str:
         lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
     if args.share:
         lines.append(f"shared:  agents of one base are one policy ({len(bases)} in all)")
+    if args.turns > 1:
+        items = itertools.chain(module.problems, *held_out.values())
+        lines.append(growth(check_prompts(module.rollout, items), bases, args))
     lines.append(f"device:  {where()}")
     return "\n".join(lines)
+
+
+def growth(first: int, bases: list, args) -> str:
+    """Tell how long the prompts of the last turn may be; warn where they may be too long.
+
+    A later prompt may hold its agent's own responses, and feedback of unknown length.
+    """
+    added = args.turns - 1
+    last = first + added * args.max_new_tokens
+    context = min(base.context for base in bases)
+    warning = f"warning: a prompt of turn {args.turns} may have {last} tokens plus feedback"
+    if last > args.max_prompt_tokens:
+        limit = f"--max-prompt-tokens {args.max_prompt_tokens}"
+        print(f"{warning}, more than {limit}: raise it", file=sys.stderr)
+    if last + args.max_new_tokens > context:
+        room = f"the model's context of {context} has no room for --max-new-tokens then"
+        print(f"{warning}: {room}", file=sys.stderr)
+    later = f"{first} + {added} x {args.max_new_tokens} = {last}, plus feedback"
+    return f"prompts: up to {first} tokens at turn 1; at turn {args.turns} up to {later}"
 
 
 def where() -> str:

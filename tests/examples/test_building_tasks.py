@@ -3,6 +3,7 @@ python -m pytest tests/test_building_tasks.py
 """
 
 import json
+from pathlib import Path
 
 import building_teams as teams
 import pytest
@@ -31,6 +32,13 @@ def test_later_turns_show_the_own_commands_and_never_the_partners(name):
         assert "Turn 2. " in text
         assert theirs not in text
         assert text.startswith(task.observe(0, item, []).removesuffix("\nCommands:\n"))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_recipes_leave_room_for_the_prompts_of_four_turns(name):
+    """ICML at turn 3 has 2,627 tokens, CLIM 2,731, house 0108 2,215 (of Qwen3)."""
+    args = train.parse([f"@{Path(train.__file__).parent}/recipes/{name}.args"])
+    assert (args.turns, args.max_prompt_tokens) == (4, 4096)
 
 
 def test_schemes_of_letters():
