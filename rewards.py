@@ -92,15 +92,15 @@ METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
 def code(item: dict, responses: list[str]) -> dict[str, float]:
     """Return the levels of the strict reward, 0 to 4 in all.
 
-    Cooperation pays what the team loses without a part. p is the share of tests that it passes, q
-    the largest share that it passes with a stand-in for the part. Stand-ins are two dozen functions
-    that know nothing of any problem (HELPER_STAND_INS and MAIN_STAND_INS in programs/teams.py), and
-    the function of that name that a partner wrote too. The part adds (p - q) / (1 - q). c is the
-    mean over the helpers of the smaller of two contributions, the helper's and main's. This is the
-    difference reward of Wolpert and Tumer (2002), with stand-ins for COMA's default action.
-    Not caught are tricks that no stand-in can play: a main that does everything and asserts that
-    its helper agrees, or undoes what the helper did (x + 1, JSON, bytes); an argument or an answer
-    passed on in an exception, in a global, under keys, or nested deeply.
+    Cooperation pays for what the team loses without a part. p is the share of the tests that it
+    passes, q the largest share that it passes with a stand-in for the part, and the part adds
+    (p - q) / (1 - q). c is the smaller of what the helper adds and what main adds; with several
+    helpers it is the mean over them. A stand-in is one of 25 functions that know nothing of any
+    problem, or the function of that name that a partner wrote too. (This is a difference reward,
+    Wolpert and Tumer 2002. COMA, Foerster et al. 2018, calls a stand-in a default action.)
+    Not caught is a main that asserts that its helper agrees or undoes what it did, or a value that
+    is not used or passed on in an object, in an exception or by a side effect. To catch a family
+    of tricks, add a stand-in to HELPER_STAND_INS or MAIN_STAND_INS in programs/teams.py.
     """
     team = team_parts(item, responses)
     *helpers, main = team

@@ -28,8 +28,7 @@ REACH = SQUARES | {  # the next prime after n
 REAL = "sum(x * x for x in xs if x % 2 == 0)"
 EVEN = "def aux(x):\n    return x % 2 == 0\n"
 WHOLE = f"def aux(xs):\n    return {REAL}\n"
-# It has to be given one argument more than solve.
-WIDE = f"def aux(xs, start):\n    return start + {REAL}\n"
+WIDE = f"def aux(xs, start):\n    return start + {REAL}\n"  # solve gives it a start
 CONSTANT = "def aux(x):\n    return 7\n"
 PRIME = "def aux(n):\n    return n > 1 and all(n % d for d in range(2, n))\n"
 
