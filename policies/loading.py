@@ -127,13 +127,13 @@ def choose_path(base: Base) -> None:
     transformers does. Raises ValueError where transformers itself has no path."""
     kind = type(base.net).__name__
     try:
-        gap = largest_gap(base, plain.decode, plain.score)
+        noise = largest_gap(base, plain.decode, plain.score)
     except Exception as error:  # of a model's own code: many kinds
         raise ValueError(f"{kind} cannot be trained here ({error!s:.120})") from error
-    if not gap < tolerance(base):
+    if not noise < tolerance(base):
         raise ValueError(
             f"{kind} cannot be trained here: one token after the other, transformers gives other "
-            f"log-probabilities than for a whole text ({gap:.2g} off)"
+            f"log-probabilities than for a whole text ({noise:.2g} off)"
         )
     try:
         gap = largest_gap(base, decode, score)
@@ -141,7 +141,7 @@ def choose_path(base: Base) -> None:
     except Exception as error:  # of many kinds, as above
         gap = math.inf
         reason = f"the fast one fails: {error!s:.120}"
-    if gap < tolerance(base):
+    if gap < max(tolerance(base), 3 * noise):  # a deep model rounds more often
         return
     base.plain = True
     base.net.set_attn_implementation(base.attention)
@@ -169,9 +169,13 @@ def largest_gap(base: Base, decode: Callable, score: Callable) -> float:
 
 
 def tolerance(base: Base) -> float:
-    """Return the gap, in nats, that rounding may open between two ways to run one model."""
-    quantized = any(not parameter.is_floating_point() for parameter in base.net.parameters())
-    return 1e-2 if base.net.dtype == torch.float32 and not quantized else 1.0
+    """Return the gap, in nats, that rounding may open between two ways to run one model. Measured,
+    both ways with the same weights: 2e-6 in 32 and in 4 bits, 0.02 in 8, 0.05 (mixtures 0.2) in
+    16."""
+    if base.net.dtype != torch.float32:
+        return 0.5
+    rounds = any(weight.dtype == torch.int8 for weight in base.net.parameters())
+    return 0.03 if rounds else 0.01  # 8 bits: activations are rounded too, row by row
 
 
 def device() -> torch.device:

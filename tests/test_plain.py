@@ -11,9 +11,9 @@ from test_train import assert_same_run
 
 import eval as evaluation
 import train
-from policies import team
+from policies import layers, team
 from policies.base import Base
-from policies.loading import choose_path
+from policies.loading import choose_path, load_base
 from policies.sampling import Sampling
 
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
@@ -84,6 +84,19 @@ def saved(kind: str, folder, **changes) -> str:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("factor", [1.0, 0.8])
+def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch):
+    """The check compares with transformers' own forward pass of the same rounded weights."""
+
+    def spoilt(self, layer, make=layers.Layer.__init__):
+        make(self, layer)
+        self.scaling *= factor
+
+    monkeypatch.setattr(layers.Layer, "__init__", spoilt)
+    assert load_base("tiny", [0], 4, 8, bits, False).plain == (factor != 1)
 
 
 PLUGIN = """
