@@ -1,13 +1,13 @@
-"""LoRA adapters of several agents on one frozen base, applied in one forward pass. What an adapter
-computes is `Adapters.linear`, and nothing else here knows it.
+"""LoRA adapters of several agents on one frozen base, applied in one forward pass. Only
+`Adapters.linear` knows what an adapter computes.
 
-Shapes: N tokens of a pass, ordered by agent; n agents in it; C the most tokens that one of them
-has; k layers that read the same input; r the adapters' rank.
+Shapes: N tokens of a pass, ordered by agent; n agents in the pass; C tokens of the agent that has
+the most; k layers that read the same input; r the rank of the adapters.
 """
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -19,44 +19,60 @@ MERGED_BYTES = 2**26
 
 
 class Adapters:
-    """What the linear layers of one base compute, for the agents of the pass at hand."""
+    """Compute the linear layers of one base for the agents of the current pass."""
 
     def __init__(self, model: nn.Module):
-        self.names: tuple[str, ...] = ()  # of the agents in the pass; none: the frozen base acts
+        self.names: tuple[str, ...] = ()  # of the agents in the pass; empty: the frozen base acts
         self.groups: Groups | None = None  # their tokens
         self.kept: dict | None = None  # while decoding: what was made of the weights, once
         self.layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
-        bases = [_base(layer) for layer in self.layers]
-        plain = all(type(one) is nn.Linear and one.weight.dtype == torch.float32 for one in bases)
-        self.bytes = sum(one.weight.nbytes for one in bases) if plain else math.inf
+        weights = [_base(layer).weight for layer in self.layers]
+        mergeable = all(type(_base(layer)) is nn.Linear for layer in self.layers)
+        mergeable = mergeable and all(weight.dtype == torch.float32 for weight in weights)
+        self.bytes = sum(weight.nbytes for weight in weights) if mergeable else math.inf
         for layer in self.layers:  # also where transformers' own code calls them
             layer.forward = functools.partial(self._forward, layer)
 
     def act(self, agents: Sequence[int] | None, tokens: int, device: torch.device) -> None:
-        """From now on rows of so many tokens are run as these agents; None: the frozen base."""
+        """Run rows of so many tokens as these agents from now on. None: as the frozen base."""
         known = sorted(set(agents or ()))
         self.names = tuple(f"agent{agent}" for agent in known)
         sizes = [agents.count(agent) * tokens for agent in known]
         self.groups = Groups(sizes, device) if known else None
 
     def linear(self, layers: tuple[nn.Module, ...], x: Tensor) -> list[Tensor]:
-        """W x + s B A x of layers that read the same x: (N, in) -> (N, out) of each."""
+        """Return W x + s B A x, (N, in) -> (N, out), of each of the layers, which read the same x.
+
+        There are three ways to compute it, of which the first that applies is the fastest:
+        without adapters, with adapters merged into the weights, and with adapters beside them.
+        """
         if not self.names:
             return [_call(_base(layer), x) for layer in layers]
         if self.kept is not None and len(self.names) * self.bytes <= MERGED_BYTES:
-            # as one product: a token of a small model is bound by how many there are
-            weight, bias, sizes = self._once(merge, layers, x.dtype)
-            x = self.groups.split(x)
-            x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
-            return self.groups.join(x).split_with_sizes(sizes, 1)
+            return self._merged(layers, x)
+        return self._beside(layers, x)
+
+    def _merged(self, layers: tuple[nn.Module, ...], x: Tensor) -> list[Tensor]:
+        """Return x (W + s B A): one product for all layers and agents. The number of products, not
+        their size, is what a token of a small model costs."""
+        weight, bias, sizes = self._once(merge, layers, x.dtype)
+        x = self.groups.split(x)
+        x = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+        return self.groups.join(x).split_with_sizes(sizes, 1)
+
+    def _beside(self, layers: tuple[nn.Module, ...], x: Tensor) -> list[Tensor]:
+        """Return x W + s (x A) B: A is one product for all layers, B one for each layer."""
         # In the update adapters compute in single precision, as their gradients need it.
         dtype = x.dtype if self.kept is not None else torch.float32
         downs, ups, scale = self._once(stack, layers, dtype)
-        inner, outputs = torch.bmm(self.groups.split(x.to(dtype)), downs), []
-        for layer, part, up in zip(layers, inner.split(ups[0].shape[1], 2), ups, strict=True):
-            output, plain = _call(_base(layer), x), type(_base(layer)) is nn.Linear
+        inner = torch.bmm(self.groups.split(x.to(dtype)), downs)  # (n, C, k r)
+        parts = inner.split(ups[0].shape[1], 2)  # of each layer, (n, C, r)
+        outputs = []
+        for layer, part, up in zip(layers, parts, ups, strict=True):
+            base = _base(layer)
+            output = _call(base, x)
             alike = output.dtype == part.dtype == up.dtype  # not in a mixed --precision
-            if plain and alike and self.groups.place is None:  # in place
+            if type(base) is nn.Linear and alike and self.groups.place is None:  # in place
                 output = self.groups.split(output).baddbmm_(part, up, alpha=scale).flatten(0, 1)
             else:
                 delta = self.groups.join(torch.bmm(part, up)).to(output.dtype)
@@ -64,11 +80,14 @@ class Adapters:
             outputs.append(output)
         return outputs
 
-    def _once(self, make, layers: tuple, dtype: torch.dtype) -> tuple:
-        kept, key = {} if self.kept is None else self.kept, (layers[0], self.names)
-        if key not in kept:
-            kept[key] = make(layers, self.names, dtype)
-        return kept[key]
+    def _once(self, make: Callable, layers: tuple[nn.Module, ...], dtype: torch.dtype) -> tuple:
+        """Return make(layers, names, dtype): while decoding, what was made before."""
+        if self.kept is None:
+            return make(layers, self.names, dtype)
+        key = (layers[0], self.names)
+        if key not in self.kept:
+            self.kept[key] = make(layers, self.names, dtype)
+        return self.kept[key]
 
     def _forward(self, layer: LoraLayer, x: Tensor) -> Tensor:
         if not self.names:
@@ -77,20 +96,24 @@ class Adapters:
 
 
 def stack(layers: tuple, names: tuple[str, ...], dtype) -> tuple[Tensor, list[Tensor], float]:
-    """The adapters of n agents: A of all layers side by side, (n, in, k r); B of each layer,
-    (n, r, out); s."""
+    """Return the adapters of n agents: A of all layers side by side (n, in, k r), B of each layer
+    (n, r, out), and s."""
     downs = torch.cat([layer.lora_A[name].weight for name in names for layer in layers])
     downs = downs.view(len(names), -1, downs.shape[1]).transpose(1, 2)
-    ups = [torch.stack([layer.lora_B[name].weight for name in names]) for layer in layers]
-    ups = [up.transpose(1, 2).to(dtype) for up in ups]
+    ups = []
+    for layer in layers:
+        up = torch.stack([layer.lora_B[name].weight for name in names])
+        ups.append(up.transpose(1, 2).to(dtype))
     return downs.to(dtype), ups, layers[0].scaling[names[0]]
 
 
 def merge(layers: tuple, names: tuple[str, ...], dtype) -> tuple[Tensor, Tensor | None, list[int]]:
-    """W + s B A of each agent, the layers side by side, (n, in, k out); bias; sizes of out."""
+    """Return W + s B A of each agent with the layers side by side (n, in, k out), their bias, and
+    the size of each layer's output."""
     downs, ups, scale = stack(layers, names, dtype)
-    parts = zip(layers, downs.split(ups[0].shape[1], 2), ups, strict=True)
-    merged = [torch.baddbmm(_base(la).weight.T, down, up, alpha=scale) for la, down, up in parts]
+    merged = []
+    for layer, down, up in zip(layers, downs.split(ups[0].shape[1], 2), ups, strict=True):
+        merged.append(torch.baddbmm(_base(layer).weight.T, down, up, alpha=scale))
     biases = [_base(layer).bias for layer in layers]
     bias = None if biases[0] is None else torch.cat(biases)
     return torch.cat(merged, 2), bias, [up.shape[2] for up in ups]
@@ -101,16 +124,20 @@ def _base(layer: nn.Module) -> nn.Module:
 
 
 def _call(base: nn.Module, x: Tensor) -> Tensor:
-    """base(x), without a module's call, which costs as much as a small matrix product."""
+    """Return base(x) without a module's call, which costs as much as a small matrix product."""
     return F.linear(x, base.weight, base.bias) if type(base) is nn.Linear else base(x)
 
 
 class Groups:
-    """n groups of rows, in order, of which the largest has C. Side by side they are one batched
-    product, with zeros where a group has fewer rows."""
+    """Lay n groups of rows side by side, for one batched product. The largest group has C rows, and
+    zeros stand where a group has fewer.
+
+    Groups of sizes [2, 1]: the rows a b | c are padded to a b | c 0, so place = [0, 1, 2].
+    """
 
     def __init__(self, sizes: list[int], device: torch.device):
-        self.count, self.size = len(sizes), max(sizes)
+        self.count = len(sizes)
+        self.size = max(sizes)
         self.place = None  # of each row, where groups differ in size; else nothing has to be moved
         if min(sizes) < self.size:
             places = [torch.arange(size) + i * self.size for i, size in enumerate(sizes)]

@@ -18,100 +18,121 @@ from policies.sampling import capped
 
 
 class Grid:
-    """Which prompt each of R rows continues: rows are ordered by prompt and laid out P x S, so that
-    a prompt's keys are read once for all of its rows."""
+    """Lay rows out by the prompt that they continue, P x S, so that a prompt's keys are read once
+    for all of its rows. Rows are ordered by prompt.
+
+    owners [0, 0, 2] and lengths [3, 1, 2]: rows 0 and 1 continue prompt 0, row 2 continues prompt
+    2, and prompt 1 has no rows. So P = 2, S = 2, prompts = [0, 2], and the layout is
+
+        prompt 0:  row 0  row 1
+        prompt 2:  row 2  zeros
+
+    Prompts are padded to W = 3 tokens: padding = [[0, 0, 0], [0, 0, -inf]].
+    """
 
     def __init__(self, owners: list[int], lengths: Tensor, width: int, heads: int):
-        """owners: of each row the number of its prompt, in order; lengths: of all prompts."""
-        self.width, self.heads = width, heads
+        """owners: the prompt's number of each row, in order. lengths: of all prompts."""
+        self.width = width
+        self.heads = heads
         self.prompts = list(dict.fromkeys(owners))  # that have rows
         self.groups = Groups([owners.count(prompt) for prompt in self.prompts], lengths.device)
         lengths = lengths[self.prompts]
-        self.hidden = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
+        self.padding = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
         if int(lengths.min()) < width:
-            padding = torch.arange(width, device=lengths.device) >= lengths[:, None]
-            hidden = torch.zeros(padding.shape, device=lengths.device)
-            hidden = hidden.masked_fill(padding, -math.inf)[:, None]
-            self.hidden = hidden.repeat_interleave(heads, 0)
+            padded = torch.arange(width, device=lengths.device) >= lengths[:, None]
+            padding = torch.zeros(padded.shape, device=lengths.device)
+            padding = padding.masked_fill(padded, -math.inf)[:, None]
+            self.padding = padding.repeat_interleave(heads, 0)
 
     def by_prompt(self, x: Tensor) -> Tensor:
         """(R h, g, X) -> (P h, S g, X)."""
-        x, groups = self.groups.pad(x.view(-1, self.heads, *x.shape[1:])), self.groups
-        x = x.view(groups.count, groups.size, *x.shape[1:]).transpose(1, 2)
-        return x.reshape(groups.count * self.heads, -1, x.shape[-1])
+        count, size = self.groups.count, self.groups.size
+        rows = x.view(-1, self.heads, *x.shape[1:])  # (R, h, g, X)
+        layout = self.groups.pad(rows).view(count, size, *rows.shape[1:])  # (P, S, h, g, X)
+        return layout.transpose(1, 2).reshape(count * self.heads, -1, x.shape[-1])
 
     def by_row(self, x: Tensor) -> Tensor:
         """(P h, S g, X) -> (R h, g, X)."""
-        groups, size = self.groups, x.shape[2]
-        x = x.view(groups.count, self.heads, groups.size, -1, size).transpose(1, 2)
-        x = groups.unpad(x.reshape(groups.count * groups.size, self.heads, -1, size))
-        return x.reshape(-1, x.shape[2], size)
+        count, size = self.groups.count, self.groups.size
+        layout = x.view(count, self.heads, size, -1, x.shape[2]).transpose(1, 2)  # (P, S, h, g, X)
+        rows = layout.reshape(count * size, self.heads, -1, x.shape[2])
+        return self.groups.unpad(rows).reshape(-1, rows.shape[2], x.shape[2])
 
 
 class PrefixCache(DynamicLayer):
-    """A layer's keys and values in the update: each row's prompt's, (R, h, W, D), then its own."""
+    """Hold a layer's keys and values in the update: of each row's prompt (R, h, W, D), then of its
+    response."""
 
     def __init__(self, keys: Tensor, values: Tensor):
         super().__init__()
         self.lazy_initialization(keys, values)
-        self.keys, self.values = keys, values
+        self.keys = keys
+        self.values = values
 
 
 class RowCache(PrefixCache):
-    """Keys and values of one layer while decoding: a prompt's are held once for all of its rows, a
-    row's own in a store with room for every token. (DynamicLayer grows by concatenation: copying
-    the whole cache for every token took 3/4 of the decode's time on a CPU.)"""
+    """Hold keys and values of one layer while decoding. A prompt's are held once for all of its
+    rows. A row's new ones go into a store with room for every token.
+
+    (DynamicLayer grows by concatenation: copying the whole cache for every token took 3/4 of the
+    decode's time on a CPU.)
+    """
 
     def __init__(self, keys: Tensor, values: Tensor, grid: Grid, rows: int, room: int):
         if not keys.is_cuda:  # there these products are made in single precision: cast only once
-            keys, values = keys.float(), values.float()
+            keys = keys.float()
+            values = values.float()
         super().__init__(keys, values)
-        self.keys, self.values = keys.flatten(0, 1).transpose(1, 2), values.flatten(0, 1)
-        self.grid, self.used = grid, 0
-        shape = (rows, grid.heads, room)
-        self.own = [t.new_empty(*shape, t.shape[3]) for t in (keys, values)]  # (R, h, T, D)
+        self.keys = keys.flatten(0, 1).transpose(1, 2)  # (P h, D, W)
+        self.values = values.flatten(0, 1)  # (P h, W, D)
+        self.grid = grid
+        self.used = 0  # tokens of each row's response
+        self.row_keys = keys.new_empty(rows, grid.heads, room, keys.shape[3])  # (R, h, T, D)
+        self.row_values = values.new_empty(rows, grid.heads, room, values.shape[3])
 
     def get_seq_length(self) -> int:
         return self.grid.width + self.used
 
     def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
-        """Takes a token's keys and values (R, h, 1, D); `attend` is given the cache itself."""
-        for own, new in zip(self.own, (keys, values), strict=True):
-            own.select(2, self.used).copy_(new.select(2, 0))
+        """Take a token's keys and values (R, h, 1, D). `attend` is given the cache itself."""
+        self.row_keys.select(2, self.used).copy_(keys.select(2, 0))
+        self.row_values.select(2, self.used).copy_(values.select(2, 0))
         self.used += 1
         return self, self
 
     def attend(self, query: Tensor, scaling: float, softcap: float | None) -> Tensor:
-        """(R, H, 1, D) -> (R, 1, H, D): attention over a row's prompt and its own tokens."""
-        grid, (rows, heads, _, size) = self.grid, query.shape
-        query = (query * scaling).view(rows * grid.heads, -1, size)  # (R h, H / h, D)
-        prompt = capped(_products(grid.by_prompt(query), self.keys), softcap)
-        if grid.hidden is not None:
-            prompt += grid.hidden
-        keys, values = (own.flatten(0, 1).narrow(1, 0, self.used) for own in self.own)
-        own = capped(_products(query, keys.transpose(1, 2)), softcap)
-        weights = torch.cat([prompt, grid.by_prompt(own)], -1).softmax(-1).to(self.values.dtype)
-        prompt, own = weights.split_with_sizes([grid.width, self.used], -1)
+        """(R, H, 1, D) -> (R, 1, H, D): attention over a row's prompt and its response so far."""
+        grid = self.grid
+        rows, heads, _, size = query.shape
+        query = (query * scaling).view(rows * grid.heads, -1, size)  # (R h, g, D)
+        keys = self.row_keys.flatten(0, 1).narrow(1, 0, self.used)
+        values = self.row_values.flatten(0, 1).narrow(1, 0, self.used)
+        prompt = capped(_products(grid.by_prompt(query), self.keys), softcap)  # (P h, S g, W)
+        if grid.padding is not None:
+            prompt += grid.padding
+        response = capped(_products(query, keys.transpose(1, 2)), softcap)  # (R h, g, T)
+        scores = torch.cat([prompt, grid.by_prompt(response)], -1)
+        weights = scores.softmax(-1).to(self.values.dtype)
+        prompt, response = weights.split_with_sizes([grid.width, self.used], -1)
         mixed = grid.by_row(torch.bmm(prompt, self.values))  # to add to it in place saves a copy
-        own = grid.by_row(own).to(mixed.dtype)
-        mixed.baddbmm_(own, values.to(mixed.dtype))  # autocast does not see it
+        response = grid.by_row(response).to(mixed.dtype)
+        mixed.baddbmm_(response, values.to(mixed.dtype))  # autocast does not see it
         return mixed.view(rows, 1, heads, -1).to(query.dtype)
 
     def select(self, rows: Tensor, grid: Grid) -> None:
-        """Keeps these rows and their prompts, which `grid` lays out anew."""
-        self.own = [own[rows] for own in self.own]
+        """Keep these rows and their prompts, which `grid` lays out anew."""
+        self.row_keys = self.row_keys[rows]
+        self.row_values = self.row_values[rows]
         if grid.prompts != self.grid.prompts:
-            left = [self.grid.prompts.index(prompt) for prompt in grid.prompts]
-            self.keys, self.values = (
-                t.unflatten(0, (-1, grid.heads))[left].flatten(0, 1)
-                for t in (self.keys, self.values)
-            )
+            kept = [self.grid.prompts.index(prompt) for prompt in grid.prompts]
+            self.keys = self.keys.unflatten(0, (-1, grid.heads))[kept].flatten(0, 1)
+            self.values = self.values.unflatten(0, (-1, grid.heads))[kept].flatten(0, 1)
         self.grid = grid
 
 
 def _products(queries: Tensor, keys: Tensor) -> Tensor:
-    """queries @ keys in single precision: rounded to 16 bits, scores would move log-probabilities
-    by several hundredths."""
+    """Return queries @ keys in single precision: rounded to 16 bits, scores would move
+    log-probabilities by several hundredths."""
     if queries.dtype == torch.float32 and not torch.is_autocast_enabled(queries.device.type):
         return torch.bmm(queries, keys)
     if queries.is_cuda and queries.dtype != torch.float32:
@@ -121,9 +142,9 @@ def _products(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, softcap=None, **kwargs):
-    """The attention of every model here, for transformers' AttentionInterface: causal over prompts,
-    over a RowCache in decoding, and under scoring's mask in the update. A sliding window is longer
-    than any prompt and response together: Base.context sees to that."""
+    """Compute the attention of every model, for transformers' AttentionInterface. It is causal over
+    prompts, takes a RowCache in decoding, and has scoring's mask in the update. A sliding window is
+    longer than any prompt and response together: Base.context sees to that."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if isinstance(key, RowCache):
         return key.attend(query, scaling, softcap), None
@@ -131,7 +152,9 @@ def attend(module, query, key, value, attention_mask, scaling=None, softcap=None
     if attention_mask is None and softcap is None:
         if query.is_cuda and query.dtype == torch.float32 and heads > key.shape[1]:
             # a card's fused kernels group heads in 16 bits alone: all scores would be kept here
-            key, value = (t.repeat_interleave(heads // key.shape[1], 1) for t in (key, value))
+            repeats = heads // key.shape[1]
+            key = key.repeat_interleave(repeats, 1)
+            value = value.repeat_interleave(repeats, 1)
         mixed = F.scaled_dot_product_attention(
             query, key, value, is_causal=True, scale=scaling, enable_gqa=True
         )

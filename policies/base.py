@@ -23,6 +23,9 @@ from policies.adapters import Adapters
 from policies.layers import Layers, is_known
 from policies.sampling import capped
 
+# Kinds whose kernels read the weight of out_proj past its adapter: peft refuses to adapt it.
+STATE_SPACE = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
+
 
 class Base(nn.Module):
     """One model and the agents that share it: frozen, with a LoRA adapter for each policy, or
@@ -205,16 +208,31 @@ def context(config) -> float:
 
 
 def adapted(model) -> list[str] | str:
-    """Which linear layers carry adapters, as peft takes it: all of them; in a mixture of experts,
-    whose experts are no linear layers but stacked weights, those of the attention."""
-    if all(parameter.dim() < 3 for parameter in model.parameters()):
+    """Return which linear layers carry adapters, as peft takes it: all that peft can adapt. In a
+    mixture of experts, which are stacked weights and not linear layers, those of the mixers: of
+    attention and of what takes its place."""
+    modules = [module for module in model.modules() if not isinstance(module, nn.Conv1d)]
+    weights = [weight for module in modules for weight in module.parameters(recurse=False)]
+    stacked = any(weight.dim() > 2 for weight in weights)
+    refused = {"out_proj"} if model.config.model_type in STATE_SPACE else set()
+    if not stacked and not refused:
         return "all-linear"
-    attentions = [m for m in model.modules() if "Attention" in type(m).__name__]
-    layers = [pair for module in attentions for pair in module.named_children()]
-    names = sorted({name for name, layer in layers if isinstance(layer, nn.Linear)})
-    if not names:
+    if stacked:
+        modules = [module for module in modules if is_mixer(module)]
+    names = set()
+    for module in modules:
+        for name, layer in module.named_children():
+            if isinstance(layer, nn.Linear) and layer is not model.get_output_embeddings():
+                names.add(name)
+    if not names - refused:
         raise ValueError(f"{type(model).__name__} takes no adapters")
-    return names
+    return sorted(names - refused)
+
+
+def is_mixer(module: nn.Module) -> bool:
+    """Return whether a module mixes tokens: by attention, or (state-space) after a convolution."""
+    convolves = any(isinstance(child, nn.Conv1d) for child in module.children())
+    return convolves or "Attention" in type(module).__name__
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:

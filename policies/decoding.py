@@ -38,18 +38,19 @@ def decode(
     uniforms: Tensor,
     sampling: Sampling,
 ) -> list[list[Response]]:
-    """S responses to each prompt. agents (sorted): who answers, None: the frozen base. uniforms
-    (prompts, S, T) in [0, 1) decide the tokens, and nothing else does.
-    """
+    """Sample S responses to each prompt. agents (sorted): who answers, None: the frozen base. Only
+    the uniforms (prompts, S, T) in [0, 1) decide the tokens."""
     samples, limit = uniforms.shape[1:]
 
     def in_parts() -> list[list[Response]]:
-        found: list[list[Response]] = []
-        while len(found) < len(prompts):
-            longest = max(map(len, prompts[len(found) :]))
-            part = slice(len(found), len(found) + prompts_at_once(base, longest, samples, limit))
-            found += _decode(base, prompts[part], agents and agents[part], uniforms[part], sampling)
-        return found
+        answers: list[list[Response]] = []
+        while len(answers) < len(prompts):
+            longest = max(map(len, prompts[len(answers) :]))
+            count = prompts_at_once(base, longest, samples, limit)
+            part = slice(len(answers), len(answers) + count)
+            part_agents = agents and agents[part]
+            answers += _decode(base, prompts[part], part_agents, uniforms[part], sampling)
+        return answers
 
     return halving([base], in_parts)
 
@@ -57,25 +58,27 @@ def decode(
 @torch.inference_mode()  # the many small kernels of a step cost an eighth less than in no_grad
 def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Response]]:
     samples, limit = uniforms.shape[1:]
+    count = len(prompts) * samples  # R
     lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=base.device)
     owners = [number for number in range(len(prompts)) for _ in range(samples)]  # of each row
     prefix = base.prefill(prompts, agents)
     grid = Grid(owners, lengths, max(map(len, prompts)) - 1, prefix[0][0].shape[1])
-    cache = Cache([RowCache(k, v, grid, len(owners), limit) for k, v in prefix])
+    cache = Cache([RowCache(keys, values, grid, count, limit) for keys, values in prefix])
     uniforms = uniforms.flatten(0, 1).to(base.device)  # (R, T)
     tokens = torch.tensor([[prompts[owner][-1]] for owner in owners], device=base.device)
     positions = lengths.repeat_interleave(samples)[:, None]
     ends = torch.zeros(len(base.head.weight), dtype=torch.bool, device=base.device)
     ends[[token for token in base.ends if token < len(ends)]] = True  # whether a token is one
-    alive = torch.arange(len(owners), device=base.device)  # the decoded rows' numbers
+    alive = torch.arange(count, device=base.device)  # the numbers of the rows still decoded
     done = torch.zeros_like(alive, dtype=torch.bool)
-    steps = []  # of each token: rows, tokens, log-probabilities, entropies
+    record = Record(count)
     with base.acting(agents and [agents[owner] for owner in owners], 1, keep=True):
         for step in range(limit):
             logits = base.logits(base.hidden(tokens, positions, cache)[:, -1])
-            new, *measured = choose(logits, uniforms[:, step], sampling)
-            steps.append((alive, new, *measured))
-            tokens, positions = new[:, None], positions + 1
+            new, logps, entropies = choose(logits, uniforms[:, step], sampling)
+            record.add(alive, new, logps, entropies)
+            tokens = new[:, None]
+            positions = positions + 1
             done = done | ends.index_select(0, new)
             if (step + 1) % LOOK[base.device.type]:
                 continue
@@ -83,20 +86,41 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
             if finished == len(alive):
                 break
             if 4 * finished >= len(alive):  # copying the cache costs about one step
-                keep = (~done).nonzero().squeeze(-1)
-                owners = [owners[row] for row in keep.tolist()]
+                kept = (~done).nonzero().squeeze(-1)
+                owners = [owners[row] for row in kept.tolist()]
                 grid = Grid(owners, lengths, grid.width, grid.heads)
                 for layer in cache.layers:
-                    layer.select(keep, grid)
-                alive, tokens, positions = alive[keep], tokens[keep], positions[keep]
-                uniforms, done = uniforms[keep], done[keep]
+                    layer.select(kept, grid)
+                alive = alive[kept]
+                tokens = tokens[kept]
+                positions = positions[kept]
+                uniforms = uniforms[kept]
+                done = done[kept]
                 base.act(agents and [agents[owner] for owner in owners])
-    rows: list[list[tuple]] = [[] for _ in range(len(prompts) * samples)]
-    columns = [torch.cat(column).tolist() for column in zip(*steps, strict=True)]
-    for row, *token in zip(*columns, strict=True):
-        rows[row].append(token)
-    found = [response_of(base, *map(list, zip(*row, strict=True))) for row in rows]
-    return [found[i : i + samples] for i in range(0, len(found), samples)]
+    rows = [response_of(base, *row) for row in record.rows()]
+    return [rows[start : start + samples] for start in range(0, count, samples)]
+
+
+class Record:
+    """Keep what was sampled in each step, and sort it by row at the end: until then nothing waits
+    for the device."""
+
+    def __init__(self, count: int):
+        self.count = count
+        self.steps: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+
+    def add(self, rows: Tensor, tokens: Tensor, logps: Tensor, entropies: Tensor) -> None:
+        """Take one token of each of these rows."""
+        self.steps.append((rows, tokens, logps, entropies))
+
+    def rows(self) -> list[tuple[list[int], list[float], list[float]]]:
+        """Return tokens, log-probabilities and entropies of each row, in order."""
+        rows = [([], [], []) for _ in range(self.count)]
+        numbers, *columns = (torch.cat([step[i] for step in self.steps]).tolist() for i in range(4))
+        for place, number in enumerate(numbers):
+            for values, column in zip(rows[number], columns, strict=True):
+                values.append(column[place])
+        return rows
 
 
 def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Response:

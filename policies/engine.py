@@ -28,7 +28,8 @@ from policies.base import Base
 from policies.decoding import Response, response_of
 from policies.loading import save_adapter
 from policies.sampling import Sampling
-from policies.scoring import Row, score
+from policies.scoring import Row
+from policies.team import score
 
 KEY = "MAGRPO_ENGINE_KEY"  # environment variable with the key of a server that wants one
 TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of three tries at most

@@ -5,7 +5,8 @@ import numpy as np
 from policies.base import Base
 from policies.loading import device, load_base
 from policies.sampling import Sampling
-from policies.scoring import Row, score
+from policies.scoring import Row
+from policies.team import score
 
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=0)
 

@@ -2,8 +2,11 @@
 
 import contextlib
 import io
+import math
 import os
+import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -18,12 +21,15 @@ from transformers import (
     GgufConfig,
 )
 
+from policies import plain
 from policies.base import Base
 from policies.decoding import decode
 from policies.finding import WEIGHTS, base_of, find_model, is_adapter, recorded_name
 from policies.memory import host
 from policies.sampling import Sampling
 from policies.scoring import Row, score
+
+PROBE = Sampling(1.0, 0, 1.0, 3)  # samples the tokens by which the paths are compared
 
 
 def load_base(
@@ -37,9 +43,8 @@ def load_base(
 ) -> Base:
     """The base of these agents, with new adapters, or as one policy's own copy (lora_rank 0)."""
     model, tokenizer = load_model(name, bits, trust_remote_code)
-    own = model.config._attn_implementation
     base = Base(model, tokenizer, agents, lora_rank, lora_alpha, share)
-    check(base, own)
+    choose_path(base)
     return base
 
 
@@ -118,45 +123,60 @@ def merge(folder: str, model, tokenizer, trust_remote_code: bool):
     return model, tokenizer
 
 
-@torch.no_grad()
-def check(base: Base, own: str) -> None:
-    """Raises ValueError where a model, run as it is here, is not the model that transformers
-    runs with its `own` attention: state-space layers, chunks, sinks, logits made otherwise, or
-    whatever comes next. Two prompts, decoded and scored without adapters."""
-    kind, vocab = type(base.net).__name__, len(base.head.weight)
-    prompts = [tuple(n % vocab for n in ids) for ids in ((5, 3, 9, 4), (7, 2))]
-    uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
-    sampling, gaps = Sampling(1.0, 0, 1.0, 3), []
+def choose_path(base: Base) -> None:
+    """Let a model run by plain.py, with a warning, where the fast path computes something else than
+    transformers does. Raises ValueError where transformers itself has no path."""
+    kind = type(base.net).__name__
     try:
-        if base.net.config._attn_implementation != "shared_prompts":
-            raise ValueError("its attention cannot be replaced")
-        found = decode(base, prompts, None, uniforms, sampling)
-        rows = [
-            Row(base.agents[0], prompt, response.tokens, logps=response.logps)
-            for prompt, responses in zip(prompts, found, strict=True)
-            for response in responses
-        ]
-        score(base, rows, sampling, frozen=True)
-        base.net.set_attn_implementation(own)
-        for row in rows:
-            ids, size = torch.tensor([[*row.prompt, *row.tokens]]), len(row.tokens)
-            logits = base.net(input_ids=ids.to(base.device)).logits[0, -size - 1 : -1].float()
-            plain = logits.log_softmax(-1).cpu().gather(-1, ids[0, -size:, None])[:, 0]
-            gaps += [torch.tensor(row.logps) - plain, row.scored.cpu() - plain]
-        far = float(torch.cat(gaps).abs().max())
+        noise = largest_gap(base, plain.decode, plain.score)
     except Exception as error:  # of a model's own code: many kinds
+        raise ValueError(f"{kind} cannot be trained here ({error!s:.120})") from error
+    if not noise < tolerance(base):
         raise ValueError(
-            f"{kind} cannot be trained here: its layers have to be attention that can be "
-            f"replaced, and keep no other state ({error!s:.120})"
-        ) from error
-    finally:
-        base.net.set_attn_implementation("shared_prompts")
-    quantized = any(not parameter.is_floating_point() for parameter in base.net.parameters())
-    if not far < (1e-2 if base.net.dtype == torch.float32 and not quantized else 1.0):
-        raise ValueError(
-            f"{kind} cannot be trained here: it does more than attention over all tokens and "
-            f"one linear layer for its logits (log-probabilities are {far:.2g} off)"
+            f"{kind} cannot be trained here: one token after the other, transformers gives other "
+            f"log-probabilities than for a whole text ({noise:.2g} off)"
         )
+    try:
+        gap = largest_gap(base, decode, score)
+        reason = f"log-probabilities of the fast one are {gap:.2g} off"
+    except Exception as error:  # of many kinds, as above
+        gap = math.inf
+        reason = f"the fast one fails: {error!s:.120}"
+    if gap < max(tolerance(base), 3 * noise):  # a deep model rounds more often
+        return
+    base.plain = True
+    base.net.set_attn_implementation(base.attention)
+    message = f"{kind} runs through transformers' own forward pass, which is slower"
+    print(f"warning: {message} ({reason})", file=sys.stderr)
+
+
+def largest_gap(base: Base, decode: Callable, score: Callable) -> float:
+    """Return the largest difference in nats between log-probabilities from plain.py and those of a
+    few tokens as `decode` samples them, and as `score` scores them. Nobody's adapters are in it."""
+    vocabulary = len(base.head.weight)
+    prompts = [tuple(number % vocabulary for number in ids) for ids in ((5, 3, 9, 4), (7, 2))]
+    uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
+    answers = decode(base, prompts, None, uniforms, PROBE)
+    rows = []
+    for prompt, responses in zip(prompts, answers, strict=True):
+        for response in responses:
+            rows.append(Row(base.agents[0], prompt, response.tokens, logps=response.logps))
+    score(base, rows, PROBE, frozen=True)
+    scored = torch.cat([row.scored for row in rows])
+    sampled = scored.new_tensor([logp for row in rows for logp in row.logps])
+    plain.score(base, rows, PROBE, frozen=True)
+    expected = torch.cat([row.scored for row in rows])
+    return float(torch.maximum((sampled - expected).abs(), (scored - expected).abs()).max())
+
+
+def tolerance(base: Base) -> float:
+    """Return the gap, in nats, that rounding may open between two ways to run one model. Measured,
+    both ways with the same weights: 2e-6 in 32 and in 4 bits, 0.02 in 8, 0.05 (mixtures 0.2) in
+    16."""
+    if base.net.dtype != torch.float32:
+        return 0.5
+    rounds = any(weight.dtype == torch.int8 for weight in base.net.parameters())
+    return 0.03 if rounds else 0.01  # 8 bits: activations are rounded too, row by row
 
 
 def device() -> torch.device:

@@ -6,11 +6,22 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from policies import decoding, plain, scoring
 from policies.base import Base
-from policies.decoding import Response, decode
+from policies.decoding import Response
 from policies.loading import load_base
 from policies.sampling import Sampling
-from policies.scoring import Row, score
+from policies.scoring import Row
+
+
+def decode(base: Base, *work) -> list[list[Response]]:
+    """Sample responses along the path that the base takes."""
+    return (plain if base.plain else decoding).decode(base, *work)
+
+
+def score(base: Base, *work, **options) -> None:
+    """Score responses along the path that the base takes."""
+    (plain if base.plain else scoring).score(base, *work, **options)
 
 
 class Team(nn.Module):

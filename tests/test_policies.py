@@ -32,7 +32,7 @@ from tokenizers.processors import TemplateProcessing
 from policies import adapters, decoding, plain, scoring
 from policies.base import Base, eos_tokens
 from policies.decoding import decode
-from policies.loading import check, load_agent, load_base, load_model, save_agent
+from policies.loading import load_agent, load_base, load_model, save_agent
 from policies.sampling import Sampling, TokenLogps, draw, nucleus, target_logps, warp
 from policies.scoring import Row, score
 
@@ -542,28 +542,3 @@ def test_a_window_bounds_prompt_and_response_where_it_is_used():
         ("gemma3_text", {"sliding_window": 24}, 24),
     ):
         assert Base(small_kind(kind, **changes), Tokenizer(), [0], 4, 8).context == wanted
-
-
-def checked(model):
-    own = model.config._attn_implementation
-    check(Base(model, Tokenizer(), [0], 4, 8), own)
-
-
-@pytest.mark.parametrize("kind", ["mamba", "gpt_oss", "bloom"])
-def test_a_model_of_other_layers_is_refused_in_words(kind, monkeypatch):
-    monkeypatch.setitem(KINDS, kind, LLAMA)
-    with pytest.raises(ValueError, match=r"cannot be trained here|takes no adapters"):
-        checked(small_kind(kind))
-
-
-def test_a_model_that_computes_something_else_is_refused():
-    class Scaled(type(small_model())):
-        def forward(self, *args, **kwargs):
-            out = super().forward(*args, **kwargs)
-            out.logits = out.logits / 3
-            return out
-
-    model = small_model()
-    model.__class__ = Scaled
-    with pytest.raises(ValueError, match="it does more than attention over all tokens"):
-        checked(model)

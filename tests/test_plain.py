@@ -1,0 +1,169 @@
+"""Models that only transformers' own forward pass can run: python -m pytest tests/test_plain.py"""
+
+import json
+
+import pytest
+import torch
+import transformers
+from helpers import Tokenizer, assert_close, random_rows, refused, small_model
+from test_policies import KINDS, LLAMA, gradients, looped, small_kind
+from test_train import assert_same_run
+
+import eval as evaluation
+import train
+from policies import layers, team
+from policies.base import Base
+from policies.loading import choose_path, load_base
+from policies.sampling import Sampling
+
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+LINEAR = {f"linear_{name}": 2 for name in ("num_key_heads", "num_value_heads")}
+LINEAR |= {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
+MAMBA = {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8}
+OTHERS = {
+    "mamba": {"state_size": 4},
+    "falcon_h1": LLAMA | MAMBA,  # a hybrid
+    "qwen3_next": LLAMA
+    | EXPERTS
+    | LINEAR
+    | {"head_dim": 8, "layer_types": ["linear_attention", "full_attention"]},
+    "gpt_oss": LLAMA | {"num_local_experts": 4, "head_dim": 8},  # sinks
+    "bloom": {"n_head": 4, "n_layer": 2},  # its attention cannot be replaced
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_model_of_other_layers_runs_as_transformers_runs_it(kind, monkeypatch, capsys):
+    monkeypatch.setitem(KINDS, kind, OTHERS[kind])
+    base = Base(small_kind(kind), Tokenizer(), [0, 1], 4, 8)
+    choose_path(base)
+    warning = capsys.readouterr().err.splitlines()
+    assert len(warning) == 1
+    assert "runs through transformers' own forward pass, which is slower" in warning[0]
+    for name, parameter in base.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=0.2)
+    rows = random_rows(base)
+    uniforms = torch.rand(len(rows), 1, 5, generator=torch.Generator().manual_seed(1))
+    prompts, agents = [row.prompt for row in rows], [row.agent for row in rows]
+    sampling = Sampling(0.7, 9, 0.8, 5)
+    answers = team.decode(base, prompts, agents, uniforms, sampling)
+    for row, (response,) in zip(rows, answers, strict=True):
+        row.tokens, row.logps = response.tokens, response.logps
+    team.score(base, rows, sampling)
+    for row in rows:
+        assert_close(row.scored, row.logps)
+        assert_close(row.scored, looped(base, row, sampling).detach())
+    got = gradients(base, rows, team.score)
+    assert {name.split(".")[-2] for name in got} == {"agent0", "agent1"}
+    assert all(float(gradient.abs().max()) > 0 for gradient in got.values())
+
+
+def test_a_model_that_computes_something_else_is_run_as_it_computes():
+    class Scaled(type(small_model())):
+        def forward(self, *args, **kwargs):
+            out = super().forward(*args, **kwargs)
+            out.logits = out.logits / 3
+            return out
+
+    model = small_model()
+    model.__class__ = Scaled
+    base = Base(model, Tokenizer(), [0], 4, 8)
+    choose_path(base)
+    assert base.plain
+
+
+def saved(kind: str, folder, **changes) -> str:
+    """A small random model with the embedded one's tokenizer."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
+    end = tokenizer.eos_token_id
+    model = small_kind(
+        kind, vocab_size=len(tokenizer), eos_token_id=end, bos_token_id=end, **changes
+    )
+    model.generation_config.eos_token_id = end
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("factor", [1.0, 0.8])
+def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch):
+    """The check compares with transformers' own forward pass of the same rounded weights."""
+
+    def spoilt(self, layer, make=layers.Layer.__init__):
+        make(self, layer)
+        self.scaling *= factor
+
+    monkeypatch.setattr(layers.Layer, "__init__", spoilt)
+    assert load_base("tiny", [0], 4, 8, bits, False).plain == (factor != 1)
+
+
+PLUGIN = """
+class Short:
+    def items(self, split):
+        return [{"task_id": number, "word": "a" * number} for number in range(2, 5)]
+
+    def observe(self, agent, item, history):
+        return f"{item['word']}, {agent}:"
+
+
+def length(item, texts):
+    return float(len(texts[0]) + len(texts[1]))
+
+
+length.maximum = 99.0
+"""
+SMALL = ["--batch-size", "2", "--num-generations", "3", "--max-new-tokens", "4", "--lr", "0.01"]
+SMALL += ["--lr-schedule", "constant", "--eval-limit", "none"]
+
+
+@pytest.fixture
+def argv(tmp_path, monkeypatch) -> list[str]:
+    """Flags that train a small Mamba."""
+    monkeypatch.setitem(KINDS, "mamba", OTHERS["mamba"])
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(PLUGIN)
+    model = saved("mamba", tmp_path / "model")
+    return [*SMALL, "--model", model, "--task", f"{plugin}:Short", "--reward", f"{plugin}:length"]
+
+
+def learned(run) -> None:
+    """Every agent that is not frozen learned, from what was sampled."""
+    frozen = json.loads((run / "args.json").read_text())["args"]["freeze"]
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        metrics = json.loads(line)
+        assert metrics["logp_difference/max"] < 1e-3
+        assert [metrics[f"grad_norm/{agent}"] > 0 for agent in range(2)] == [True, not frozen]
+
+
+def test_a_state_space_model_trains_resumes_and_is_evaluated(argv, tmp_path):
+    argv += ["--kl-coef", "0.1"]
+    whole, parts, table = tmp_path / "whole", tmp_path / "parts", tmp_path / "table.json"
+    train.main([*argv, "--max-steps", "2", "--run", str(whole)])
+    train.main([*argv, "--max-steps", "1", "--run", str(parts)])
+    train.main(["--resume", str(parts), "--max-steps", "2"])
+    assert_same_run(whole, parts)
+    learned(whole)
+    short = ["--limit", "1", "--num-samples", "1", "--method", "naive", "--json", str(table)]
+    evaluation.main(["--run", str(whole), *short])
+    assert json.loads(table.read_text())
+
+
+@pytest.mark.parametrize(
+    "flags", ["--updates 2 --freeze 1", "--share --top-p 0.9 --top-k 20", "--lora-rank 0"]
+)
+def test_a_state_space_model_trains_with(flags, argv, tmp_path):
+    train.main([*argv, *flags.split(), "--max-steps", "1", "--run", str(tmp_path / "run")])
+    learned(tmp_path / "run")
+
+
+def test_a_model_that_looks_ahead_is_refused(tmp_path, monkeypatch, capsys):
+    """BERT has a head for generation, and every token sees the ones after it."""
+    monkeypatch.setitem(KINDS, "bert", {"intermediate_size": 48})
+    model = saved("bert", tmp_path / "bert")
+    assert "BertLMHeadModel cannot be trained here" in refused(capsys, *SMALL, "--model", model)
+    config = transformers.AutoConfig.for_model("t5", d_model=32, num_layers=1, num_heads=2, d_ff=32)
+    config.save_pretrained(tmp_path / "t5")
+    transformers.AutoTokenizer.from_pretrained("tiny").save_pretrained(tmp_path / "t5")
+    assert "cannot load the model" in refused(capsys, *SMALL, "--model", tmp_path / "t5")
