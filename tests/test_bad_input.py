@@ -5,6 +5,7 @@ One case for each kind of mistake: what is done, and what its line has to name.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -371,6 +372,7 @@ def test_the_command_line(model, tmp_path):
 def test_a_reader_that_has_gone_costs_one_line(run):
     started = [sys.executable, str(ROOT / "eval.py"), "--compare", "run"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    streams["env"] = {**os.environ, "PYTHONUNBUFFERED": ""}  # so it is the exit that would fail
     with subprocess.Popen(started, cwd=run.parent, **streams) as process:
         process.stdout.close()
         assert process.stderr.read().strip() == "eval.py: error: [Errno 32] Broken pipe"

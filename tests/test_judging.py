@@ -62,7 +62,7 @@ def test_a_prompt_may_be_empty_and_a_text_too_long(base):
         judge([("AB", "C" * 602)])
 
 
-def scorer(reward, judge, maximum=9.0):
+def scorer(reward, judge, maximum=99.0):
     reward.maximum, reward.needs_model = maximum, True
     return Scorer(reward, judge)
 

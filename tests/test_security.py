@@ -116,7 +116,7 @@ def test_secrets_are_not_written_and_only_named_files_run(tmp_path):
     for name in ("tasks", "rewards", "names", "json", "torch", "sitecustomize", "conftest"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'it-ran')!r}, 'w')")
     (tmp_path / "mine.py").write_text(
-        "def reward(item, responses): return 1.0 * len(responses[0])\nreward.maximum = 9.0\n"
+        "def reward(item, responses): return 1.0 * len(responses[0])\nreward.maximum = 999.0\n"
     )
     argv = [*SMALL, "--run", "run", "--reward", "mine.py:reward"]
     done = subprocess.run(
