@@ -165,8 +165,7 @@ def _levels(item: dict, team: dict[str, Part], defined: dict[str, bool]) -> dict
     if not defined[main] or any(part.broken for part in team.values()):
         return scores
     scores["syntax"] = SYNTAX
-    [verdict] = run(item, [team])
-    scores["tests"] = TESTS * share_passed(verdict)
+    scores["tests"] = TESTS * share_passed(run(item, team))
     scores["metric/pass"] = float(scores["tests"] == TESTS)
     return scores
 

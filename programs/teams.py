@@ -86,22 +86,21 @@ def used_helpers(team: dict[str, Part]) -> list[str]:
 
 def verdict(item: dict, responses: list[str]) -> Verdict:
     """Return what the tests say about a team, whatever is missing or broken in its responses."""
-    return run(item, [team_parts(item, responses)])[0]
+    return run(item, team_parts(item, responses))
 
 
-def run(item: dict, teams: list[dict[str, Part]], once: bool = False) -> list[Verdict]:
-    """Return the verdict on the program of each team; once: see Program."""
-    return box.run([_program(item, team, once) for team in teams])
+def run(item: dict, team: dict[str, Part], once: bool = False) -> Verdict:
+    """Return what the tests say about the team's program; once: see Program.
 
-
-def _program(item: dict, team: dict[str, Part], once: bool) -> Program:
-    """Make the team's program, without the helpers that nobody mentions: whatever they hold, it is
-    the same program, and the sandbox runs it once for all partners."""
+    The program is without the helpers that nobody mentions. Whatever they hold, it is the same
+    program, and the sandbox runs it once for all partners.
+    """
     *_, main = team
     parts = [team[name] for name in [*used_helpers(team), main]]
     code = "\n".join(part.source for part in parts if part.source)
     apart = not all(part.tame for part in parts)
-    return Program(code, item["tests"], main, item.get("setup", ""), apart, once)
+    program = Program(code, item["tests"], main, item.get("setup", ""), apart, once)
+    return box.run([program])[0]
 
 
 def share_passed(verdict: Verdict) -> float:
@@ -122,24 +121,29 @@ def contributions(item: dict, responses: list[str], team: dict, p: float) -> dic
     used = [name for name in used_helpers(team) if team[name].source]
     adds = dict.fromkeys(team, 0.0)
     for name in used:
-        stand_ins = [*helper_stand_ins(name), *_versions(name, team, responses)]
-        adds[name] = contribution(p, _share_without(name, item, team, stand_ins))
+        stand_ins = [*_versions(name, team, responses), *helper_stand_ins(name)]
+        adds[name] = _added(name, item, team, stand_ins, p)
     if any(adds.values()):
         stand_ins = _versions(main, team, responses)
         for helper in used:
             stand_ins += main_stand_ins(main, helper)
-        adds[main] = contribution(p, _share_without(main, item, team, stand_ins))
+        adds[main] = _added(main, item, team, stand_ins, p)
     return adds
 
 
-def _share_without(name: str, item: dict, team: dict[str, Part], stand_ins: list[Part]) -> float:
-    """Return q, the largest share of the tests that the team passes with a stand-in for a part.
+def _added(name: str, item: dict, team: dict[str, Part], stand_ins: list[Part], p: float) -> float:
+    """Return what a part adds to the share p of the tests that the team passes with it.
 
     What stands in for a helper depends on main alone, and the other way round. So the sandbox
     remembers these verdicts over partners.
     """
-    verdicts = run(item, [team | {name: stand_in} for stand_in in stand_ins], once=True)
-    return max(map(share_passed, verdicts), default=0.0)
+    q = 0.0
+    for stand_in in stand_ins:
+        verdict = run(item, team | {name: stand_in}, once=True)
+        q = max(q, share_passed(verdict))
+        if q >= p:
+            break  # it adds nothing, whatever the others pass
+    return contribution(p, q)
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from code_pairs import FILTERED as FILTER
 
 import rewards
 from programs import teams
+from programs.sandbox.box import Sandbox
 
 
 def total(scores):
@@ -201,14 +202,13 @@ def test_a_main_that_unwraps_earns_nothing(name):
     assert (scores["tests"], scores["cooperation"], scores["metric/wrapper"]) == (1, 0, 1)
 
 
-def test_what_does_not_end_is_no_evidence():
-    """A main that waits for what most stand-ins never say, and one that waits for a box."""
+def test_what_does_not_end_is_no_evidence(monkeypatch):
     search = main("n = 0\nwhile not aux(n):\n    n += 1\nreturn n")
     item = SQUARES | {"tests": ["assert solve([]) == 97"]}
     prime = "def aux(n):\n    return n > 96 and all(n % d for d in range(2, n))\n"
-    assert total(rewards.code(item, [prime, search])) == 4.0
-    waits = main("while aux(xs) != [xs]:\n    pass\nreturn sum(x * x for x in xs if x % 2 == 0)")
-    assert total(rewards.code(SQUARES, ["def aux(x):\n    return [x]\n", waits])) == 2.5
+    with Sandbox(workers=2, test_timeout=0.3) as box:
+        monkeypatch.setattr(teams, "box", box)
+        assert total(rewards.code(item, [prime, search])) == 4.0
 
 
 SLOPE = {  # helper, main: each passes some tests, of which a stand-in passes others
