@@ -57,9 +57,7 @@ def decode(
     return answers
 
 
-def respond(
-    base: Base, prompt: tuple[int, ...], uniforms: Tensor, sampling: Sampling
-) -> list[Response]:
+def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> list[Response]:
     """Sample S responses to one prompt, one token after the other."""
     samples, limit = uniforms.shape
     uniforms = uniforms.to(base.device)
@@ -92,8 +90,8 @@ def score(
 ) -> None:
     """Set `row.scored`, the log-probabilities of the response, of each row.
 
-    backward(rows, logps (R, T), mask (R, T)) is called for every micro-batch, and calls backward on
-    a loss made of logps. None: no gradients. frozen: the base scores, without adapters.
+    backward(rows, logps (R, T), mask (R, T)) is called for every micro-batch, as in scoring.py.
+    None: no gradients. frozen: the base scores, without adapters.
     """
     logit_bytes = LOGIT_BYTES * len(base.head.weight)
     most = min(update_tokens(base), share(base) / logit_bytes)  # tokens of a micro-batch
@@ -112,8 +110,7 @@ def score(
 
 
 def log_probabilities(base: Base, rows: list[Row], sampling: Sampling) -> list[Tensor]:
-    """Return log pi of the tokens of each row's response: whole rows go through the model, padded
-    on the right, where no token before sees it."""
+    """Return log pi of each row's response. Whole rows go through the model, padded on the right."""
     ids = [torch.tensor([*row.prompt, *row.tokens]) for row in rows]
     logits = base.net(input_ids=padded(ids).to(base.device), use_cache=False).logits  # (R, L, V)
     logps = []

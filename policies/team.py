@@ -37,30 +37,32 @@ class Team(nn.Module):
         groups = defaultdict(list)
         for agent, name in enumerate(args.model):
             groups[name if args.lora_rank or args.share else (name, agent)].append(agent)
-        how = (args.lora_rank, args.lora_alpha, args.bits, args.trust_remote_code)
+        options = (args.lora_rank, args.lora_alpha, args.bits, args.trust_remote_code, args.share)
         for agents in groups.values():
-            name = args.model[agents[0]]
-            self.bases.append(load_base(name, agents, *how, args.share))
-            self.base_of |= dict.fromkeys(agents, self.bases[-1])
+            base = load_base(args.model[agents[0]], agents, *options)
+            self.bases.append(base)
+            self.base_of |= dict.fromkeys(agents, base)
         self.size = len(args.model)
 
     def sample(
         self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
     ) -> list[list[Response]]:
-        """S responses to each of the (agent, prompt) pairs, decoded together base by base. uniforms
-        (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does."""
+        """Sample S responses to each of the (agent, prompt) pairs, decoded together base by base.
+        Only the uniforms (len(prompts), S, T) in [0, 1) decide the tokens."""
         if self.engine:
             return self.engine.sample(prompts, uniforms, sampling)
         answers: dict[int, list[Response]] = {}
         for base in self.bases:
-            mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
-            mine.sort(key=lambda n: prompts[n][0])  # by agent
-            agents, texts = [prompts[n][0] for n in mine], [prompts[n][1] for n in mine]
-            answers |= zip(mine, decode(base, texts, agents, uniforms[mine], sampling), strict=True)
+            numbers = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
+            numbers.sort(key=lambda n: prompts[n][0])  # by agent
+            agents = [prompts[n][0] for n in numbers]
+            texts = [prompts[n][1] for n in numbers]
+            responses = decode(base, texts, agents, uniforms[numbers], sampling)
+            answers |= zip(numbers, responses, strict=True)
         return [answers[n] for n in range(len(prompts))]
 
     def policies(self) -> list[int]:
-        """The agent by which each policy is known: all of them, or the first one of each base."""
+        """Return the agent by which each policy is known: all agents, or the first of each base."""
         return sorted({self.base_of[agent].policy_of[agent] for agent in range(self.size)})
 
     def parameters_of(self, agent: int) -> list[nn.Parameter]:
