@@ -1,11 +1,13 @@
-"""One model and the agents that share it: what policies/ is about. How it is loaded and saved is in
-loading.py, how responses are sampled in decoding.py, how they are scored in scoring.py.
+"""One model and the agents that share it: what policies/ is about.
+
+loading.py loads and saves it, decoding.py samples responses, scoring.py scores them. plain.py does
+both in the slow and obvious way: read it first.
 
 - What is sampled is what is scored (sampling.py), and no module is ever in training mode (dropout).
-- A prompt is run once for its G samples, when decoding (attention.py) and in the update, where its
+- A prompt is run once for its G samples, when decoding (attention.py) and in the update. There its
   keys and values carry the gradient of all its responses back through one backward pass.
-- Agents that share a base share every forward pass (adapters.py), and the usual kinds of model run
-  through as few kernels as they need (layers.py).
+- Agents that share a base share every forward pass (adapters.py).
+- The usual kinds of model run through as few kernels as they need (layers.py).
 
 Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V vocabulary.
 """
@@ -28,15 +30,20 @@ STATE_SPACE = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
 
 
 class Base(nn.Module):
-    """One model and the agents that share it: frozen, with a LoRA adapter for each policy, or
-    (lora_rank 0) trained itself, as one policy's own copy. Each agent is a policy, or (share) all
-    are one. The rows of a batch are always ordered by agent."""
+    """Hold one model and the agents that share it.
+
+    The model is frozen, with a LoRA adapter for each policy. With lora_rank 0 the model itself is
+    trained, as the copy of one policy. Each agent is a policy, or (share) all agents are one. The
+    rows of a batch are always ordered by agent.
+    """
 
     def __init__(
         self, model, tokenizer, agents: list[int], lora_rank: int, lora_alpha: int, share=False
     ):
         super().__init__()
-        self.tokenizer, self.agents, self.lora = tokenizer, agents, lora_rank > 0
+        self.tokenizer = tokenizer
+        self.agents = agents
+        self.lora = lora_rank > 0
         self.policy_of = {agent: agents[0] if share else agent for agent in agents}
         self.template_args: dict = {}  # what the chat template is given beside the messages
         self.halved = 0  # how often memory ran out (policies/memory.py)
@@ -49,8 +56,9 @@ class Base(nn.Module):
             targets = adapted(model)
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
             model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
-            for agent in agents[1:] if not share else ():
-                model.add_adapter(f"agent{agent}", config)
+            if not share:
+                for agent in agents[1:]:
+                    model.add_adapter(f"agent{agent}", config)
             model.base_model.disable_adapter_layers()  # `adapters` applies them, all in one batch
         self.model = model.eval()  # no dropout: the sampled policy is the scored one
         for layer in model.modules():
@@ -75,7 +83,7 @@ class Base(nn.Module):
             parameter.requires_grad_(learns and parameter.is_floating_point())
 
     def train(self, mode: bool = True):
-        """Does nothing: neither Lightning nor anyone else may switch dropout on."""
+        """Do nothing: neither Lightning nor anyone else may switch dropout on."""
         return self
 
     @property
@@ -96,8 +104,8 @@ class Base(nn.Module):
 
     @contextlib.contextmanager
     def acting(self, agents: Sequence[int] | None, tokens: int, keep: bool = False):
-        """Rows of so many tokens are run as these agents, in order; None: as the frozen base, which
-        is the KL reference. keep: what is made of the weights once is kept, as none changes."""
+        """Run rows of so many tokens as these agents, in order. None: as the frozen base, which is
+        the KL reference. keep: no weight changes, so what is made of the weights is kept."""
         self.act(agents, tokens)
         self.adapters.kept = {} if keep else None
         try:
@@ -113,9 +121,10 @@ class Base(nn.Module):
     def prefill(
         self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
     ) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of all but the last token of each prompt, which opens the response's row:
+        """Return keys and values of each prompt but its last token, which opens the response's row:
         per layer (k, v), (R, H, W, D). Padding is on the right, so that it needs no mask here."""
-        width, cache = max(map(len, prompts)) - 1, DynamicCache()
+        width = max(map(len, prompts)) - 1
+        cache = DynamicCache()
         ids = torch.tensor([p[:-1] + (0,) * (width + 1 - len(p)) for p in prompts])
         positions = torch.arange(width, device=self.device)[None]
         with self.acting(agents, width):
@@ -125,8 +134,8 @@ class Base(nn.Module):
     def hidden(
         self, tokens: Tensor, positions: Tensor, cache: Cache, mask=None, keys_only: bool = False
     ) -> Tensor:
-        """Last hidden states (R, T, hidden) of tokens (R, T) that follow what the cache holds.
-        keys_only: it is called to fill the cache alone."""
+        """Return the last hidden states (R, T, hidden) of tokens (R, T) that follow what the cache
+        holds. keys_only: it is called to fill the cache alone."""
         if self.layers:
             return self.layers(tokens, positions, cache, mask, keys_only)
         options = {"position_ids": positions, "past_key_values": cache, "attention_mask": mask}
@@ -138,10 +147,10 @@ class Base(nn.Module):
         return capped(self.head(hidden), self.softcap)
 
     def end_at(self, text: str) -> None:
-        """Lets responses end with each token that begins with `text`, too; "": no other one."""
+        """Let responses end with each token that begins with `text`, too. "": with no other."""
         names = self.tokenizer.get_vocab().items() if text else ()
-        found = {n for name, n in names if text in name}
-        begins = {n for n in found if self.tokenizer.decode([n]).lstrip().startswith(text)}
+        candidates = {n for name, n in names if text in name}
+        begins = {n for n in candidates if self.tokenizer.decode([n]).lstrip().startswith(text)}
         self.ends = self.eos | begins
 
     def encode(self, text: str, chat: bool, limit: int, room: int = 0) -> tuple[int, ...]:
@@ -198,8 +207,8 @@ class Base(nn.Module):
 
 
 def context(config) -> float:
-    """Tokens that a prompt and its response may have together: the model's positions, and its
-    attention window, over which the caches here do not slide."""
+    """Return how many tokens a prompt and its response may have together. The model's positions
+    limit them, and so does its attention window, over which the caches here do not slide."""
     limits = [getattr(config, "max_position_embeddings", None)]
     kinds = getattr(config, "layer_types", None)
     if kinds is None or "sliding_attention" in kinds:
@@ -236,7 +245,7 @@ def is_mixer(module: nn.Module) -> bool:
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:
-    """Every token that ends a response: the checkpoint's (one or several) and the tokenizer's."""
+    """Return every token that ends a response: the checkpoint's and the tokenizer's."""
     ids = model.generation_config.eos_token_id
     ids = frozenset([*(ids if isinstance(ids, list) else [ids]), tokenizer.eos_token_id]) - {None}
     if not ids:

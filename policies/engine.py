@@ -134,16 +134,19 @@ class Engine:
     def sample(
         self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
     ) -> list[list[Response]]:
-        """As Team.sample, but that uniforms decide the seeds. A server does not tell the entropy:
-        its estimate is that of the sampled tokens, -log pi."""
-        found = self.wait(self._sample(prompts, uniforms, sampling))
-        return [
-            [response_of(self.base_of[agent], *row, [-logp for logp in row[1]]) for row in rows]
-            for (agent, _), rows in zip(prompts, found, strict=True)
-        ]
+        """Sample as Team.sample does, but uniforms decide the seeds. A server does not tell the
+        entropy: its estimate is that of the sampled tokens, -log pi."""
+        answers = self.wait(self._sample(prompts, uniforms, sampling))
+        responses = []
+        for (agent, _), rows in zip(prompts, answers, strict=True):
+            base = self.base_of[agent]
+            entropies = [[-logp for logp in logps] for _, logps in rows]
+            pairs = zip(rows, entropies, strict=True)
+            responses.append([response_of(base, *row, entropy) for row, entropy in pairs])
+        return responses
 
     async def _sample(self, prompts, uniforms: Tensor, sampling: Sampling, stop=True) -> list:
-        """Of each prompt, S pairs of tokens and log-probabilities. stop: at what ends responses."""
+        """Return S pairs of tokens and log-probabilities for each prompt. stop: where they end."""
         bases = [self.base_of[agent] for agent, _ in prompts]
         policies = [base.policy_of[a] for base, (a, _) in zip(bases, prompts, strict=True)]
         await asyncio.gather(*map(self.load, {*policies}))

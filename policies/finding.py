@@ -15,7 +15,7 @@ def is_adapter(name: str | Path) -> bool:
 
 
 def adapter_config(folder: str | Path) -> dict:
-    """ValueError where it is not what peft writes."""
+    """Return an adapter's configuration. Raises ValueError where it is not what peft writes."""
     path = Path(folder) / ADAPTER
     try:
         config = json.loads(path.read_text())
@@ -51,9 +51,12 @@ def located(name: str) -> str:
 
 
 def base_of(folder: str | Path) -> str:
-    """The model that an adapter was trained on, "" where it names none. A relative path is looked
-    for in the adapter's own folder first, so that the two may be moved together. Of a .gguf, peft
-    is told the folder: the file is the one in it. An embedded model is found by its name."""
+    """Return the model that an adapter was trained on, "" where it names none.
+
+    A relative path is looked for in the adapter's own folder first, so that the two may be moved
+    together. For a .gguf base, peft records the folder. The model is the file in it.
+    An embedded model is found by its name.
+    """
     name = str(adapter_config(folder).get("base_model_name_or_path") or "")
     near = Path(folder) / name
     name = str(near.resolve()) if name and near.is_dir() else located(name)
@@ -66,15 +69,15 @@ def base_of(folder: str | Path) -> str:
 
 
 def bases(name: str) -> list[str]:
-    """What a model is made of: an adapter, the base that it is merged into, which may be an adapter
-    too, and so on; [name] alone where it is a whole model. ValueError where that has no end."""
-    found = [name]
-    while is_adapter(found[-1]):
-        base = base_of(found[-1])
-        if not base or Path(base).resolve() in [Path(one).resolve() for one in found]:
-            raise ValueError(f"{found[-1]} is an adapter, and its {ADAPTER} names no base of it")
-        found.append(base)
-    return found
+    """Return what a model is made of: an adapter, the base that it is merged into, which may be an
+    adapter too, and so on. A whole model is [name]. Raises ValueError where that has no end."""
+    names = [name]
+    while is_adapter(names[-1]):
+        base = base_of(names[-1])
+        if not base or Path(base).resolve() in [Path(seen).resolve() for seen in names]:
+            raise ValueError(f"{names[-1]} is an adapter, and its {ADAPTER} names no base of it")
+        names.append(base)
+    return names
 
 
 def find_model(name: str, bits: int) -> None:
@@ -82,8 +85,8 @@ def find_model(name: str, bits: int) -> None:
     *adapters, base = bases(name)
     packed = base.endswith(".gguf")
     if bits < 16 and (adapters or packed):
-        what = "an adapter to merge" if adapters else "a .gguf to unpack"
-        raise ValueError(f"--bits {bits} is not for {name}, {what}: give 16 or 32")
+        kind = "an adapter to merge" if adapters else "a .gguf to unpack"
+        raise ValueError(f"--bits {bits} is not for {name}, {kind}: give 16 or 32")
     for folder in adapters:
         if not (Path(folder) / WEIGHTS).is_file():
             raise ValueError(f"{folder} is an adapter without its {WEIGHTS}")
@@ -105,23 +108,24 @@ def find_model(name: str, bits: int) -> None:
 
 
 def fingerprint(name: str) -> str | None:
-    """Tells a model's files (config, tokenizer, weights) from another's; the name is not in it.
-    None: they are the hub's, and not on this machine yet.
+    """Return a hash of a model's files (config, tokenizer, weights), without its name. None: the
+    files are the hub's, and not on this machine yet.
 
-    Of each file its size and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
+    The size of each file and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
     for any size. Training moves every weight, and so cannot hide between the blocks.
     """
-    digest, (*adapters, base) = hashlib.sha256(), bases(name)
+    digest = hashlib.sha256()
+    *adapters, base = bases(name)
     files = [Path(base)]
     if not base.endswith(".gguf"):
         folder = Path(base)
         if not (folder / "config.json").is_file():
             from huggingface_hub import try_to_load_from_cache
 
-            found = try_to_load_from_cache(base, "config.json")
-            if not isinstance(found, str):
+            config_path = try_to_load_from_cache(base, "config.json")
+            if not isinstance(config_path, str):
                 return None
-            folder = Path(found).parent
+            folder = Path(config_path).parent
         files = sorted({file for kind in MODEL_FILES for file in folder.glob(kind)})
     for folder in adapters:
         config = adapter_config(folder) | {"base_model_name_or_path": None}

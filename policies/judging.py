@@ -12,14 +12,15 @@ PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=0)
 
 
 class Judge:
-    """Answers questions (prompt, text) in batches, without gradients, by the scoring of the update:
-    a prompt is run once for all of its texts. chat: prompts are wrapped in the chat template."""
+    """Answer questions (prompt, text) in batches, without gradients, by the scoring of the update.
+    A prompt is run once for all of its texts. chat: prompts are wrapped in the chat template."""
 
     def __init__(self, base: Base, chat: bool):
-        self.base, self.chat = base, chat
+        self.base = base
+        self.chat = chat
 
     def __call__(self, questions: list[tuple[str, str]]) -> list[np.ndarray]:
-        """Log-probabilities of the tokens of each text, (T,), an end-of-sequence token left out."""
+        """Return log-probabilities (T,) of each text's tokens, without an end-of-sequence token."""
         rows = [self.row(*question) for question in questions]
         for row in rows:
             if (size := len(row.prompt) + len(row.tokens)) > self.base.context:

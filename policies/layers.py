@@ -22,40 +22,48 @@ def is_known(config) -> bool:
 
 
 class Layer:
-    """The parts of one layer. A module's own lookups and calls cost as much as small kernels, and
+    """Hold the parts of one layer. A module's lookups and calls cost as much as small kernels, and
     decoding goes through every layer for every token."""
 
     def __init__(self, layer: nn.Module):
         attention, mlp = layer.self_attn, layer.mlp
         self.qkv = (attention.q_proj, attention.k_proj, attention.v_proj)
-        self.output, self.scaling = (attention.o_proj,), attention.scaling
+        self.output = (attention.o_proj,)
+        self.scaling = attention.scaling
         self.heads = [p.out_features // attention.head_dim for p in self.qkv[:2]]  # queries, keys
-        self.gate_up, self.down = (mlp.gate_proj, mlp.up_proj), (mlp.down_proj,)
+        self.gate_up = (mlp.gate_proj, mlp.up_proj)
+        self.down = (mlp.down_proj,)
         self.activation = mlp.act_fn.forward
         self.input_norm = norm(layer.input_layernorm)
         self.post_norm = norm(layer.post_attention_layernorm)
         self.q_norm = self.k_norm = None
         if hasattr(attention, "q_norm"):
-            self.q_norm, self.k_norm = norm(attention.q_norm), norm(attention.k_norm)
+            self.q_norm = norm(attention.q_norm)
+            self.k_norm = norm(attention.k_norm)
 
 
 def norm(module: nn.Module):
-    weight, shape, epsilon = module.weight, module.weight.shape, module.variance_epsilon
+    """Return the function of an RMSNorm module."""
+    weight = module.weight
+    shape = weight.shape
+    epsilon = module.variance_epsilon
     return lambda x: F.rms_norm(x, shape, weight, epsilon)
 
 
 class Layers:
-    """net: the model without its output layer, of a kind that `is_known`."""
+    """Run a model without its output layer, of a kind that `is_known`."""
 
     def __init__(self, net: nn.Module, adapters: Adapters):
-        self.net, self.linear = net, adapters.linear
-        self.layers, self.norm = [Layer(layer) for layer in net.layers], norm(net.norm)
+        self.net = net
+        self.linear = adapters.linear
+        self.layers = [Layer(layer) for layer in net.layers]
+        self.norm = norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
         self.table = torch.empty(0)
 
     def rotations(self, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T) below count,
-        looked up: to make them for every token takes longer than a small layer."""
+        """Return cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T) below
+        count. They are looked up: to make them for every token takes longer than a small layer."""
         weight = self.net.embed_tokens.weight
         if len(self.table) < count or self.table.device != weight.device:
             cos, sin = self.net.rotary_emb(
@@ -68,7 +76,7 @@ class Layers:
     def __call__(
         self, tokens: Tensor, positions: Tensor, cache: Cache, mask: Tensor | None, keys_only: bool
     ) -> Tensor:
-        """Last hidden states (R, T, hidden) of tokens (R, T); see Base.hidden."""
+        """Return the last hidden states (R, T, hidden) of tokens (R, T); see Base.hidden."""
         shape = tokens.shape
         cos, sin = self.rotations(positions, cache.get_seq_length() + shape[1])
         x = self.net.embed_tokens(tokens).flatten(0, 1)
@@ -76,10 +84,11 @@ class Layers:
             parts = self.linear(layer.qkv, layer.input_norm(x))
             query, key, value = (part.view(*shape, -1, self.size) for part in parts)
             if layer.q_norm:
-                query, key = layer.q_norm(query), layer.k_norm(key)
-            both = torch.cat([query, key], 2)  # turned by their positions
-            both = both * cos + both.roll(self.size // 2, -1) * sin
-            query, key = both.transpose(1, 2).split_with_sizes(layer.heads, 1)
+                query = layer.q_norm(query)
+                key = layer.k_norm(key)
+            heads = torch.cat([query, key], 2)  # turned by their positions
+            heads = heads * cos + heads.roll(self.size // 2, -1) * sin
+            query, key = heads.transpose(1, 2).split_with_sizes(layer.heads, 1)
             key, value = cache.update(key, value.transpose(1, 2), index)
             if keys_only and index + 1 == len(self.layers):
                 break

@@ -41,7 +41,7 @@ def load_base(
     trust_remote_code: bool,
     share: bool = False,
 ) -> Base:
-    """The base of these agents, with new adapters, or as one policy's own copy (lora_rank 0)."""
+    """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
     model, tokenizer = load_model(name, bits, trust_remote_code)
     base = Base(model, tokenizer, agents, lora_rank, lora_alpha, share)
     choose_path(base)
@@ -50,7 +50,7 @@ def load_base(
 
 @contextlib.contextmanager
 def loading(what: str, needs: str):
-    """All that goes wrong within, of many kinds and some of them long, as one ValueError."""
+    """Raise all that goes wrong within, of many kinds and sometimes long, as one ValueError."""
     try:
         yield
     except Exception as error:
@@ -60,16 +60,17 @@ def loading(what: str, needs: str):
 
 
 def load_model(name: str, bits: int, trust_remote_code: bool):
-    """(model, tokenizer) of a folder, a hub name or a .gguf file; weights in 32, 16, 8 or 4 bits.
-    Of an adapter's folder: its base, with the adapter merged into the weights.
+    """Return model and tokenizer of a folder, a hub name or a .gguf file, in 32, 16, 8 or 4 bits.
+    An adapter's folder gives its base, with the adapter merged into the weights.
 
-    Raises ValueError where there is no such model, at once: transformers would retry for a minute.
+    Raises ValueError at once where the model does not exist: transformers would retry for a minute.
     """
     find_model(name, bits)
     if is_adapter(name):
         model, tokenizer = load_model(base_of(name), bits, trust_remote_code)
         return merge(name, model, tokenizer, trust_remote_code)
-    here, options = device(), {"trust_remote_code": trust_remote_code}
+    here = device()
+    options = {"trust_remote_code": trust_remote_code}
     # A path of the user's is recorded whole, so that it is found from anywhere.
     where = str(Path(name).resolve()) if Path(name).exists() else name
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
@@ -84,7 +85,8 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
         )
         weights["device_map"] = {"": here}  # whole on this process's card, not spread over all
     if name.endswith(".gguf"):
-        where, options["gguf_file"] = str(Path(where).parent), Path(name).name
+        options["gguf_file"] = Path(name).name
+        where = str(Path(where).parent)
         weights["quantization_config"] = GgufConfig(dequantize=True)  # else no gradient passes
         del weights["use_safetensors"]
     what = f"the model {name!r}"
@@ -110,8 +112,8 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
 
 
 def merge(folder: str, model, tokenizer, trust_remote_code: bool):
-    """(model, tokenizer) with an adapter's weights added to the model's, so that what is trained
-    comes on top of it; its own tokenizer, where it has one."""
+    """Return the model with an adapter's weights added to its own, so that what is trained comes on
+    top of it. The tokenizer is the adapter's, where it has one."""
     needs = f"it is an adapter, and does not fit its base {base_of(folder)}"
     with loading(f"the model {folder!r}", needs), warnings.catch_warnings():
         warnings.filterwarnings("error", "Found missing adapter keys")  # it would do nothing
@@ -180,8 +182,8 @@ def tolerance(base: Base) -> float:
 
 
 def device() -> torch.device:
-    """Where this process trains and evaluates: its own CUDA card, or the CPU. Apple's MPS has no
-    float64, by which tokens are drawn."""
+    """Return where this process trains and evaluates: its own CUDA card, or the CPU. Apple's MPS
+    has no float64, by which tokens are drawn."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     place = next(filter(None, map(os.environ.get, ("LOCAL_RANK", "SLURM_LOCALID"))), "0")
@@ -189,7 +191,7 @@ def device() -> torch.device:
 
 
 def save_agent(base: Base, agent: int, path: Path) -> None:
-    """Writes an agent as peft (transformers, without adapters) loads it, with its tokenizer."""
+    """Write an agent as peft (transformers, without adapters) loads it, with its tokenizer."""
     path.mkdir(parents=True, exist_ok=True)
     if base.lora:
         save_adapter(base, agent, path)
@@ -199,7 +201,7 @@ def save_agent(base: Base, agent: int, path: Path) -> None:
 
 
 def save_adapter(base: Base, agent: int, path: Path) -> None:
-    """Writes an agent's adapter in peft's format."""
+    """Write an agent's adapter in peft's format."""
     name = f"agent{base.policy_of[agent]}"  # peft adds a folder of that name
     base.model.save_pretrained(path, selected_adapters=[name], save_embedding_layers=False)
     for file in (path / name).iterdir():

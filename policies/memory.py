@@ -18,20 +18,20 @@ LOGIT_BYTES = 24  # of one logit while it is used, with top-p
 # model it may keep the activations of CPU_TOKENS tokens, so that matrix products have enough rows,
 # but no more than CPU_BYTES.
 CACHE_BYTES, CPU_TOKENS, CPU_BYTES = 2**26, 512, 2**30
-COPY = 1 / 16  # of what a token of a response keeps, a copy of a prompt's token does, about
+COPY = 1 / 16  # memory of a copied prompt token, as a share of a response token's, about
 
 
 @functools.cache
 def host() -> int:
-    """Bytes of the machine's memory, or of the container that this process is in."""
-    own = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return bytes of the machine's memory, or of the container that this process is in."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.is_file() else "max"
-    return own if text == "max" else min(own, int(text))
+    return machine if text == "max" else min(machine, int(text))
 
 
 def share(base: Base) -> int:
-    """Bytes that one decode, or one pass of the update over prompts and responses, may take."""
+    """Return bytes that one decode, or one pass of the update, may take."""
     total = host()
     if base.device.type == "cuda":
         total = torch.cuda.get_device_properties(base.device).total_memory
@@ -39,26 +39,29 @@ def share(base: Base) -> int:
 
 
 def activation_bytes(base: Base) -> int:
-    """Bytes that the backward pass keeps of one token in one layer, about: 7 numbers per hidden
-    unit (on a CPU 12) and 4 per feed-forward unit, of which adapters read 3 and 1 in 32 bits."""
-    config, size = base.net.config.get_text_config(), base.net.dtype.itemsize
+    """Return roughly the bytes that the backward pass keeps of one token in one layer: 7 numbers
+    per hidden unit (on a CPU 12) and 4 per feed-forward unit. Adapters read 3 and 1 of these in 32
+    bits."""
+    config = base.net.config.get_text_config()
+    size = base.net.dtype.itemsize
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
     hidden = (9 if base.device.type == "cpu" else 4) * size + 3 * 4
     return hidden * config.hidden_size + (3 * size + 4) * inner
 
 
 def update_tokens(base: Base) -> float:
-    """Tokens that a pass of the update over prompts, or over responses, may keep."""
-    one = activation_bytes(base) * base.net.config.get_text_config().num_hidden_layers
-    most = share(base) / 2 / one
+    """Return how many tokens a pass of the update over prompts, or over responses, may keep."""
+    token_bytes = activation_bytes(base) * base.net.config.get_text_config().num_hidden_layers
+    most = share(base) / 2 / token_bytes
     if base.device.type != "cpu":
         return most
-    return min(most, max(CACHE_BYTES / one, min(CPU_TOKENS, CPU_BYTES / one)))
+    fastest = max(CACHE_BYTES / token_bytes, min(CPU_TOKENS, CPU_BYTES / token_bytes))
+    return min(most, fastest)
 
 
 def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
-    """How many prompts, the longest of so many tokens, one decode takes: a prompt's own pass, keys
-    and values of all tokens, and the logits of one token of each response."""
+    """Return how many prompts, the longest of so many tokens, one decode takes. A prompt needs its
+    pass, keys and values of all tokens, and the logits of one token of each response."""
     config = base.net.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
@@ -69,7 +72,7 @@ def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
 
 
 def halving(bases: Iterable[Base], work: Callable):
-    """work(), again with half as much at once as long as memory runs out."""
+    """Return work(), done again with half as much at once as long as memory runs out."""
     for _ in range(20):  # then it is one prompt, and one response, at a time
         try:
             return work()

@@ -31,19 +31,21 @@ def place() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
-def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
-    """The nodes of each turn of all items, of which every process has played its share. An error in
-    one is raised in all, marked as `everywhere`: they stop at the same place and save together."""
+def play(rollout, items: list[dict], key: tuple, *options) -> list[list]:
+    """Return the nodes of each turn of all items, of which every process plays its share. An error
+    in one process is raised in all, marked as `everywhere`: they stop at the same place and save
+    together."""
     if place()[1] == 1:
-        return rollout(items, key, *how)
-    own = [number for number in range(len(items)) if is_own(number, len(items))]
-    turns, error = [], None
+        return rollout(items, key, *options)
+    numbers = [number for number in range(len(items)) if is_own(number, len(items))]
+    turns = []
+    error = None
     try:
-        if own:
-            key = (*key[:3], key[3] + own[0])
-            turns = rollout([items[number] for number in own], key, *how)
+        if numbers:
+            key = (*key[:3], key[3] + numbers[0])
+            turns = rollout([items[number] for number in numbers], key, *options)
         for node in itertools.chain(*turns):
-            node.problem += own[0]
+            node.problem += numbers[0]
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
     answers = tell((turns, error))
@@ -55,13 +57,13 @@ def play(rollout, items: list[dict], key: tuple, *how) -> list[list]:
     return [list(itertools.chain(*turn)) for turn in shares]
 
 
-def tell(what) -> list:
-    """What every process has to say, in their order. They meet here before their cards do anything
-    together, and over gloo: where a peer has died gloo raises, and NCCL would wait."""
-    answers = [what] * place()[1]
+def tell(message) -> list:
+    """Return the messages of all processes, in their order. They meet here before their cards do
+    anything together, and over gloo: where a peer has died gloo raises, and NCCL would wait."""
+    answers = [message] * place()[1]
     if len(answers) > 1:
         with _meeting():
-            dist.all_gather_object(answers, what, group=_control())
+            dist.all_gather_object(answers, message, group=_control())
     return answers
 
 
@@ -82,7 +84,10 @@ def sum_gradients(parameters: list[nn.Parameter]) -> None:
     if place()[1] == 1:
         return
     answers = tell([parameter.grad is not None for parameter in parameters])
-    present = [p for p, *there in zip(parameters, *answers, strict=True) if any(there)]
+    present = []
+    for number, parameter in enumerate(parameters):
+        if any(answer[number] for answer in answers):
+            present.append(parameter)
     if not present:
         return
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in present]

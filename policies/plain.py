@@ -1,8 +1,7 @@
 """The slow and obvious path: transformers' own forward pass with peft's own adapters.
 
-The fast path (decoding.py, scoring.py) is tested against this file, compared with it whenever a
-model is loaded (loading.py), and replaced by it where a model's layers are of a kind that the fast
-path does not know. Both have the same two functions, `decode` and `score`.
+The fast path (decoding.py, scoring.py) is tested against this file and compared with it whenever a
+model is loaded (loading.py). This path runs the models whose layers the fast path does not know.
 
 Shapes: S samples of one prompt, R rows (prompt and response), L tokens of the longest row, T tokens
 of the longest response, V vocabulary.
@@ -57,9 +56,7 @@ def decode(
     return answers
 
 
-def respond(
-    base: Base, prompt: tuple[int, ...], uniforms: Tensor, sampling: Sampling
-) -> list[Response]:
+def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> list[Response]:
     """Sample S responses to one prompt, one token after the other."""
     samples, limit = uniforms.shape
     uniforms = uniforms.to(base.device)
@@ -92,11 +89,10 @@ def score(
 ) -> None:
     """Set `row.scored`, the log-probabilities of the response, of each row.
 
-    backward(rows, logps (R, T), mask (R, T)) is called for every micro-batch, and calls backward on
-    a loss made of logps. None: no gradients. frozen: the base scores, without adapters.
+    backward(rows, logps (R, T), mask (R, T)) is called for every micro-batch, as in scoring.py.
+    None: no gradients. frozen: the base scores, without adapters.
     """
-    logit_bytes = LOGIT_BYTES * len(base.head.weight)
-    most = min(update_tokens(base), share(base) / logit_bytes)  # tokens of a micro-batch
+    most = min(update_tokens(base), share(base) / LOGIT_BYTES / len(base.head.weight))  # tokens
     learns = backward is not None and not frozen
     for agent in sorted({row.agent for row in rows}):
         agent_rows = [row for row in rows if row.agent == agent]
@@ -112,8 +108,7 @@ def score(
 
 
 def log_probabilities(base: Base, rows: list[Row], sampling: Sampling) -> list[Tensor]:
-    """Return log pi of the tokens of each row's response: whole rows go through the model, padded
-    on the right, where no token before sees it."""
+    """Return log pi of each row's response. Whole rows are run, padded on the right."""
     ids = [torch.tensor([*row.prompt, *row.tokens]) for row in rows]
     logits = base.net(input_ids=padded(ids).to(base.device), use_cache=False).logits  # (R, L, V)
     logps = []

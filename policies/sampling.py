@@ -25,19 +25,19 @@ class Sampling:
 
 
 def sampling_of(args, greedy: bool = False) -> Sampling:
-    """How agents sample: as --temperature, --top-k and --top-p say, or the likeliest token."""
+    """Return how agents sample: by --temperature, --top-k and --top-p, or the likeliest token."""
     if greedy:
         return Sampling(0.0, 0, 1.0, args.max_new_tokens)
     return Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
 
 
 def capped(x: Tensor, softcap: float | None) -> Tensor:
-    """Scores or logits within +-softcap, as Gemma 2 has them."""
+    """Return scores or logits within +-softcap, as Gemma 2 has them."""
     return x if softcap is None else softcap * torch.tanh(x / softcap)
 
 
 def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
-    """Logits (R, V) of the sampled distribution: temperature, then top-k, then top-p.
+    """Return logits (R, V) of the sampled distribution: temperature, then top-k, then top-p.
 
     keep (R, 1) holds the tokens to score: one that rounding moves over the edge of the nucleus in
     the update was inside it when it was sampled.
@@ -56,10 +56,13 @@ def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tens
 
 
 def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
-    """The least logit (R, 1) of the likeliest tokens that together have the mass top_p, of logits
-    (R, V); what is as likely as the last of them belongs to them. Sorting a whole vocabulary costs
-    more than all else that is done to its logits, and a few hundred nearly always hold the mass:
-    `count` are ranked first, and all of them only in rows where those do not."""
+    """Return the least logit (R, 1) of the likeliest tokens that together have the mass top_p, of
+    logits (R, V). Tokens as likely as the last of them belong to them.
+
+    Sorting a whole vocabulary costs more than all else that is done to its logits, and a few
+    hundred tokens nearly always hold the mass. So `count` are ranked first, and all of them only
+    in rows where `count` are too few.
+    """
     count = min(count, logits.shape[-1])
     ranked = logits.topk(count).values
     mass = (ranked - logits.logsumexp(-1, keepdim=True)).exp()
@@ -72,8 +75,8 @@ def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
 
 
 def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
-    """A token for each row of logits (R, V), its log-probability, and the distribution's entropy in
-    nats, (R,) each; uniforms (R,) decide."""
+    """Return a token for each row of logits (R, V), its log-probability, and the entropy of the
+    distribution in nats, (R,) each. The uniforms (R,) decide."""
     logits = warp(logits, sampling)
     mass = logits.softmax(-1)
     chosen = (logits.argmax(-1) if sampling.temperature == 0 else draw(mass, uniforms))[:, None]
@@ -86,8 +89,8 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
 
 
 def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
-    """Tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,), so that
-    a row's sample depends on nothing else in the batch."""
+    """Draw tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,), so
+    that a row's sample depends on nothing else in the batch."""
     ends = mass.cumsum(-1, dtype=torch.float64)
     points = uniforms.double()[:, None] * ends[:, -1:]
     below = 1 - 1e-12  # rounding must not lead past the last token of nonzero probability
@@ -95,40 +98,48 @@ def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def target_logps(logits: Tensor, targets: Tensor, sampling: Sampling) -> Tensor:
-    """log pi (N,) of target tokens (N,) from the model's logits (N, V)."""
+    """Return log pi (N,) of target tokens (N,) from the model's logits (N, V)."""
     warped = warp(logits, sampling, targets[:, None])
     return -F.cross_entropy(warped, targets, reduction="none")
 
 
 class TokenLogps(torch.autograd.Function):
-    """logps_of(hidden, targets): log pi (N,) of target tokens (N,) from the last hidden states
-    (N, D), a few tokens at a time, because each has V logits. A token's gradient is taken as soon
-    as its logits are there, and backward only scales it. weights: what is trained in `logps_of`,
-    the output layer of a full copy, whose gradient needs the logits once more.
+    """Compute logps_of(hidden, targets), log pi (N,) of target tokens (N,) from the last hidden
+    states (N, D), a few tokens at a time, because each has V logits.
+
+    A token's gradient is taken as soon as its logits are there, and backward only scales it.
+    weights: what is trained in `logps_of`, the output layer of a full copy. Their gradient needs
+    the logits once more.
     """
 
     @staticmethod
     def forward(ctx, hidden: Tensor, targets: Tensor, logps_of, size: int, *weights: Tensor):
-        learns, found, slopes = ctx.needs_input_grad[0], [], []
-        for part, those in zip(hidden.split(size), targets.split(size), strict=True):
+        learns = ctx.needs_input_grad[0]
+        values = []
+        slopes = []
+        for states, tokens in zip(hidden.split(size), targets.split(size), strict=True):
             with torch.set_grad_enabled(learns):
-                x = part.detach().requires_grad_(learns)
-                logps = logps_of(x, those)
-            found.append(logps.detach())
+                leaf = states.detach().requires_grad_(learns)
+                logps = logps_of(leaf, tokens)
+            values.append(logps.detach())
             if learns:
-                slopes += torch.autograd.grad(logps, x, torch.ones_like(logps))
-        ctx.logps_of, ctx.size, ctx.weights = logps_of, size, weights
+                slopes += torch.autograd.grad(logps, leaf, torch.ones_like(logps))
+        ctx.logps_of = logps_of
+        ctx.size = size
+        ctx.weights = weights
         ctx.save_for_backward(hidden, targets, torch.cat(slopes) if learns else None)
-        return torch.cat(found)
+        return torch.cat(values)
 
     @staticmethod
     def backward(ctx, grad: Tensor):
         hidden, targets, slope = ctx.saved_tensors
-        total = [torch.zeros_like(weight) for weight in ctx.weights]
-        parts = (x.split(ctx.size) for x in (hidden, targets, grad))
-        for x, those, down in zip(*parts, strict=True) if total else ():
-            with torch.enable_grad():
-                logps = ctx.logps_of(x, those)
-            grads = torch.autograd.grad(logps, ctx.weights, down)
-            total = [whole.add_(part) for whole, part in zip(total, grads, strict=True)]
-        return slope * grad[:, None].to(slope.dtype), None, None, None, *total
+        totals = [torch.zeros_like(weight) for weight in ctx.weights]
+        if totals:
+            parts = (tensor.split(ctx.size) for tensor in (hidden, targets, grad))
+            for states, tokens, part_grad in zip(*parts, strict=True):
+                with torch.enable_grad():
+                    logps = ctx.logps_of(states, tokens)
+                weight_grads = torch.autograd.grad(logps, ctx.weights, part_grad)
+                for total, weight_grad in zip(totals, weight_grads, strict=True):
+                    total.add_(weight_grad)
+        return slope * grad[:, None].to(slope.dtype), None, None, None, *totals

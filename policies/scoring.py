@@ -116,8 +116,9 @@ class Prefix:
 
 
 def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling, frozen: bool):
-    """Log-probabilities, mask (r, T) of rows; prefix: their prompts' keys and values by layer."""
-    limit, device = max(len(row.tokens) for row in rows), base.device
+    """Return log-probabilities and mask (r, T) of rows. prefix: their prompts' keys and values."""
+    limit = max(len(row.tokens) for row in rows)
+    device = base.device
     targets = padded([torch.tensor(row.tokens) for row in rows]).to(device)
     opening = torch.tensor([[row.prompt[-1]] for row in rows], device=device)
     lengths = torch.tensor([[len(row.prompt) - 1] for row in rows], device=device)
@@ -136,7 +137,7 @@ def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling
     logps = TokenLogps.apply(
         hidden.flatten(0, 1).index_select(0, real),
         targets.flatten()[real],
-        lambda x, those: target_logps(base.logits(x), those, sampling),
+        lambda states, tokens: target_logps(base.logits(states), tokens, sampling),
         max(most // len(base.head.weight), 64),
         *(p for p in base.head.parameters() if p.requires_grad),
     )
@@ -144,9 +145,11 @@ def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling
 
 
 def importance(logps: Tensor, rows: list[Row]) -> Tensor:
-    """Weights (R, T) in the loss of tokens that a server has sampled (engine.py), detached:
-    min(pi / mu, CAP), where pi is the policy before the first update, whose logps (R, T) are, and
-    mu the server's, the rows' own. On padding they mean nothing.
+    """Return weights (R, T) in the loss for tokens that a server has sampled (engine.py).
+
+    They are min(pi / mu, CAP), detached. pi is the policy before the first update, whose logps
+    (R, T) are. mu is the server's policy, whose are the `logps` of the rows. Weights of padding
+    mean nothing.
 
     Truncated importance sampling (Ionides 2008) of tokens, as in Yao et al. 2025 (Your Efficient RL
     Framework Secretly Brings You Off-Policy RL Training): biased, and of bounded variance.
@@ -156,8 +159,8 @@ def importance(logps: Tensor, rows: list[Row]) -> Tensor:
 
 
 def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:
-    """What tokens of responses may look at, (R or 1, 1, T, W + T): the real part of their
-    prompt, and themselves and what came before."""
+    """Return what tokens of responses may look at, (R or 1, 1, T, W + T): the real part of their
+    prompt, themselves, and what came before in the response."""
     if int(lengths.min()) == width:
         lengths = lengths[:1]
     places = torch.arange(width, device=base.device) < lengths
@@ -167,8 +170,8 @@ def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:
 
 
 def pack(costs: list[float], most: float) -> Iterator[list[int]]:
-    """Numbers of the items, the most costly first, cut so that count x largest cost stays within
-    `most` and into about equal parts.
+    """Yield numbers of the items in parts, the most costly item first. In each part count x largest
+    cost stays within `most`; parts are about equal.
 
     >>> list(pack([2, 5, 2, 5, 2, 2], 10))
     [[1, 3], [0, 2, 4, 5]]

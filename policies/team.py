@@ -3,6 +3,7 @@ is sampled here is what is scored here, so this must stay as it is in an ablatio
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -24,45 +25,74 @@ def score(base: Base, *work, **options) -> None:
     (plain if base.plain else scoring).score(base, *work, **options)
 
 
+@dataclass(frozen=True)
+class TeamOptions:
+    """Who the agents are: train.py's flags of the same names."""
+
+    model: list[str]  # one per agent
+    share: bool = False
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    bits: int = 32
+    trust_remote_code: bool = False
+    template_arg: dict | None = None
+
+
 class Team(nn.Module):
-    """The n agents that the flags of a run say, with new adapters. With --share those of one base
-    are one policy, with one adapter or as one full copy."""
+    """The n agents of a run, with new adapters. With `share` those of one base are one policy, with
+    one adapter or as one full copy."""
 
     engine = None  # with --engine: the servers that sample (policies/engine.py)
 
-    def __init__(self, args):
+    def __init__(self, options: TeamOptions):
         super().__init__()
+        self.options = options
+        self.size = len(options.model)
         self.bases = nn.ModuleList()
         self.base_of: dict[int, Base] = {}
-        groups = defaultdict(list)
-        for agent, name in enumerate(args.model):
-            groups[name if args.lora_rank or args.share else (name, agent)].append(agent)
-        how = (args.lora_rank, args.lora_alpha, args.bits, args.trust_remote_code)
+        groups = defaultdict(list)  # the agents of each base
+        for agent, name in enumerate(options.model):
+            one_base = options.lora_rank or options.share
+            groups[name if one_base else (name, agent)].append(agent)
         for agents in groups.values():
-            name = args.model[agents[0]]
-            self.bases.append(load_base(name, agents, *how, args.share))
-            self.bases[-1].template_args = args.template_arg
-            self.base_of |= dict.fromkeys(agents, self.bases[-1])
-        self.size = len(args.model)
+            base = load_base(
+                options.model[agents[0]],
+                agents,
+                options.lora_rank,
+                options.lora_alpha,
+                options.bits,
+                options.trust_remote_code,
+                options.share,
+            )
+            base.template_args = options.template_arg or {}
+            self.bases.append(base)
+            for agent in agents:
+                self.base_of[agent] = base
 
     def sample(
         self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
     ) -> list[list[Response]]:
-        """S responses to each of the (agent, prompt) pairs, decoded together base by base. uniforms
-        (len(prompts), S, T) in [0, 1) decide the tokens, and nothing else does."""
+        """Sample S responses to each of the (agent, prompt) pairs, decoded together base by base.
+        Only the uniforms (len(prompts), S, T) in [0, 1) decide the tokens."""
         if self.engine:
             return self.engine.sample(prompts, uniforms, sampling)
         answers: dict[int, list[Response]] = {}
         for base in self.bases:
-            mine = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
-            mine.sort(key=lambda n: prompts[n][0])  # by agent
-            agents, texts = [prompts[n][0] for n in mine], [prompts[n][1] for n in mine]
-            answers |= zip(mine, decode(base, texts, agents, uniforms[mine], sampling), strict=True)
+            numbers = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
+            numbers.sort(key=lambda n: prompts[n][0])  # by agent
+            agents = [prompts[n][0] for n in numbers]
+            texts = [prompts[n][1] for n in numbers]
+            responses = decode(base, texts, agents, uniforms[numbers], sampling)
+            answers |= zip(numbers, responses, strict=True)
         return [answers[n] for n in range(len(prompts))]
 
     def policies(self) -> list[int]:
-        """The agent by which each policy is known: all of them, or the first one of each base."""
+        """Return the agent by which each policy is known: all agents, or the first of each base."""
         return sorted({self.base_of[agent].policy_of[agent] for agent in range(self.size)})
+
+    def policy_of(self, agent: int) -> int:
+        """Return the agent by which an agent's policy is known."""
+        return self.base_of[agent].policy_of[agent]
 
     def parameters_of(self, agent: int) -> list[nn.Parameter]:
         return self.base_of[agent].parameters_of(agent)
