@@ -1,13 +1,13 @@
-"""A learned baseline in place of the group's mean: a critic on the frozen base's hidden state.
-
-The value of an agent's prompt is a linear function of the state that the frozen base has after its
-last token: "independent", of the agent's own prompt, or "centralised", of all agents' prompts, side
-by side. It is fitted by ridge regression to the returns of earlier steps, the older the less, so it
-depends on no sample of its own step, and the gradient stays unbiased. What it has learned is in the
-checkpoint. Train as ever, with the critic's kind first:
+"""A learned baseline instead of the group's mean: a critic on the frozen base's hidden state.
 
     python examples/critic.py independent --advantage none --run independent
     python examples/critic.py independent --resume runs/independent
+
+The critic's kind comes first, then the flags of train.py. The value of a prompt is a linear
+function of the hidden state after its last token. "independent" takes the agent's own prompt,
+"centralised" the prompts of all agents side by side. Ridge regression fits it to the returns of
+earlier steps, the older the less. So it does not depend on a sample of its own step, and the
+gradient stays unbiased. The checkpoint contains what it has learned.
 """
 
 import sys
@@ -22,12 +22,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import magrpo
 import train
 
-FORGET, RIDGE = 0.9, 1.0  # weight of a step after the next one; pull of the coefficients to 0
+FORGET = 0.9  # weight of a step one step later
+RIDGE = 1.0  # pull of the coefficients to 0
 
 
 @torch.no_grad()
 def states(base, prompts):
-    """The frozen base's last hidden state after each prompt: (prompts, hidden)."""
+    """Return the frozen base's last hidden state after each prompt: (prompts, hidden)."""
     width = max(map(len, prompts))
     ids = [prompt + (0,) * (width - len(prompt)) for prompt in prompts]  # on the right: unseen
     places = torch.arange(width, device=base.device)[None]
@@ -44,27 +45,29 @@ class Critic(magrpo.MAGRPO):
         if args.advantage != "none" or not args.lora_rank:
             raise ValueError("the critic needs --advantage none, and a frozen base (--lora-rank)")
         sizes = [team.base_of[agent].net.config.hidden_size for agent in range(team.size)]
-        sizes = [sum(sizes)] * team.size if self.kind == "centralised" else sizes
-        shapes = [(size + 1, size + 2) for size in sizes]  # X'X beside X'R, of X and a constant
-        self.sums = nn.ParameterList(nn.Parameter(torch.zeros(s).double()) for s in shapes)
+        if self.kind == "centralised":
+            sizes = [sum(sizes)] * team.size
+        self.sums = nn.ParameterList()  # each agent's X'X beside X'R, of X and a constant
+        for size in sizes:
+            self.sums.append(nn.Parameter(torch.zeros(size + 1, size + 2).double()))
 
     def set_advantages(self):
         nodes = [node for turn in self.turns for node in turn]
-        seen = [
-            states(self.team.base_of[agent], [node.prompts[agent] for node in nodes])
-            for agent in range(self.team.size)
-        ]
+        inputs = []
+        for agent in range(self.team.size):
+            prompts = [node.prompts[agent] for node in nodes]
+            inputs.append(states(self.team.base_of[agent], prompts))
         if self.kind == "centralised":
-            seen = [torch.cat(seen, 1)] * self.team.size
-        values = [self.fit(agent, x, nodes) for agent, x in enumerate(seen)]
-        for number, node in enumerate(nodes):
-            baseline = torch.stack([value[number] for value in values])  # (n,)
-            node.advantages = node.returns - baseline[:, None].cpu()
+            inputs = [torch.cat(inputs, 1)] * self.team.size
+        values = torch.stack([self.fit(agent, x, nodes).cpu() for agent, x in enumerate(inputs)])
+        for node, baseline in zip(nodes, values.T, strict=True):  # (n,)
+            node.advantages = node.returns - baseline[:, None]
 
     @torch.no_grad()
     def fit(self, agent, x, nodes):
-        """The values of these prompts by what came before them; then learns from their returns."""
-        x, sums = torch.cat([x, torch.ones_like(x[:, :1])], 1), self.sums[agent]
+        """Return the values of these prompts by earlier steps, then learn from their returns."""
+        sums = self.sums[agent]
+        x = torch.cat([x, torch.ones_like(x[:, :1])], 1)
         eye = RIDGE * torch.eye(len(sums), dtype=sums.dtype, device=sums.device)
         values = x @ torch.linalg.solve(sums[:, :-1] + eye, sums[:, -1])
         returns = x.new_tensor([float(node.returns[agent].mean()) for node in nodes])
@@ -75,5 +78,6 @@ class Critic(magrpo.MAGRPO):
 if __name__ == "__main__":
     if sys.argv[1:2] not in (["independent"], ["centralised"]):
         train.parser().error("critic.py needs its kind first: independent or centralised")
-    Critic.kind, magrpo.MAGRPO = sys.argv[1], Critic
+    Critic.kind = sys.argv[1]
+    magrpo.MAGRPO = Critic
     train.main(sys.argv[2:])

@@ -1,14 +1,15 @@
-"""Friends without telephones meet in a town: a puzzle with a joint answer that can be checked.
-
-Two of the cafes 3 to 9 are open, and each friend names one of them without hearing the others. The
-maps of any two who follow each other list the two in opposite orders, so "the first one" is not an
-answer: some have to go to the first of their list, others to the second, and nobody says who.
+"""Friends without telephones meet in a town: a joint answer that can be checked.
 
     python train.py --task examples/rendezvous.py:Rendezvous --max-steps 60 --run rendezvous
     python train.py --task examples/rendezvous.py:Rendezvous --num-agents 4 --max-steps 60
 
-The map is drawn in the shape that the embedded model has read (a def line, a docstring, a role);
-the first number of a response is where its author goes. Dev and test have pairs of their own.
+Two of the cafes 3 to 9 are open. Each friend names one of them without hearing the others. The maps
+of two neighbouring friends list the two in opposite orders, so "the first one" is not an answer.
+Some friends have to go to the first of their list, others to the second. Nobody says who.
+
+The map has the shape of the prompts that the embedded model was trained on (a def line, a
+docstring, a role). The first number of a response is where its author goes. Dev and test have pairs
+of their own.
 """
 
 import itertools
@@ -16,7 +17,8 @@ import re
 
 MAP = 'def solve(xs):\n    """Return the largest of the {} in xs."""\n{}\n'
 CAFES = "remainders modulo {} of the numbers greater than {}"
-ROLES = ("# write the helper aux", "# write solve, you can call aux")  # of friends 0, 2, ...; 1, 3
+ROLES = ("# write the helper aux", "# write solve, you can call aux")  # friends 0, 2, ...; 1, 3
+SPLITS = ("dev", "test", "dev", "train", "train", "test", "train")  # by the sum of a pair, modulo 7
 
 
 class Rendezvous:
@@ -27,24 +29,31 @@ class Rendezvous:
             raise ValueError("a rendezvous is for 2 agents or more")
 
     def items(self, split):
-        pairs = list(itertools.permutations(range(3, 10), 2))
-        splits = {"dev": (0, 2), "test": (1, 5)}  # by the sum of the two, so in both orders
-        of = {s: [p for p in pairs if sum(p) % 7 in kept] for s, kept in splits.items()}
-        of["train"] = [p for p in pairs if p not in of["dev"] + of["test"]]
-        return [{"task_id": f"rendezvous/{a}-{b}", "open": (a, b)} for a, b in of[split]]
+        return [{"task_id": f"rendezvous/{a}-{b}", "open": (a, b)} for a, b in pairs(split)]
 
     def observe(self, agent, item, history):
-        here = item["open"][::-1] if agent % 2 else item["open"]
-        return MAP.format(CAFES.format(*here), ROLES[agent % 2])
+        cafes = item["open"][::-1] if agent % 2 else item["open"]
+        return MAP.format(CAFES.format(*cafes), ROLES[agent % 2])
+
+
+def pairs(split):
+    """Return the pairs of a split, each of them in both orders."""
+    ordered = itertools.permutations(range(3, 10), 2)
+    return [pair for pair in ordered if SPLITS[sum(pair) % 7] == split]
+
+
+def place(text):
+    """Return the first number of a text, 0 if it has none."""
+    number = re.search("[0-9]+", text)
+    return int(number[0][:9]) if number else 0
 
 
 def meet(item, responses):
-    """Half is for the share of friends who find an open door, half if it is the same for all."""
-    found = [re.search(r"[0-9]+", text) for text in responses]
-    places = [int(match[0][:9]) if match else None for match in found]
-    there = [place in item["open"] for place in places]
-    met = all(there) and len(set(places)) == 1
-    return {"open": sum(there) / len(there) / 2, "met": met / 2}
+    """Pay half for the share of friends who find an open door, half if it is the same for all."""
+    places = [place(text) for text in responses]
+    right = [place in item["open"] for place in places]
+    met = all(right) and len(set(places)) == 1
+    return {"open": sum(right) / len(right) / 2, "met": met / 2}
 
 
 meet.maximum = 1.0

@@ -1,5 +1,4 @@
-"""Teams that see each other's texts, trained on the same path: what decentralised training is
-compared with. Each takes the turns that it says, and is paid on the last one.
+"""Teams that see each other's texts: what decentralised training is compared with.
 
     python train.py --task examples/workflows.py:Sequential --turns 2 --branching chain
     python train.py --task examples/workflows.py:Discussion --turns 2 --branching chain
@@ -9,7 +8,8 @@ Sequential   agent k answers at turn k and sees what those before it wrote; --tu
 Discussion   all answer, each sees the others' answers, all answer again
 Critic       agent 0 writes every function, agent 1 comments on it, agent 0 writes it again
 
-They work on problems of functions, coop's by default; for others, subclass and say which:
+They train on the same path as other teams, and are paid on the last turn. The problems are coop's.
+For other problems of functions, subclass:
 
     class Mine(Sequential):
         task = CoopHumanEval
@@ -23,12 +23,15 @@ from tasks import CodeTask, Coop
 
 
 class Workflow(CodeTask):
-    """What the three below share. `schedule` says who speaks at each turn."""
+    """The common part of the three below. `schedule` returns the speakers of each turn."""
 
-    reward, model, task = f"{__file__}:paid_last", Coop.model, Coop
+    reward = f"{__file__}:paid_last"
+    model = Coop.model
+    task = Coop
 
     def __init__(self, data=None, num_agents=2, feedback=None):
-        self.num_agents, self.of = num_agents, self.task(data, num_agents, feedback)
+        self.num_agents = num_agents
+        self.of = self.task(data, num_agents, feedback)
         self.stop = self.of.stop
 
     def items(self, split):
@@ -44,8 +47,7 @@ class Workflow(CodeTask):
         return item | {"turn": item["turn"] + 1, "texts": latest(item, responses)}
 
     def scheme(self, item, responses):
-        last = item["turn"] + 1 == len(item["schedule"])
-        return self.of.scheme(item, program(item, responses)) if last else None
+        return self.of.scheme(item, program(item, responses)) if is_last(item) else None
 
 
 class Sequential(Workflow):
@@ -61,8 +63,8 @@ class Discussion(Workflow):
         return [list(range(self.num_agents))] * 2
 
     def observe(self, agent, item, history):
-        others = [other for other in range(self.num_agents) if other != agent]
-        seen = [(own, wrote(item, others).rstrip()) for own, _ in history]
+        partners = [i for i in range(self.num_agents) if i != agent]
+        seen = [(response, wrote(item, partners).rstrip()) for response, _ in history]
         return self.of.observe(agent, item, seen)
 
 
@@ -82,30 +84,34 @@ class Critic(Workflow):
     def observe(self, agent, item, history):
         if agent:
             return f"{item['prompt']}{wrote(item, [0])}# a comment on it: "
-        told = [(own, f"# {item['texts'][1].strip()}") for own, _ in history[::2]]
-        return self.of.observe(0, item, told)
+        comment = f"# {item['texts'][1].strip()}"
+        return self.of.observe(0, item, [(response, comment) for response, _ in history[::2]])
 
 
-def wrote(item, agents) -> str:
+def wrote(item, agents):
     return "".join(f"# agent {agent} wrote\n{item['texts'][agent].rstrip()}\n" for agent in agents)
 
 
-def latest(item, responses) -> list[str]:
-    """What each agent wrote last: now, if it spoke at this turn."""
-    speak = item["schedule"][item["turn"]]
-    return [now if i in speak else item["texts"][i] for i, now in enumerate(responses)]
+def is_last(item):
+    return item["turn"] + 1 == len(item["schedule"])
 
 
-def program(item, responses) -> list[str]:
-    """The texts that make the program: of a critic's team those of its author alone."""
+def latest(item, responses):
+    """Return what each agent wrote last: its response, if it spoke at this turn."""
+    texts = list(item["texts"])
+    for agent in item["schedule"][item["turn"]]:
+        texts[agent] = responses[agent]
+    return texts
+
+
+def program(item, responses):
+    """Return the texts that make the program; in a critic's team those of its author alone."""
     texts = latest(item, responses)
     return [texts[item["author"]]] if "author" in item else texts
 
 
 def paid_last(item, responses):
-    if item["turn"] + 1 < len(item["schedule"]):
-        return {}
-    return code(item, program(item, responses))
+    return code(item, program(item, responses)) if is_last(item) else {}
 
 
 paid_last.maximum = code.maximum

@@ -92,55 +92,74 @@ _DONE_BY_STAND_INS = ("length", "reversal")
 
 
 def comprehension(predicate: str, transform: str, source: str = "xs") -> str:
-    """The list of the transformed elements of source that satisfy predicate ("" means none)."""
+    """Return Python for the transformed elements of source that satisfy predicate ("": none)."""
     if not predicate and not transform:
         return source
-    return f"[{transform or 'x'} for x in {source}{' if ' + predicate if predicate else ''}]"
+    condition = f" if {predicate}" if predicate else ""
+    return f"[{transform or 'x'} for x in {source}{condition}]"
 
 
 @functools.cache
 def _compositions(agents: int) -> dict[str, list[tuple]]:
-    """Every (domain, predicate, transform, reducer), from four agents on with a second predicate,
-    divided into splits by a hash of its names; which predicate comes first is no difference."""
+    """Return every (domain, predicate, transform, reducer), divided into splits.
+
+    From four agents on there is a second predicate at the end.
+    """
     splits = {"train": [], "dev": [], "test": []}
-    pointless = {(change, "count") for change in _INT_TRANSFORMS | _WORD_TRANSFORMS if change}
-    pointless |= {(one, by) for one in ("first", "last") for by in ("total", "longest")}
     for domain, (predicates, transforms, _) in _DOMAINS.items():
-        seconds = [(name,) for name in predicates if name] if agents > 3 else [()]
+        seconds = [()]
+        if agents > 3:
+            seconds = [(name,) for name in predicates if name]
         for predicate, transform in itertools.product(predicates, transforms):
-            parts = predicate and transform and transform not in _DONE_BY_STAND_INS
             numeric = domain == "int" or transform == "length"
             reducers = _INT_REDUCERS if numeric else _WORD_REDUCERS
             for reducer, second in itertools.product(reducers, seconds):
-                if not (parts if agents > 2 else predicate or transform):
-                    continue
-                if (transform, reducer) in pointless or predicate in second:
-                    continue
-                text = "/".join((domain, *sorted((predicate, *second)), transform, reducer))
-                digest = hashlib.md5(text.encode()).digest()
-                held_out = {0: "dev", 1: "test"}.get(digest[0] % 14) if predicate else None
-                names = (domain, predicate, transform, reducer, *second)
-                splits[held_out or "train"].append(names)
+                if _is_useful(predicate, transform, reducer, agents) and predicate not in second:
+                    names = (domain, predicate, transform, reducer, *second)
+                    splits[_split_of(names)].append(names)
     return splits
 
 
+def _is_useful(predicate: str, transform: str, reducer: str, agents: int) -> bool:
+    """Return whether every part changes the answer, and there is work for every agent."""
+    if transform and reducer == "count":
+        return False
+    if transform in ("first", "last") and reducer in ("total", "longest"):
+        return False
+    if agents > 2:
+        return bool(predicate and transform) and transform not in _DONE_BY_STAND_INS
+    return bool(predicate or transform)
+
+
+def _split_of(names: tuple[str, ...]) -> str:
+    """Return the split of a composition by a hash that ignores the order of two predicates."""
+    domain, predicate, transform, reducer, *second = names
+    if not predicate:
+        return "train"
+    text = "/".join((domain, *sorted((predicate, *second)), transform, reducer))
+    digest = hashlib.md5(text.encode()).digest()
+    return {0: "dev", 1: "test"}.get(digest[0] % 14, "train")
+
+
 def _compose(rng: random.Random, names: tuple[str, ...]) -> dict:
-    """A problem of the composition `names`, still without tests."""
-    predicates, transforms, _ = _DOMAINS[names[0]]
+    """Return a problem of the composition `names`, without tests."""
+    domain, predicate_name, transform_name, reducer_name, *second = names
+    predicates, transforms, _ = _DOMAINS[domain]
 
     def drawn() -> dict:
-        k = rng.randint(4, 6) if names[0] == "word" else rng.randint(2, 9)
+        k = rng.randint(4, 6) if domain == "word" else rng.randint(2, 9)
         return {"k": k, "m": rng.randint(3, 9), "c": rng.choice("elnrst")}
 
-    first = drawn()
-    noun, predicate = (text.format(**first) for text in predicates[names[1]])
-    change, transform = (text.format(**first) for text in transforms[names[2]])
-    phrase, reducer = _REDUCERS[names[3]]
+    values = drawn()
+    noun, predicate = (text.format(**values) for text in predicates[predicate_name])
+    change, transform = (text.format(**values) for text in transforms[transform_name])
+    phrase, reducer = _REDUCERS[reducer_name]
     parts = (predicate, transform, reducer)
-    if second := names[4:]:
-        more = drawn()
-        among, other = (text.format(**more) for text in predicates[second[0]])
-        noun, parts = f"{noun} among the {among}", (*parts, other)
+    if second:
+        values = drawn()
+        among, second_predicate = (text.format(**values) for text in predicates[second[0]])
+        noun = f"{noun} among the {among}"
+        parts = (*parts, second_predicate)
     subject = f"{change} of the {noun} in xs" if change else f"{noun} in xs"
     # The solution's helper and main divide the work: the predicate, or else the transform.
     predicate, transform, reducer = whole(parts)
@@ -157,108 +176,140 @@ def _compose(rng: random.Random, names: tuple[str, ...]) -> dict:
 
 
 def whole(parts: tuple[str, ...]) -> tuple[str, str, str]:
-    """(predicate, transform, reducer) of the parts of a problem, which may have two predicates."""
+    """Return (predicate, transform, reducer) of parts that may have two predicates."""
     predicate, transform, reducer, *second = parts
     return " and ".join([predicate, *second]), transform, reducer
 
 
 def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]:
-    """Five unit tests that only the whole composition passes; none where there are hardly any.
+    """Return five unit tests that only the whole composition passes, [] if hardly any exist.
 
-    In every input the predicate keeps some elements and drops some, and the answer is not what it
-    would be without the predicate, one of two, the transform or both. The five answers differ. What
-    the five inputs leave open is asked beside them.
+    In every input the predicate keeps some elements and drops some. The answer is not what it would
+    be without the predicate, one of two predicates, the transform, or both. The five answers
+    differ. Inputs for the mutants that the five let pass are added to the same tests.
     """
     predicate, transform, reducer = whole(parts)
     pairs = [(predicate, transform), ("", transform), (predicate, ""), ("", "")]
-    pairs += [(one, transform) for one in (parts[0], *parts[3:])]
-    solve, *partial = (
-        _python(f"lambda xs: {reducer.format(comprehension(*pair))}")
-        for pair in dict.fromkeys(pairs)
-    )
+    pairs += [(part, transform) for part in (parts[0], *parts[3:])]
+    bodies = [reducer.format(comprehension(*pair)) for pair in dict.fromkeys(pairs)]
+    solve, *partial = (_python(f"lambda xs: {body}") for body in bodies)
 
     pool = _DOMAINS[domain][2]
     kept = _python(f"lambda xs: {comprehension(predicate, 'x')}")(pool)
-    dropped, inputs = sorted(set(pool) - set(kept)), []
-    for tried in range(40 if len(kept) > 3 else 0):
-        if tried == 10 and not inputs:
-            break
+    dropped = sorted(set(pool) - set(kept))
+    if len(kept) < 4:
+        return []
+    inputs = []
+    for attempt in range(40):
+        if attempt == 10 and not inputs:
+            return []
         xs = rng.choices(kept, k=rng.randint(2, 6))
-        xs += rng.choices(dropped, k=rng.randint(1, len(parts))) if predicate else []
+        if predicate:
+            xs += rng.choices(dropped, k=rng.randint(1, len(parts)))
         rng.shuffle(xs)
-        others = [0, 1, -1, "", [], None, xs, *map(solve, inputs)]  # True == 1: constant stubs
-        if _answer(solve, xs) not in [*others, *(_answer(part, xs) for part in partial)]:
+        wrong = [0, 1, -1, "", [], None, xs]  # constant stubs (True == 1), and xs handed on
+        wrong += [solve(earlier) for earlier in inputs]
+        wrong += [_answer(function, xs) for function in partial]
+        if _answer(solve, xs) not in wrong:
             inputs.append(xs)
         if len(inputs) == 5:
-            asked = [[xs] for xs in inputs]
-            for number, xs in enumerate(_open(inputs, whole(parts))):
-                asked[1 + number % 4].append(xs)  # the first test stays one call: it is cheapest
-            tests = [[f"solve({xs!r}) == {solve(xs)!r}" for xs in lists] for lists in asked]
-            return [f"assert {' and '.join(calls)}" for calls in tests]
+            return _assertions(solve, inputs, _inputs_for_mutants(inputs, whole(parts)))
     return []
 
 
-def _open(inputs: list[list], parts: tuple[str, str, str]) -> list[list]:
-    """Short inputs that tell from the solution those of its mutants (DeMillo et al. 1978) which
-    `inputs` do not: an edge, such as k or zero, judged otherwise; repetitions left out; the
-    order turned round; the opposite of a number."""
+def _assertions(solve, inputs: list[list], more_inputs: list[list]) -> list[str]:
+    """Return a test for each input. The other inputs join all tests but the first, the cheapest."""
+    tests = [[xs] for xs in inputs]
+    for number, xs in enumerate(more_inputs):
+        tests[1 + number % 4].append(xs)
+    calls = [[f"solve({xs!r}) == {solve(xs)!r}" for xs in test] for test in tests]
+    return [f"assert {' and '.join(test)}" for test in calls]
+
+
+def _inputs_for_mutants(inputs: list[list], parts: tuple[str, str, str]) -> list[list]:
+    """Return short inputs for the mutants of the solution that `inputs` let pass.
+
+    Mutants (DeMillo et al. 1978) are solutions with one fault: see `_killed`.
+    """
+    rng = random.Random(str(inputs))
+    keeps = _python(f"lambda x: {parts[0] or True}")
+    edges = [rng.choice(group) for group in _edges(parts[0], isinstance(inputs[0][0], int))]
+    killed = set().union(*(_killed(xs, parts, edges) for xs in inputs))
+
+    candidates = [rng.choices(edges, k=rng.randint(2, 6)) for _ in range(8)]
+    candidates += [[*xs[:2], *xs[:2]] for xs in inputs[:2]]
+    kept = [x for xs in inputs for x in xs if keeps(x)]
+    for edge in edges:
+        if edge not in killed:
+            for x in (rng.choice(edges), rng.choice(kept)):
+                candidates += [[edge], [edge, x], [x, edge]]
+    return _greedy_cover([(xs, _killed(xs, parts, edges)) for xs in candidates], killed)
+
+
+def _killed(xs: list, parts: tuple[str, str, str], edges: list) -> set:
+    """Return the mutants that answer `xs` wrongly.
+
+    An edge's mutant judges this edge, such as k or zero, the other way. "once" leaves repetitions
+    out, "order" turns the order round, "sign" takes the opposite of numbers.
+    """
     predicate, transform, reducer = parts
     keeps = _python(f"lambda x: {predicate or True}")
     change = _python(f"lambda x: {transform or 'x'}")
     reduce = _python(f"lambda ys: {reducer.format('ys')}")
-    rng = random.Random(str(inputs))
-    integers = isinstance(inputs[0][0], int)
-    edges = [rng.choice(alike) for alike in _edges(predicate, integers)]
+    integers = isinstance(xs[0], int)
+    if integers and any(-x in xs for x in xs if x):
+        return set()  # the two could cancel out
+    kept = [change(x) for x in xs if keeps(x)]
+    answer = _answer(reduce, kept)
+    if answer is None:
+        return set()
+    mutants = {"once": list(dict.fromkeys(kept)), "order": kept[::-1]}
+    if integers:
+        mutants["sign"] = [-y for y in kept]
+    for edge in set(edges) & set(xs):
+        mutants[edge] = [change(x) for x in xs if keeps(x) != (x == edge)]
+    return {name for name, ys in mutants.items() if _answer(reduce, ys) != answer}
 
-    def caught(xs: list) -> set:
-        if any(-x in xs for x in xs if integers and x):
-            return set()  # what becomes of the two could cancel out
-        kept = [change(x) for x in xs if keeps(x)]
-        mutants = {e: [change(x) for x in xs if keeps(x) != (x == e)] for e in {*edges} & {*xs}}
-        mutants |= {"once": [*dict.fromkeys(kept)], "order": kept[::-1]}
-        mutants |= {"sign": [-y for y in kept]} if integers else {}
-        answer = _answer(reduce, kept)
-        wrong = {name for name, ys in mutants.items() if _answer(reduce, ys) != answer}
-        return wrong if answer is not None else set()
 
-    known = set().union(*map(caught, inputs))
-    drawn = [rng.choices(edges, k=rng.randint(2, 6)) for _ in range(8)]
-    drawn += [[*xs[:2], *xs[:2]] for xs in inputs[:2]]
-    kept = [x for xs in inputs for x in xs if keeps(x)]
-    for edge in (edge for edge in edges if edge not in known):
-        for other in (rng.choice(edges), rng.choice(kept)):
-            drawn += [[edge], [edge, other], [other, edge]]
-    tried, found = [(xs, caught(xs)) for xs in drawn], []
-    while True:
-        xs, new = max(tried, key=lambda one: (len(one[1] - known), -len(one[0])))
-        if new <= known:
-            return found
-        found.append(xs)
-        known |= new
+def _greedy_cover(candidates: list[tuple[list, set]], covered: set) -> list[list]:
+    """Return inputs that together kill every mutant that a candidate kills.
+
+    Each step takes the input that kills most of the mutants left, the shortest of several.
+    """
+    chosen = []
+    for _ in candidates:
+        xs, mutants = max(candidates, key=lambda pair: (len(pair[1] - covered), -len(pair[0])))
+        if mutants <= covered:
+            break
+        chosen.append(xs)
+        covered = covered | mutants
+    return chosen
 
 
 @functools.cache
 def _edges(predicate: str, integers: bool) -> list[list]:
-    """Groups of edges of which one is as good as another."""
+    """Return groups of edges. Within a group, one edge is as good as another."""
     keeps = _python(f"lambda x: {predicate or True}")
     numbers = {0, *map(int, re.findall(r"\d+", predicate))}
-    numbers |= {10 * n for n in numbers} if "% 10" in predicate else set()
-    letters = "".join(re.findall(r'"(\w+)"', predicate))
+    if "% 10" in predicate:
+        numbers |= {10 * n for n in numbers}
     if integers:
-        near = {s * (n + d) for n in numbers for d in (0, 1, -1) for s in (1, -1)}
+        near = {sign * (n + d) for n in numbers for d in (0, 1, -1) for sign in (1, -1)}
         return [[n] for n in sorted(near)]
+    letters = "".join(re.findall(r'"(\w+)"', predicate))
     groups = {}
     for word in _WORDS.split():
         if len(letters) == 1:
             places = word[0], word[1], word[2:-2], word[-2], word[-1]
-            alike = tuple(letters in place for place in places)
-        elif letters or "len" in predicate:
-            near = word[0] in letters + "y" if letters else abs(len(word) - max(numbers)) < 2
-            alike = (near and (word[0] if letters else len(word)),)
+            likeness = tuple(letters in place for place in places)
+        elif letters:
+            likeness = (word[0] in letters + "y" and word[0],)
+        elif "len" in predicate:
+            likeness = (abs(len(word) - max(numbers)) < 2 and len(word),)
         else:
-            alike = word[0] == word[-1], word[0] == word[-1] and keeps(word), len(word) % 2
-        groups.setdefault(alike, []).append(word)
-    return [words for alike, words in groups.items() if any(alike)]
+            likeness = word[0] == word[-1], word[0] == word[-1] and keeps(word), len(word) % 2
+        groups.setdefault(likeness, []).append(word)
+    return [words for likeness, words in groups.items() if any(likeness)]
 
 
 _python = functools.cache(eval)  # the same few expressions come again and again
@@ -272,11 +323,15 @@ def _answer(function, xs):
 
 
 def problems(split: str, seed: str = "", distinct: bool = False, agents: int = 2) -> Iterator[dict]:
-    """Coop's problems of a split, without end; docstrings come again unless they are distinct."""
-    rng, seen = random.Random(f"coop/{split}{seed}"), set()
+    """Yield coop's problems of a split, without end; docstrings recur unless distinct."""
+    rng = random.Random(f"coop/{split}{seed}")
+    seen = set()
     while True:
         item = _compose(rng, rng.choice(_compositions(agents)[split]))
-        if item["prompt"] not in seen:
-            seen |= {item["prompt"]} if distinct else set()
-            if tests := _tests(rng, item["composition"][0], item["parts"]):
-                yield item | {"tests": tests}
+        if item["prompt"] in seen:
+            continue
+        if distinct:
+            seen.add(item["prompt"])
+        tests = _tests(rng, item["composition"][0], item["parts"])
+        if tests:
+            yield item | {"tests": tests}

@@ -1,1 +1,1 @@
-"""The building tasks: agents that write commands for one world of blocks, its rules and rewards."""
+"""Agents that build in one world of blocks, and who builds what: python train.py --task build"""

@@ -1,8 +1,8 @@
-"""Letters of blocks: a 5 x 5 font, the strings of StrBuild's data set, and more strings.
+"""Letters of blocks for --task strbuild: a 5 x 5 font, the authors' strings, and random strings.
 
-I, L, C and M are drawn as in that data set; the other letters are ours, in its style. A character
-that the font lacks is blank. Between two letters are GAP empty columns. x runs to the right and y
-up: the last row of a picture is y = 0.
+I, L, C and M are drawn as in the authors' data set. The other letters are ours, in its style. A
+character that the font lacks is blank. Between two letters are GAP empty columns. x runs to the
+right and y up: the last row of a picture is y = 0.
 """
 
 import hashlib
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from examples.building.world import ANY, Cell, Rules
 
-SIZE, GAP = 5, 2
+SIZE = 5
+GAP = 2
 _DRAWN = """
 A .###. #...# ##### #...# #...#    N #...# ##..# #.#.# #..## #...#
 B ####. #...# ####. #...# ####.    O .###. #...# #...# #...# .###.
@@ -30,46 +31,51 @@ M #...# ##.## #.#.# #...# #...#    Z ##### ...#. ..#.. .#... #####
 _WORDS = _DRAWN.split()
 FONT = {letter: _WORDS[6 * n + 1 : 6 * n + 6] for n, letter in enumerate(_WORDS[::6])}
 PUBLISHED = {"train": ("I", "C", "M", "L", "MC", "CM", "LI", "LLM"), "test": ("ICML", "CLIM")}
-LONGEST = 4  # letters of a string that is drawn at random
+LONGEST = 4  # letters of a random string
+PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))  # four textures
+MAX_COMMANDS = 300  # of a team
 
 
 def picture(text: str) -> list[str]:
-    """The five rows of a string, the top one first; # is a target."""
+    """Return the five rows of a string, the top one first. # is a target."""
     blank = ["." * SIZE] * SIZE
     glyphs = [FONT.get(letter, blank) for letter in text.upper()]
     return [("." * GAP).join(glyph[row] for glyph in glyphs) for row in range(SIZE)]
 
 
 def cells(rows: list[str]) -> list[Cell]:
-    """The (x, y, 0) of a picture's targets, its top row first."""
-    picture = zip(reversed(range(len(rows))), rows, strict=True)
-    return [(x, y, 0) for y, row in picture for x, one in enumerate(row) if one == "#"]
-
-
-PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))  # four textures
-MOST = 300  # commands of a team, of one agent or two: nothing is left over
+    """Return (x, y, 0) of each target of a picture, from its top row down."""
+    targets = []
+    for number, row in enumerate(rows, 1):
+        targets += [(x, len(rows) - number, 0) for x, mark in enumerate(row) if mark == "#"]
+    return targets
 
 
 def rules(item: dict, agents: int) -> Rules:
-    """What the agents of a StrBuild item may do: set single cells to one of their two blocks."""
-    high = (len(item["rows"][0]) - 1, len(item["rows"]) - 1, 0)
-    target = dict.fromkeys(cells(item["rows"]), ANY)
-    palettes = tuple(map(frozenset, PALETTES[:agents]))
-    return Rules(high, palettes, MOST // agents, target, frozenset({"setblock"}))
+    """Let each agent set single cells to one of its two blocks."""
+    rows = item["rows"]
+    return Rules(
+        high=(len(rows[0]) - 1, len(rows) - 1, 0),
+        palettes=tuple(map(frozenset, PALETTES[:agents])),
+        max_commands=MAX_COMMANDS // agents,
+        target=dict.fromkeys(cells(rows), ANY),
+        commands=frozenset({"setblock"}),
+    )
 
 
 def strings(split: str) -> Iterator[str]:
-    """The strings of a split, without end: the data set's, then random ones, all different."""
+    """Yield a split's published strings, then random ones without end, all different."""
     yield from PUBLISHED.get(split, ())
     seen = {text for published in PUBLISHED.values() for text in published}
     rng = random.Random(f"strbuild/{split}")
     while True:
-        text = "".join(rng.choices(sorted(FONT), k=rng.choice(range(1, LONGEST + 1))))
+        text = "".join(rng.choices(sorted(FONT), k=rng.randint(1, LONGEST)))
         if text not in seen and split_of(text) == split:
             seen.add(text)
             yield text
 
 
 def split_of(name: str) -> str:
-    """train, dev or test by a hash of the name, so that no name is in two of them."""
-    return {0: "dev", 1: "test"}.get(hashlib.md5(name.encode()).digest()[0] % 10, "train")
+    """Return train, dev or test by a hash of the name, so that no name is in two of them."""
+    digest = hashlib.md5(name.encode()).digest()
+    return {0: "dev", 1: "test"}.get(digest[0] % 10, "train")

@@ -1,6 +1,10 @@
-"""The building tasks: StrBuild and HouseBuild, the authors' (OpenMLRL/LLM_Collab_Minecraft), and
-Build, for the embedded team. StrBuild's and HouseBuild's rules, numbers and what each role is told
-are the authors', the wording is ours. docs/building.md has the differences, and what teams learn.
+"""The building tasks: Build for the embedded team, and the authors' StrBuild and HouseBuild.
+
+    python train.py --task build
+    python train.py @recipes/strbuild.args
+
+StrBuild and HouseBuild have the rules, the numbers and the roles of OpenMLRL/LLM_Collab_Minecraft
+in our words. docs/building.md has the differences, and what teams learn.
 """
 
 import itertools
@@ -16,15 +20,14 @@ from examples.building.world import ANY, Cell, Rules, World, build, read
 from tasks import Task
 
 MOSTLY = 0.9  # share of the correct cells that a division of the work has to fit
-Divisions = dict[tuple[str, str], Callable[[Cell], int]]  # (low, high): a number of each cell
-X, Y, Z = itemgetter(0), itemgetter(1), itemgetter(2)
+Divisions = dict[tuple[str, str], Callable[[Cell], int]]  # (low, high) -> a number of each cell
+X, Y, Z = map(itemgetter, range(3))
 DIVISIONS: Divisions = {
     ("left", "right"): X,
     ("below", "above"): Y,
     ("in front", "behind"): Z,
     ("even", "odd"): lambda cell: sum(cell) % 2,  # a checkerboard
 }
-BUILD = Path(__file__).resolve().parents[2] / "tiny" / "build"
 _SYSTEM = """\
 You are a building agent in a world of blocks. Answer with commands only, one on each line: no \
 markdown, no other text. Everything else is invalid.
@@ -32,6 +35,14 @@ markdown, no other text. Everything else is invalid.
 """
 _SECOND = "You write after agent 1, and your commands overwrite its: choose a reasonable part.\n"
 _AGAIN = "The world is empty again: write everything that should stand, not only what is new."
+_TARGET = "\nThe target, its top row first (# is a target, . is not):\n{}\n"
+_PLACE = "- Place blocks on # only.\n"
+_POSITIONS = """\
+The target's cells are {cells}. Choose about half of them, some {half}{apart}. \
+You may write {limit} commands, with """
+_SPIDERS = """\
+There are {count} spiders, with attacks of {attacks}, {total} in all; you have {points} hit \
+points. To kill the spiders, write exactly one line: /kill"""
 _STRBUILD = """\
 {second}{target}
 The world goes from [0, 0, 0] to {high}: x from left to right, y from bottom to top, z always 0.
@@ -61,8 +72,10 @@ Limits of material, for each agent (air is free):
 
 
 class Building(Task):
-    """What all building tasks share. rules: of an item and a number of agents. A task's own
-    `problems` yields the items of a split."""
+    """The building tasks' common part.
+
+    A task has `rules`, from an item and a number of agents, and `problems`, the items of a split.
+    """
 
     rules: Callable[[dict, int], Rules]
     sizes: ClassVar = {"train": 1000, "dev": 100, "test": 100}
@@ -76,127 +89,157 @@ class Building(Task):
         return build(self.rules(item, len(responses)), responses)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
-        """How the team divided its work: the rule that fits best, if it fits nine in ten of the
-        correct cells; of several that fit alike, the first.
+        """Return how the team divided the work: the rule that fits best.
 
-        Each division orders the cells by a number; the rule is that one agent has the cells up to
-        some number, and the other has the rest. The name says which agent has which side: so a
-        convention that holds for all problems is one name, and a division by chance is two.
+        A division orders the cells by a number. Its rule says that one agent has the cells up to
+        some number and the other agent the rest. It has to fit nine in ten of the correct cells. If
+        several rules fit equally well, the first counts. The name says which agent has which side:
+        a convention that holds for all problems is one name, a division by chance is two names.
         """
         world = self.built(item, responses)
         owners = {cell: world.cells[cell][1] for cell in world.correct()}
-        if not owners or len(responses) == 1:
-            return "one agent" if owners else "nothing stands"
-        agent, most = Counter(owners.values()).most_common(1)[0]
-        if most >= MOSTLY * len(owners):
+        if not owners:
+            return "nothing stands"
+        if len(responses) == 1:
+            return "one agent"
+        enough = MOSTLY * len(owners)
+        agent, count = Counter(owners.values()).most_common(1)[0]
+        if count >= enough:
             return f"agent {agent} alone"
+        if len(responses) > 2:
+            return "mixed"
         fits = {}
         for (low, high), number in self.divisions(item).items():
             numbers = {cell: number(cell) for cell in owners}
-            cuts = sorted(set(numbers.values()))[:-1]  # fit: the cells that agree with each cut
-            fit = [sum((owners[c] == 0) == (numbers[c] <= cut) for c in owners) for cut in cuts]
-            fits[f"agent 0 {low}, 1 {high}"] = max(fit, default=0)
-            fits[f"agent 0 {high}, 1 {low}"] = len(owners) - min(fit, default=len(owners))
-        best = max(fits, key=fits.get)
-        return best if len(responses) == 2 and fits[best] >= MOSTLY * len(owners) else "mixed"
+            agreeing = []  # for each place of the border: cells that the rule is right about
+            for border in sorted(set(numbers.values()))[:-1]:
+                agreeing.append(sum((owners[c] == 0) == (numbers[c] <= border) for c in owners))
+            if agreeing:
+                fits[f"agent 0 {low}, 1 {high}"] = max(agreeing)
+                fits[f"agent 0 {high}, 1 {low}"] = len(owners) - min(agreeing)
+        best = max(fits, key=fits.get, default="mixed")
+        return best if fits.get(best, 0) >= enough else "mixed"
 
     def divisions(self, item: dict) -> Divisions:
-        """The ways to divide the work that have a name."""
+        """Return the ways to divide the work that have a name."""
         return DIVISIONS
 
     def draw(self, item: dict, responses: list[str]) -> dict[str, list[list[tuple]]]:
-        """(block, agent, whether it is wrong) of each cell, in rows: of a flat world, its highest
-        row first; else of each layer, the lowest first. Of no responses, the target."""
+        """Return rows of (block, agent, whether it is wrong); without responses, the target.
+
+        A flat world is one grid, its highest row first. Others have a grid for each layer, the
+        lowest first.
+        """
         rules = self.rules(item, self.num_agents)
-        cells, wrong = {cell: (block, None) for cell, block in rules.target.items()}, set()
+        cells = {cell: (block, None) for cell, block in rules.target.items()}
+        wrong = set()
         if responses:
             world = self.built(item, responses)
-            cells, wrong = world.cells, (rules.target.keys() | world.cells.keys()) - world.correct()
-        across, heights, *depths = (range(n + 1) for n in rules.high)
-        if any(rules.high[2:]):
-            layers = {f"y={y}": [[(x, y, z) for x in across] for z in depths[0]] for y in heights}
-        else:
-            layers = {"": [[(x, y, *rules.high[2:]) for x in across] for y in reversed(heights)]}
-        return {
-            title: [[(*cells.get(cell, ("", None)), cell in wrong) for cell in row] for row in rows]
-            for title, rows in layers.items()
-        }
+            cells = world.cells
+            wrong = (rules.target.keys() | cells.keys()) - world.correct()
+        width, height, *depth = rules.high
+
+        def row(y: int, *z: int) -> list[tuple]:
+            places = [(x, y, *z) for x in range(width + 1)]
+            return [(*cells.get(place, ("", None)), place in wrong) for place in places]
+
+        if not any(depth):
+            return {"": [row(y, *depth) for y in range(height, -1, -1)]}
+        behind = range(depth[0] + 1)
+        return {f"y={y}": [row(y, z) for z in behind] for y in range(height + 1)}
 
 
 class Build(Building):
-    """A picture of coloured rectangles, for which no agent has enough material alone. All read the
-    same prompt, which does not say who builds what. With --turns 2 the world stays as it was built,
-    and the next turn asks for what is left, with new material."""
+    """A picture of coloured rectangles, for which no agent has enough material alone.
+
+    All agents read the same prompt, which does not say who builds what. With --turns 2 the world
+    stays as it was built. The next turn asks for what is left, with new material.
+    """
 
     reward = "build"
     rules = staticmethod(blocks.rules)
     sizes: ClassVar = {"train": 2000, "dev": 100, "test": 100}
     colors: ClassVar = {"red": "#d1495b", "green": "#66a182", "pink": "#f0a6ca", "tan": "#d2b48c"}
-    model = str(BUILD)  # the warm start, whatever the number of agents
+    # The warm start of any number of agents.
+    model = str(Path(__file__).resolve().parents[2] / "tiny" / "build")
 
     def problems(self, split: str) -> Iterator[dict]:
         seen = set()
         for rectangles in blocks.problems(split):
-            if (key := str(sorted(rectangles))) not in seen:
-                found = {"task_id": f"build/{split}/{len(seen)}", "rectangles": rectangles}
+            key = str(sorted(rectangles))
+            if key not in seen:
+                solution = blocks.listed(rectangles)
+                task_id = f"build/{split}/{len(seen)}"
                 seen.add(key)
-                yield found | {"solution": blocks.listed(rectangles)}
+                yield {"task_id": task_id, "rectangles": rectangles, "solution": solution}
 
     def check(self, item: dict) -> None:
-        """Raises ValueError where the item holds no rectangles on the grid."""
+        """Raise ValueError if the item does not hold rectangles on the grid."""
         rectangles = item.get("rectangles") or [[]]
         if not isinstance(rectangles, list):
             rectangles = [rectangles]
-        for one in rectangles:
-            match one:
+        for rectangle in rectangles:
+            match rectangle:
                 case [int(x1), int(y1), int(x2), int(y2), color] if (
                     0 <= x1 <= x2 < blocks.SIDE > y2 >= y1 >= 0
                 ):
                     if color in blocks.COLORS:
                         continue
             form = f"[x1, y1, x2, y2, colour], 0 <= x1 <= x2 < {blocks.SIDE}, y alike, of colours "
-            raise ValueError(f"task build: {one} is no {form}{', '.join(blocks.COLORS)}")
+            raise ValueError(f"task build: {rectangle} is no {form}{', '.join(blocks.COLORS)}")
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """What is left to build, and how many blocks each agent has; the same for every agent."""
-        rectangles, agents = blocks.left(item), self.num_agents
-        prompt = f"# a picture to build\n{blocks.listed(rectangles)}\n"
-        prompt += history[-1][1] + "\n" if history else ""
-        material = blocks.material(rectangles, agents)
-        team = f"{agents} agents, {material} blocks each" if agents > 1 else f"{material} blocks"
-        return prompt + f"# {team}\n"
+        """Return the rectangles left to build and the blocks of each agent, the same for all."""
+        rectangles = blocks.left(item)
+        lines = ["# a picture to build", blocks.listed(rectangles)]
+        if history:
+            lines.append(history[-1][1])
+        material = blocks.material(rectangles, self.num_agents)
+        if self.num_agents == 1:
+            lines.append(f"# {material} blocks")
+        else:
+            lines.append(f"# {self.num_agents} agents, {material} blocks each")
+        return "\n".join(lines) + "\n"
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         right = len(self.built(item, responses).correct())
         return [f"# {right} of {len(blocks.target(item))} cells are right"] * len(responses)
 
     def advance(self, item: dict, responses: list[str]) -> dict:
-        stands = self.built(item, responses).cells
-        return item | {"standing": [[*cell, *stands[cell]] for cell in sorted(stands)]}
+        cells = self.built(item, responses).cells
+        return item | {"standing": [[*cell, *cells[cell]] for cell in sorted(cells)]}
 
     def divisions(self, item: dict) -> Divisions:
-        rectangles = [blocks.cells(one) for one in item["rectangles"]]
-        number = {cell: n for n, one in enumerate(rectangles) for cell in one}
-        size = {cell: len(one) for one in rectangles for cell in one}
-        color = {cell: blocks.COLORS.index(name) for cell, name in blocks.target(item).items()}
+        numbers = {}
+        sizes = {}
+        colors = {}
+        for number, rectangle in enumerate(item["rectangles"]):
+            cells = blocks.cells(rectangle)
+            numbers |= dict.fromkeys(cells, number)
+            sizes |= dict.fromkeys(cells, len(cells))
+            colors |= dict.fromkeys(cells, blocks.COLORS.index(rectangle[4]))
         return {
-            ("first", "last"): number.get,
+            ("first", "last"): numbers.get,
             ("left", "right"): X,
             ("below", "above"): Y,
-            ("small", "large"): size.get,
-            ("first colours", "last colours"): color.get,
+            ("small", "large"): sizes.get,
+            ("first colours", "last colours"): colors.get,
         }
 
 
 class StrBuild(Building):
-    """Strings in a 5 x 5 font, built of blocks of which no two neighbours may look alike. Each
-    agent has two blocks of its own. The authors' strings come first, then random ones."""
+    """Strings in a 5 x 5 font, built of blocks of which no two neighbours may look alike.
+
+    Each agent has two blocks that the other lacks. The authors' strings come first, then random
+    ones.
+    """
 
     name = reward = "strbuild"
     rules = staticmethod(letters.rules)
     modes: ClassVar = ("position_feedback", "score_feedback")  # the first is the default
     most_agents = 2
-    shown, apart = True, ", no two of yours side by side"
+    shows_target = True
+    apart = ", no two of yours side by side"
     colors: ClassVar = {
         "oak_planks": "#d9a760",
         "stone": "#8d8d8d",
@@ -214,56 +257,64 @@ class StrBuild(Building):
             yield {"task_id": f"strbuild/{text}", "rows": letters.picture(text)}
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """The role and the problem, then the agent's commands and feedback of earlier turns."""
+        """Return the role and the problem, then the agent's earlier commands and feedback."""
         rules = self.rules(item, self.num_agents)
-        role = f"You are agent {agent + 1} of a team of two, and place some of the blocks."
-        role = "You build alone." if self.num_agents == 1 else role
-        prompt = f"{_SYSTEM}{role}\n" + self.problem(agent, item, rules)
+        role = "You build alone."
+        if self.num_agents == 2:
+            role = f"You are agent {agent + 1} of a team of two, and place some of the blocks."
+        prompt = f"{_SYSTEM}{role}\n{self.problem(agent, item, rules)}"
         for turn, (response, feedback) in enumerate(history, 1):
-            accepted = read(response, rules, agent)
-            lines = "\n".join(command.line for command in accepted) or "(none)"
+            commands = [command.line for command in read(response, rules, agent)] or ["(none)"]
+            lines = "\n".join(commands)
             prompt += f"\nYour commands in turn {turn}:\n{lines}\n\nTurn {turn + 1}. {feedback}\n"
         return prompt + "\nCommands:\n"
 
     def problem(self, agent: int, item: dict, rules: Rules) -> str:
-        target, place, rows = "", "", "\n".join(item["rows"])
-        if self.shown:
-            target = f"\nThe target, its top row first (# is a target, . is not):\n{rows}\n"
-            place = "- Place blocks on # only.\n"
         return _STRBUILD.format(
             second=_SECOND if agent else "",
-            target=target,
-            place=place,
+            target=_TARGET.format("\n".join(item["rows"])) if self.shows_target else "",
+            place=_PLACE if self.shows_target else "",
             blocks=", ".join(letters.PALETTES[agent]),
             high=list(rules.high),
         )
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """score_feedback: the turn's reward; position_feedback: all target cells, whatever the team
-        has built. The authors have more modes; they train with these two."""
+        """Return the turn's reward (score_feedback) or all cells of the target.
+
+        The authors have more modes and train with these two. The reward is the run's. For a user's
+        own reward it is the task's strict one.
+        """
         if self.mode == "score_feedback":
-            scorer = getattr(rewards, self.reward, getattr(rewards, self.name))  # a user's: ours
+            scorer = getattr(rewards, self.reward, getattr(rewards, self.name))
             parts = scorer(item, responses)
             score = sum(part for name, part in parts.items() if not name.startswith("metric/"))
             return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)
         rules = self.rules(item, len(responses))
-        text = f"The target's cells are {', '.join(map(str, rules.target))}. Choose about half of "
-        text += f"them, some {len(rules.target) // 2}{self.apart}. You may write "
-        text += f"{rules.max_commands} commands, with "
+        text = _POSITIONS.format(
+            cells=", ".join(map(str, rules.target)),
+            half=len(rules.target) // 2,
+            apart=self.apart,
+            limit=rules.max_commands,
+        )
         return [f"{text}{', '.join(sorted(palette))}." for palette in rules.palettes]
 
 
 class StrBuildHidden(StrBuild):
-    """StrBuild as released (provide_graph: false): an agent knows the world's size and its blocks,
-    not the target, until position_feedback lists its cells: --turns 2."""
+    """StrBuild as released (provide_graph: false), for --turns 2.
 
-    shown = False
+    An agent knows the world's size and its own blocks. It learns the target's cells by
+    position_feedback.
+    """
+
+    shows_target = False
 
 
 class HouseBuild(StrBuild):
-    """Houses in layers of blocks, of which each agent has material for about three quarters. The
-    authors' houses come first, then variants of them. The spiders' attacks are drawn once an item,
-    and variants have none to three spiders, so that /kill is not always right."""
+    """Houses in layers of blocks, of which each agent has material for about three quarters.
+
+    The authors' houses come first, then variants. The spiders' attacks are drawn once for each
+    item. Variants have none to three spiders, so that /kill is not always right.
+    """
 
     name = reward = "housebuild"
     rules = staticmethod(houses.rules)
@@ -279,25 +330,31 @@ class HouseBuild(StrBuild):
 
     def problems(self, split: str) -> Iterator[dict]:
         for name, layers in houses.houses(split):
-            published = name in houses.PUBLISHED.get(split, {})
-            task_id = f"house_builder_{name}" if published else f"housebuild/{split}/{name}"
-            rng = random.Random(name)
-            count = 3 if published else rng.randint(0, 3)
-            rng.seed(task_id)
-            item = {"task_id": task_id, "inventory": houses.INVENTORY, "layers": layers}
-            yield item | {"spiders": [rng.randint(1, 3) for _ in range(count)]}
+            task_id = f"housebuild/{split}/{name}"
+            spiders = random.Random(name).randint(0, 3)
+            if name in houses.PUBLISHED.get(split, {}):
+                task_id = f"house_builder_{name}"
+                spiders = 3
+            rng = random.Random(task_id)
+            yield {
+                "task_id": task_id,
+                "inventory": houses.INVENTORY,
+                "layers": layers,
+                "spiders": [rng.randint(1, 3) for _ in range(spiders)],
+            }
 
     def problem(self, agent: int, item: dict, rules: Rules) -> str:
-        attacks, spiders = item["spiders"], "There are no spiders."
+        attacks = item["spiders"]
+        spiders = "There are no spiders."
         if attacks:
-            spiders = f"There are {len(attacks)} spiders, with attacks of {attacks}, "
-            spiders += f"{sum(attacks)} in all; you have {rewards.HIT_POINTS} hit points. To kill "
-            spiders += "the spiders, write exactly one line: /kill"
-        limits = sorted((block, most) for block, most in rules.material.items() if most)
+            spiders = _SPIDERS.format(
+                count=len(attacks), attacks=attacks, total=sum(attacks), points=rewards.HIT_POINTS
+            )
+        material = sorted(rules.material.items())
         return _HOUSEBUILD.format(
             blocks=", ".join(sorted(rules.palettes[agent])),
             target=houses.described(item),
             high=list(rules.high),
             spiders=spiders,
-            limits="".join(f"{block} {most}\n" for block, most in limits),
+            limits="".join(f"{block} {count}\n" for block, count in material if count),
         )
