@@ -21,17 +21,20 @@ a run names. All but --doctor also load its models with its --trust-remote-code.
 """
 
 import argparse
+import dataclasses
 import json
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
+import train
 from evaluation import report
 from rewards import REWARDS
 from tasks import TASKS
 from training import folder
-from training.bits import settle
-from training.flags import Parser, at_least, named
+from training.defaults import resolve_bits
+from training.flags import Parser, add_flags, at_least, each, flag, named, part_of
 from training.terminal import fail, quiet, quit_on_signals
 
 HOW_TIMED = """\
@@ -46,69 +49,138 @@ MODES = {  # what else may be given with the flag that chooses it
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
     | {"max_new_tokens", "engine", "engine_folder"},
 }
-FLAGS = ("task", "data", "turns", "temperature", "top_p")  # of what is played, for the header
+# The flags that replace a run's where they are given.
+REPLACE = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
+REPLACE += ("max_new_tokens", "turns", "feedback")
+HEADER = ("task", "data", "turns", "temperature", "top_p")  # flags in the header of a table
 CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
+COUNT = at_least(int, 1)
+SIZE = at_least(int, 0)
+
+
+@dataclass
+class Args:
+    """Every flag of eval.py, with its default and its help. None: the run's value."""
+
+    # --- other questions than the table
+    ask: str | None = flag(
+        "modes", None, "your own problem, or an item in JSON: the team's answer", metavar="TEXT"
+    )
+    show: int | None = flag(
+        "modes", None, "number of problems: each method's answers, no table", COUNT, metavar="N"
+    )
+    compare: list[str] | None = flag(
+        "modes",
+        None,
+        "runs: a table and a picture of their curves, seeds grouped",
+        nargs="+",
+        metavar="DIR",
+    )
+    crossplay: list[str] | None = flag(
+        "modes", None, "runs: a table of agents that change partners", nargs="+", metavar="DIR"
+    )
+    doctor: str | None = flag("modes", None, "run: known signs of failure", metavar="DIR")
+    score: str | None = flag(
+        "modes", None, "JSONL file: a reward's score of each line (--samples)", metavar="FILE"
+    )
+    from_samples: str | None = flag(
+        "modes", None, "file of --samples: the table, without a model", metavar="FILE"
+    )
+
+    # --- what is compared
+    run: list[str] | None = flag(
+        "what is compared",
+        None,
+        "a team's run, a single agent's run (the newest)",
+        action="append",
+        metavar="DIR",
+    )
+    method: list[str] | None = flag(
+        "what is compared", None, "names of methods (every one that applies)", nargs="+"
+    )
+    task: str | None = flag(
+        "what is compared", None, f"{named(TASKS)}, dotted.path or file.py:Class (the run's)"
+    )
+    reward: str | None = flag(
+        "what is compared",
+        None,
+        f"{named(REWARDS)}, dotted.path or file.py:function (the run's; the task's own)",
+    )
+    data: str | None = flag(
+        "what is compared",
+        None,
+        "local file instead of the task's source (the run's)",
+        metavar="FILE",
+    )
+    model: list[str] | None = flag(
+        "what is compared", None, "base; one, or one per agent (the run's; the task's)", nargs="+"
+    )
+    single_model: str | None = flag("what is compared", None, "model of method single (the team's)")
+    judge: str | None = flag(
+        "what is compared", None, "model for a reward that asks one (the run's; the frozen base)"
+    )
+    engine: list[str] | None = flag(
+        "what is compared", None, "servers that sample, as train.py's", nargs="+", metavar="URL"
+    )
+    engine_folder: str | None = flag(
+        "what is compared", None, "folder where they find adapters", metavar="DIR"
+    )
+
+    # --- how they play
+    limit: int = flag("how they play", 100, "test problems, 0: all", SIZE)
+    num_samples: int = flag("how they play", 15, "joint responses per problem", COUNT)
+    greedy: bool = flag("how they play", False, "greedy decoding only (sampled and greedy)")
+    temperature: float | None = flag(
+        "how they play", None, "divisor of the logits (the run's)", at_least(float, 0)
+    )
+    top_p: float | None = flag(
+        "how they play", None, "nucleus sampling (the run's)", at_least(float, 1e-6, 1)
+    )
+    max_new_tokens: int | None = flag(
+        "how they play", None, "largest number of tokens of a response (the run's)", COUNT
+    )
+    turns: int | None = flag("how they play", None, "turns per problem (the run's)", COUNT)
+    feedback: str | None = flag(
+        "how they play", None, "what the task tells between turns (the run's)"
+    )
+    chat_template: bool | None = flag(
+        "how they play",
+        None,
+        "prompts wrapped in the model's chat template (the run's)",
+        action=argparse.BooleanOptionalAction,
+    )
+    seed: int = flag("how they play", 0, "seed of every random draw", SIZE)
+
+    # --- output
+    json: str | None = flag("output", None, "file of the whole table", metavar="FILE")
+    csv: str | None = flag("output", None, "file of the table, a line per method", metavar="FILE")
+    samples: str | None = flag(
+        "output", None, "file of every response and score (JSONL)", metavar="FILE"
+    )
+    debug: bool = flag("output", False, "the traceback of an error")
 
 
 def parser() -> Parser:
-    """Flags whose default is None take the run's value."""
     top = Parser("eval.py", description=__doc__)
-    count, size = at_least(int, 1), at_least(int, 0)
-    add = top.add_argument_group("what is compared").add_argument
-    add("--run", action="append", metavar="DIR", help="a team's, a single agent's (the newest)")
-    add("--method", nargs="+", help="see above (every one that applies)")
-    add("--task", help=f"{named(TASKS)}, dotted.path or file.py:Class (the run's)")
-    own = "(the run's; the task's own)"
-    add("--reward", help=f"{named(REWARDS)}, dotted.path or file.py:function {own}")
-    add("--data", metavar="FILE", help="local file instead of the task's source (the run's)")
-    add("--model", nargs="+", help="base; one, or one per agent (the run's; the task's)")
-    add("--single-model", help="model of method single (the team's)")
-    add("--judge", help="model that a reward asks, which needs one (the run's; the frozen base)")
-    add("--engine", nargs="+", metavar="URL", help="servers that sample, as train.py's")
-    add("--engine-folder", metavar="DIR", help="where they find adapters")
-
-    add = top.add_argument_group("how").add_argument
-    add("--limit", type=size, default=100, help="test problems, 0: all")
-    add("--num-samples", type=count, default=15, help="joint responses per problem")
-    add("--greedy", action="store_true", help="greedy decoding only (sampled and greedy)")
-    add("--temperature", type=at_least(float, 0), help="(the run's)")
-    add("--top-p", type=at_least(float, 1e-6, 1), help="(the run's)")
-    add("--max-new-tokens", type=count, help="of one agent (the run's)")
-    add("--turns", type=count, help="(the run's)")
-    add("--feedback", help="what agents are told between turns (the run's)")
-    add("--chat-template", action=argparse.BooleanOptionalAction, help="(the run's)")
-    add("--seed", type=size, default=0, help="of every random draw")
-
-    add = top.add_argument_group("output").add_argument
-    add("--json", metavar="FILE", help="the whole table")
-    add("--csv", metavar="FILE", help="the same, a line per method")
-    add("--samples", metavar="FILE", help="every response and score (JSONL)")
-    add("--from-samples", metavar="FILE", help="make the table from such a file, without a model")
-    shown = "instead of the table, how each method answers N problems"
-    add("--show", type=count, metavar="N", help=shown)
-
-    add = top.add_argument_group("other questions").add_argument
-    add("--score", metavar="FILE", help="a reward's score of each line of a JSONL file (--samples)")
-    add("--compare", nargs="+", metavar="DIR", help="runs; seeds are grouped; table and picture")
-    add("--crossplay", nargs="+", metavar="DIR", help="runs whose agents change partners; a table")
-    add("--doctor", metavar="DIR", help="look a run over for known signs of failure")
-    add("--ask", metavar="TEXT", help="let the team answer your own problem, or an item in JSON")
-    add("--debug", action="store_true", help="show the traceback of an error")
+    add_flags(top, Args)
     return top
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
+def parse(argv: list[str] | None = None) -> Args:
     top = parser()
-    args = top.parse_args(argv)
-    given = {name for name, value in vars(args).items() if value != top.get_default(name)}
+    args = Args(**vars(top.parse_args(argv)))
+    given = set()
+    for field in dataclasses.fields(Args):
+        if getattr(args, field.name) != field.default:
+            given.add(field.name)
     for mode in MODES.keys() & given:
-        flag = "--" + mode.replace("_", "-")
+        name = "--" + mode.replace("_", "-")
         value = getattr(args, mode)
         if isinstance(value, str) and not value.strip():
-            top.error(f"{flag} is empty")
-        if extra := given - MODES[mode] - {mode, "debug"}:
-            flags = ", ".join("--" + name.replace("_", "-") for name in sorted(extra))
-            top.error(f"{flag} does not go with {flags}")
+            top.error(f"{name} is empty")
+        if others := given - MODES[mode] - {mode, "debug"}:
+            listed = ", ".join("--" + other.replace("_", "-") for other in sorted(others))
+            top.error(f"{name} does not go with {listed}")
     for name in ("json", "csv", "samples"):
         file = getattr(args, name)
         if file and (not Path(file).absolute().parent.is_dir() or Path(file).is_dir()):
@@ -116,117 +188,188 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
-def evaluate(args) -> tuple[dict, list[dict]]:
-    """Plays every method: (header, records), as measures.summarize takes them."""
-    from evaluation.players import Player, find_runs, settings, single_settings, solo_settings
-    from training.plugins import check_prompts, find_reward, items_of, make_task
+def run_flags(args: Args, directory: Path | None) -> train.Args:
+    """Return train.py's flags of a run with those given here; without a run, its defaults."""
+    recorded = folder.read_args(directory)["args"] if directory else {}
+    known = {field.name for field in dataclasses.fields(train.Args)}
+    recorded = {name: value for name, value in recorded.items() if name in known}
+    task = args.task or recorded.get("task")
+    defaults = train.parse(["--task", task] if task else [])
+    flags = dataclasses.replace(defaults, **recorded)
+    for name in REPLACE:
+        if getattr(args, name) is not None:
+            setattr(flags, name, getattr(args, name))
+    if args.model:
+        models = [folder.located(name) for name in args.model]
+        if not directory and len(models) > 1:
+            flags.num_agents = len(models)
+        if len(models) not in (1, flags.num_agents):
+            raise ValueError(f"--model names {len(models)}: give one, or one per agent")
+        flags.model = each(models, flags.num_agents)
+    if args.feedback and flags.turns == 1:
+        raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
+    flags.engine = args.engine  # not the run's
+    flags.engine_folder = args.engine_folder
+    return flags
+
+
+def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> train.Args:
+    """Return the flags of a single agent's own run. flags: those that the team plays with."""
+    own = run_flags(args, solo)
+    if {*own.model} != {*flags.model}:
+        own.engine = None  # no server has its base
+        own.engine_folder = None
+    if (own.task, own.data) != (flags.task, flags.data):
+        raise ValueError(f"{solo} is a run of task {own.task}, not of {flags.task}")
+    if team:  # the flag --max-new-tokens is then meant for the team's agents
+        own.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
+    if own.model[0] != flags.model[0]:
+        own.judge = flags.judge or flags.model[0]
+    return own
+
+
+def evaluate(args: Args) -> tuple[dict, list[dict]]:
+    """Play every method; return the header and the records, as measures.summarize takes them."""
+    from evaluation.players import Player, find_runs, single_flags
+    from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
 
     team, solo = find_runs(args.run)
-    main = settings(args, team or solo)
-    task = make_task(main)
-    reward = find_reward(main, task)
+    flags = run_flags(args, team or solo)
+    task = make_task(part_of(flags, TaskOptions))
+    reward = find_reward(task)
     items = items_of(task, "test")[: args.limit or None]
     if not items:
-        raise ValueError(f"task {main.task!r} has no test items")
+        raise ValueError(f"task {flags.task!r} has no test items")
     quiet()  # names are checked: what follows imports torch
-    settle(main)
-    from evaluation.methods import latencies, plan, play_method, reference
+    resolve_bits(flags)
+    from evaluation.methods import choose, latencies, plan, play_method, reference
+    from policies.sampling import Sampling
 
-    seats = {
-        "team": lambda: Player(main, team, reward),
-        "solo": lambda: Player(solo_settings(args, main, team, solo), solo, reward),
-        "single": lambda: Player(single_settings(main, args.single_model), None, reward),
-    }
-    methods = plan(args, main, team, solo, items)
-    header, records = describe(args, main, task, reward, items), []
+    own = solo_flags(args, flags, team, solo) if solo else None
+    methods = choose(plan(flags, own, team, args.single_model, items), args.method)
+    header = describe(args, flags, task, reward, items)
     for name in ("single", "single-trained") if solo else ("single",):
         if name not in methods and not args.method:
             header["settings"]["title"] += f"\nno method {name}: this task is for teams alone"
-    for seat in dict.fromkeys(seat for seat, _, _ in methods.values()):  # one at a time in memory
-        player = seats[seat]() if seat else None
+    records = []
+    for seat in dict.fromkeys(method.seat for method in methods.values()):  # one in memory
+        player = None
+        if seat == "team":
+            player = Player(flags, team, reward)
+        if seat == "solo":
+            player = Player(own, solo, reward)
+        if seat == "single":
+            model = args.single_model and folder.located(args.single_model)
+            player = Player(single_flags(flags, model), None, reward)
         if player:
             check_prompts(player.rollout(), items)
-        for name in [name for name in methods if methods[name][0] == seat]:
-            _, kind, trained = methods[name]
-            rollout = player.rollout(kind, trained) if player else reference(main, task, reward)
+        for name, method in methods.items():
+            if method.seat != seat:
+                continue
             start = time.perf_counter()
-            records += play_method(name, rollout, items, args)
             if player:
+                rollout = player.rollout(method.kind, method.trained)
+                sampling = player.sampling
+                if args.greedy:
+                    sampling = sampling.greedy()
+                else:
+                    samples = args.num_samples
+                    records += play_method(name, rollout, items, sampling, args.seed, samples)
+                records += play_method(name, rollout, items, sampling, args.seed, 0)
                 spent = time.perf_counter() - start
-                header["timing"][name] = latencies(name, rollout, items, args, spent)
+                timing = latencies(name, rollout, items, sampling, args.seed, spent)
+                header["timing"][name] = timing
+            else:
+                rollout = reference(flags, task, reward)
+                records += play_method(name, rollout, items, part_of(flags, Sampling), args.seed, 1)
             if args.samples:  # what is played is not lost, whatever comes
                 folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
-def describe(args, main, task, reward, items: list[dict]) -> dict:
-    """The header: what is evaluated and how, for the head and the foot of the table."""
+def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> dict:
+    """Return the header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
     from training.heldout import task_id
     from training.report import where
 
-    how = f"{args.num_samples} samples at temperature {main.temperature:g}, top-p {main.top_p:g}"
-    how = "greedy" if args.greedy else how
-    name, count = task.reward, len(items)
-    title = f"{main.task}: {count} test problems, {how}, turns {main.turns}, seed {args.seed}\n"
-    title += f"return: share of the maximum of reward {name}, {reward.maximum:g}; ± standard error"
-    device = " and ".join(main.engine or [where()])
-    timed = HOW_TIMED.format(count=min(TIMED, count), device=device)
-    flags = {"title": title, "timed": timed, "reward": name, "maximum": reward.maximum}
-    flags |= {flag: getattr(main, flag) for flag in FLAGS}
-    flags |= {"runs": args.run, "items": count, "num_samples": args.num_samples}
-    flags |= {"greedy": args.greedy, "seed": args.seed}
-    header = {"settings": flags, "timing": {}, "items": [], "measures": task.measures}
+    drawn = f"temperature {flags.temperature:g}, top-p {flags.top_p:g}"
+    sampled = "greedy" if args.greedy else f"{args.num_samples} samples at {drawn}"
+    count = len(items)
+    title = f"{flags.task}: {count} test problems, {sampled}, turns {flags.turns}, seed {args.seed}"
+    title += f"\nreturn: share of the maximum of reward {task.reward}, {reward.maximum:g}; "
+    title += "± standard error"
+    device = " and ".join(flags.engine or [where()])
+    settings = {
+        "title": title,
+        "timed": HOW_TIMED.format(count=min(TIMED, count), device=device),
+        "reward": task.reward,
+        "maximum": reward.maximum,
+        **{name: getattr(flags, name) for name in HEADER},
+        "runs": args.run,
+        "items": count,
+        "num_samples": args.num_samples,
+        "greedy": args.greedy,
+        "seed": args.seed,
+    }
+    asked = []
     for item in items:
-        team = range(main.num_agents)
+        team = range(flags.num_agents)
         speakers = task.speakers(item, 0) or team
         prompts = [task.observe(agent, item, []) if agent in speakers else "" for agent in team]
-        header["items"].append({"task_id": task_id(item), "prompts": prompts})
-    return header
+        asked.append({"task_id": task_id(item), "prompts": prompts})
+    return {"settings": settings, "timing": {}, "items": asked, "measures": task.measures}
 
 
-def table(args) -> None:
-    """Evaluates, or reads what was evaluated, and shows it."""
+def table(args: Args) -> None:
+    """Evaluate, or read what was evaluated, and show it."""
     from evaluation import measures
 
     if args.show and not args.from_samples:
-        args.limit, args.num_samples = args.show, 1
-    file = args.from_samples
-    header, records = report.read_samples(file) if file else evaluate(args)
+        args.limit = args.show
+        args.num_samples = 1
+    if args.from_samples:
+        header, records = report.read_samples(args.from_samples)
+    else:
+        header, records = evaluate(args)
     known = list(dict.fromkeys(record["method"] for record in records))
     for name in args.method or ():
         if name not in known:
-            raise ValueError(f"--method {name}: what {file} has is {', '.join(known)}")
-    found = measures.summarize(header, records, args.method or known)
+            listed = ", ".join(known)
+            raise ValueError(f"--method {name}: what {args.from_samples} has is {listed}")
+    summary = measures.summarize(header, records, args.method or known)
     if args.show:
-        shown = [record for record in records if record["method"] in found["methods"]]
+        shown = [record for record in records if record["method"] in summary["methods"]]
         print(report.show(header, shown, args.show))
     else:
-        print(report.render(found, header["measures"]))
+        print(report.render(summary, header["measures"]))
     if args.json:
-        folder.write_json(Path(args.json), found)
+        folder.write_json(Path(args.json), summary)
     if args.csv:
-        report.write_csv(args.csv, found["methods"])
+        report.write_csv(args.csv, summary["methods"])
     if args.samples:
         folder.write_lines(Path(args.samples), [header, *records])
 
 
-def newest(args) -> list[str] | None:
-    """What is evaluated where nothing is named: the run that was started last."""
-    if any(getattr(args, name) for name in CHOSEN) or not (found := folder.newest_run()):
+def newest(args: Args) -> list[str] | None:
+    """Return what is evaluated where nothing is named: the run that was started last."""
+    if any(getattr(args, name) for name in CHOSEN):
         return args.run
-    print(f"the newest run: {found}", file=sys.stderr)
-    return [str(found)]
+    run = folder.newest_run()
+    if run is None:
+        return None
+    print(f"the newest run: {run}", file=sys.stderr)
+    return [str(run)]
 
 
-def ask(args) -> None:
-    """The team's greedy answer (sampled, with --temperature) to a problem of the user's."""
-    from evaluation.players import Player, find_runs, settings
-    from training.plugins import check_prompts, make_task
+def ask(args: Args) -> None:
+    """Print the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
+    from evaluation.players import Player, find_runs
+    from training.plugins import TaskOptions, check_prompts, make_task
 
     team, solo = find_runs(args.run)
-    flags = settings(args, team or solo)
-    task = make_task(flags)
+    flags = run_flags(args, team or solo)
+    task = make_task(part_of(flags, TaskOptions))
     if args.ask.lstrip().startswith("{"):  # a whole item
         try:
             item = json.loads(args.ask)
@@ -237,17 +380,30 @@ def ask(args) -> None:
         item = task.ask(args.ask)
     quiet()
     from magrpo import EVAL
-    from policies.sampling import sampling_of
 
-    settle(flags)
+    resolve_bits(flags)
     player = Player(flags, team or solo)
     rollout = player.rollout(trained=range(flags.num_agents))
     check_prompts(rollout, [item])
-    (node,) = rollout.roots([item], (args.seed, EVAL, 0, 0), 1)
-    rollout.act([node], sampling_of(flags, greedy=args.temperature is None))
+    [node] = rollout.roots([item], (args.seed, EVAL, 0, 0), 1)
+    sampling = player.sampling.greedy() if args.temperature is None else player.sampling
+    rollout.act([node], sampling)
     who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
     print(report.side_by_side(node.observations))
-    print(f"\nthe team {who}:\n{report.side_by_side(node.texts((0,) * flags.num_agents))}")
+    print(f"\nthe team {who}:\n{report.side_by_side(node.texts([0] * flags.num_agents))}")
+
+
+def crossplay(args: Args) -> None:
+    """Print the table of the runs whose agents change partners."""
+    from evaluation import crossplay
+
+    runs = [folder.run_folder(name) for name in args.crossplay]
+    flags = [run_flags(args, run) for run in runs]
+    samples = 0 if args.greedy else args.num_samples
+    returns, count = crossplay.crossplay(runs, flags, args.limit, samples, args.seed)
+    sampled = "greedy" if args.greedy else f"{samples} samples"
+    print(f"held-out return, {count} problems, {sampled}\n")
+    print(crossplay.report(runs, returns, args.json))
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -258,18 +414,24 @@ def main(argv: list[str] | None = None) -> None:
             from evaluation import plots
 
             plots.compare(args.compare, args.json)
-        elif args.crossplay or args.score:
+        elif args.crossplay:
             quiet()
-            from evaluation import crossplay, scoring
+            crossplay(args)
+        elif args.score:
+            quiet()
+            from evaluation import scoring
 
-            print(crossplay.crossplay(args) if args.crossplay else scoring.score(args))
+            print(scoring.score(run_flags(args, None), args.score, args.samples))
         elif args.doctor:
             from training import doctor
 
             print(doctor.report(folder.run_folder(args.doctor)))
         else:
             args.run = newest(args)
-            (table if args.ask is None else ask)(args)
+            if args.ask is None:
+                table(args)
+            else:
+                ask(args)
         sys.stdout.flush()  # a reader that has gone is told here, and not at the exit
     except Exception as error:
         if "--debug" in argv:

@@ -58,7 +58,7 @@ TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
 # --------------------------------------------------------------------------------------------------
 # 1. The equations: pure functions of tensors.
 #    Change this for an ablation: another advantage, another loss, another way to spread a reward.
-#    The logged `return` is Node.value. Of these functions only agent_rewards and team_mean affect it.
+#    The logged `return` is Node.value: only agent_rewards and team_mean affect it.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -151,8 +151,8 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
 def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
     """Return Eq. 2 over rows of responses: -sum_rows coef sum_tokens log pi.
 
-    logps and mask (R, T). coef (R,): the advantage times the row's share of the batch, so the losses
-    of micro-batches add up.
+    logps and mask (R, T). coef (R,): the advantage times the row's share of the batch, so that the
+    losses of micro-batches add up.
     """
     return -(coef * (logps * mask).sum(-1)).sum()
 
@@ -175,17 +175,17 @@ def clipped_loss(
 def kl_loss(logps: Tensor, reference: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     """Return KL(pi || reference) over rows: 1/2 (log pi - log ref)^2 per token, summed.
 
-    Shapes are those of policy_loss. The expected gradient, over tokens that pi sampled, is the exact
-    gradient of KL(pi || ref) token by token, given the tokens before it. What an early token does
-    to the KL of later ones is left out. The usual loss, k3, has the gradient of KL(ref || pi), which
-    is another objective. k3 is logged.
+    Shapes are those of policy_loss. The expected gradient, over tokens that pi sampled, is the
+    exact gradient of KL(pi || ref) token by token, given the tokens before it. What an early token
+    does to the KL of later ones is left out. The usual loss, k3, has the gradient of
+    KL(ref || pi), which is another objective. k3 is logged.
     """
     per_token = 0.5 * (logps - reference).square()
     return (weight * (per_token * mask).sum(-1)).sum()
 
 
 def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> float:
-    """Return the factor on --lr at a step: warm-up, then constant, or linear or cosine to a tenth."""
+    """Return the factor on --lr at a step: warm-up, then constant, linear or cosine to a tenth."""
     if step < warmup:
         return (step + 1) / warmup
     done = min((step - warmup) / max(total - warmup, 1), 1.0)
@@ -379,7 +379,7 @@ class Rollout:
             node.next_items = list(self.pool.map(self.task.advance, items, texts))
 
     def next_turn(self, node: Node, samples: int) -> list[Node]:
-        """Open a node for each aligned joint response. Each history grows by the agent's own text."""
+        """Open a node for each aligned joint response. A history grows by the agent's own text."""
         for sample, item in enumerate(node.next_items):
             histories = []
             for agent, history in enumerate(node.histories):
@@ -489,6 +489,7 @@ class MAGRPO(L.LightningModule):
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step
+        self.updating = False  # the weights are between two steps: no checkpoint may hold them
 
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
@@ -518,8 +519,8 @@ class MAGRPO(L.LightningModule):
     def groups(self) -> list[list[Node]]:
         """Return what an advantage is centred over, as lists of nodes.
 
-        tree: the G samples of a node, each of which opens a node of its own. chain: the G lines of a
-        problem, each continued by one sample a turn.
+        tree: the G samples of a node, each of which opens a node of its own. chain: the G lines of
+        a problem, each continued by one sample a turn.
         """
         groups = []
         for nodes in self.turns:
@@ -544,9 +545,9 @@ class MAGRPO(L.LightningModule):
 
         A frozen agent has no row, and so no backward pass, no gradient and no optimizer state.
 
-        weight: 1 / problems / the agent's responses to the problem at that turn. --normalize divides
-        it by nothing (sum, the paper's), by the row's own length (sequence), or by the mean length
-        over all of the agent's responses (token). No micro-batch can change it.
+        weight: 1 / problems / the agent's responses to the problem at that turn. --normalize
+        divides it by nothing (sum, the paper's), by the row's own length (sequence), or by the mean
+        length over all of the agent's responses (token). No micro-batch can change it.
         """
         rows = []
         lengths = defaultdict(list)  # by agent
@@ -592,13 +593,14 @@ class MAGRPO(L.LightningModule):
             norms = [float(nn.utils.clip_grad_norm_(group, GRAD_CLIP)) for group in groups]
             if not all(map(math.isfinite, norms)):  # such a step would ruin every weight
                 raise FloatingPointError(f"gradient norms {norms} at step {self.global_step}")
+            self.updating = True
             # Lightning counts the steps of its wrapper: one per rollout.
             (optimizer.optimizer if remaining else optimizer).step()
+            self.updating = remaining > 0
             for row in self.learned:
                 if row.old is None:
                     row.old = row.scored
-        policies = self.team.policies()
-        norm_of = dict(zip(policies, norms, strict=True))
+        norm_of = dict(zip(self.team.policies(), norms, strict=True))
         return [norm_of[self.team.policy_of(agent)] for agent in range(self.team.size)]
 
     def set_gradients(self, rows: list[Row]) -> None:

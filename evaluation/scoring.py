@@ -3,62 +3,75 @@
 import statistics
 from pathlib import Path
 
-from evaluation.players import settings
 from evaluation.report import align
+from policies.finding import TeamOptions
 from rewards import asks
-from training.bits import settle
+from training.defaults import resolve_bits
+from training.flags import part_of
 from training.folder import json_lines, write_lines
-from training.heldout import worth
-from training.plugins import find_reward, make_task
+from training.heldout import team_reward
+from training.plugins import TaskOptions, find_reward, make_task
 from training.scoring import RewardError, Scorer
 
 
-def read(path: str) -> list[tuple[int, dict]]:
-    """(number, {"item": {...}, "responses": [...]}) of each line; ValueError names a bad one."""
-    found = list(json_lines(Path(path)))
-    for number, row in found:
+def read(path: str) -> tuple[list[int], list[dict]]:
+    """Return the line numbers and the rows, {"item": {...}, "responses": [...]}, of a file.
+
+    ValueError names a bad line.
+    """
+    numbers = []
+    rows = []
+    for number, row in json_lines(Path(path)):
         match row:
             case {"item": dict(), "responses": list(texts)} if set(map(type, texts)) == {str}:
-                continue
-        message = 'it needs {"item": an object, "responses": a list of texts}'
-        raise ValueError(f"{path}, line {number}: {message}")
-    if not found:
+                numbers.append(number)
+                rows.append(row)
+            case _:
+                message = 'it needs {"item": an object, "responses": a list of texts}'
+                raise ValueError(f"{path}, line {number}: {message}")
+    if not rows:
         raise ValueError(f"{path} holds no joint responses")
-    return found
+    return numbers, rows
 
 
-def score(args) -> str:
-    """Scores the file of --score, writes --samples, tells the means."""
-    main = settings(args, None)
-    numbers, rows = zip(*read(args.score), strict=True)
-    reward = find_reward(main, make_task(main))
-    reward = Scorer(reward, judge_of(main) if asks(reward) else None)
+def score(flags, file: str, samples: str | None) -> str:
+    """Score a file and return the table of the means.
+
+    flags: those of train.py, resolved. samples: a file for each line with its score.
+    """
+    numbers, rows = read(file)
+    reward = find_reward(make_task(part_of(flags, TaskOptions)))
+    scorer = Scorer(reward, judge_of(flags) if asks(reward) else None)
     try:
-        found = reward([(row["item"], row["responses"]) for row in rows])
+        scores = scorer([(row["item"], row["responses"]) for row in rows])
     except RewardError as error:
         line = numbers[error.args[2]]
-        raise RewardError(f"{args.score}, line {line}: {error}", *error.args[1:]) from error
-    done = [
-        row | {"reward": worth(parts, len(row["responses"])), "parts": parts}
-        for row, parts in zip(rows, found, strict=True)
-    ]
-    if args.samples:
-        write_lines(Path(args.samples), done)
-    return render(done, reward.maximum)
+        raise RewardError(f"{file}, line {line}: {error}", *error.args[1:]) from error
+    scored = []
+    for row, parts in zip(rows, scores, strict=True):
+        reward = team_reward(parts, len(row["responses"]))
+        scored.append(row | {"reward": reward, "parts": parts})
+    if samples:
+        write_lines(Path(samples), scored)
+    return render(scored, scorer.maximum)
 
 
-def judge_of(main):
-    """The model that the reward asks: --judge, or --model as it is."""
+def judge_of(flags):
+    """Return the model that the reward asks: --judge, or --model as it is."""
     from policies.judging import load_judge
 
-    settle(main)
-    return load_judge(main.judge or main.model[0], main)
+    resolve_bits(flags)
+    name = flags.judge or flags.model[0]
+    return load_judge(name, part_of(flags, TeamOptions), flags.chat_template)
 
 
 def render(rows: list[dict], maximum: float) -> str:
-    names = dict.fromkeys(name for row in rows for name in row["parts"])
-    values = {name: [row["parts"].get(name, 0.0) for row in rows] for name in names}
+    """Return the table of the rewards and of their parts."""
+    values = {"reward": [row["reward"] for row in rows]}
+    for name in dict.fromkeys(name for row in rows for name in row["parts"]):
+        values[name] = [row["parts"].get(name, 0.0) for row in rows]
     table = [["", "mean", "least", "most"]]
-    for name, found in {"reward": [row["reward"] for row in rows], **values}.items():
-        table.append([name, *(f"{of(found):.3f}" for of in (statistics.fmean, min, max))])
+    for name, numbers in values.items():
+        summary = (statistics.fmean(numbers), min(numbers), max(numbers))
+        table.append([name, *(f"{number:.3f}" for number in summary)])
     return f"{len(rows)} joint responses, of a maximum of {maximum:g}\n{align(table)}"

@@ -203,7 +203,7 @@ class Engine:
         return server.error(f"holds {server.model}, another model than {name}: it {why}")
 
 
-def connect(team, args) -> None:
-    """Lets --engine sample for a team. Raises EngineError where a server cannot."""
-    team.engine = Engine(team, args.engine, args.engine_folder)
+def connect(team, urls: list[str], folder: str | None) -> None:
+    """Let servers sample for a team. Raises EngineError where a server cannot."""
+    team.engine = Engine(team, urls, folder)
     team.engine.probe()

@@ -2,12 +2,26 @@
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 EMBEDDED = Path(__file__).resolve().parent.parent / "tiny"  # the models of this project
 ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft writes them
 MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of,
 ADAPTER_FILES = ("tokenizer*.json", WEIGHTS)  # with an adapter's config, but for its base's name
+
+
+@dataclass(frozen=True)
+class TeamOptions:
+    """Who the agents are: train.py's flags of the same names."""
+
+    model: list[str]  # one per agent
+    share: bool = False
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    bits: int = 32
+    trust_remote_code: bool = False
+    template_arg: dict | None = None
 
 
 def is_adapter(name: str | Path) -> bool:

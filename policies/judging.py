@@ -3,10 +3,11 @@
 import numpy as np
 
 from policies.base import Base
+from policies.finding import TeamOptions
 from policies.loading import device, load_base
 from policies.sampling import Sampling
 from policies.scoring import Row
-from policies.team import score
+from policies.team import Team, score
 
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=0)
 
@@ -38,18 +39,19 @@ class Judge:
         return Row(self.base.agents[0], (*[start] * (2 - len(ids)), *ids), tokens)
 
 
-def load_judge(name: str, args) -> Judge:
-    base = load_base(name, [0], 0, 1, args.bits, args.trust_remote_code)
+def load_judge(name: str, team: TeamOptions, chat: bool) -> Judge:
+    """Load a model to ask, with the bits and the template arguments of a team."""
+    base = load_base(name, [0], 0, 1, team.bits, team.trust_remote_code)
     base.requires_grad_(False)
-    base.template_args = args.template_arg
-    return Judge(base.to(device()), args.chat_template)
+    base.template_args = team.template_arg or {}
+    return Judge(base.to(device()), chat)
 
 
-def make_judge(args, team) -> Judge:
-    """The model of --judge, or the frozen base of the team's first agent."""
-    if args.judge:
-        return load_judge(args.judge, args)
-    if args.lora_rank:
-        return Judge(team.bases[0], args.chat_template)
-    why = "--lora-rank 0 leaves no frozen one: name one with --judge"
-    raise ValueError(f"this reward asks a language model, and {why}")
+def make_judge(name: str | None, team: Team, chat: bool) -> Judge:
+    """Return the model of --judge, or the frozen base of the team's first agent."""
+    if name:
+        return load_judge(name, team.options, chat)
+    if team.options.lora_rank:
+        return Judge(team.bases[0], chat)
+    reason = "--lora-rank 0 leaves no frozen one: name one with --judge"
+    raise ValueError(f"this reward asks a language model, and {reason}")

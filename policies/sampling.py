@@ -23,12 +23,9 @@ class Sampling:
     top_p: float
     max_new_tokens: int
 
-
-def sampling_of(args, greedy: bool = False) -> Sampling:
-    """Return how agents sample: by --temperature, --top-k and --top-p, or the likeliest token."""
-    if greedy:
-        return Sampling(0.0, 0, 1.0, args.max_new_tokens)
-    return Sampling(args.temperature, args.top_k, args.top_p, args.max_new_tokens)
+    def greedy(self) -> "Sampling":
+        """Return the same with the likeliest token at every place."""
+        return Sampling(0.0, 0, 1.0, self.max_new_tokens)
 
 
 def capped(x: Tensor, softcap: float | None) -> Tensor:

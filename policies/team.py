@@ -3,13 +3,13 @@ is sampled here is what is scored here, so this must stay as it is in an ablatio
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from policies import decoding, plain, scoring
 from policies.base import Base
 from policies.decoding import Response
+from policies.finding import TeamOptions
 from policies.loading import load_base
 from policies.sampling import Sampling
 from policies.scoring import Row
@@ -23,19 +23,6 @@ def decode(base: Base, *work) -> list[list[Response]]:
 def score(base: Base, *work, **options) -> None:
     """Score responses along the path that the base takes."""
     (plain if base.plain else scoring).score(base, *work, **options)
-
-
-@dataclass(frozen=True)
-class TeamOptions:
-    """Who the agents are: train.py's flags of the same names."""
-
-    model: list[str]  # one per agent
-    share: bool = False
-    lora_rank: int = 16
-    lora_alpha: int = 32
-    bits: int = 32
-    trust_remote_code: bool = False
-    template_arg: dict | None = None
 
 
 class Team(nn.Module):

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import difflib
 import json
 import shlex
@@ -17,6 +18,37 @@ def meant(name: str, known) -> str:
 def named(known) -> str:
     """The known names, for a flag's help."""
     return ", ".join(sorted(known))
+
+
+def flag(group: str, default, text: str, kind=None, **options):
+    """Return a dataclass field that is a flag: its group in --help, its default, its help text.
+
+    kind: argparse's `type`. options: more of argparse's, as choices, nargs or metavar.
+    """
+    options |= {"group": group, "help": text}
+    if kind:
+        options["type"] = kind
+    return dataclasses.field(default=default, metadata=options)
+
+
+def add_flags(parser: argparse.ArgumentParser, flags: type) -> None:
+    """Add a flag for every field of a dataclass, in the order of the fields."""
+    groups = {}
+    for field in dataclasses.fields(flags):
+        options = dict(field.metadata)
+        title = options.pop("group")
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        if isinstance(field.default, bool):
+            options["action"] = argparse.BooleanOptionalAction  # --no-... undoes a flag file's
+        name = "--" + field.name.replace("_", "-")
+        groups[title].add_argument(name, default=field.default, **options)
+
+
+def part_of(args, options: type):
+    """Return the fields of a smaller dataclass with the values that they have in `args`."""
+    values = {field.name: getattr(args, field.name) for field in dataclasses.fields(options)}
+    return options(**values)
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -103,8 +135,9 @@ def each(values: list, agents: int) -> list:
 
 
 def conflict(args) -> str:
-    """Why these flags, as resolved, do not go together; "" where they do."""
-    agents, frozen = args.num_agents, args.freeze
+    """Return why these flags of train.py, as resolved, do not go together; "" where they do."""
+    agents = args.num_agents
+    frozen = args.freeze
     for flag in ("model", "init"):
         named = getattr(args, flag) or []
         if len(named) not in (0, 1, agents):
@@ -147,8 +180,9 @@ def conflict(args) -> str:
 
 
 def engine_conflict(args) -> str:
-    """Why no servers can sample for these flags, of train.py or eval.py; "" where they can."""
-    bases, urls = len({*args.model}), args.engine or []
+    """Return why no servers can sample for a team's resolved flags; "" where they can."""
+    bases = len({*args.model})
+    urls = args.engine or []
     if args.engine_folder and not urls:
         return "--engine-folder goes with --engine"
     if urls and args.lora_rank == 0:

@@ -2,6 +2,7 @@
 The README lists the files; `lock` is held by the process that writes there."""
 
 import contextlib
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -59,26 +60,28 @@ def has_agents(directory: Path, flags: dict) -> bool:
 
 
 def checkpoint(resumed: str | None) -> Path | None:
-    """That of the run of --resume, where it has one already."""
-    path = resumed and run_folder(resumed) / CHECKPOINT
-    return path if path and path.exists() else None
+    """Return the checkpoint of the run of --resume, if it has one already."""
+    if not resumed:
+        return None
+    path = run_folder(resumed) / CHECKPOINT
+    return path if path.exists() else None
 
 
 def refuse_name(name: str) -> Path:
-    """The folder of --run, which has to be a new one."""
+    """Return the folder of --run; ValueError where it exists."""
     path = Path(name) if "/" in name else Path("runs") / name
     if path.exists():
         raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
     return path
 
 
-def new_directory(args) -> Path:
-    """runs/<--run>, or the first free runs/<task>-<number>; made here, never one that exists."""
-    if args.run:
-        path = refuse_name(args.run)
+def new_directory(run: str | None, task: str) -> Path:
+    """Make runs/<run>, or the first free runs/<task>-<number>; never one that exists."""
+    if run:
+        path = refuse_name(run)
         path.mkdir(parents=True)
         return path
-    stem = Path(args.task.replace(":", ".")).name
+    stem = Path(task.replace(":", ".")).name
     for number in itertools.count(1):
         path = Path("runs") / f"{stem}-{number}"
         with contextlib.suppress(FileExistsError):
@@ -164,34 +167,48 @@ def set_model_names(record: dict, name_of: Callable[[str], str]) -> None:
 
 
 def write_args(directory: Path, args) -> None:
-    versions = {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
-    command, models = shlex.join(["python", *sys.argv]), [*args.model, *filter(None, [args.judge])]
-    record = {"args": dict(vars(args)), "versions": versions, "command": command, "resumed": []}
-    record["bases"] = {name: fingerprint(name) for name in models}
-    record["code"] = [code_version(vars(args))]  # of every process that went on with it
+    """Write args.json of a run with these flags, a dataclass."""
+    flags = dataclasses.asdict(args)
+    command = shlex.join(["python", *sys.argv])
+    record = {
+        "args": flags,
+        "versions": {"python": sys.version.split()[0]} | {name: version(name) for name in PACKAGES},
+        "command": command,
+        "resumed": [],
+        "bases": {name: fingerprint(name) for name in [*args.model, args.judge] if name},
+        "code": [code_version(flags)],  # of every process that went on with it
+    }
     if args.resume:
         warn_of_other_code(directory)
         before = read_args(directory)
         record["code"] = list(dict.fromkeys([*before["code"], *record["code"]]))
-        record["command"], record["resumed"] = before["command"], [*before["resumed"], command]
+        record["command"] = before["command"]
+        record["resumed"] = [*before["resumed"], command]
     set_model_names(record, recorded_name)
     write_json(directory / "args.json", record)
 
 
 def code_version(flags: dict) -> str:
-    """The last commit that changed this code (not its pages or tests), and a hash of what differs
-    from it: uncommitted changes, and the plug-in files that the flags name."""
-
-    def git(what: str) -> bytes:  # nothing where there is no git
-        command = f"git {what} -- '*.py' ':!tests'"
-        return subprocess.run(command, shell=True, cwd=ROOT, capture_output=True).stdout
-
-    changes = git("diff HEAD")
+    """Return the last commit that changed this code (not its pages or tests), and a hash of what
+    differs from it: uncommitted changes, and the plug-in files that the flags name."""
+    changes = _git("diff", "HEAD")
     for name in (flags["task"], flags["reward"]):
         file = Path((name or "").partition(":")[0])
-        changes += file.read_bytes() if file.suffix == ".py" and file.is_file() else b""
-    commit = git("log -1 --format=%h --abbrev=12").decode().strip() or "no-commit"
-    return commit + (f"+{hashlib.sha256(changes).hexdigest()[:12]}" if changes else "")
+        if file.suffix == ".py" and file.is_file():
+            changes += file.read_bytes()
+    commit = _git("log", "-1", "--format=%h", "--abbrev=12").decode().strip() or "no-commit"
+    if changes:
+        commit += f"+{hashlib.sha256(changes).hexdigest()[:12]}"
+    return commit
+
+
+def _git(*arguments: str) -> bytes:
+    """Return what git says of the code; b"" where there is no git."""
+    command = ["git", *arguments, "--", "*.py", ":!tests"]
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True).stdout
+    except FileNotFoundError:
+        return b""
 
 
 def warn_of_other_code(directory: Path) -> None:
@@ -201,12 +218,12 @@ def warn_of_other_code(directory: Path) -> None:
         print(f"warning: {message}", file=sys.stderr)
 
 
-def check_bases(directory: Path, args) -> None:
-    """Raises ValueError where a run's agents were trained on other models than these."""
+def check_bases(directory: Path, models: list[str], judge: str | None) -> None:
+    """Raise ValueError where a run's agents were trained on other models than these."""
     record = read_args(directory)
     before = [*record["args"]["model"], record["args"].get("judge")]
-    for was, name in zip(before, [*args.model, args.judge], strict=True):
-        check_base(record.get("bases", {}).get(was), name, directory)
+    for trained, name in zip(before, [*models, judge], strict=True):
+        check_base(record.get("bases", {}).get(trained), name, directory)
 
 
 def check_base(trained: str | None, name: str | None, whose: Path) -> None:
@@ -218,17 +235,21 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
         raise ValueError(f"the model {name} is not what {whose} was trained on ({why})")
 
 
-def cut_back(directory: Path, module) -> int:
-    """Drops what a killed run wrote after its last checkpoint, and a line that was cut; returns the
-    checkpoint's steps (0: there is none). ValueError where the run cannot go on."""
-    check_bases(directory, module.args)
+def cut_back(directory: Path, args, module) -> int:
+    """Drop what a killed run wrote after its last checkpoint, and a line that was cut.
+
+    Returns the checkpoint's steps, 0 if there is none. ValueError where the run cannot go on.
+    """
+    check_bases(directory, args.model, args.judge)
     files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
-    known, done, most = {path: read_lines(path) for path in files}, 0, module.args.max_steps
+    lines_of = {path: read_lines(path) for path in files}
+    done = 0
     if (directory / CHECKPOINT).exists():
         done, _ = read_checkpoint(directory, module.state_dict())
-    if most < done:
-        raise ValueError(f"{directory} has {done} steps: --max-steps {most} is behind it")
-    for path, lines in known.items():
+    if args.max_steps < done:
+        behind = f"--max-steps {args.max_steps} is behind it"
+        raise ValueError(f"{directory} has {done} steps: {behind}")
+    for path, lines in lines_of.items():
         write_whole(path, "".join(f"{line}\n" for step, line in lines if step < done))
     return done
 

@@ -9,68 +9,88 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from magrpo import EVAL, MAGRPO, Node, Rollout, earned, mean_pay
+from magrpo import EVAL, MAGRPO, Node, Rollout, agent_rewards, team_mean
 from policies import parallel
-from policies.sampling import Sampling, sampling_of
+from policies.sampling import Sampling
 from training.metrics import largest_return, mean_parts
 
+ALIGNED_CHAIN = (1, True)  # Rollout's joints and chain: how held-out problems are played
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 
 
 def play(
     rollout: Rollout, items: list[dict], seed: int, samples: int, sampling: Sampling, bar: tqdm
 ) -> list[list[Node]]:
-    """The nodes of each turn of all items, some of them at a time. One joint response opens one
-    next turn: the held-out problems are played without the tree. The random numbers are a function
-    of the seed and the problem's number alone, so two teams differ by themselves."""
+    """Return the nodes of each turn of all items, played a few items at a time.
+
+    One joint response opens one next turn: held-out problems are played without the tree. The
+    random numbers are a function of the seed and the problem's number alone, so that two teams
+    differ by themselves.
+    """
     turns: list[list[Node]] = []
     # On a CPU as many problems at once as its caches hold.
     step = (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
     for start in range(0, len(items), step):
-        key, part = (seed, EVAL, 0, start), items[start : start + step]
-        found = parallel.play(rollout, part, key, samples, sampling, 1, True)
-        turns = [a + b for a, b in itertools.zip_longest(turns, found, fillvalue=[])]
+        part = items[start : start + step]
+        key = (seed, EVAL, 0, start)
+        played_turns = parallel.play(rollout, part, key, samples, sampling, *ALIGNED_CHAIN)
+        turns = [a + b for a, b in itertools.zip_longest(turns, played_turns, fillvalue=[])]
         bar.update(len(part))
     return turns
 
 
-def progress(title: str, count: int, **how) -> tqdm:
-    """A bar over so many problems."""
-    shown = {"desc": title, "total": count, "unit": "problem", "leave": False}
-    return tqdm(**shown, mininterval=0, miniters=1, **how)  # each update is of some problems
+def progress(title: str, count: int, **options) -> tqdm:
+    """Return a bar over so many problems."""
+    return tqdm(
+        desc=title,
+        total=count,
+        unit="problem",
+        leave=False,
+        mininterval=0,  # each update is of several problems
+        miniters=1,
+        **options,
+    )
 
 
 def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict, dict, list[Node]]:
-    """Sampled and greedy: the measures, the returns by problem, the greedy rollout's last nodes."""
-    measures, per_problem, args = {}, {}, module.args
+    """Play items sampled and greedily.
+
+    Returns the measures, the returns by problem, and the last nodes of the greedy rollout.
+    """
+    measures = {}
+    per_problem = {}
+    seed = module.algorithm.seed
+    passes = (("", EVAL_SAMPLES, module.sampling), ("greedy/", 1, module.sampling.greedy()))
     with progress(title, 2 * len(items), file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
-        for name, greedy, samples in (("", False, EVAL_SAMPLES), ("greedy/", True, 1)):
-            turns = play(module.rollout, items, args.seed, samples, sampling_of(args, greedy), bar)
-            values = torch.DoubleTensor([node.value for node in turns[0]])
+        for prefix, samples, sampling in passes:
+            turns = play(module.rollout, items, seed, samples, sampling, bar)
+            values = torch.tensor([node.value for node in turns[0]], dtype=torch.float64)
             returns = values / largest_return(turns, module.rollout)
-            per_problem[f"{name}return"] = returns.tolist()
-            spread = float(returns.std()) if len(items) > 1 else 0.0
-            measures[f"{name}return"] = float(returns.mean())
-            measures[f"{name}return_se"] = spread / math.sqrt(len(items))
-            measures |= {name + key: value for key, value in mean_parts(turns[-1]).items()}
+            deviation = float(returns.std()) if len(items) > 1 else 0.0
+            per_problem[f"{prefix}return"] = returns.tolist()
+            measures[f"{prefix}return"] = float(returns.mean())
+            measures[f"{prefix}return_se"] = deviation / math.sqrt(len(items))
+            for name, value in mean_parts(turns[-1]).items():
+                measures[prefix + name] = value
     return measures, per_problem, turns[-1]
 
 
-def played(node: Node, s: int) -> tuple[list[str], dict[str, float]]:
-    """Texts and reward parts of aligned joint response (s, ..., s); no parts where none scored."""
-    texts = node.texts((s,) * len(node.responses))
+def played(node: Node, sample: int) -> tuple[list[str], dict[str, float]]:
+    """Return texts and parts of the aligned joint response of a sample; {} where none scored."""
+    joint = [sample] * len(node.responses)
+    texts = node.texts(joint)
     if not node.parts:
         return texts, {}
-    return texts, node.parts[node.joints.tolist().index([s] * len(node.responses))]
+    return texts, node.parts[node.joints.tolist().index(joint)]
 
 
-def worth(parts: dict[str, float], agents: int) -> float:
-    """What is logged of a joint response: the mean of what it pays the agents."""
-    return float(mean_pay(torch.DoubleTensor(earned(parts, agents))))
+def team_reward(parts: dict[str, float], agents: int) -> float:
+    """Return what is logged of a joint response: the mean of the agents' rewards."""
+    return float(team_mean(torch.tensor(agent_rewards(parts, agents), dtype=torch.float64)))
 
 
 def task_id(item: dict):
-    """An item's task_id as plain Python: no checkpoint takes a scalar of numpy."""
+    """Return an item's task_id as plain Python: a checkpoint does not take a scalar of numpy."""
     value = item.get("task_id")
     return value.item() if isinstance(value, np.generic) else value
 
@@ -84,7 +104,7 @@ def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
         "turn": turn,
         "prompts": list(map(str, node.observations)),
         "responses": texts,
-        "reward": worth(parts, len(texts)),
+        "reward": team_reward(parts, len(texts)),
         "parts": parts,
     }
 

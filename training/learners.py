@@ -8,7 +8,7 @@ nothing is refused: another base, another rank or scale of the adapter.
 import sys
 from pathlib import Path
 
-from policies.finding import ADAPTER, adapter_config, base_of, fingerprint, is_adapter
+from policies.finding import ADAPTER, TeamOptions, adapter_config, base_of, fingerprint, is_adapter
 from training.flags import each
 from training.folder import agent_folder, check_base, has_agents, read_args, run_folder
 
@@ -16,29 +16,41 @@ FULL = "config.json"  # of a whole model
 SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # what an adapter's output is scaled by
 
 
-def agent_folders(args) -> list[str]:
-    """The folder that each agent starts from; ValueError where --init names none that fits."""
-    named = enumerate(each(args.init, args.num_agents))
-    folders = [_folder(name, agent, args) for agent, name in named]
+def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
+    """Return the folder that each agent starts from; ValueError where --init names none that fits.
+
+    names: the values of --init, one or one per agent.
+    """
+    agents = len(team.model)
+    folders = [_folder(name, agent, agents) for agent, name in enumerate(each(names, agents))]
     for folder in folders:
-        adapter = is_adapter(folder)
-        if adapter != (args.lora_rank > 0):
-            kind = "an adapter: not with" if adapter else "a whole model:"
-            raise ValueError(f"--init {folder} is {kind} --lora-rank 0")
-        found = {key: adapter_config(folder).get(key) or 0 for key in SCALE} if adapter else {}
-        if adapter and list(found.values()) != [args.lora_rank, args.lora_alpha, 0, 0]:
-            own = f"--lora-rank {args.lora_rank} and --lora-alpha {args.lora_alpha}"
-            message = f"an adapter of {found}, and this team's are of {own}"
-            raise ValueError(f"--init {folder} is {message}")
-    if args.share and len({*zip(args.model, folders, strict=True)}) > len({*args.model}):
+        check_shape(folder, team)
+    if team.share and len({*zip(team.model, folders, strict=True)}) > len({*team.model}):
         message = f"with --share there is one policy: give one agent's folder, such as {folders[0]}"
         raise ValueError(f"--init names several agents, and {message}")
-    for folder, name in zip(folders, args.model, strict=True):
+    for folder, name in zip(folders, team.model, strict=True):
         check_base(_trained_on(folder), name, folder)
-    return list(map(str, folders))
+    return [str(folder) for folder in folders]
 
 
-def _folder(name: str, agent: int, args) -> Path:
+def check_shape(folder: Path, team: TeamOptions) -> None:
+    """Raise ValueError where an agent's folder does not hold what this team trains."""
+    adapter = is_adapter(folder)
+    if adapter != (team.lora_rank > 0):
+        kind = "an adapter: not with" if adapter else "a whole model:"
+        raise ValueError(f"--init {folder} is {kind} --lora-rank 0")
+    if not adapter:
+        return
+    config = adapter_config(folder)
+    scale = {key: config.get(key) or 0 for key in SCALE}
+    if list(scale.values()) != [team.lora_rank, team.lora_alpha, 0, 0]:
+        flags = f"--lora-rank {team.lora_rank} and --lora-alpha {team.lora_alpha}"
+        message = f"an adapter of {scale}, and this team's are of {flags}"
+        raise ValueError(f"--init {folder} is {message}")
+
+
+def _folder(name: str, agent: int, agents: int) -> Path:
+    """Return the folder of one agent, from the name of a run or of that folder."""
     run = run_folder(name)
     if not (run / "args.json").is_file():
         if is_adapter(run) or (run / FULL).is_file():
@@ -46,33 +58,33 @@ def _folder(name: str, agent: int, args) -> Path:
         message = f"no run (no {run / 'args.json'}) and no agent (no {ADAPTER})"
         raise ValueError(f"--init {name}: {message}; give a run, or a folder such as RUN/agents/0")
     flags = read_args(run)["args"]
-    one = flags.get("share") and len(set(flags["model"])) == 1
-    count = 1 if one else flags["num_agents"]
-    if count not in (1, args.num_agents):
-        message = f"it has {count} agents and this team {args.num_agents}; name a folder for each"
+    one_policy = flags.get("share") and len(set(flags["model"])) == 1
+    count = 1 if one_policy else flags["num_agents"]
+    if count not in (1, agents):
+        message = f"it has {count} agents and this team {agents}; name a folder for each"
         raise ValueError(f"--init {name}: {message}, such as {run / 'agents' / '0'}")
-    folder = agent_folder(run, agent if count > 1 else 0, flags)
     if not has_agents(run, flags):
         raise ValueError(f"--init {name}: it is not finished: python train.py --resume {run}")
-    return folder
+    return agent_folder(run, agent if count > 1 else 0, flags)
 
 
-def load(team, args) -> None:
-    """Loads the agents of args.init, one folder each; ValueError where one is of another base."""
+def load(team, folders: list[str]) -> None:
+    """Load the agents, one folder each; ValueError where one is of another base."""
     from policies.loading import load_agent
 
-    for agent, folder in enumerate(map(Path, args.init)):
+    options = team.options
+    for agent, folder in enumerate(map(Path, folders)):
         trained = _trained_on(folder)
         # Once more: a model of the hub's is on this machine only now.
-        check_base(trained, args.model[agent], folder)
-        if args.lora_rank and trained is None:
-            message = f"nothing in {folder} tells whether it was trained on {args.model[agent]}"
+        check_base(trained, options.model[agent], folder)
+        if options.lora_rank and trained is None:
+            message = f"nothing in {folder} tells whether it was trained on {options.model[agent]}"
             print(f"warning: {message}", file=sys.stderr)
-        load_agent(team.base_of[agent], agent, folder, args.trust_remote_code)
+        load_agent(team.base_of[agent], agent, folder, options.trust_remote_code)
 
 
 def _trained_on(folder: Path) -> str | None:
-    """Fingerprint of the model that an agent was trained on; None where nothing tells it."""
+    """Return the fingerprint of the model that an agent was trained on, None if unknown."""
     run = folder.resolve().parent.parent
     if folder.resolve().parent.name == "agents" and (run / "args.json").is_file():
         record = read_args(run)

@@ -5,23 +5,20 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import json
 import math
 import numbers
 import sys
 import traceback
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from policies.finding import EMBEDDED, bases, find_model
 from rewards import REWARDS, asks
 from tasks import TASKS, Task
-from training import learners
 from training.flags import meant
 
-TINY = str(EMBEDDED)
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 
 
@@ -99,31 +96,26 @@ def task_class(name: str) -> type[Task]:
     return kind if issubclass(kind, Task) else type(kind.__name__, (kind, Task), {})
 
 
-def own_model(name: str, agents: int) -> str | None:
-    """The model that a task names for itself, if any; it may depend on the number of agents."""
-    model = task_class(name).model
-    model = model(agents) if callable(model) else model
-    return model and str(model)
+@dataclass(frozen=True)
+class TaskOptions:
+    """What is played and paid: train.py's flags of the same names."""
+
+    task: str
+    num_agents: int = 2
+    reward: str | None = None
+    data: str | None = None
+    feedback: str | None = None
+    feedback_tests: int = 1
+    expert_url: str | None = None
+    expert_model: str | None = None
 
 
-def is_embedded(name: str) -> bool:
-    """Whether a model is one of those in tiny/, or an adapter on it."""
-    return Path(bases(name)[-1]).resolve().is_relative_to(EMBEDDED)
-
-
-def learning_rate(name: str, adapters: bool) -> float:
-    """--lr where it is not given: a model's folder may say it, for its adapters and for full
-    copies. A pretrained model bears far less than an embedded one."""
-    file = Path(bases(name)[-1], "learning_rate.json")
-    rates = json.loads(file.read_text()) if file.is_file() else {"adapters": 1e-4, "full": 1e-5}
-    return rates["adapters" if adapters else "full"]
-
-
-def make_task(args) -> Task:
-    """The task of --task, with the flags that are a task's."""
+def make_task(args: TaskOptions) -> Task:
+    """Return the task of --task, made with the flags that are a task's."""
     if args.data and not Path(args.data).exists():  # a task may never open it
         raise ValueError(f"--data: cannot read {args.data}: No such file")
-    kind, options = task_class(args.task), {"data": args.data, "num_agents": args.num_agents}
+    kind = task_class(args.task)
+    options = {"data": args.data, "num_agents": args.num_agents}
     if args.feedback:
         if args.feedback not in kind.modes:
             hint = meant(args.feedback, kind.modes)
@@ -160,10 +152,11 @@ def advanced(advance, item: dict, responses: list[str]) -> dict:
     return following
 
 
-def find_reward(args, task):
-    """The function of --reward, or of the task's own reward."""
+def find_reward(task: Task):
+    """Return the function of the task's reward, which --reward has replaced if given."""
     if not task.reward:
-        raise ValueError(f"task {args.task!r} names no reward of its own: give one with --reward")
+        name = type(task).__name__
+        raise ValueError(f"task {name!r} names no reward of its own: give one with --reward")
     reward = resolve(task.reward, REWARDS, "reward")
     name = f"reward {task.reward!r}"
     wanted = ["item", "responses", "lm"] if asks(reward) else ["item", "responses"]
@@ -196,33 +189,3 @@ def check_prompts(rollout, items: Iterable[dict]) -> int:
                 raise
             longest = max(longest, len(rollout.encode(agent, text)))
     return longest
-
-
-def steps_of(args, problems: int) -> int:
-    """Return --max-steps where it is not given: the steps of --epochs, 1 or more, or 130."""
-    if not args.epochs:
-        return 130
-    per_step = args.batch_size * args.devices * args.num_nodes
-    return max(math.ceil(int(args.epochs * problems) / per_step), 1)
-
-
-def prepare(args) -> tuple:
-    """What the flags name, found and checked in a moment, before torch is imported: the task, the
-    reward, the problems to train on and the held-out ones by split."""
-    task = make_task(args)
-    reward = find_reward(args, task)
-    if args.judge and not asks(reward):
-        message = f"reward {task.reward!r} does not ask a language model"
-        raise ValueError(f"--judge {args.judge}: {message}")
-    for name in filter(None, [*args.model, args.judge]):
-        find_model(name, args.bits or 32)
-    problems = items_of(task, "train")
-    splits = ("dev", "test") if args.eval_limit is not None else ()
-    held_out = {split: items_of(task, split)[: args.eval_limit or None] for split in splits}
-    if not problems or held_out.get("test") == []:
-        raise ValueError(f"task {args.task!r} has no items to train or to test on")
-    if args.max_steps is None:
-        args.max_steps = steps_of(args, len(problems))
-    if args.init and not args.resume:
-        args.init = learners.agent_folders(args)
-    return task, reward, problems, held_out

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import lightning as L
@@ -19,7 +20,6 @@ from tqdm import tqdm
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
-from policies.sampling import sampling_of
 from training import pictures
 from training.folder import CHECKPOINT, write_json
 from training.heldout import as_markdown, evaluate, play, played, sample_record
@@ -27,26 +27,31 @@ from training.metrics import largest_return, measure, memory_gib
 
 
 class Stopped(BaseException):
-    """A signal asked the run to end; its checkpoint is saved. It may be raised anywhere in a
-    rollout: no `except Exception` on the way must take it for an error of its own."""
+    """A signal asked the run to end. It may be raised anywhere in a rollout, so it is not an
+    Exception: no `except Exception` on the way takes it for an error."""
 
 
 class Interruptible:
-    """A rollout that a signal may end. While it plays no parameter changes, so the run ends there
-    and then; otherwise where the next one would begin. All else is the rollout's own."""
+    """A rollout that a signal may end.
+
+    While it plays no parameter changes, so the run ends at once. Otherwise it ends where the next
+    rollout would begin. Everything else is the rollout's.
+    """
 
     def __init__(self, rollout):
-        self.rollout, self.playing, self.why = rollout, False, None
+        self.rollout = rollout
+        self.playing = False
+        self.stopped: Stopped | None = None
 
     def __getattr__(self, name: str):
         return getattr(self.rollout, name)
 
-    def __call__(self, *what):
-        if self.why:
-            raise self.why
+    def __call__(self, *arguments):
+        if self.stopped:
+            raise self.stopped
         self.playing = True
         try:
-            return self.rollout(*what)
+            return self.rollout(*arguments)
         finally:
             self.playing = False
 
@@ -56,20 +61,36 @@ class Interruptible:
 
         def stop(number, frame):
             signal.signal(number, signal.SIG_DFL)
-            self.why = Stopped(signal.Signals(number).name)
+            self.stopped = Stopped(signal.Signals(number).name)
             if self.playing:
-                raise self.why
+                raise self.stopped
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stop)
 
 
-class Recorder(L.Callback):
-    """Writes everything a run writes; evaluates before, during and after; saves checkpoints. Of
-    several processes all evaluate, each its share, and the first one writes."""
+@dataclass(frozen=True)
+class Schedule:
+    """When a run evaluates, saves and ends: train.py's flags of the same names."""
 
-    def __init__(self, directory: Path, held_out: dict[str, list[dict]], args):
-        self.directory, self.held_out, self.args = directory, held_out, args
+    max_steps: int
+    eval_every: int
+    save_every: int
+    sample_every: int
+
+
+class Recorder(L.Callback):
+    """Writes everything a run writes; evaluates before, during and after; saves checkpoints.
+
+    Of several processes all evaluate, each its share, and the first one writes.
+    """
+
+    def __init__(self, directory: Path, held_out: dict, schedule: Schedule, flags: dict):
+        """held_out: the items by split. flags: those of the run, for TensorBoard."""
+        self.directory = directory
+        self.held_out = held_out
+        self.schedule = schedule
+        self.flags = flags
         # Measures before and after, the returns problem by problem, a joint response of each.
         self.summary = {name: {} for name in ("before", "after", "returns", "example")}
         self.seconds = 0.0  # spent by earlier processes of this run
@@ -77,12 +98,16 @@ class Recorder(L.Callback):
         self.saved = -1  # step of the checkpoint on disk
         self.recorded = 0  # steps whose metrics and samples are on disk
         self.begun = False  # what comes before the first step was done
-        self.schemes: list[str] = []  # of dividing the work that were seen
-        self.frames: list[dict] = []  # what was built so far, of a task that can draw it
+        self.schemes: list[str] = []  # ways of dividing the work that were seen
+        self.frames: list[dict] = []  # what was built so far, if the task can draw it
 
     def state_dict(self):
-        kept = {"summary": self.summary, "schemes": self.schemes, "frames": self.frames}
-        return kept | {"seconds": self.seconds + time.perf_counter() - self.start}
+        return {
+            "summary": self.summary,
+            "schemes": self.schemes,
+            "frames": self.frames,
+            "seconds": self.seconds + time.perf_counter() - self.start,
+        }
 
     def load_state_dict(self, state):
         vars(self).update(state, begun=True)
@@ -94,44 +119,51 @@ class Recorder(L.Callback):
         self.start = time.perf_counter()
         self.saved = module.global_step or -1
         self.recorded = module.global_step
-        trainer.should_stop = module.global_step >= self.args.max_steps
+        trainer.should_stop = module.global_step >= self.schedule.max_steps
         if not self.begun:
             self.test(trainer, module, "before")
             if trainer.is_global_zero:
-                flags = {name: html.escape(str(value)) for name, value in vars(self.args).items()}
-                rows = "".join(f"|{k}|{v.replace('|', '&#124;')}|\n" for k, v in flags.items())
-                trainer.logger.experiment.add_text("flags", f"|flag|value|\n|-|-|\n{rows}")
+                trainer.logger.experiment.add_text("flags", as_table(self.flags))
             self.draw(trainer, module)
             self.begun = True
             self.save(trainer)
-        how = {"total": self.args.max_steps, "initial": module.global_step, "file": sys.stdout}
-        self.bar = tqdm(desc="training", disable=not trainer.is_global_zero, **how)
+        self.bar = tqdm(
+            desc="training",
+            total=self.schedule.max_steps,
+            initial=module.global_step,
+            file=sys.stdout,
+            disable=not trainer.is_global_zero,
+        )
 
     def on_train_batch_start(self, trainer, module, batch, batch_idx):
         self.began = time.perf_counter()
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        done, args, dev = module.global_step, self.args, None
+        done = module.global_step
+        schedule = self.schedule
+        last = done >= schedule.max_steps
         with trainer.precision_plugin.forward_context():  # the precision of training
             metrics = measure(module)
-        metrics |= {"seconds/step": time.perf_counter() - self.began, "memory_gib": memory_gib()}
+        metrics["seconds/step"] = time.perf_counter() - self.began
+        metrics["memory_gib"] = memory_gib()
         metrics |= self.shares(module)
         module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
-        trainer.should_stop = last = done >= args.max_steps
-        if args.eval_every and done % args.eval_every == 0:
+        trainer.should_stop = last
+        dev = None
+        if schedule.eval_every and done % schedule.eval_every == 0:
             dev, _, _ = self.evaluate(trainer, module, "dev")
-        if done % max(args.max_steps // pictures.FRAMES, 1) == 0 or last:
+        if done % max(schedule.max_steps // pictures.FRAMES, 1) == 0 or last:
             self.draw(trainer, module)
         if trainer.is_global_zero:
             self.record(trainer, module, done - 1, metrics, dev)
         self.recorded = done
-        if done % args.save_every == 0 or last:
+        if done % schedule.save_every == 0 or last:
             self.save(trainer)
 
     def record(self, trainer, module, step: int, metrics: dict, dev: dict | None) -> None:
-        """What a step writes; dev: the measures of an evaluation after it."""
+        """Write what a step writes. dev: the measures of an evaluation after it."""
         self.append("metrics.jsonl", [{"step": step, **metrics}])
-        if step % self.args.sample_every == 0:
+        if step % self.schedule.sample_every == 0:
             self.show_samples(trainer, module, step)
         if dev:
             dev = {f"dev/{name}": value for name, value in dev.items()}
@@ -141,7 +173,7 @@ class Recorder(L.Callback):
         self.bar.update()
 
     def on_train_end(self, trainer, module):
-        if module.global_step < self.args.max_steps:
+        if module.global_step < self.schedule.max_steps:
             return
         self.bar.close()
         self.test(trainer, module, "after")
@@ -150,20 +182,21 @@ class Recorder(L.Callback):
         for agent in module.team.policies():
             save_agent(module.team.base_of[agent], agent, self.directory / "agents" / str(agent))
         if self.frames:
-            task, colors = module.rollout.task, module.rollout.task.colors
+            task = module.rollout.task
             target = [task.draw(item, []) for item in self.pictured(module)]
-            pictures.write(self.directory, target, self.frames, colors)
+            pictures.write(self.directory, target, self.frames, task.colors)
         head = {"steps": module.global_step, "seconds": self.state_dict()["seconds"]}
         write_json(self.directory / "summary.json", head | self.summary)
 
     def test(self, trainer, module, when: str) -> None:
-        """Evaluates on the test problems before or after training; not with --eval-limit none."""
+        """Evaluate on the test problems before or after training; not with --eval-limit none."""
         if "test" not in self.held_out:
             return
         measures, returns, nodes = self.evaluate(trainer, module, "test", when)
-        self.summary[when], self.summary["returns"][when] = measures, returns
-        record = sample_record(module.global_step, nodes[0], self.args.turns - 1, 0)
-        self.summary["example"][when] = record
+        last_turn = module.rollout.episode.turns - 1
+        self.summary[when] = measures
+        self.summary["returns"][when] = returns
+        self.summary["example"][when] = sample_record(module.global_step, nodes[0], last_turn, 0)
         if trainer.is_global_zero:
             logged = {f"test/{name}": value for name, value in measures.items()}
             trainer.logger.log_metrics(logged, module.global_step)
@@ -173,44 +206,53 @@ class Recorder(L.Callback):
             return evaluate(module, self.held_out[split], f"held out, {when}")
 
     def pictured(self, module) -> list[dict]:
+        """Return the problems that are drawn."""
         return (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
 
     def draw(self, trainer, module) -> None:
-        """A frame for pictures.py, where the task can draw: what the team builds now, greedily."""
-        task, how = module.rollout.task, (self.args.seed, 1, sampling_of(self.args, greedy=True))
+        """Add a frame for pictures.py, if the task can draw: what the team builds now, greedily."""
+        task = module.rollout.task
         if not task.colors:
             return
+        greedy = module.sampling.greedy()
+        seed = module.algorithm.seed
+        items = self.pictured(module)
         with trainer.precision_plugin.forward_context():  # the precision of training
-            turns = play(module.rollout, self.pictured(module), *how, tqdm(disable=True))
+            turns = play(module.rollout, items, seed, 1, greedy, tqdm(disable=True))
         drawn = [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]]
-        most = largest_return(turns, module.rollout)
-        frame = {"name": f"step {module.global_step}", "drawn": drawn}
-        self.frames.append(frame | {"returns": [node.value / most for node in turns[0]]})
+        largest = largest_return(turns, module.rollout)
+        returns = [node.value / largest for node in turns[0]]
+        name = f"step {module.global_step}"
+        self.frames.append({"name": name, "drawn": drawn, "returns": returns})
 
     def shares(self, module) -> dict[str, float]:
-        """Share of each scheme of dividing the work among the step's joint responses, the aligned
-        ones; 0 for one that was seen before. {} where the task names none."""
-        seen, scheme = Counter(), module.rollout.task.scheme
+        """Return the share of each scheme of dividing the work among the step's aligned joint
+        responses; 0 for a scheme that was seen before, {} where the task names none."""
+        counts = Counter()
         for node in itertools.chain(*module.turns):
-            seen.update(scheme(node.item, played(node, s)[0]) for s in range(node.samples))
-        seen.pop(None, None)
-        self.schemes = sorted({*self.schemes, *seen})
-        return {f"scheme/{name}": seen[name] / seen.total() for name in self.schemes}
+            for sample in range(node.samples):
+                texts, _ = played(node, sample)
+                counts[module.rollout.task.scheme(node.item, texts)] += 1
+        del counts[None]  # a Counter allows it where there is none
+        self.schemes = sorted({*self.schemes, *counts})
+        return {f"scheme/{name}": counts[name] / counts.total() for name in self.schemes}
 
     def on_exception(self, trainer, module, exception):
         """Save what was computed, if it is whole: every step is recorded, and no update is at work.
-        Otherwise the run goes on from its last checkpoint, and makes the same step again. Where
-        only one of several processes fails, the others are not here to save with it."""
+
+        Otherwise the run goes on from its last checkpoint, and makes the same step again. If only
+        one of several processes fails, the others are not here to save with it.
+        """
         here_alone = trainer.world_size > 1 and not getattr(exception, "everywhere", False)
         whole = self.recorded == module.global_step and not module.updating
         if self.begun and self.saved < module.global_step and whole and not here_alone:
             self.save(trainer)
 
     def save(self, trainer) -> None:
-        """Writes checkpoints/last.ckpt whole or not at all.
+        """Write checkpoints/last.ckpt whole or not at all.
 
-        Not by Lightning's ModelCheckpoint: that one neither saves before the first step, nor where
-        an exception is raised in all processes, nor waits until the file is on the disk.
+        Lightning's ModelCheckpoint does not save before the first step, does not save where an
+        exception is raised in all processes, and does not wait until the file is on the disk.
         """
         path = self.directory / CHECKPOINT
         draft = path.with_name(f"{path.name}.tmp")
@@ -230,13 +272,21 @@ class Recorder(L.Callback):
             file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
 
     def show_samples(self, trainer, module, step: int) -> None:
-        """The joint responses of the step's first problem, at each of its nodes."""
-        records = [
-            sample_record(step, node, turn, number)
-            for turn, nodes in enumerate(module.turns)
-            for node in nodes
-            if node.problem == 0
-            for number in range(node.samples)
-        ]
+        """Write the joint responses of the step's first problem, at each of its nodes."""
+        records = []
+        for turn, nodes in enumerate(module.turns):
+            for node in nodes:
+                if node.problem == 0:
+                    numbers = range(node.samples)
+                    records += [sample_record(step, node, turn, number) for number in numbers]
         self.append("samples.jsonl", records)
         trainer.logger.experiment.add_text("sample", as_markdown(records[0]), step)
+
+
+def as_table(flags: dict) -> str:
+    """Return the flags as a table of Markdown, escaped."""
+    rows = ["|flag|value|", "|-|-|"]
+    for name, value in flags.items():
+        text = html.escape(str(value)).replace("|", "&#124;")
+        rows.append(f"|{name}|{text}|")
+    return "\n".join(rows) + "\n"

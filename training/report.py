@@ -16,82 +16,98 @@ from training.metrics import memory_gib, reward_spreads
 from training.plugins import check_prompts
 
 
-def describe(module, held_out: dict, args) -> str:
-    """What is trained, on what and where; warns of what a user may not have meant."""
-    bases, reward = module.team.bases, module.rollout.task.reward
-    held = ", ".join(f"{len(items)} of {split}" for split, items in held_out.items()) or "none"
+def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
+    """Return what is trained, on what and where; warn of what a user may not have meant.
+
+    task and init: the flags.
+    """
+    options = module.algorithm
+    splits = [f"{len(items)} of {split}" for split, items in held_out.items()]
     lines = [
-        f"task:    {args.task}, reward {reward}, {len(module.problems)} problems; held out: {held}",
-        f"plan:    {args.max_steps} steps of {args.batch_size} problems, {args.num_generations} "
-        f"samples an agent, lr {args.lr:g}",
+        f"task:    {task}, reward {module.rollout.task.reward}, {len(module.problems)} problems; "
+        f"held out: {', '.join(splits) or 'none'}",
+        f"plan:    {options.max_steps} steps of {options.batch_size} problems, "
+        f"{options.num_generations} samples an agent, lr {options.lr:g}",
     ]
-    for number, base in enumerate(bases):
-        frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
-        name, size = args.model[base.agents[0]], f"{frozen / 2**20:.1f} MiB"
-        lines.append(f"base {number}: {name}, {size} frozen, agents {base.agents}")
-        goes_on = module.rollout.task.stop  # a prompt that is to be continued, not answered
-        if not (args.chat_template or goes_on) and getattr(base.tokenizer, "chat_template", None):
-            message = f"{name} has a chat template and prompts go to it as raw text: if it is "
-            print(f"warning: {message}instruction-tuned, add --chat-template", file=sys.stderr)
+    for number, base in enumerate(module.team.bases):
+        lines.append(f"base {number}: {describe_base(base, module)}")
     for agent in range(module.team.size):
         trained = sum(p.numel() for p in module.team.parameters_of(agent))
         kind = f"{trained:,} trainable parameters"
-        kind = "frozen, it acts and does not learn" if agent in args.freeze else kind
-        lines.append(f"agent {agent}: {kind}" + (f", from {args.init[agent]}" if args.init else ""))
-    if args.share:
-        lines.append(f"shared:  agents of one base are one policy ({len(bases)} in all)")
-    if args.turns > 1:
+        if agent in options.freeze:
+            kind = "frozen, it acts and does not learn"
+        start = f", from {init[agent]}" if init else ""
+        lines.append(f"agent {agent}: {kind}{start}")
+    if module.team.options.share:
+        count = len(module.team.bases)
+        lines.append(f"shared:  agents of one base are one policy ({count} in all)")
+    if module.rollout.episode.turns > 1:
         items = itertools.chain(module.problems, *held_out.values())
-        lines.append(growth(check_prompts(module.rollout, items), bases, args))
+        lines.append(growth(check_prompts(module.rollout, items), module))
     lines.append(f"device:  {where()}")
     return "\n".join(lines)
 
 
-def growth(first: int, bases: list, args) -> str:
-    """Tell how long the prompts of the last turn may be; warn where they may be too long.
+def describe_base(base, module) -> str:
+    """Return a base's name, size and agents; warn of a chat model that gets raw text."""
+    name = module.team.options.model[base.agents[0]]
+    frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
+    continued = module.rollout.task.stop  # prompts are to be continued, not answered
+    is_chat_model = getattr(base.tokenizer, "chat_template", None)
+    if is_chat_model and not module.rollout.episode.chat_template and not continued:
+        message = f"{name} has a chat template and prompts go to it as raw text"
+        advice = "if it is instruction-tuned, add --chat-template"
+        print(f"warning: {message}: {advice}", file=sys.stderr)
+    return f"{name}, {frozen / 2**20:.1f} MiB frozen, agents {base.agents}"
+
+
+def growth(first: int, module) -> str:
+    """Return how long the prompts of the last turn may be; warn where they may be too long.
 
     A later prompt may hold its agent's own responses, and feedback of unknown length.
     """
-    added = args.turns - 1
-    last = first + added * args.max_new_tokens
-    context = min(base.context for base in bases)
-    warning = f"warning: a prompt of turn {args.turns} may have {last} tokens plus feedback"
-    if last > args.max_prompt_tokens:
-        limit = f"--max-prompt-tokens {args.max_prompt_tokens}"
+    episode = module.rollout.episode
+    added = episode.turns - 1
+    last = first + added * episode.max_new_tokens
+    context = min(base.context for base in module.team.bases)
+    warning = f"warning: a prompt of turn {episode.turns} may have {last} tokens plus feedback"
+    if last > episode.max_prompt_tokens:
+        limit = f"--max-prompt-tokens {episode.max_prompt_tokens}"
         print(f"{warning}, more than {limit}: raise it", file=sys.stderr)
-    if last + args.max_new_tokens > context:
+    if last + episode.max_new_tokens > context:
         room = f"the model's context of {context} has no room for --max-new-tokens then"
         print(f"{warning}: {room}", file=sys.stderr)
-    later = f"{first} + {added} x {args.max_new_tokens} = {last}, plus feedback"
-    return f"prompts: up to {first} tokens at turn 1; at turn {args.turns} up to {later}"
+    later = f"{first} + {added} x {episode.max_new_tokens} = {last}, plus feedback"
+    return f"prompts: up to {first} tokens at turn 1; at turn {episode.turns} up to {later}"
 
 
 def where() -> str:
-    """The device of this process, in words."""
+    """Return the device of this process, in words."""
     if device().type == "cuda":
         return torch.cuda.get_device_name()
     return f"CPU, torch threads: {torch.get_num_threads()}"
 
 
-def dry_run(module, args) -> None:
-    module.turns = module.play(args.batch_size)
+def dry_run(module) -> None:
+    """Roll out one batch, run its backward passes, and print what they earned and took."""
+    module.turns = module.play(module.algorithm.batch_size)
     module.set_advantages()
     for turn, nodes in enumerate(module.turns):
         responses = sum(len(r) for node in nodes for r in node.responses)
         joints = sum(len(node.parts) for node in nodes)
-        mean = sum(float(node.rewards.mean()) for node in nodes) / len(nodes)
+        mean = sum(float(node.team_rewards.mean()) for node in nodes) / len(nodes)
         print(f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f}")
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
     halving(module.team.bases, lambda: backward(module))
     expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
-    kind = "on the card" if device().type == "cuda" else "resident, Python and its libraries too"
+    kind = "on the GPU" if device().type == "cuda" else "resident, Python and its libraries too"
     print(f"memory expected, by this and its backward passes, {kind}: {expected * 2**10:.0f} MiB")
     flat = float((reward_spreads(module) < 1e-9).double().mean())
     print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")
 
 
 def backward(module) -> None:
-    """A backward pass over every response, whether or not it has an advantage."""
+    """Run a backward pass over every response, whether or not it has an advantage."""
 
     def add_gradients(rows, logps, mask) -> None:
         (logps * mask).sum().backward()
@@ -100,8 +116,11 @@ def backward(module) -> None:
 
 
 def continuation(directory: Path, steps: int) -> str:
-    """Return the command that doubles a run's steps. The schedule of the learning rate then is
-    twice as long, and its rate at the next step may be another: both stand beside the command."""
+    """Return the command that doubles a run's steps.
+
+    The schedule of the learning rate is then twice as long, and the rate of the next step may be
+    another: both rates stand beside the command.
+    """
     flags = read_args(directory)["args"]
     schedule = (flags["lr_schedule"], flags["warmup_steps"])
     last = flags["lr"] * learning_rate_factor(steps - 1, *schedule, steps)
@@ -113,9 +132,10 @@ def continuation(directory: Path, steps: int) -> str:
 
 
 def report(directory: Path) -> str:
-    """The short report at the end of a run."""
+    """Return the short report at the end of a run."""
     summary = json.loads((directory / "summary.json").read_text())
-    before, after = summary["before"], summary["after"]
+    before = summary["before"]
+    after = summary["after"]
     lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]
     if after:
         lines.append("held-out test problems, share of the maximum return   before    after")

@@ -36,12 +36,14 @@ def quit_on_signals(prog: str) -> None:
         signal.signal(number, leave)
 
 
-def is_first(args) -> bool:
-    """Whether this process is the one that speaks and writes, known before the processes have met:
-    by what Lightning, torchrun and SLURM put into the environment of the others."""
+def is_first(processes: int) -> bool:
+    """Return whether this process is the one that prints and writes.
+
+    This is known before the processes have met, by what Lightning, torchrun and SLURM put into the
+    environment of the others.
+    """
     names = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
-    alone = args.devices * args.num_nodes == 1
-    return alone or not any(int(os.environ.get(name) or 0) for name in names)
+    return processes == 1 or not any(int(os.environ.get(name) or 0) for name in names)
 
 
 def fail(top: Parser, error: Exception) -> None:

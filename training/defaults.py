@@ -1,0 +1,123 @@
+"""What a flag of train.py means that was not given: the one place that resolves defaults.
+
+`resolve` needs the flags alone, `resolve_steps` the number of problems, `resolve_bits` torch.
+"""
+
+import functools
+import json
+import math
+import time
+from pathlib import Path
+
+from policies.finding import EMBEDDED, bases
+from training.flags import conflict, each
+from training.plugins import task_class
+from training.terminal import is_first
+
+STEPS = 130  # --max-steps
+JOINTS = 4  # --joint from three agents on: docs/teams.md has what it costs and gives
+CLIP = [0.2, 0.2]  # --clip with several updates
+RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr; an embedded model's folder has its own
+LIMIT = 0.1  # CPU seconds of the probe for --bits
+
+
+def resolve(args) -> None:
+    """Fill in what the flags alone decide; ValueError where they do not go together."""
+    models = args.model or [own_model(args.task, args.num_agents) or "tiny"]
+    models = [str(EMBEDDED) if name == "tiny" else name for name in models]
+    args.model = each(models, args.num_agents)
+    if args.lr is None:
+        args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
+    args.template_arg = args.template_arg or {}
+    args.freeze = sorted(set(args.freeze or ()))
+    if args.clip is None and args.updates > 1:
+        args.clip = CLIP
+    if args.joint is None:
+        most = args.num_generations ** (args.num_agents - 1)
+        args.joint = min(JOINTS, most) if args.num_agents > 2 else "cross"
+    if wrong := conflict(args):
+        raise ValueError(wrong)
+
+
+def own_model(task: str, agents: int) -> str | None:
+    """Return the model that a task names for itself, if any, for so many agents."""
+    model = task_class(task).model
+    if callable(model):
+        model = model(agents)
+    return str(model) if model else None
+
+
+def learning_rate(name: str, adapters: bool) -> float:
+    """Return --lr for a model's adapters or full copies. A model's folder may say it. A pretrained
+    model bears far less than an embedded one."""
+    file = Path(bases(name)[-1], "learning_rate.json")
+    rates = json.loads(file.read_text()) if file.is_file() else RATES
+    return rates["adapters" if adapters else "full"]
+
+
+def resolve_steps(args, problems: int) -> None:
+    """Fill in --max-steps: the steps of --epochs, 1 or more, or STEPS."""
+    if args.max_steps is not None:
+        return
+    if args.epochs:
+        per_step = args.batch_size * args.processes
+        args.max_steps = max(math.ceil(int(args.epochs * problems) / per_step), 1)
+    else:
+        args.max_steps = STEPS
+
+
+def resolve_bits(args) -> None:
+    """Fill in --bits, and print what a probe found.
+
+    Trained weights need 32, and the embedded models are too small to gain. A GPU takes 16. A CPU
+    takes the faster of 16 and 32. Of several processes each would find its own: they take 32.
+    """
+    if args.bits is not None:
+        return
+    args.bits = 32
+    if args.lora_rank == 0 or all(map(is_embedded, args.model)):
+        return
+    from policies.loading import device
+
+    reason = "as in all processes on a CPU"
+    if device().type == "cuda":
+        args.bits = 16
+        reason = "as on any GPU"
+    elif args.processes == 1:
+        seconds = seconds_of_a_token()
+        args.bits, slower = sorted(seconds, key=seconds.get)
+        ratio = seconds[slower] / seconds[args.bits]
+        reason = f"{slower} bits take {ratio:.1f} times as long on this CPU"
+    if is_first(args.processes):
+        print(f"bits:    {args.bits}, {reason} (--bits: another number)", flush=True)
+
+
+def is_embedded(name: str) -> bool:
+    """Return whether a model is one of those in tiny/, or an adapter on it."""
+    return Path(bases(name)[-1]).resolve().is_relative_to(EMBEDDED)
+
+
+@functools.cache
+def seconds_of_a_token() -> dict[int, float]:
+    """Return the CPU seconds that a token takes in the products with one frozen weight, by bits.
+
+    Decoding multiplies few rows at a time, the update many, forwards and backwards; a CPU's
+    instructions for 16 bits may help the one and slow the other. The weight is that of a
+    feed-forward layer in a model of 135 million parameters. One thread, and the least of some
+    repetitions in which the kinds take turns: nothing else that runs on the machine decides.
+    """
+    import torch
+
+    kinds = {16: torch.bfloat16, 32: torch.float32}
+    weights = {bits: torch.ones(576, 1536, dtype=kind) for bits, kind in kinds.items()}
+    least = {(bits, rows): float("inf") for rows in (24, 128) for bits in kinds}
+    end, turns, threads = time.thread_time() + LIMIT, 0, torch.get_num_threads()
+    torch.set_num_threads(1)
+    while turns < 2 or time.thread_time() < end:  # the first one warms up
+        for bits, rows in least:
+            x, start = torch.ones(rows, 1536, dtype=kinds[bits]), time.thread_time()
+            torch.nn.functional.linear(x, weights[bits])
+            least[bits, rows] = min(least[bits, rows], time.thread_time() - start)
+        turns += 1
+    torch.set_num_threads(threads)
+    return {bits: least[bits, 24] / 24 + 2 * least[bits, 128] / 128 for bits in kinds}
