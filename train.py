@@ -45,7 +45,7 @@ class Args:
     model: list[str] | None = flag(
         "team",
         None,
-        "folder (an adapter's too), hub name or .gguf; one, or one per agent (the task's own, tiny)",
+        "folder (an adapter's too), hub name or .gguf; one, or one per agent (the task's, tiny)",
         nargs="+",
         metavar="NAME",
     )
@@ -70,9 +70,7 @@ class Args:
     # --- sampling
     num_generations: int = flag("sampling", 8, "G, samples per agent and prompt", COUNT)
     temperature: float = flag("sampling", 1.0, "divisor of the logits", POSITIVE)
-    top_p: float = flag(
-        "sampling", 1.0, "nucleus sampling: mass of likeliest tokens, 1: all", TOP_P
-    )
+    top_p: float = flag("sampling", 1.0, "nucleus sampling: mass of likely tokens, 1: all", TOP_P)
     top_k: int = flag("sampling", 0, "number of likeliest tokens that are sampled, 0: all", SIZE)
     max_new_tokens: int = flag("sampling", 96, "largest number of tokens of a response", COUNT)
 
@@ -281,10 +279,8 @@ def build(args: Args, prepared: Prepared | None = None):
     """Load and check everything a run needs; return the MAGRPO module and the held-out items."""
     import torch
 
-    from magrpo import MAGRPO, Algorithm, Episode
     from policies.judging import make_judge
     from policies.loading import device
-    from policies.sampling import Sampling
     from policies.team import Team
     from training.scoring import Scorer
 
@@ -297,15 +293,7 @@ def build(args: Args, prepared: Prepared | None = None):
     judge = None
     if asks(prepared.reward):
         judge = make_judge(args.judge, team, args.chat_template)
-    module = MAGRPO(
-        team,
-        prepared.task,
-        Scorer(prepared.reward, judge),
-        prepared.problems,
-        part_of(args, Algorithm),
-        part_of(args, Episode),
-        part_of(args, Sampling),
-    )
+    module = module_of(team, prepared.task, Scorer(prepared.reward, judge), prepared.problems, args)
     if judge:
         module.judge = judge.base  # so that it moves with the module; it is not trained
     module.to(device())
@@ -316,6 +304,22 @@ def build(args: Args, prepared: Prepared | None = None):
     items = itertools.chain(prepared.problems, *prepared.held_out.values())
     check_prompts(module.rollout, items)
     return module, prepared.held_out
+
+
+def module_of(team, task, scorer, problems: list[dict], args: Args):
+    """Return the MAGRPO module that trains a team with the options in `args`."""
+    import magrpo
+    from policies.sampling import Sampling
+
+    return magrpo.MAGRPO(
+        team,
+        task,
+        scorer,
+        problems,
+        part_of(args, magrpo.Algorithm),
+        part_of(args, magrpo.Episode),
+        part_of(args, Sampling),
+    )
 
 
 def train(args: Args) -> None:

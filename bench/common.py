@@ -26,7 +26,9 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 import train
+from policies.finding import TeamOptions
 from tasks import Task
+from training.flags import part_of
 from training.scoring import Scorer
 
 torch.set_num_threads(1)
@@ -188,18 +190,17 @@ def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: str)
     import lightning as L
     from lightning.pytorch.callbacks import LambdaCallback
 
-    from magrpo import MAGRPO
     from policies.team import Team
 
     flags += f" --model {folder} --num-agents {num_agents} --turns {turns} --bits 32"
     flags += f" --max-new-tokens {RESPONSE} --max-steps 1000000 --lr-schedule constant"
     args = train.parse(flags.split())
     torch.manual_seed(0)
-    team = Team(args)
+    team = Team(part_of(args, TeamOptions))
     for base in team.bases:
         base.tokenizer = tokenizer_of(folder)
     task = Words(texts, num_agents)
-    module = MAGRPO(team, task, Scorer(reward), task.items("train"), args)
+    module = train.module_of(team, task, Scorer(reward), task.items("train"), args)
 
     def drive(gate: Callable) -> None:
         trainer = L.Trainer(

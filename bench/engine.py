@@ -19,7 +19,9 @@ from pathlib import Path
 import torch
 
 import train
+from policies.finding import TeamOptions
 from policies.sampling import Sampling
+from training.flags import part_of
 from training.folder import write_json
 
 AGENTS = 2
@@ -41,7 +43,8 @@ def make_team(args):
     from policies.team import Team
 
     flags = f"--num-agents {AGENTS} --bits {args.bits} --lora-rank 16"
-    team = Team(train.parse(["--model", args.model, *flags.split()])).to(device())
+    flags = train.parse(["--model", args.model, *flags.split()])
+    team = Team(part_of(flags, TeamOptions)).to(device())
     for base in team.bases:
         base.ends = frozenset()
     with torch.no_grad():

@@ -50,10 +50,10 @@ def sample_weights(module, node, count: int) -> torch.Tensor:
     """Return the factor of each sample's gradient if K is `count`: (n, G)."""
     joints = arrangement(module.team.size, node.samples, count)  # some of node.joints
     columns = {tuple(joint): column for column, joint in enumerate(node.joints.tolist())}
-    pay = node.pay[:, [columns[tuple(joint)] for joint in joints.tolist()]]
+    rewards = node.rewards[:, [columns[tuple(joint)] for joint in joints.tolist()]]
     future = torch.zeros(module.team.size, node.samples)
-    returns = sample_returns(pay, joints, future, 1.0)
-    return (advantages(returns, module.args.advantage) / node.samples).float()
+    returns = sample_returns(rewards, joints, future, 1.0)
+    return (advantages(returns, module.algorithm.advantage) / node.samples).float()
 
 
 def estimates(module, node, counts: list[int]) -> torch.Tensor:
@@ -69,7 +69,7 @@ def measure(module, items: list[dict], counts: list[int], rollouts: int) -> tupl
     """Return the variance by K, and the seconds per problem of the reward of the largest K."""
     team_size = module.team.size
     variances = torch.zeros(len(counts))
-    group = module.args.num_generations
+    group = module.algorithm.num_generations
     start = module.rollout.seconds["reward"]
     for number, item in enumerate(items):
         key = (0, TRAIN, 0, number * rollouts)

@@ -40,9 +40,9 @@ def states(base, prompts):
 class Critic(magrpo.MAGRPO):
     kind = "independent"
 
-    def __init__(self, team, task, reward, problems, args):
-        super().__init__(team, task, reward, problems, args)
-        if args.advantage != "none" or not args.lora_rank:
+    def __init__(self, team, *options):
+        super().__init__(team, *options)
+        if self.algorithm.advantage != "none" or not team.options.lora_rank:
             raise ValueError("the critic needs --advantage none, and a frozen base (--lora-rank)")
         sizes = [team.base_of[agent].net.config.hidden_size for agent in range(team.size)]
         if self.kind == "centralised":

@@ -10,7 +10,8 @@ import torch
 import eval as evaluation
 import train
 from policies import loading
-from training import bits
+from policies.finding import EMBEDDED
+from training import defaults
 
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
 SMALL += ["--eval-limit", "none"]
@@ -22,7 +23,7 @@ def probed(monkeypatch):
     """Sets what the probe finds, on a machine without a card; None: it must not be made."""
 
     def find(seconds: dict | None) -> None:
-        monkeypatch.setattr(bits, "seconds_of_a_token", lambda: dict(seconds))
+        monkeypatch.setattr(defaults, "seconds_of_a_token", lambda: dict(seconds))
 
     monkeypatch.setattr(loading, "device", lambda: torch.device("cpu"))
     find(None)
@@ -34,14 +35,14 @@ def model(tmp_path_factory) -> str:
     """One that is not the embedded one, as far as anyone can tell."""
     path = tmp_path_factory.mktemp("models") / "pretrained"
     shutil.copytree(
-        train.TINY, path, ignore=shutil.ignore_patterns("*.py", "build", "many", "half")
+        str(EMBEDDED), path, ignore=shutil.ignore_patterns("*.py", "build", "many", "half")
     )
     return str(path)
 
 
 def settled(*argv) -> int:
     args = train.parse(list(argv))
-    bits.settle(args)
+    defaults.resolve_bits(args)
     return args.bits
 
 
@@ -63,7 +64,7 @@ def test_a_cpu_takes_the_faster(probed, capsys):
     ("argv", "expected"),
     [
         ([], 32),
-        (["--model", f"{train.TINY}/build"], 32),
+        (["--model", f"{EMBEDDED}/build"], 32),
         (["--model", "their/model", "--lora-rank", "0"], 32),
         (["--model", "their/model", "--devices", "2"], 32),  # each would find its own
         (["--model", "their/model", "--bits", "16"], 16),

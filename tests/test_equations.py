@@ -19,21 +19,24 @@ from magrpo import (
     EVAL,
     MAGRPO,
     TRAIN,
+    Algorithm,
+    Episode,
     Rollout,
     advantages,
+    agent_rewards,
     arrangement,
     clipped_loss,
-    earned,
     generator,
     kl_loss,
     learning_rate_factor,
-    mean_pay,
     policy_loss,
     problem_numbers,
     sample_returns,
+    team_mean,
 )
 from policies.decoding import Response
 from tasks import Task
+from training.flags import part_of
 from training.metrics import influences
 from training.scoring import Scorer
 
@@ -146,10 +149,10 @@ def test_returns_are_means_over_partners():
 
 def test_what_a_joint_response_pays_each_agent():
     parts = {"a": 1.0, "b": -0.25, "metric/c": 9.0, "agent/1": 0.5}
-    assert earned(parts, 3) == [0.75, 1.25, 0.75]
-    assert float(mean_pay(torch.tensor(earned(parts, 3)))) == pytest.approx(0.75 + 0.5 / 3)
+    assert agent_rewards(parts, 3) == [0.75, 1.25, 0.75]
+    assert float(team_mean(torch.tensor(agent_rewards(parts, 3)))) == pytest.approx(0.75 + 0.5 / 3)
     third = torch.full((3, 2), 1 / 3, dtype=F64)
-    assert torch.equal(mean_pay(third), third[0])  # exactly: not (x + x + x) / 3
+    assert torch.equal(team_mean(third), third[0])  # exactly: not (x + x + x) / 3
 
 
 # Games of two agents with three actions each, and of three with two.
@@ -291,9 +294,9 @@ def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float, silen
     game = Game(silent)
     module = MAGRPO.__new__(MAGRPO)
     torch.nn.Module.__init__(module)
-    object.__setattr__(module, "args", args)
+    object.__setattr__(module, "algorithm", part_of(args, Algorithm))
     object.__setattr__(module, "team", game)
-    rollout = Rollout(game, game, Scorer(game.reward), args)
+    rollout = Rollout(game, game, Scorer(game.reward), part_of(args, Episode))
     total = torch.zeros(4, dtype=F64)
     later_choices = 4 if branching == "tree" else 2
     for script in itertools.product((0, 1), repeat=4 + later_choices):
@@ -422,7 +425,7 @@ def table_node(table):
     group = len(table)
     joints = torch.tensor(list(itertools.product(range(group), repeat=2))).flip(0)
     rewards = torch.tensor([table[i][j] for i, j in joints.tolist()])
-    return SimpleNamespace(samples=group, joints=joints, rewards=rewards)
+    return SimpleNamespace(samples=group, joints=joints, team_rewards=rewards)
 
 
 def test_influences_are_unbiased():

@@ -3,7 +3,6 @@
 A run of a team and one of a single agent are trained for a step; then they are evaluated.
 """
 
-import argparse
 import contextlib
 import csv
 import functools
@@ -25,7 +24,9 @@ import train
 from evaluation import methods as playing
 from evaluation import players, report
 from magrpo import Rollout
-from training.plugins import find_reward, make_task
+from policies.sampling import Sampling
+from training.flags import part_of
+from training.plugins import TaskOptions, find_reward, make_task
 
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "1"]
 SMALL += ["--max-new-tokens", "32", "--lr", "0.02", "--advantage", "none"]  # every agent moves
@@ -98,7 +99,6 @@ class Clock:
 
     def __init__(self):
         self.now, self.seconds = 0.0, {}
-        self.args = argparse.Namespace(max_new_tokens=64, temperature=1.0, top_k=0, top_p=1.0)
 
     def perf_counter(self) -> float:
         return self.now
@@ -124,7 +124,7 @@ def test_the_timing_of_single_problems_takes_a_tenth(seconds, spent, timed, monk
     rollout = Clock()
     monkeypatch.setattr(playing, "time", rollout)
     items = [{"seconds": float(value)} for value in seconds]
-    found = playing.latencies("x", rollout, items, argparse.Namespace(greedy=False, seed=0), spent)
+    found = playing.latencies("x", rollout, items, Sampling(1.0, 0, 1.0, 64), 0, spent)
     assert found == {"seconds": [value / 2 for value in seconds[:timed]], "tokens": [7] * timed}
 
 
@@ -233,8 +233,8 @@ def test_greedy_only_and_another_task_reward_and_turns(team, tmp_path):
 
 @pytest.fixture(scope="module")
 def player(team):
-    flags = players.settings(evaluation.parse(["--run", str(team)]), team)
-    return players.Player(flags, team, find_reward(flags, make_task(flags)))
+    flags = evaluation.run_flags(evaluation.parse(["--run", str(team)]), team)
+    return players.Player(flags, team, find_reward(make_task(part_of(flags, TaskOptions))))
 
 
 def asked(player, kind, monkeypatch) -> list[tuple[int, str]]:
@@ -246,8 +246,8 @@ def asked(player, kind, monkeypatch) -> list[tuple[int, str]]:
         return encode(self, agent, text)
 
     monkeypatch.setattr(Rollout, "encode", spy)
-    sampling = playing.sampling_of(player.args)
-    player.rollout(kind)(player.task.items("test")[:1], (0, 1, 0, 0), 1, sampling, 1, True)
+    items = player.task.items("test")[:1]
+    player.rollout(kind)(items, (0, 1, 0, 0), 1, player.sampling, 1, True)
     return found
 
 

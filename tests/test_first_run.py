@@ -145,7 +145,7 @@ def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
 
 def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
     args = evaluation.parse(["--run", str(stopped)])
-    player = players.Player(players.settings(args, stopped), stopped)
+    player = players.Player(evaluation.run_flags(args, stopped), stopped)
     assert f"{stopped} is not finished: its checkpoint of step 3 plays" in capsys.readouterr().err
     state = torch.load(stopped / "checkpoints" / "last.ckpt", "cpu", weights_only=True)[
         "state_dict"

@@ -36,7 +36,8 @@ def make(reward, *argv, team=None, task=None, maximum=1e4):
     """A module with an optimizer, outside Lightning's loop; `step` makes one step of it."""
     args, task = flags(*argv), task or Echo()
     team = team or small_team(args.num_agents, args.lora_rank)
-    module = MAGRPO(team, task, Scorer(rewarding(reward, maximum)), task.items("train"), args)
+    scorer = Scorer(rewarding(reward, maximum))
+    module = program.module_of(team, task, scorer, task.items("train"), args)
     optimizer = module.configure_optimizers()
     module.optimizers = lambda: optimizer
     module.manual_backward = lambda loss: loss.backward()
@@ -140,7 +141,7 @@ def test_an_evaluation_plays_in_the_world_that_moves_on():
     task = Diary()
     task.scheme = lambda item, responses: f"day {item['day']}"
     reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4, 1.0))
-    rollout = Rollout(small_team(), task, reward, flags("--turns", "3", "--gamma", "0.5"))
+    rollout = Rollout(small_team(), task, reward, Episode(turns=3, gamma=0.5))
     how = ((0, 1, 0, 0), 2, Sampling(1.0, 0, 1.0, 4), 1, True)
     (root,), *_ = rollout(task.items("test")[:1], *how)
     for sample in range(2):
@@ -471,6 +472,7 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
 
 PAY = """
 from examples.board import Board, meet
+from magrpo import Episode
 def pay(item, responses):
     return meet(item, responses) | {"agent/1": len(responses[1]) / 99}
 pay.maximum = 2.0

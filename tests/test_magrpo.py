@@ -10,12 +10,15 @@ import torch
 from helpers import assert_close, assert_same_gradients, flags, rounding, small_base
 
 import magrpo
-from magrpo import MAGRPO, Rollout
+from magrpo import MAGRPO, Episode, Rollout
 from policies import plain, scoring
+from policies.finding import TeamOptions
 from policies.sampling import Sampling
 from policies.scoring import Row
 from policies.team import Team
 from tasks import Task
+from train import module_of
+from training.flags import part_of
 from training.heldout import played
 from training.metrics import measure
 from training.scoring import Scorer
@@ -46,6 +49,7 @@ def small_team(agents: int = 2, rank: int = 4, bases=None, share: bool = False) 
     )
     team.base_of = {agent: base for base in team.bases for agent in base.agents}
     team.size = agents
+    team.options = TeamOptions(["small"] * agents, share, rank)
     return team
 
 
@@ -63,7 +67,7 @@ def train(reward, *argv, team=None, steps: int = 1):
     args = flags(*argv, "--max-steps", str(steps))
     task = Echo()
     team = team or small_team(args.num_agents, args.lora_rank)
-    module = MAGRPO(team, task, Scorer(rewarding(reward)), task.items("train"), args)
+    module = module_of(team, task, Scorer(rewarding(reward)), task.items("train"), args)
     trainer = L.Trainer(
         max_steps=steps,
         limit_train_batches=steps,
@@ -112,7 +116,8 @@ def test_equal_rewards_move_nothing(joint):
 )
 def test_counts_of_agents_turns_and_branches(argv):
     module = train(long_answers, *argv)
-    args, agents = module.args, module.team.size
+    args = flags(*argv)
+    agents = args.num_agents
     group = args.num_generations
     for turn, nodes in enumerate(module.turns):
         wide = group**turn if args.branching == "tree" else group ** min(turn, 1)
@@ -134,7 +139,7 @@ def test_a_response_ends_at_the_tasks_stop():
 
     def responses(stop):
         task.stop = stop
-        rollout = Rollout(team, task, Scorer(rewarding(long_answers)), args)
+        rollout = Rollout(team, task, Scorer(rewarding(long_answers)), part_of(args, Episode))
         [nodes] = rollout(task.items("train"), (0, 1, 0, 0), 4, Sampling(1.0, 0, 1.0, 24), 1, False)
         return [response for node in nodes for own in node.responses for response in own]
 
@@ -161,7 +166,7 @@ def test_a_response_is_rewarded_with_its_own_partners(joint, each):
     module = train(reward, "--joint", joint)
     for node in module.turns[0]:
         worth = defaultdict(list)
-        for chosen, found in zip(node.joints.tolist(), node.rewards.tolist(), strict=True):
+        for chosen, found in zip(node.joints.tolist(), node.team_rewards.tolist(), strict=True):
             texts = [node.responses[i][s].text for i, s in enumerate(chosen)]
             assert found == float(hash((node.item["word"], *texts)) % 97)
             for agent, s in enumerate(chosen):
@@ -339,7 +344,8 @@ def test_every_sample_has_its_own_random_numbers():
             return "the same prompt"
 
     args, task = flags("--turns", "2", "--max-new-tokens", "16"), Same()
-    module = MAGRPO(small_team(), task, Scorer(rewarding(long_answers)), task.items("train"), args)
+    scorer = Scorer(rewarding(long_answers))
+    module = module_of(small_team(), task, scorer, task.items("train"), args)
     steps = []
     for step in range(2):
         type(module).global_step = step

@@ -69,7 +69,7 @@ def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     adapter.mkdir()
     torch.save({"a": torch.ones(1)}, adapter / "adapter_model.bin")
     assert load_peft_weights(str(adapter), device="cpu"), "peft reads such a file"
-    base = Base(*load_model(train.TINY, 32, False), [0], 4, 8)
+    base = Base(*load_model(str(EMBEDDED), 32, False), [0], 4, 8)
     with pytest.raises(ValueError, match=r"adapter_model\.safetensors"):
         load_agent(base, 0, adapter)
     assert not mark.exists()
@@ -78,6 +78,7 @@ def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
 MODEL = """
 import pathlib
 from transformers import LlamaConfig, LlamaForCausalLM
+from policies.finding import EMBEDDED
 pathlib.Path(MARK).touch()
 class Config(LlamaConfig):
     model_type = "mine"

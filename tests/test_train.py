@@ -21,7 +21,6 @@ import eval as evaluation
 import train
 from tasks import TASKS
 from training.folder import code_version, run_folder
-from training.plugins import prepare
 from training.report import continuation, describe
 
 ROOT = Path(train.__file__).parent
@@ -214,7 +213,7 @@ def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
 def test_epochs_are_of_the_problems(argv, steps):
     """Of 18, 2 a step and process."""
     args = train.parse(["--task", "rendezvous", "--batch-size", "2", *argv.split()])
-    prepare(args)
+    train.prepare(args)
     assert args.max_steps == steps
 
 
@@ -276,7 +275,7 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
 )
 def test_how_long_a_later_prompt_may_be_is_told_at_the_start(argv, told, warned, capsys):
     args = train.parse([*argv.split(), "--eval-limit", "1"])
-    assert told in describe(*train.build(args), args)
+    assert told in describe(*train.build(args), args.task, args.init)
     said = capsys.readouterr().err
     assert warned in said
     assert bool(warned) == ("warning" in said)

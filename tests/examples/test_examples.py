@@ -155,7 +155,9 @@ def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():
     assert paid["agent/0"] > own_pay.difference(SQUARES, [HELPER, OWN])["agent/0"]
     for parts in (alone, paid):
         assert all("/" in name for name in parts)  # nothing is paid to all
-        assert magrpo.mean_pay(torch.tensor(magrpo.earned(parts, 2))) <= own_pay.alone.maximum
+        assert (
+            magrpo.team_mean(torch.tensor(magrpo.agent_rewards(parts, 2))) <= own_pay.alone.maximum
+        )
 
 
 def test_together_pays_what_needs_both_and_nothing_else():

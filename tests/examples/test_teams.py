@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 import train
 from examples.warm_start import divisions, make
-from policies.finding import base_of
+from policies.finding import EMBEDDED, base_of
 from rewards import code
 from tasks import Coop
 from tiny import problems as coop
@@ -74,7 +74,7 @@ def test_who_starts_from_the_adapter():
     assert [Path(Coop.model(agents)) for agents in (3, 4, 8)] == [MANY] * 3
     assert Path(base_of(MANY)).resolve() == MANY.parent
     assert train.parse(["--num-agents", "3"]).model == [str(MANY)] * 3
-    assert train.parse(["--num-agents", "3", "--model", "tiny"]).model == [train.TINY] * 3
+    assert train.parse(["--num-agents", "3", "--model", "tiny"]).model == [str(EMBEDDED)] * 3
     assert sum(path.stat().st_size for path in MANY.iterdir()) < 1_500_000
 
 
