@@ -30,6 +30,7 @@ from pathlib import Path
 
 import train
 from evaluation import report
+from policies.finding import located
 from rewards import REWARDS
 from tasks import TASKS
 from training import folder
@@ -200,7 +201,7 @@ def run_flags(args: Args, directory: Path | None) -> train.Args:
         if getattr(args, name) is not None:
             setattr(flags, name, getattr(args, name))
     if args.model:
-        models = [folder.located(name) for name in args.model]
+        models = [located(name) for name in args.model]
         if not directory and len(models) > 1:
             flags.num_agents = len(models)
         if len(models) not in (1, flags.num_agents):
@@ -259,7 +260,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
         if seat == "solo":
             player = Player(own, solo, reward)
         if seat == "single":
-            model = args.single_model and folder.located(args.single_model)
+            model = args.single_model and located(args.single_model)
             player = Player(single_flags(flags, model), None, reward)
         if player:
             check_prompts(player.rollout(), items)

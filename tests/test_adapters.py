@@ -14,14 +14,13 @@ from transformers import AutoModelForCausalLM
 
 import eval as evaluation
 import train
-from policies.finding import bases, fingerprint
+from policies.finding import EMBEDDED, bases, fingerprint
 from policies.loading import load_base, load_model, save_agent
 
 TINY = str(EMBEDDED)
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--dry-run"]
 TASK = """
 from examples.rendezvous import Rendezvous
-from policies.finding import EMBEDDED
 class Mine(Rendezvous):
     model = {model!r}
 """

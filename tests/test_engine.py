@@ -37,10 +37,10 @@ from magrpo import policy_loss
 from policies import engine
 from policies.decoding import decode
 from policies.engine import Engine, EngineError
+from policies.finding import EMBEDDED
 from policies.loading import load_base
 from policies.sampling import Sampling
 from policies.scoring import CAP, Row, importance, score
-from training.plugins import TINY
 
 SAMPLING = Sampling(0.8, 9, 0.95, 8)
 PLAIN = Sampling(1.0, 0, 1.0, 8)
@@ -136,7 +136,7 @@ def server():
 @pytest.fixture
 def tiny():
     """A server of the embedded team's base."""
-    with Server(load_base(TINY, [0], 16, 32, 32, False)) as found:
+    with Server(load_base(str(EMBEDDED), [0], 16, 32, 32, False)) as found:
         yield found
 
 
@@ -381,7 +381,14 @@ def test_a_real_server(tmp_path):
     argv += "--max-num-seqs 64 --enable-lora --max-loras 2 --max-lora-rank 16 "
     argv += "--logprobs-mode processed_logprobs --no-enable-chunked-prefill "
     argv += "--max-num-batched-tokens 4096"
-    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", TINY, *argv.split()]
+    command = [
+        python,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(EMBEDDED),
+        *argv.split(),
+    ]
     own = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_CPU_KVCACHE_SPACE": "1"}
     own |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     with (tmp_path / "log").open("w") as log:

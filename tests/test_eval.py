@@ -29,7 +29,7 @@ from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
 
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "1"]
-SMALL += ["--max-new-tokens", "32", "--lr", "0.02", "--advantage", "none"]  # every agent moves
+SMALL += ["--max-new-tokens", "32", "--lr", "0.1", "--advantage", "none"]  # every agent moves
 METHODS = ["trained", "naive", "sequential", "discussion", "single", "single-trained"]
 METHODS += ["frozen-0", "frozen-1"]
 

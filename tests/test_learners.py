@@ -21,7 +21,7 @@ import policies.finding
 import policies.team
 import train as program
 from evaluation.players import saved_name
-from magrpo import MAGRPO, Node, Rollout
+from magrpo import MAGRPO, Episode, Node, Rollout
 from policies.decoding import Response
 from policies.sampling import Sampling
 from training.heldout import evaluate, sample_record
@@ -398,7 +398,7 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
 
 def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
     """Each cell is what the team would earn that starts from these agents."""
-    other = run(tmp_path / "other", "--seed", "1", "--lr", "0.02")
+    other = run(tmp_path / "other", "--seed", "1", "--lr", "0.1")
     file, runs = tmp_path / "cross.json", [trained, other]
     how = ["--limit", "3", "--greedy", "--json", str(file)]
     evaluation.main(["--crossplay", *map(str, runs), *how])
@@ -420,7 +420,6 @@ def test_a_clone_that_moves_takes_its_runs_along(tmp_path, monkeypatch):
     def clone(path: Path) -> None:
         monkeypatch.chdir(path)
         monkeypatch.setattr(policies.finding, "EMBEDDED", path / "tiny")
-        monkeypatch.setattr(program, "TINY", str(path / "tiny"))
 
     old, new = tmp_path / "old", tmp_path / "new"
     shutil.copytree(ROOT / "tiny", old / "tiny", ignore=shutil.ignore_patterns("*py*"))
@@ -471,8 +470,8 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
 
 
 PAY = """
-from examples.board import Board, meet
-from magrpo import Episode
+from examples.board import Board
+from examples.rendezvous import meet
 def pay(item, responses):
     return meet(item, responses) | {"agent/1": len(responses[1]) / 99}
 pay.maximum = 2.0

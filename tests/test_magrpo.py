@@ -216,18 +216,21 @@ def test_the_update_is_the_gradient_of_the_written_loss(share, rank):
     """Eq. 2 again, row by row, against what the optimizer was given. With --share the agents'
     losses add up in one policy, which is clipped once."""
     team = small_team(rank=rank, share=share)
+    args = flags("--lr", "0", "--lora-rank", str(rank))
+    task = Echo()
+    scorer = Scorer(rewarding(long_answers))
+    module = module_of(team, task, scorer, task.items("train"), args)
     given = {}
+    update = module.update
 
-    class Probe(MAGRPO):
-        def update(self, rows):
-            norms = super().update(rows)
-            given.update(
-                {n: p.grad.clone() for n, p in self.team.named_parameters() if p.grad is not None}
-            )
-            return norms
+    def probe(rows):
+        norms = update(rows)
+        for name, parameter in team.named_parameters():
+            if parameter.grad is not None:
+                given[name] = parameter.grad.clone()
+        return norms
 
-    args, task = flags("--lr", "0", "--lora-rank", str(rank)), Echo()
-    module = Probe(team, task, Scorer(rewarding(long_answers)), task.items("train"), args)
+    module.update = probe
     optimizer = torch.optim.SGD(
         [{"params": team.parameters_of(agent)} for agent in range(1 if share else 2)], lr=0.0
     )

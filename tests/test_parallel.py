@@ -23,7 +23,7 @@ from policies import parallel
 
 SMALL = ["--num-generations", 2, "--max-new-tokens", 24, "--sample-every", 1]
 SMALL += ["--eval-limit", "none"]
-TWO = ["--devices", 2, "--strategy", "ddp", "--batch-size", 2]
+TWO = ["--devices", 2, "--batch-size", 2]
 DEADLINE = 900  # seconds: far more than a busy machine takes
 
 
@@ -73,7 +73,8 @@ def nearly(figures: dict) -> dict:
 
 TURNS = ["--turns", 2, "--normalize", "token", "--kl-coef", 0.1]
 PLUGIN = """
-from examples.board import Board, meet
+from examples.board import Board
+from examples.rendezvous import meet
 def pay(item, responses):
     return meet(item, responses) | {"agent/0": len(responses[0]) / 99}
 pay.maximum = 2.0

@@ -24,6 +24,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import eval as evaluation
 import train
 from policies.base import Base
+from policies.finding import EMBEDDED
 from policies.loading import load_agent, load_model
 
 ROOT = Path(train.__file__).parent
@@ -78,7 +79,6 @@ def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
 MODEL = """
 import pathlib
 from transformers import LlamaConfig, LlamaForCausalLM
-from policies.finding import EMBEDDED
 pathlib.Path(MARK).touch()
 class Config(LlamaConfig):
     model_type = "mine"

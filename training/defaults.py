@@ -9,7 +9,8 @@ import math
 import time
 from pathlib import Path
 
-from policies.finding import EMBEDDED, bases
+from policies import finding
+from policies.finding import bases, located
 from training.flags import conflict, each
 from training.plugins import task_class
 from training.terminal import is_first
@@ -24,8 +25,7 @@ LIMIT = 0.1  # CPU seconds of the probe for --bits
 def resolve(args) -> None:
     """Fill in what the flags alone decide; ValueError where they do not go together."""
     models = args.model or [own_model(args.task, args.num_agents) or "tiny"]
-    models = [str(EMBEDDED) if name == "tiny" else name for name in models]
-    args.model = each(models, args.num_agents)
+    args.model = each([located(name) for name in models], args.num_agents)
     if args.lr is None:
         args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
     args.template_arg = args.template_arg or {}
@@ -94,7 +94,7 @@ def resolve_bits(args) -> None:
 
 def is_embedded(name: str) -> bool:
     """Return whether a model is one of those in tiny/, or an adapter on it."""
-    return Path(bases(name)[-1]).resolve().is_relative_to(EMBEDDED)
+    return Path(bases(name)[-1]).resolve().is_relative_to(finding.EMBEDDED)
 
 
 @functools.cache
