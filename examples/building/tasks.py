@@ -231,7 +231,7 @@ class StrBuild(Building):
 
     name = reward = "strbuild"
     rules = staticmethod(letters.rules)
-    modes: ClassVar = ("position_feedback", "score_feedback")  # the first is the default
+    modes = ("position_feedback", "score_feedback")  # the first is the default
     most_agents = 2
     shows_target = True
     apart = ", no two of yours side by side"
@@ -313,7 +313,7 @@ class HouseBuild(StrBuild):
 
     name = reward = "housebuild"
     rules = staticmethod(houses.rules)
-    modes: ClassVar = ("score_feedback", "position_feedback")
+    modes = ("score_feedback", "position_feedback")
     apart = ""
     colors: ClassVar = {
         "white_concrete": "#c9d6e2",

@@ -10,7 +10,7 @@ import re
 from examples.building import blocks
 from examples.building.tasks import Build
 from examples.building.world import AIR
-from examples.warm_start.corpus import draw
+from examples.warm_start.corpus import Rows, draw
 
 # How often an author goes by which key, upwards or downwards. None: a new permutation each time.
 # A first corner belongs to one rectangle, so an order and its reverse are exactly that.
@@ -24,7 +24,7 @@ TEAMS = {1: 0.15, 2: 0.80, 3: 0.05}  # agents -> share
 SECOND = 0.20  # share that may have a second turn; an eighth has one, of 1 to LIMIT rectangles
 LIMIT = 5
 MALFORMED = 0.12  # share of responses with a fault of form
-# A token is at most: a cell, which is two numbers; a number; a word; a mark.
+# A token is at most a cell (two numbers), a number, a word or a mark.
 PIECES = r"\n| \d \d| ?\d| ?[^\s\d.]+|."
 
 
@@ -78,7 +78,7 @@ def observed(item: dict, feedback: str, agents: int) -> tuple[str, str]:
     return "".join(head), tail
 
 
-def rows(seed: int, problems: int, examples: int) -> list[tuple[str, list[tuple[str, str]]]]:
+def rows(seed: int, problems: int, examples: int) -> Rows:
     """Return problems with their examples, as make.py takes them."""
     author = Author(seed)
     table = []

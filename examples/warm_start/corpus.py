@@ -30,10 +30,11 @@ MALFORMED = 0.28  # share of functions with a fault of form: name, return, synta
 MISTAKEN = 0.06  # share of functions with one part of the problem replaced by another's
 LOOPS = 0.15  # share of list helpers written as a loop, not as a comprehension
 
-# A token is at most: a line's end and indentation, a digit, a word, marks, white space.
+# A token is at most a line's end with indentation, a digit, a word, marks, or white space.
 PIECES = r"\n *|\d| ?[A-Za-z_]+| ?[^\sA-Za-z\d_]+|\s+"
 
 Parts = tuple[str, str, str]
+Rows = list[tuple[str, list[tuple[str, str]]]]  # (problem, its (context, response) pairs)
 
 
 def draw(rng: random.Random, shares: dict):
@@ -164,9 +165,7 @@ def check(item: dict, responses: list[str]) -> tuple[int, int, str | None]:
     return passed, len(item["tests"]), error
 
 
-def rows(
-    seed: int, count: int, examples: int, author: type = Author, agents: tuple[int, ...] = (2,)
-) -> list[tuple[str, list[tuple[str, str]]]]:
+def rows(seed: int, count: int, examples: int, author=Author, agents=(2,)) -> Rows:
     """Return `count` problems, of each number of agents in turn, with their examples."""
     streams = [problems("train", f"/warm start {seed}", agents=number) for number in agents]
     items = [next(streams[number % len(streams)]) for number in range(count)]

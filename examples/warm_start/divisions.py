@@ -23,7 +23,7 @@ HELPER = {
     },
 }
 KINDS = {"a first turn": 0.88, "a second turn": 0.12}  # an agent for each part
-# How a main function calls its helpers: on elements, in some order; on lists.
+# How a main function calls its helpers. On lists, one takes what another returns.
 MAIN = {"elements": 0.82, "lists": 0.18}
 
 

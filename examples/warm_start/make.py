@@ -5,7 +5,7 @@
     python -m examples.warm_start.make --task build  # tiny/build/
     python -m examples.warm_start.make --task many   # tiny/many/: an adapter on the model in tiny/
 
---out DIR writes elsewhere, to look before replacing. Everything follows from --seed, for a given
+--out DIR writes elsewhere, to look before replacing. The weights follow from SEED, for a given
 version of torch. It takes one thread.
 
 The corpora (corpus.py, builders.py, divisions.py) have problems of train only, for teams of several
@@ -52,6 +52,7 @@ from transformers import (
 from examples.warm_start import builders, corpus, divisions
 
 TINY = Path(__file__).resolve().parents[2] / "tiny"
+SEED = 0
 WARMUP = 60  # steps
 RANK = 32  # of the adapter
 
@@ -63,9 +64,9 @@ class Recipe:
     corpus: ModuleType
     problems: int
     examples: int  # for each problem
-    prompt_weight: float  # weight of a prompt's tokens; a response's have 1
+    prompt_weight: float  # weight of a prompt's tokens, where a response's have 1
     batch_size: int  # problems
-    matrix_lr: float | None  # Muon's; None: AdamW trains the matrices, too
+    matrix_lr: float | None  # of Muon. Without it AdamW trains the matrices, too.
     layers: int = 4
 
 
@@ -78,9 +79,9 @@ TASKS = {
 
 
 def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE of 512 entries, all 256 bytes among them: any text encodes.
+    """Return a byte-level BPE of 512 entries, all 256 bytes among them.
 
-    pieces: a regular expression. No token is longer than its matches.
+    So any text encodes. `pieces` is a regular expression. No token is longer than its matches.
     """
     tokenizer = Tokenizer(models.BPE())
     cut = pre_tokenizers.Split(Regex(pieces), "isolated")
@@ -125,7 +126,7 @@ def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def encode(tokenizer, rows: list[tuple[str, list[tuple[str, str]]]]) -> list[list[list[int]]]:
+def encode(tokenizer, rows: corpus.Rows) -> list[list[list[int]]]:
     """Return the token ids of each row: [problem, context, response, context, response, ...]."""
     encoded = []
     for problem, examples in rows:
@@ -213,8 +214,10 @@ def warm_start(model, rows: list, seed: int, recipe: Recipe) -> None:
     others = []
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            is_matrix = recipe.matrix_lr and "_proj" in name
-            (matrices if is_matrix else others).append(parameter)
+            if recipe.matrix_lr and "_proj" in name:
+                matrices.append(parameter)
+            else:
+                others.append(parameter)
     optimizers = [torch.optim.AdamW(others, 3e-3, (0.9, 0.98), weight_decay=0.01, fused=True)]
     if matrices:
         muon = torch.optim.Muon(matrices, recipe.matrix_lr, 0.01, adjust_lr_fn="match_rms_adamw")
@@ -242,14 +245,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--task", choices=TASKS, default="coop")
     parser.add_argument("--out", type=Path, help="(tiny/, or the folder in it)")
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     folder = args.out or TINY / args.task.replace("coop", "")
     recipe = TASKS[args.task]
-    torch.manual_seed(args.seed)
+    torch.manual_seed(SEED)
     torch.set_num_threads(1)
     start = time.time()
-    rows = recipe.corpus.rows(args.seed, recipe.problems, recipe.examples)
+    rows = recipe.corpus.rows(SEED, recipe.problems, recipe.examples)
     if args.task == "many":
         tokenizer = AutoTokenizer.from_pretrained(TINY)
         base = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
@@ -265,7 +267,7 @@ def main() -> None:
     ids = encode(tokenizer, rows)
     count = recipe.problems * recipe.examples
     print(f"corpus: {count} examples, {time.time() - start:.0f} s", flush=True)
-    warm_start(trained, ids, args.seed, recipe)
+    warm_start(trained, ids, SEED, recipe)
     model.to(torch.bfloat16).save_pretrained(folder)
     if args.task == "many":
         (folder / "README.md").unlink()  # peft's empty model card
