@@ -98,17 +98,17 @@ def _score(rules: Rules, responses: list[str]) -> tuple[dict[str, float], World]
     return {"building": max(0.0, reward)} | measures(built, correct), built
 
 
-def build_together(item: dict, responses: list[str]) -> dict[str, float]:
+def build_together(item, responses):
     """Score the rectangles of task build, 0 to 1."""
     return _score(blocks.rules(item, len(responses)), responses)[0]
 
 
-def strbuild(item: dict, responses: list[str]) -> dict[str, float]:
+def strbuild(item, responses):
     """Score the string that item["rows"] shows, 0 to 1."""
     return _score(letters.rules(item, len(responses)), responses)[0]
 
 
-def housebuild(item: dict, responses: list[str]) -> dict[str, float]:
+def housebuild(item, responses):
     """Score the house that item["layers"] shows, and its spiders, 0 to 1."""
     parts, built = _score(houses.rules(item, len(responses)), responses)
     needless = built.kills() > bool(item["spiders"])
@@ -116,7 +116,7 @@ def housebuild(item: dict, responses: list[str]) -> dict[str, float]:
     return parts | {"spiders": -SPIDERS * cost * parts["building"]}
 
 
-def strbuild_paper(item: dict, responses: list[str]) -> dict[str, float]:
+def strbuild_paper(item, responses):
     built = build(letters.rules(item, len(responses)), responses)
     rules = built.rules
     colors = {cell: block for cell, (block, _) in built.cells.items()}
@@ -133,7 +133,7 @@ def strbuild_paper(item: dict, responses: list[str]) -> dict[str, float]:
     }
 
 
-def housebuild_paper(item: dict, responses: list[str]) -> dict[str, float]:
+def housebuild_paper(item, responses):
     built = build(houses.rules(item, len(responses)), responses)
     correct = built.correct()
     cells = volume(built.rules)

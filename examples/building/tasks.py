@@ -82,13 +82,13 @@ class Building(Task):
     measures: ClassVar = {"pass@k": "metric/pass"}
     takes_data = False
 
-    def items(self, split: str) -> list[dict]:
+    def items(self, split):
         return list(itertools.islice(self.problems(split), self.sizes[split]))
 
     def built(self, item: dict, responses: list[str]) -> World:
         return build(self.rules(item, len(responses)), responses)
 
-    def scheme(self, item: dict, responses: list[str]) -> str:
+    def scheme(self, item, responses):
         """Return how the team divided the work: the rule that fits best.
 
         A division orders the cells by a number. Its rule says that one agent has the cells up to
@@ -124,7 +124,7 @@ class Building(Task):
         """Return the ways to divide the work that have a name."""
         return DIVISIONS
 
-    def draw(self, item: dict, responses: list[str]) -> dict[str, list[list[tuple]]]:
+    def draw(self, item, responses):
         """Return rows of (block, agent, whether it is wrong); without responses, the target.
 
         A flat world is one grid, its highest row first. Others have a grid for each layer, the
@@ -173,7 +173,7 @@ class Build(Building):
                 seen.add(key)
                 yield {"task_id": task_id, "rectangles": rectangles, "solution": solution}
 
-    def check(self, item: dict) -> None:
+    def check(self, item):
         """Raise ValueError if the item does not hold rectangles on the grid."""
         rectangles = item.get("rectangles") or [[]]
         if not isinstance(rectangles, list):
@@ -188,7 +188,7 @@ class Build(Building):
             form = f"[x1, y1, x2, y2, colour], 0 <= x1 <= x2 < {blocks.SIDE}, y alike, of colours "
             raise ValueError(f"task build: {rectangle} is no {form}{', '.join(blocks.COLORS)}")
 
-    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+    def observe(self, agent, item, history):
         """Return the rectangles left to build and the blocks of each agent, the same for all."""
         rectangles = blocks.left(item)
         lines = ["# a picture to build", blocks.listed(rectangles)]
@@ -201,11 +201,11 @@ class Build(Building):
             lines.append(f"# {self.num_agents} agents, {material} blocks each")
         return "\n".join(lines) + "\n"
 
-    def feedback(self, item: dict, responses: list[str]) -> list[str]:
+    def feedback(self, item, responses):
         right = len(self.built(item, responses).correct())
         return [f"# {right} of {len(blocks.target(item))} cells are right"] * len(responses)
 
-    def advance(self, item: dict, responses: list[str]) -> dict:
+    def advance(self, item, responses):
         cells = self.built(item, responses).cells
         return item | {"standing": [[*cell, *cells[cell]] for cell in sorted(cells)]}
 
@@ -236,7 +236,7 @@ class StrBuild(Building):
 
     name = reward = "strbuild"
     rules = staticmethod(letters.rules)
-    modes: ClassVar = ("position_feedback", "score_feedback")  # the first is the default
+    modes = ("position_feedback", "score_feedback")  # the first is the default
     most_agents = 2
     shows_target = True
     apart = ", no two of yours side by side"
@@ -248,7 +248,7 @@ class StrBuild(Building):
         ANY: "#5b7fb5",
     }
 
-    def __init__(self, data: str | None = None, num_agents: int = 2, feedback: str | None = None):
+    def __init__(self, data=None, num_agents=2, feedback=None):
         super().__init__(data, num_agents)
         self.mode = feedback or self.modes[0]
 
@@ -256,7 +256,7 @@ class StrBuild(Building):
         for text in letters.strings(split):
             yield {"task_id": f"strbuild/{text}", "rows": letters.picture(text)}
 
-    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+    def observe(self, agent, item, history):
         """Return the role and the problem, then the agent's earlier commands and feedback."""
         rules = self.rules(item, self.num_agents)
         role = "You build alone."
@@ -278,7 +278,7 @@ class StrBuild(Building):
             high=list(rules.high),
         )
 
-    def feedback(self, item: dict, responses: list[str]) -> list[str]:
+    def feedback(self, item, responses):
         """Return the turn's reward (score_feedback) or all cells of the target.
 
         The authors have more modes and train with these two. The reward is the run's. For a user's
@@ -318,7 +318,7 @@ class HouseBuild(StrBuild):
 
     name = reward = "housebuild"
     rules = staticmethod(houses.rules)
-    modes: ClassVar = ("score_feedback", "position_feedback")
+    modes = ("score_feedback", "position_feedback")
     apart = ""
     colors: ClassVar = {
         "white_concrete": "#c9d6e2",

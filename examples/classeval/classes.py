@@ -1,8 +1,8 @@
-"""A class written by several agents: its item, how their methods become one class, who wrote what.
+"""A class written by several agents: its item, the methods they write, and how these are merged.
 
-An agent writes any methods of the class. They are merged by name: of a method written twice the
-later agent's counts, one that nobody wrote keeps the skeleton's empty body. The constructor, the
-decorators and whatever else the skeleton has are given, and no agent can change them.
+An agent writes any methods of the class. They are merged by name. If a method is written twice, the
+later agent's counts. A method that nobody wrote keeps the skeleton's empty body. The constructor,
+the decorators and whatever else the skeleton has are given, and no agent can change them.
 """
 
 import ast
@@ -11,7 +11,6 @@ import functools
 import itertools
 import re
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from programs.extraction import REFUSED, characters, top_level
@@ -19,7 +18,7 @@ from programs.items import check_texts
 
 
 def class_item(row: dict) -> dict:
-    """A row of ClassEval's fields as an item; ValueError says what is wrong.
+    """Return a row of ClassEval's fields as an item; ValueError says what is wrong.
 
     {"task_id", "skeleton", "entry_point": the class, "setup": imports, "tests": one for each test
     method, "base": the class with the methods asked for emptied, "methods": these and their
@@ -29,46 +28,52 @@ def class_item(row: dict) -> dict:
     try:
         asked = [method["method_name"] for method in row["methods_info"]]
         imports = "\n".join(row.get("import_statement") or [])
-        tree, tests = ast.parse(row["solution_code"]), unit_tests(ast.parse(row["test"]))
+        tree = ast.parse(row["solution_code"])
+        tests = unit_tests(ast.parse(row["test"]))
     except (KeyError, TypeError, *REFUSED) as error:
         message = "methods_info has to be a list with a method_name each, import_statement of texts"
         raise ValueError(f"{message}, solution_code and test Python: {error}") from None
-    classes = [n for n in tree.body if getattr(n, "name", None) == row["class_name"]]
-    own = {n.name: n for one in classes for n in one.body if isinstance(n, ast.FunctionDef)}
-    if not asked or not tests or not own.keys() >= set(asked):
+    defined = {}
+    for node in tree.body:
+        if getattr(node, "name", None) == row["class_name"]:
+            defined |= {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
+            last = node
+    if not asked or not tests or not defined.keys() >= set(asked):
         raise ValueError("solution_code has to define what methods_info names, test to test it")
-    solution = textwrap.indent("\n\n".join(ast.unparse(own[name]) for name in asked), "    ")
+    solution = "\n\n".join(ast.unparse(defined[name]) for name in asked)
     for name in asked:
-        own[name].body = [ast.Pass()]
-    last = [node for node in tree.body if node is not classes[-1]] + classes[-1:]
+        defined[name].body = [ast.Pass()]
+    tree.body.remove(last)  # the class ends its text, so that methods can be added
     return {
         "task_id": row["task_id"],
         "skeleton": row["skeleton"],
         "entry_point": row["class_name"],
         "setup": imports,
         "tests": tests,
-        "base": "\n".join(map(ast.unparse, last)),
-        "methods": {name: decorators(own[name]) for name in asked},
-        "given": [name for name in own if name not in asked],
-        "solution": solution,
+        "base": "\n".join(map(ast.unparse, [*tree.body, last])),
+        "methods": {name: decorators(defined[name]) for name in asked},
+        "given": [name for name in defined if name not in asked],
+        "solution": textwrap.indent(solution, "    "),
     }
 
 
 def unit_tests(tree: ast.Module) -> list[str]:
-    """Each test method of a module's TestCases as a program of its own."""
-    tests, rest = [], [node for node in tree.body if not isinstance(node, ast.ClassDef)]
-    for case in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        named = {n.name: n for n in case.body if getattr(n, "name", "").startswith("test")}
-        fixtures = [node for node in case.body if node not in named.values()]
-        for name, method in named.items():
+    """Return each test method of a module's TestCases as a program."""
+    cases = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    shared = [node for node in tree.body if not isinstance(node, ast.ClassDef)]
+    tests = []
+    for case in cases:
+        methods = {n.name: n for n in case.body if getattr(n, "name", "").startswith("test")}
+        fixtures = [node for node in case.body if node not in methods.values()]
+        for name, method in methods.items():
             case.body = [*fixtures, method]
             run = f"unittest.TestSuite([{case.name}({name!r})]).debug()"
-            tests.append("\n".join(["import unittest", *map(ast.unparse, [*rest, case]), run]))
+            tests.append("\n".join(["import unittest", *map(ast.unparse, [*shared, case]), run]))
     return tests
 
 
 def decorators(node: ast.FunctionDef) -> str:
-    return "".join(f"@{ast.unparse(one)}\n" for one in node.decorator_list)
+    return "".join(f"@{ast.unparse(decorator)}\n" for decorator in node.decorator_list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,79 +82,104 @@ class Method:
 
     name: str
     decorators: str
-    source: str  # without them
+    source: str  # without decorators
     reads: frozenset[str]  # attributes
     size: int  # characters in the response
 
 
+Methods = dict[str, Method]  # of one agent, by name
+
+
 @functools.lru_cache(maxsize=2048)
 def methods_of(text: str) -> tuple[Method, ...]:
-    """The methods with a body that a response defines, in a class or as its continuation. What is
-    cut off or no Python is left out."""
-    first, found = re.search(r"^([ \t]*)(?:@|def )", text, re.MULTILINE), []
+    """Return the methods that a response defines, in a class or as its continuation.
+
+    Code that is cut off or is not Python is left out. So are empty bodies.
+    """
+    first = re.search(r"^([ \t]*)(?:@|def )", text, re.MULTILINE)
     depth = len(first[1]) if first else 0
-    # What stands further left than the first method is none: it ends one, as a code fence does.
-    lines = (line[depth:] if not line[:depth].strip() else "```" for line in text.split("\n"))
-    for node, written in top_level("\n".join(lines))[0]:
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        values = (part.value if isinstance(part, ast.Expr) else part for part in node.body)
-        if all(isinstance(value, ast.Constant | ast.Pass) for value in values):
-            continue  # the body of a skeleton: a docstring, pass or dots
-        reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
-        bare = copy.copy(node)  # the tree is kept for the next to ask
-        bare.decorator_list = []
-        try:
-            source = ast.unparse(bare)
-            compile(source, "<response>", "exec")
-            size = characters(written)
-            found.append(Method(node.name, decorators(node), source, reads, size))
-        except REFUSED:  # it parses, and is still too much or not right for the compiler
-            continue
-    return tuple(found)
+    lines = []
+    for line in text.split("\n"):
+        # Text further left than the first method ends a method, as a code fence does.
+        lines.append("```" if line[:depth].strip() else line[depth:])
+    methods = (_method(*statement) for statement in top_level("\n".join(lines))[0])
+    return tuple(filter(None, methods))
 
 
-def written(item: dict, text: str) -> dict[str, Method]:
-    """What a response adds to the class, by name; the last definition counts."""
-    return {one.name: one for one in methods_of(text) if one.name not in item["given"]}
+def _method(node: ast.stmt, text: str) -> Method | None:
+    """Return the method that a statement defines, None for any other and for an empty body."""
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    values = [part.value if isinstance(part, ast.Expr) else part for part in node.body]
+    if all(isinstance(value, ast.Constant | ast.Pass) for value in values):
+        return None  # the body of a skeleton: a docstring, pass or dots
+    reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
+    bare = copy.copy(node)  # extraction keeps the tree for its next caller
+    bare.decorator_list = []
+    try:
+        source = ast.unparse(bare)
+        compile(source, "<response>", "exec")
+        return Method(node.name, decorators(node), source, reads, characters(text))
+    except REFUSED:  # it parses, and is still too much or not right for the compiler
+        return None
 
 
-def text_used(item: dict, agents: list[dict[str, Method]], responses: list[str]) -> Iterator[float]:
-    """The share of each response's characters that the class is made of: the skeleton's methods,
-    and others that a method reads."""
-    needed = item["methods"].keys() | {n for one in merged(agents).values() for n in one.reads}
-    for agent, (found, text) in enumerate(zip(agents, responses, strict=True), 1):
-        own = found.keys() & needed - merged(agents[agent:]).keys()
-        yield min(sum(found[name].size for name in own) / max(characters(text), 1), 1.0)
+def written(item: dict, text: str) -> Methods:
+    """Return the methods that a response adds to the class; the last definition counts."""
+    return {m.name: m for m in methods_of(text) if m.name not in item["given"]}
 
 
-def merged(agents: list[dict[str, Method]]) -> dict[str, Method]:
-    """The methods of all agents by name; a later agent's come before an earlier one's."""
-    return {name: one for found in agents for name, one in found.items()}
+def text_used(item: dict, agents: list[Methods], responses: list[str]) -> list[float]:
+    """Return the share of each response's characters that the class is made of.
+
+    These are the skeleton's methods, and other methods that a method reads.
+    """
+    needed = set(item["methods"]).union(*(m.reads for m in merged(agents).values()))
+    shares = []
+    for agent, text in enumerate(responses):
+        names = agents[agent].keys() & needed - merged(agents[agent + 1 :]).keys()
+        used = sum(agents[agent][name].size for name in names)
+        shares.append(min(used / max(characters(text), 1), 1.0))
+    return shares
 
 
-def class_source(item: dict, agents: list[dict[str, Method]]) -> str:
-    """The class with the methods of these agents. Its text does not depend on who wrote them."""
+def merged(agents: list[Methods]) -> Methods:
+    """Return the methods of all agents. A later agent's replace an earlier agent's."""
+    return {name: method for methods in agents for name, method in methods.items()}
+
+
+def class_source(item: dict, agents: list[Methods]) -> str:
+    """Return the class with these agents' methods. The text does not depend on their authors."""
     parts = [item["base"]]
-    for name, one in sorted(merged(agents).items()):  # later definitions win over empty ones
-        source = item["methods"].get(name, one.decorators) + one.source
+    for name, method in sorted(merged(agents).items()):  # later definitions win over empty ones
+        source = item["methods"].get(name, method.decorators) + method.source
         parts.append(textwrap.indent(source, "    "))
     return "\n".join(parts)
 
 
-def writers(item: dict, agents: list[dict[str, Method]]) -> list[list[int]]:
-    """The agents that wrote a method, for each of the skeleton's that somebody wrote, in order."""
-    by = ([a for a, found in enumerate(agents) if name in found] for name in item["methods"])
-    return [some for some in by if some]
+def writers(item: dict, agents: list[Methods]) -> list[list[int]]:
+    """Return the authors of each of the skeleton's methods that has any, in order."""
+    authors = []
+    for name in item["methods"]:
+        authors.append([agent for agent, methods in enumerate(agents) if name in methods])
+    return list(filter(None, authors))
 
 
 def scheme(item: dict, responses: list[str]) -> str:
-    """Who wrote what: "nothing"; "overlap": several wrote one method; "all by one"; "halves": each
-    a run of neighbouring methods; "alternation": neighbours by different agents; "mixed"."""
-    by = writers(item, [written(item, text) for text in responses])
-    runs, authors = len([*itertools.groupby(by)]), {some[0] for some in by}
-    if not by or max(map(len, by)) > 1:
-        return "overlap" if by else "nothing"
-    if runs == len(authors):
-        return "halves" if runs > 1 else "all by one"
-    return "alternation" if runs == len(by) else "mixed"
+    """Return how the team divided the methods.
+
+    overlap      several agents wrote the same method
+    halves       each agent wrote a run of neighbouring methods
+    alternation  neighbours are by different agents
+    """
+    authors = writers(item, [written(item, text) for text in responses])
+    if not authors:
+        return "nothing"
+    if max(map(len, authors)) > 1:
+        return "overlap"
+    runs = [agent for [agent], _ in itertools.groupby(authors)]
+    if len(runs) == 1:
+        return "all by one"
+    if len(runs) == len(set(runs)):
+        return "halves"
+    return "alternation" if len(runs) == len(authors) else "mixed"

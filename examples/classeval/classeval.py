@@ -1,4 +1,7 @@
-"""ClassEval (Du et al. 2023, arXiv 2308.01861): a class that several agents write together."""
+"""ClassEval (Du et al. 2023, arXiv 2308.01861): a class that several agents write together.
+
+python train.py @recipes/coder.args --task classeval --reward classeval
+"""
 
 import functools
 import itertools
@@ -9,10 +12,11 @@ from typing import ClassVar
 
 from examples.classeval import classes
 from examples.classeval.classes import (
-    Method,
+    Methods,
     class_item,
     class_source,
     methods_of,
+    text_used,
     writers,
     written,
 )
@@ -22,53 +26,61 @@ from programs.teams import box, contribution
 from rewards import COMPONENTS, COOPERATION, TESTS, cooperation
 from tasks import CodeTask, Task, fenced
 
-STRUCTURE, SYNTAX = 1.0, 0.5
-METRICS = ("pass", "coop", "coverage", "overlap")
+STRUCTURE = 1.0
+SYNTAX = 0.5
+METRICS = ("metric/pass", "metric/coop", "metric/coverage", "metric/overlap")
 
 
-def classeval(item: dict, responses: list[str]) -> dict[str, float]:
-    """How a class of several agents is scored, 0 to 4:
+def classeval(item, responses):
+    """Score a class of several agents, 0 to 4.
 
     | structure   | 1.0 x share of the agents of whom a method of the skeleton is in the class |
     | syntax      | 0.5 x share of the responses' text that the class is made of               |
     | tests       | 1.0 x p, the share of tests that pass, where the empty skeleton is at 0    |
     | cooperation | 1.5 c if p = 1, else (1 - p) c                                             |
 
-    c is the smallest contribution of an agent, (p - q) / (1 - q) as in `code`: q is the p of the
+    c is the smallest contribution of an agent, (p - q) / (1 - q) as in `code`. q is the p of the
     class without the agent's methods, where a partner's version of a method takes its place. So a
-    method that no test needs adds nothing, nor does one that a partner wrote as well.
+    method that no test needs adds nothing. Neither does a method that a partner wrote as well.
 
-    Not paid: metric/pass; metric/coop, p = 1 and every agent is needed; metric/coverage, the share
-    of the methods that somebody wrote; metric/overlap, the share of these that several wrote.
+    Logged and not paid:
+
+    | metric/pass     | p = 1                                                       |
+    | metric/coop     | p = 1 and every agent is needed                             |
+    | metric/coverage | share of the methods that somebody wrote                    |
+    | metric/overlap  | share of these methods that several agents wrote            |
     """
-    agents, count = [written(item, text) for text in responses], len(responses)
-    scores = dict.fromkeys([*COMPONENTS, *(f"metric/{name}" for name in METRICS)], 0.0)
-    by = writers(item, agents)
-    if not by:
+    agents = [written(item, text) for text in responses]
+    scores = dict.fromkeys([*COMPONENTS, *METRICS], 0.0)
+    authors = writers(item, agents)
+    if not authors:
         return scores
-    scores["structure"] = STRUCTURE * len({some[-1] for some in by}) / count
-    scores["syntax"] = SYNTAX * sum(classes.text_used(item, agents, responses)) / count
-    scores["metric/coverage"] = len(by) / len(item["methods"])
-    scores["metric/overlap"] = sum(len(some) > 1 for some in by) / len(by)
-    scores["tests"] = p = TESTS * passed(item, agents)
+    in_class = {by[-1] for by in authors}
+    scores["structure"] = STRUCTURE * len(in_class) / len(agents)
+    scores["syntax"] = SYNTAX * sum(text_used(item, agents, responses)) / len(agents)
+    scores["metric/coverage"] = len(authors) / len(item["methods"])
+    scores["metric/overlap"] = sum(len(by) > 1 for by in authors) / len(authors)
+    p = passed(item, agents)
+    scores["tests"] = TESTS * p
     if p:
-        q = max(passed(item, agents[:a] + agents[a + 1 :]) for a in range(count))
+        q = max(passed(item, agents[:i] + agents[i + 1 :]) for i in range(len(agents)))
         scores["cooperation"] = cooperation(p, contribution(p, q))
-        scores["metric/pass"], scores["metric/coop"] = float(p == 1), float(p == 1 > q)
+        scores["metric/pass"] = float(p == 1)
+        scores["metric/coop"] = float(p == 1 > q)
     return scores
 
 
 classeval.maximum = STRUCTURE + SYNTAX + TESTS + COOPERATION
 
 
-def passed(item: dict, agents: list[dict[str, Method]]) -> float:
-    """The share of tests that the agents' class passes, where the empty skeleton is at 0."""
-    team, nobody = (sum(verdict(item, some)) / len(item["tests"]) for some in (agents, []))
-    return contribution(team, nobody)
+def passed(item: dict, agents: list[Methods]) -> float:
+    """Return the share of tests that the agents' class passes, where the empty skeleton is at 0."""
+    shares = [sum(verdict(item, team)) / len(item["tests"]) for team in (agents, [])]
+    return contribution(*shares)
 
 
-def verdict(item: dict, agents: list[dict[str, Method]]) -> list[bool]:
-    """Which tests the class of these agents passes."""
+def verdict(item: dict, agents: list[Methods]) -> list[bool]:
+    """Return which tests the class of these agents passes."""
     source = class_source(item, agents)
     program = Program(source, item["tests"], item["entry_point"], item["setup"])
     return box.run([program])[0].passed
@@ -113,14 +125,15 @@ _METHODS = (
 class ClassEval(Task):
     """FudanSELab/ClassEval: 100 classes with tests of each method.
 
-    A class is kept if its own solution, cut into as many runs of methods as there are agents, earns
-    the reward's maximum on this machine; one line says which are not. The first half of the rows is
+    A class is kept if its solution, cut into as many runs of methods as there are agents, earns the
+    reward's maximum on this machine. One line says which are not. The first half of the rows is
     train, the next tenth dev, the rest test, whether or not a row is kept.
     """
 
-    reward, stop = "classeval", "``"
+    reward = "classeval"
+    stop = "``"
     hub = ("FudanSELab/ClassEval", None, "test")
-    most = 1000  # methods of a class
+    max_methods = 1000
     measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}
     bonuses = CodeTask.bonuses
     scheme = staticmethod(classes.scheme)
@@ -132,17 +145,17 @@ class ClassEval(Task):
         with ThreadPoolExecutor(8) as pool:
             reasons = list(pool.map(self.refusal, items))
         message = f"task classeval: {reasons.count('')} of {len(items)} classes are kept"
-        for why in sorted(filter(None, {*reasons})):
-            left_out = [i["task_id"] for i, r in zip(items, reasons, strict=True) if r == why]
-            message += f"; {why}: {', '.join(left_out)}"
+        for reason in sorted(set(reasons) - {""}):
+            ids = [i["task_id"] for i, r in zip(items, reasons, strict=True) if r == reason]
+            message += f"; {reason}: {', '.join(ids)}"
         if all(reasons):
             raise ValueError(message)
         print(message, file=sys.stderr)
-        return [None if why else item for item, why in zip(items, reasons, strict=True)]
+        return [None if reason else i for i, reason in zip(items, reasons, strict=True)]
 
     def refusal(self, item: dict) -> str:
-        """Why a class is left out, or ""."""
-        if not self.num_agents <= len(item["methods"]) <= self.most:
+        """Return why a class is left out, or ""."""
+        if not self.num_agents <= len(item["methods"]) <= self.max_methods:
             return "too few or too many methods"
         try:
             parts = classeval(item, solution_of(item, self.num_agents))
@@ -152,41 +165,55 @@ class ClassEval(Task):
             return ""
         return "a part no test needs" if parts["metric/pass"] else "fails its tests in the sandbox"
 
-    def items(self, split: str) -> list[dict]:
-        half, tenth = len(self.problems) // 2, max(len(self.problems) // 10, 1)
-        ends = {"train": (0, half), "dev": (half, half + tenth), "test": (half + tenth, None)}
+    def items(self, split):
+        half = len(self.problems) // 2
+        test = half + max(len(self.problems) // 10, 1)
+        ends = {"train": (0, half), "dev": (half, test), "test": (test, None)}
         return list(filter(None, self.problems[slice(*ends[split])]))
 
-    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """The skeleton, and the beginning of the agent's file. At later turns its own responses
-        follow, each with what it was told, and its file once more."""
-        intro, shown, example, own = _ALONE, _METHODS, "whole", "whole"
-        if self.num_agents > 1:
-            files = ", ".join(f"part{number + 1}.py" for number in range(self.num_agents))
-            intro = _TOGETHER.format(count=self.num_agents, files=files)
-            shown, example, own = _METHODS[1:3], "part", f"part{agent + 1}"
-        answer = "class Harbour:\n" + "\n\n".join(shown)
-        files = [("skeleton", _EXAMPLE), (example, answer), ("skeleton", item["skeleton"])]
-        first, second, asked = (fenced(name, text.strip("\n"), "```") for name, text in files)
-        begun = fenced(own, f"class {item['entry_point']}:", "")
-        prompt = "\n\n".join([intro, "### Class 1", first, second, "### Class 2", asked, ""])
-        for response, feedback in history:
-            prompt += begun + response.strip("\n") + f"\n```\n\n{feedback}\n\nRevised: "
-        return prompt + begun
+    def observe(self, agent, item, history):
+        """Return the skeleton and the beginning of the agent's file.
 
-    def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """For every agent how many tests pass."""
-        found = verdict(item, [written(item, text) for text in responses])
-        return [f"{sum(found)} of {len(found)} tests pass."] * len(responses)
+        At later turns its responses follow, each with its feedback and with the file begun again.
+        """
+        intro = _ALONE
+        methods = _METHODS
+        example_name = name = "whole"
+        if self.num_agents > 1:
+            files = ", ".join(f"part{i + 1}.py" for i in range(self.num_agents))
+            intro = _TOGETHER.format(count=self.num_agents, files=files)
+            methods = _METHODS[1:3]
+            example_name = "part"
+            name = f"part{agent + 1}"
+        example = "class Harbour:\n" + "\n\n".join(methods)
+        begun = fenced(name, f"class {item['entry_point']}:", "")
+        sections = [
+            intro,
+            "### Class 1",
+            fenced("skeleton", _EXAMPLE, "```"),
+            fenced(example_name, example, "```"),
+            "### Class 2",
+            fenced("skeleton", item["skeleton"].strip("\n"), "```"),
+            begun,
+        ]
+        prompt = "\n\n".join(sections)
+        for response, feedback in history:
+            prompt += response.strip("\n") + f"\n```\n\n{feedback}\n\nRevised: {begun}"
+        return prompt
+
+    def feedback(self, item, responses):
+        """Return how many tests pass, for every agent."""
+        passes = verdict(item, [written(item, text) for text in responses])
+        return [f"{sum(passes)} of {len(passes)} tests pass."] * len(responses)
 
 
 class Small(ClassEval):
-    most = 4
+    max_methods = 4
 
 
 def solution_of(item: dict, agents: int) -> list[str]:
-    """The solution as the responses of a team, each a run of its methods."""
-    methods = [one.decorators + one.source for one in methods_of(item["solution"])]
+    """Return the solution as the responses of a team, each a run of its methods."""
+    methods = [method.decorators + method.source for method in methods_of(item["solution"])]
     cuts = [len(methods) * agent // agents for agent in range(agents + 1)]
-    runs = (methods[start:end] for start, end in itertools.pairwise(cuts))
+    runs = [methods[start:end] for start, end in itertools.pairwise(cuts)]
     return [textwrap.indent("\n\n".join(run), "    ") for run in runs]

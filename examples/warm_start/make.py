@@ -1,36 +1,40 @@
-"""Makes the embedded team: corpus, tokenizer and the supervised warm start of a small Llama.
+"""Make the embedded team: corpus, tokenizer and supervised warm start of a small Llama.
 
     python -m examples.warm_start.make               # tiny/: a few minutes on 2 idle cores
-    python -m examples.warm_start.make --task half   # tiny/half/: two layers in place of four
+    python -m examples.warm_start.make --task half   # tiny/half/: two layers instead of four
     python -m examples.warm_start.make --task build  # tiny/build/
     python -m examples.warm_start.make --task many   # tiny/many/: an adapter on the model in tiny/
 
---out DIR writes elsewhere, to look before replacing.
+--out DIR writes elsewhere, to look before replacing. The weights follow from SEED, for a given
+version of torch. It takes one thread.
 
 The corpora (corpus.py, builders.py, divisions.py) have problems of train only, for teams of several
 sizes, and some second turns. Every response is drawn without regard to a partner's.
 
-What is designed. A helper and a main function each follow one of a few conventions, which say what
-the helper does: decide which elements to keep (predicate), change one element (transform), keep
-(filter), keep and change (map), or all of it (whole); a main function may also ignore the helper.
-The shares differ between the two roles, so that the most likely conventions do not fit, and the
-team starts low in sampled and in greedy decoding. A builder copies the target's rectangles in some
-order, each as often as its reverse. Some responses have a fault of form, always in one place, and
-some programs one of content: a part of the problem replaced by another's. A second turn repeats
-what passed all tests and writes anew what did not.
+What is designed:
+
+- A helper and a main function each follow one of a few conventions. They say what the helper does:
+  decide which elements to keep (predicate), change one element (transform), keep (filter), keep and
+  change (map), or all of it (whole). A main function may also ignore the helper.
+- The shares differ between the two roles, so that the most likely conventions do not fit. The team
+  starts low in sampled and in greedy decoding.
+- A builder copies the target's rectangles in some order, each as often as its reverse.
+- Some responses have a fault of form, always in one place. Some programs have a fault of content: a
+  part of the problem is replaced by another's.
+- A second turn repeats what passed all tests and writes anew what did not.
 
 So the model has seen every convention, every order and every kind of fault. MAGRPO selects what the
-agents agree on, and sharpens form and content: it does not invent code. What is not designed: which
-convention a team ends with, and how well the model reads a problem.
-
-Everything follows from --seed, for a given version of torch; it takes one thread.
+agents agree on, and sharpens form and content. It does not invent code. Two things are not
+designed: which convention a team ends with, and how well the model reads a problem.
 """
 
 import argparse
 import itertools
 import random
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
@@ -48,20 +52,37 @@ from transformers import (
 from examples.warm_start import builders, corpus, divisions
 
 TINY = Path(__file__).resolve().parents[2] / "tiny"
-# Texts, problems, examples for each, weight of a prompt's tokens, problems in a batch, learning
-# rate of the matrices (None: as others).
+SEED = 0
+WARMUP = 60  # steps
+RANK = 32  # of the adapter
+
+
+@dataclass
+class Recipe:
+    """How one model is made."""
+
+    corpus: ModuleType
+    problems: int
+    examples: int  # for each problem
+    prompt_weight: float  # weight of a prompt's tokens, where a response's have 1
+    batch_size: int  # problems
+    matrix_lr: float | None  # of Muon. Without it AdamW trains the matrices, too.
+    layers: int = 4
+
+
 TASKS = {
-    "coop": (corpus, 17_000, 6, 0.1, 16, 1e-2),
-    "half": (corpus, 17_000, 6, 0.1, 16, 1e-2),
-    "build": (builders, 8_000, 8, 0.0, 8, 5e-3),
-    "many": (divisions, 3_200, 6, 0.1, 16, None),
+    "coop": Recipe(corpus, 17_000, 6, 0.1, 16, 1e-2),
+    "half": Recipe(corpus, 17_000, 6, 0.1, 16, 1e-2, layers=2),
+    "build": Recipe(builders, 8_000, 8, 0.0, 8, 5e-3),
+    "many": Recipe(divisions, 3_200, 6, 0.1, 16, None),
 }
-LR_OTHERS, WARMUP, RANK = 3e-3, 60, 32
 
 
 def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
-    """Byte-level BPE of at most 512 entries, all 256 bytes among them, so that any text encodes.
-    pieces: a regular expression; no token is longer than what it finds."""
+    """Return a byte-level BPE of 512 entries, all 256 bytes among them.
+
+    So any text encodes. `pieces` is a regular expression. No token is longer than its matches.
+    """
     tokenizer = Tokenizer(models.BPE())
     cut = pre_tokenizers.Split(Regex(pieces), "isolated")
     as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -84,9 +105,11 @@ def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
 
 
 def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
-    """853,120 parameters in 4 layers, 459,392 in 2, drawn from torch's seed. 8192 rotary positions
-    cost nothing. A Qwen2 would do as well, but AutoTokenizer gives it Qwen's own tokenizer class,
-    with another normalizer and another way to split."""
+    """Return a model of 853,120 parameters in 4 layers, 459,392 in 2, drawn from torch's seed.
+
+    8192 rotary positions cost nothing. A Qwen2 would do as well, but AutoTokenizer gives it Qwen's
+    tokenizer class, with another normalizer and another way to split.
+    """
     config = LlamaConfig(
         vocab_size=512,
         hidden_size=128,
@@ -103,41 +126,55 @@ def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def encode(tokenizer, rows: list[tuple[str, list[tuple[str, str]]]]) -> list[list[list[int]]]:
-    """Token ids of each row: [problem, context, response, context, response, ...]."""
-    texts = []
+def encode(tokenizer, rows: corpus.Rows) -> list[list[list[int]]]:
+    """Return the token ids of each row: [problem, context, response, context, response, ...]."""
+    encoded = []
     for problem, examples in rows:
-        texts += [problem, *itertools.chain(*((c, r + tokenizer.eos_token) for c, r in examples))]
-    flat = iter(tokenizer(texts)["input_ids"])
-    return [list(itertools.islice(flat, 1 + 2 * len(examples))) for _, examples in rows]
+        texts = [problem]
+        for context, response in examples:
+            texts += [context, response + tokenizer.eos_token]
+        encoded.append(tokenizer(texts)["input_ids"])
+    return encoded
 
 
 def collate(rows: list[list[list[int]]], prompt_weight: float) -> dict[str, torch.Tensor]:
-    """One batch; a row is a tree: the problem's tokens, then each example as a branch of its own.
-    A token sees the problem and its own branch, at the positions of a sequence of these two only,
-    so the loss is that of the examples one by one, but the problem is computed once.
-    Weights belong to the token that is to be predicted: 1 in responses, prompt_weight elsewhere."""
-    made = []
-    for problem, *rest in rows:
-        branch, position = [0] * len(problem), [*range(len(problem))]
-        weight = [0.0] + [prompt_weight] * (len(problem) - 1)
-        for i in range(0, len(rest), 2):
-            context, response = len(rest[i]), len(rest[i + 1])
-            branch += [1 + i // 2] * (context + response)
-            position += range(len(problem), len(problem) + context + response)
-            weight += [0.0] + [prompt_weight] * (context - 1) + [1.0] * response
-        made.append([list(itertools.chain(problem, *rest)), position, branch, weight])
-    columns = zip(zip(*made, strict=True), (0, 0, -1, 0), strict=True)  # each with its padding
-    ids, positions, branches, weights = (
-        pad_sequence([*map(torch.tensor, column)], True, fill) for column, fill in columns
-    )
-    same = branches[:, :, None] == branches[:, None, :]
-    mask = (same | (branches[:, None, :] == 0)).tril()[:, None]  # (rows, 1, length, length)
-    return {"ids": ids, "positions": positions, "mask": mask, "weights": weights}
+    """Return one batch, in which a row is a tree: the problem, then a branch for each example.
+
+    A token sees the problem and its own branch, at the positions of a sequence of these two. So the
+    loss is that of the examples one by one, but the problem is computed once. Weights belong to the
+    token to predict: 1 in responses, prompt_weight elsewhere.
+    """
+    ids = []
+    positions = []
+    branches = []  # 0 for the problem
+    weights = []
+    for problem, *texts in rows:
+        start = len(problem)
+        pairs = zip(texts[::2], texts[1::2], strict=True)  # contexts, responses
+        position = list(range(start))
+        branch = [0] * start
+        weight = [0.0] + [prompt_weight] * (start - 1)
+        for number, (context, response) in enumerate(pairs, 1):
+            length = len(context) + len(response)
+            position += range(start, start + length)
+            branch += [number] * length
+            weight += [0.0] + [prompt_weight] * (len(context) - 1) + [1.0] * len(response)
+        ids.append(torch.tensor(list(itertools.chain(problem, *texts))))
+        positions.append(torch.tensor(position))
+        branches.append(torch.tensor(branch))
+        weights.append(torch.tensor(weight))
+    branch = pad_sequence(branches, True, -1)  # (rows, length)
+    same = branch[:, :, None] == branch[:, None, :]
+    return {
+        "ids": pad_sequence(ids, True),
+        "positions": pad_sequence(positions, True),
+        "mask": (same | (branch[:, None, :] == 0)).tril()[:, None],  # (rows, 1, length, length)
+        "weights": pad_sequence(weights, True),
+    }
 
 
 def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Weighted sum of cross-entropies over the sum of weights; no logits where the weight is 0."""
+    """Return the weighted mean of cross-entropies. Tokens of weight 0 have no logits."""
     hidden = model.model(
         input_ids=batch["ids"],
         position_ids=batch["positions"],
@@ -153,45 +190,51 @@ def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def batched(rows: list, rng: random.Random, size: int) -> list[list]:
-    """The rows in random batches whose rows are of about the same length, so that padding is rare:
-    of every 32 batches drawn at random, the rows are sorted by length and dealt out anew."""
-    rows, batches = rng.sample(rows, len(rows)), []
+    """Return random batches of rows of about the same length, so that padding is rare.
+
+    The rows of every 32 random batches are sorted by length and dealt out anew.
+    """
+    rows = rng.sample(rows, len(rows))
+    batches = []
     for start in range(0, len(rows), 32 * size):
-        chunk = rows[start : start + 32 * size]
-        by_length = sorted(chunk, key=lambda row: sum(map(len, row)))
-        some = [by_length[i : i + size] for i in range(0, len(chunk), size)]
-        batches += rng.sample(some, len(some))
+        chunk = sorted(rows[start : start + 32 * size], key=lambda row: sum(map(len, row)))
+        sorted_batches = [chunk[i : i + size] for i in range(0, len(chunk), size)]
+        batches += rng.sample(sorted_batches, len(sorted_batches))
     return batches
 
 
-def warm_start(
-    model, rows: list, seed: int, prompt_weight: float, size: int, rate: float | None
-) -> None:
-    """One epoch of supervised training of what requires a gradient, in batches of `size` rows, with
-    Muon for the matrices, whose learning rate is given, and AdamW for all else. (With AdamW alone
-    the model learns later to copy letters and numbers from the docstring.)"""
-    batches = batched(rows, random.Random(seed), size)
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    matrices = [p for name, p in trained if "_proj" in name and rate]
-    others = [p for name, p in trained if "_proj" not in name or not rate]
-    adam = {"betas": (0.9, 0.98), "weight_decay": 0.01, "fused": True}
-    optimizers = [torch.optim.AdamW(others, LR_OTHERS, **adam)]
-    if matrices:
-        muon = torch.optim.Muon(matrices, rate, 0.01, adjust_lr_fn="match_rms_adamw")
-        optimizers = [muon, *optimizers]
+def warm_start(model, rows: list, seed: int, recipe: Recipe) -> None:
+    """Train what requires a gradient for one epoch: Muon for matrices, AdamW for all else.
+
+    (With AdamW alone the model learns later to copy letters and numbers from the docstring.)
+    """
+    batches = batched(rows, random.Random(seed), recipe.batch_size)
     end = len(batches)
+    matrices = []
+    others = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            if recipe.matrix_lr and "_proj" in name:
+                matrices.append(parameter)
+            else:
+                others.append(parameter)
+    optimizers = [torch.optim.AdamW(others, 3e-3, (0.9, 0.98), weight_decay=0.01, fused=True)]
+    if matrices:
+        muon = torch.optim.Muon(matrices, recipe.matrix_lr, 0.01, adjust_lr_fn="match_rms_adamw")
+        optimizers.append(muon)
 
     def factor(step: int) -> float:
         return min((step + 1) / WARMUP, (end - step) / (end - WARMUP))
 
-    schedules = [torch.optim.lr_scheduler.LambdaLR(one, factor) for one in optimizers]
-    start, mean = time.time(), None
+    schedules = [torch.optim.lr_scheduler.LambdaLR(optimizer, factor) for optimizer in optimizers]
+    start = time.time()
+    mean = None
     for step, batch in enumerate(batches):
-        loss = loss_of(model, collate(batch, prompt_weight))
+        loss = loss_of(model, collate(batch, recipe.prompt_weight))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for stepped in [*optimizers, *schedules]:
-            stepped.step()
+        for part in [*optimizers, *schedules]:
+            part.step()
         model.zero_grad()
         mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
         if step % 100 == 0 or step == end - 1:
@@ -202,36 +245,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--task", choices=TASKS, default="coop")
     parser.add_argument("--out", type=Path, help="(tiny/, or the folder in it)")
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    args.out = args.out or TINY / args.task.replace("coop", "")
-    torch.manual_seed(args.seed)
+    folder = args.out or TINY / args.task.replace("coop", "")
+    recipe = TASKS[args.task]
+    torch.manual_seed(SEED)
     torch.set_num_threads(1)
-    start, adapter = time.time(), args.task == "many"
-    texts, count, examples, *how = TASKS[args.task]
-    rows = texts.rows(args.seed, count, examples)
-    if adapter:
+    start = time.time()
+    rows = recipe.corpus.rows(SEED, recipe.problems, recipe.examples)
+    if args.task == "many":
         tokenizer = AutoTokenizer.from_pretrained(TINY)
         base = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
         base.name_or_path = ".."  # from the adapter's own folder
         config = LoraConfig(r=RANK, lora_alpha=RANK, target_modules="all-linear")
         model = get_peft_model(base, config)
         config.target_modules = sorted(config.target_modules)  # a set has no fixed order on disk
+        trained = model.get_base_model()
     else:
-        some = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
-        tokenizer = make_tokenizer(some, texts.PIECES)
-        model = make_model(tokenizer, 2 if args.task == "half" else 4)
+        texts = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
+        tokenizer = make_tokenizer(texts, recipe.corpus.PIECES)
+        trained = model = make_model(tokenizer, recipe.layers)
     ids = encode(tokenizer, rows)
-    print(f"corpus: {count * examples} examples, {time.time() - start:.0f} s", flush=True)
-    warm_start(model.get_base_model() if adapter else model, ids, args.seed, *how)
-    model.to(torch.bfloat16).save_pretrained(args.out)
-    if adapter:
-        (args.out / "README.md").unlink()  # peft's empty model card
+    count = recipe.problems * recipe.examples
+    print(f"corpus: {count} examples, {time.time() - start:.0f} s", flush=True)
+    warm_start(trained, ids, SEED, recipe)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    if args.task == "many":
+        (folder / "README.md").unlink()  # peft's empty model card
     else:
-        tokenizer.save_pretrained(args.out)
-    for file in args.out.glob("*.safetensors"):
+        tokenizer.save_pretrained(folder)
+    for file in folder.glob("*.safetensors"):
         file.chmod(0o644)  # it comes readable by its maker alone
-    print(f"wrote {args.out}, {time.time() - start:.0f} s in all")
+    print(f"wrote {folder}, {time.time() - start:.0f} s in all")
 
 
 if __name__ == "__main__":
