@@ -48,19 +48,21 @@ def describe(module, held_out: dict, args) -> str:
 def growth(first: int, bases: list, args) -> str:
     """Tell how long the prompts of the last turn may be; warn where they may be too long.
 
-    A later prompt may hold its agent's own responses, and feedback of unknown length.
+    A later prompt may hold its agent's own responses, and what the task adds, such as feedback.
     """
     added = args.turns - 1
     last = first + added * args.max_new_tokens
     context = min(base.context for base in bases)
-    warning = f"warning: a prompt of turn {args.turns} may have {last} tokens plus feedback"
+    warning = (
+        f"warning: a prompt of turn {args.turns} may have {last} tokens and what the task adds"
+    )
     if last > args.max_prompt_tokens:
         limit = f"--max-prompt-tokens {args.max_prompt_tokens}"
         print(f"{warning}, more than {limit}: raise it", file=sys.stderr)
     if last + args.max_new_tokens > context:
         room = f"the model's context of {context} has no room for --max-new-tokens then"
         print(f"{warning}: {room}", file=sys.stderr)
-    later = f"{first} + {added} x {args.max_new_tokens} = {last}, plus feedback"
+    later = f"{first} + {added} x {args.max_new_tokens} = {last}, and what the task adds"
     return f"prompts: up to {first} tokens at turn 1; at turn {args.turns} up to {later}"
 
 
