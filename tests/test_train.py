@@ -267,10 +267,18 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
     ("argv", "told", "warned"),
     [
         ("--turns 1 --max-new-tokens 5000", "device:  ", ""),
-        ("--turns 3 --max-new-tokens 50", "at turn 3 up to 46 + 2 x 50 = 146, plus feedback", ""),
-        ("--turns 3 --max-new-tokens 1001", "= 2048, plus", ""),
-        ("--turns 3 --max-new-tokens 1002", "= 2050, plus", "2050 tokens plus feedback, more than"),
-        ("--turns 2 --max-new-tokens 4080", "= 4126, plus", "the model's context of 8192 has no"),
+        (
+            "--turns 3 --max-new-tokens 50",
+            "turn 3 up to 46 + 2 x 50 = 146, and what the",
+            "",
+        ),
+        ("--turns 3 --max-new-tokens 1001", "= 2048, and", ""),
+        (
+            "--turns 3 --max-new-tokens 1002",
+            "= 2050, and",
+            "2050 tokens and what the task adds",
+        ),
+        ("--turns 2 --max-new-tokens 4080", "= 4126, and", "the model's context of 8192 has no"),
     ],
 )
 def test_how_long_a_later_prompt_may_be_is_told_at_the_start(argv, told, warned, capsys):

@@ -64,20 +64,22 @@ def describe_base(base, module) -> str:
 def growth(first: int, module) -> str:
     """Return how long the prompts of the last turn may be; warn where they may be too long.
 
-    A later prompt may hold its agent's own responses, and feedback of unknown length.
+    A later prompt may hold its agent's own responses, and what the task adds, such as feedback.
     """
     episode = module.rollout.episode
     added = episode.turns - 1
     last = first + added * episode.max_new_tokens
     context = min(base.context for base in module.team.bases)
-    warning = f"warning: a prompt of turn {episode.turns} may have {last} tokens plus feedback"
+    warning = (
+        f"warning: a prompt of turn {episode.turns} may have {last} tokens and what the task adds"
+    )
     if last > episode.max_prompt_tokens:
         limit = f"--max-prompt-tokens {episode.max_prompt_tokens}"
         print(f"{warning}, more than {limit}: raise it", file=sys.stderr)
     if last + episode.max_new_tokens > context:
         room = f"the model's context of {context} has no room for --max-new-tokens then"
         print(f"{warning}: {room}", file=sys.stderr)
-    later = f"{first} + {added} x {episode.max_new_tokens} = {last}, plus feedback"
+    later = f"{first} + {added} x {episode.max_new_tokens} = {last}, and what the task adds"
     return f"prompts: up to {first} tokens at turn 1; at turn {episode.turns} up to {later}"
 
 
