@@ -209,6 +209,15 @@ def test_what_does_not_end_is_no_evidence(monkeypatch):
     with Sandbox(workers=2, test_timeout=0.3) as box:
         monkeypatch.setattr(teams, "box", box)
         assert total(rewards.code(item, [prime, search])) == 4.0
+        hangs = search.replace("not aux(n)", "aux(n) != 2")
+        twice = "def aux(n):\n    return 2 * (n > 96)\n"
+        team = teams.team_parts(item, [twice, hangs])
+        verdicts = []
+        judged = teams.run
+        noted = lambda *a, **k: verdicts.append(judged(*a, **k)) or verdicts[-1]  # noqa: E731
+        monkeypatch.setattr(teams, "run", noted)
+        assert teams.contributions(item, [twice, hangs], team, 1.0)["aux"] == 1.0
+    assert [verdict.outcome for verdict in verdicts].count("timeout") == teams.MOST_HANGS
 
 
 SLOPE = {  # helper, main: each passes some tests, of which a stand-in passes others
