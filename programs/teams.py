@@ -98,7 +98,7 @@ def run(item: dict, team: dict[str, Part], once: bool = False) -> Verdict:
     *_, main = team
     parts = [team[name] for name in [*used_helpers(team), main]]
     code = "\n".join(part.source for part in parts if part.source)
-    apart = not all(part.tame for part in parts)
+    apart = not all(part.shareable for part in parts)
     program = Program(code, item["tests"], main, item.get("setup", ""), apart, once)
     return box.run([program])[0]
 
@@ -149,13 +149,13 @@ def _added(name: str, item: dict, team: dict[str, Part], stand_ins: list[Part], 
 @functools.cache
 def helper_stand_ins(name: str) -> list[Part]:
     sources = [HELPER.format(name=name, expression=text) for text in HELPER_STAND_INS]
-    return [Part(source, tame=True) for source in sources]
+    return [Part(source, shareable=True) for source in sources]
 
 
 @functools.cache
 def main_stand_ins(name: str, helper: str) -> list[Part]:
     sources = [MAIN.format(name=name, helper=helper, expression=text) for text in MAIN_STAND_INS]
-    return [Part(source, reads=frozenset([helper]), tame=True) for source in sources]
+    return [Part(source, reads=frozenset([helper]), shareable=True) for source in sources]
 
 
 def _versions(name: str, team: dict[str, Part], responses: list[str]) -> list[Part]:
