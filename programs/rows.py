@@ -1,7 +1,7 @@
 """Read the rows of a data set from the hub or from a local file, with numbers for error messages.
 
-`datasets` does not read the files: importing it takes seconds, it changes values (the text 007 of a
-CSV file becomes the number 7), and its errors do not name the row.
+`datasets` does not read local files here. Its import takes seconds, and its errors do not name the
+row. It also changes values: the text 007 of a CSV file becomes the number 7.
 """
 
 import csv
