@@ -1,30 +1,35 @@
-"""What a joint response earns: what a reward is, and the rewards of the paper's tasks.
+"""Score joint responses: what a reward is, and the rewards of the paper's tasks.
+
+A reward scores one joint response.
 
     def reward(item: dict, responses: list[str]) -> float | dict[str, float]
 
-scores one joint response. `reward.maximum` is its largest value, for normalised returns. The values
-of a dict are summed and logged as reward/<key>. A key that one response lacks and another has
-counts as 0. Three kinds of keys differ:
+`reward.maximum` is its largest value, which normalised returns need. The values of a dict are
+summed and logged as reward/<key>. A key that only some responses have counts as 0 in the others.
+Two kinds of keys differ.
 
-- "metric/..." earns nothing and is logged under its own name.
-- "agent/<i>" is paid to agent i alone, on top of the sum, and logged as agent/<i>/reward. The
-  logged return, which has the maximum, is then the sum plus the mean of the agents' own rewards.
-- An empty dict says that this turn is not scored.
+- "metric/..." does not count towards the sum. It is logged under its own name.
+- "agent/<i>" goes to agent i alone, on top of the sum. It is logged as agent/<i>/reward. The logged
+  return is then the sum plus the mean of the agents' own rewards. `maximum` limits this return.
 
-A reward has to be pure: it is called from several threads at once, and again when a run is resumed.
-A reward that raises, returns more than its maximum or a number that is not finite, or does not
-answer ends the run (training/scoring.py: RewardError).
+An empty dict means that this turn is not scored.
+
+A reward has to be pure. Several threads call it at once, and a resumed run calls it again. It ends
+the run (training/scoring.py: RewardError) if it raises, hangs, exceeds its maximum or returns a
+number that is not finite.
 
 A reward with `needs_model = True` may ask a language model. It is called as reward(item, responses,
-lm), and lm(prompt, text) returns the log-probabilities of the text's tokens after the prompt, as an
-array, from the team's frozen base or from --judge. Each distinct question of a step is answered
-once, in a batch with all others. So a reward is first run with zeros in place of answers, to
-collect its questions, and what it then returns or raises is dropped.
+lm). lm(prompt, text) returns an array with the log-probabilities of the text's tokens after the
+prompt. They come from the team's frozen base or from --judge. Each distinct question of a step is
+answered once, in a batch with all others. To collect the questions, the reward first runs with
+zeros in place of answers. The result of that first run is dropped, and so is its exception.
 
 --reward takes a name of the table at the end, a dotted path (my_pkg.my_rewards.rhymes) or
-file.py:function. A bare name (code, tldr, strbuild) is the strict reward, to train with.
-<name>_paper is as the paper describes it, to compare with its figures. <name>_released is as its
-authors' code computes it, to repeat their runs.
+file.py:function. The names have three forms.
+
+- A bare name (code, tldr, strbuild) is the strict reward. It is the one to train with.
+- <name>_paper follows the paper's description. Its scores compare with the paper's figures.
+- <name>_released follows the authors' code. It repeats their runs.
 
 1. The rewards of code tasks: code, code_paper.
 2. The rewards of writing tasks: tldr, arxiv.
@@ -56,7 +61,7 @@ from writing.text import (
 # --------------------------------------------------------------------------------------------------
 # 1. Code: Python functions of several agents, run on the item's tests
 #
-# Each level counts only if the ones before hold. p: share of the tests that pass.
+# Each level counts only if the levels before it hold. p is the fraction of the tests that pass.
 #
 # | level            | `code`, the strict default            | `code_paper`                       |
 # |------------------|---------------------------------------|------------------------------------|
@@ -66,23 +71,23 @@ from writing.text import (
 # |                  | 0.15 x share of the text that is code |                                    |
 # | tests            | 1.0 p                                 | 1.0 p [2]                          |
 # | cooperation      | 1.5 c if p = 1                        | 0.5 if p > 0 and "aux(" is in main |
-# |                  | (1 - p) c if p < 1                    | 1.0 more if main is no wrapper     |
+# |                  | (1 - p) c if p < 1                    | 1.0 more if main is not a wrapper  |
 # |                  |                                       | 0.5 less if all calls are bare [3] |
 #
 # c is defined in the docstring of `code`.
 #
 # `code_paper` is the reward of arXiv 2508.04652. Its paper and its released code differ:
-# [1] The extraction of functions is ours. Theirs loses decorators, nested functions and whole
-#     reference solutions.
-# [2] All of the task's tests run, in the sandbox. Theirs are one-line assertions, in the trainer,
-#     up to three time-outs.
-# [3] This is the paper's rule. In the released code it never fires.
+# [1] This project extracts the functions in its own way. The released code loses decorators, nested
+#     functions and whole reference solutions.
+# [2] All of the task's tests run in the sandbox. The released code runs one-line assertions in the
+#     trainer, and stops after three time-outs.
+# [3] This is the paper's rule. It never fires in the released code.
 # --------------------------------------------------------------------------------------------------
 
 HELPERS = 0.4  # structure of the helpers
 MAIN = 0.6  # structure of main
 SYNTAX = 0.5
-TEXT = 0.15  # of SYNTAX: for responses of which nothing is thrown away
+TEXT = 0.15  # part of SYNTAX, for responses that are code as a whole
 TESTS = 1.0
 COOPERATION = 1.5
 COMPONENTS = ("structure", "syntax", "tests", "cooperation")
@@ -92,15 +97,19 @@ METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
 def code(item: dict, responses: list[str]) -> dict[str, float]:
     """Return the levels of the strict reward, 0 to 4 in all.
 
-    Cooperation pays for what the team loses without a part. p is the share of the tests that it
-    passes, q the largest share that it passes with a stand-in for the part, and the part adds
-    (p - q) / (1 - q). c is the smaller of what the helper adds and what main adds; with several
-    helpers it is the mean over them. A stand-in is one of 25 functions that know nothing of any
-    problem, or the function of that name that a partner wrote too. (This is a difference reward,
-    Wolpert and Tumer 2002. COMA, Foerster et al. 2018, calls a stand-in a default action.)
-    Not caught is a main that asserts that its helper agrees or undoes what it did, or a value that
-    is not used or passed on in an object, in an exception or by a side effect. To catch a family
-    of tricks, add a stand-in to HELPER_STAND_INS or MAIN_STAND_INS in programs/teams.py.
+    Cooperation rewards a part for what the team loses without it. The team passes a fraction p of
+    the tests. With a stand-in for the part it passes at most a fraction q, so the part adds
+    (p - q) / (1 - q). For one helper, c is the smaller of what the helper adds and what main adds.
+    For several helpers, c is the mean.
+
+    A stand-in is one of 25 functions that know nothing of any problem. The function of that name
+    that a partner wrote is a stand-in, too. (This is a difference reward, Wolpert and Tumer 2002.
+    COMA, Foerster et al. 2018, calls a stand-in a default action.)
+
+    Some tricks are not caught. Main may assert that its helper agrees, or undo the helper's work.
+    It may take a value and not use it. The value may travel in an object, in an exception or by a
+    side effect. Add a stand-in to HELPER_STAND_INS or MAIN_STAND_INS in programs/teams.py to catch
+    a family of tricks.
     """
     team = team_parts(item, responses)
     *helpers, main = team
@@ -128,16 +137,17 @@ code.maximum = 4.0
 
 
 def cooperation(p: float, c: float) -> float:
-    """Return what a team earns on top of p.
+    """Return the reward on top of p.
 
-    With p < 1 it earns 1 - (1 - p) (1 - c) in all, less than the 1.0 of a right answer alone. With
-    p = 1, c is the share of the helpers that are needed, or 0 if main is not.
+    With p < 1, both together are 1 - (1 - p) (1 - c). That is less than the 1.0 of a right answer
+    without cooperation. With p = 1, c is the fraction of the helpers that are needed, or 0 if main
+    is not needed.
     """
     return c * (COOPERATION if p == 1 else TESTS - p)
 
 
 def code_paper(item: dict, responses: list[str]) -> dict[str, float]:
-    """Return the paper's reward, with what fools it, such as "aux(" in a comment; 0 to 4."""
+    """Return the paper's reward, 0 to 4. Its weaknesses are kept, such as "aux(" in a comment."""
     team = team_parts(item, responses)
     defined = {name: bool(re.search(r"return\s", part.raw)) for name, part in team.items()}
     scores = _levels(item, team, defined)
@@ -171,17 +181,18 @@ def _levels(item: dict, team: dict[str, Part], defined: dict[str, bool]) -> dict
 
 
 def _share_kept(team: dict[str, Part], responses: list[str]) -> float:
-    """Return the share of the text that the functions are made of, the mean over the agents."""
+    """Return the fraction of the text that the functions are made of, averaged over agents."""
     kept = [part.kept for part in team.values()]
-    if len(responses) == 1:  # one agent wrote both
+    if len(responses) == 1:  # one agent wrote both functions
         kept = [kept[0] | kept[1]]
     return sum(map(share_of, responses, kept)) / len(responses)
 
 
 def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
-    """Apply the paper's rule, by lines: nothing, "return ... aux ...", or x = aux(...); return x.
+    """Apply the paper's rule, by lines.
 
-    A lambda is the one line that returns its body.
+    A wrapper has no lines, or `return ... aux ...` alone, or `x = aux(...)` and then `return x`. A
+    lambda counts as one line that returns its body.
     """
     if isinstance(function, ast.Lambda):
         return "aux" in ast.unparse(function.body)
@@ -202,35 +213,41 @@ def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
 #
 #    3 sqrt(fluent_1 grounded_1 fluent_2 grounded_2) original lengths finished
 #
-#    fluent    log p per token, the mean of with and without the source before it: (c + u) / 2
-#    grounded  share of a text's information -u that its source explains, (c - u) / -u [1]; c - u
-#              is half of the whole text, half of its least 24 tokens
-#    original  1 - s^2, s: share of four-word runs that stand in the source, in the partner's text,
-#              or elsewhere in the same text
-#    lengths   tldr: 8 words in both, the second 1.6 times as long as the first; arxiv: 128 words in
-#              both, the longer at most 1.3 times as long as the shorter; less in proportion
-#    finished  0.7 for each text that was cut off: it does not end with a mark
+# c is the log-probability per token of a text after its source, and u without the source.
 #
-# fluent and grounded are sigmoids: smooth, so that a weak model has a slope to climb. Each part has
-# its purpose. u alone cannot know the names of the subject. c alone praises whatever repeats the
-# source. Their mean falls for word salad and keywords. A text of another source, a template or an
-# invention is not explained by this source (grounded). 24 tokens, the mean length of a summary,
-# show one invented sentence among good ones. Copying and repetition please every likelihood
-# (original). The constants were chosen on people's texts of SciTLDR's train split: docs/writing.md.
+#    fluent    (c + u) / 2
+#    grounded  (c - u) / -u [1], the fraction of a text's information that its source explains.
+#              c - u is the mean of two values: the whole text's, and that of its worst 24 tokens.
+#    original  1 - s^2. s is the fraction of four-word runs that stand in the source, in the
+#              partner's text, or elsewhere in the same text.
+#    lengths   1 at the wanted lengths, less in proportion.
+#              tldr: at least 8 words each, and the second 1.6 times as long as the first.
+#              arxiv: at least 128 words each, and the longer at most 1.3 times the shorter.
+#    finished  0.7 for each text that was cut off, and so does not end with a full stop
 #
-# What this cannot see: whether a sentence is true where its words fit (one "not" too many), and
-# what the language model itself does not know.
+# Sigmoids make fluent and grounded smooth, so that a weak model has a slope to climb.
 #
-# [1] c - u is pointwise mutual information; over -u, Theil's uncertainty coefficient. As a measure
-# of what a summary owes to its source: Padmakumar and He 2021, Unsupervised Extractive
-# Summarization using Pointwise Mutual Information; van der Poel et al. 2022, Mutual Information
-# Alleviates Hallucinations in Abstractive Summarization.
+# Each part has its purpose. A model without the source cannot know the subject's names, so u alone
+# is too strict. A copy of the source maximises c alone. Word salad and keywords lower their mean.
+# The source does not explain an invention, a template, or a text about another source (grounded).
+# One invented sentence among good ones shows in 24 tokens, the mean length of a summary. Every
+# likelihood rises with copying and repetition, so `original` penalises them.
+#
+# The constants were chosen on human texts of SciTLDR's train split (docs/writing.md).
+#
+# Two things stay unseen. A sentence may be false although its words fit (one "not" too many). The
+# language model may not know a fact itself.
+#
+# [1] c - u is pointwise mutual information. (c - u) / -u is Theil's uncertainty coefficient. Two
+# papers measure with it how much of a summary comes from its source. Padmakumar and He 2021:
+# Unsupervised Extractive Summarization using Pointwise Mutual Information. Van der Poel et al.
+# 2022: Mutual Information Alleviates Hallucinations in Abstractive Summarization.
 # --------------------------------------------------------------------------------------------------
 
 FLUENT = (-7.0, 0.5)  # middle and width of its sigmoid, nats per token
-GROUNDED = (0.16, 0.05)  # middle and width of its sigmoid, a share
+GROUNDED = (0.16, 0.05)  # middle and width of its sigmoid, a fraction
 WINDOW = 24  # tokens of the least grounded part of a text
-CUT_OFF = 0.7  # factor for a text without an end
+CUT_OFF = 0.7  # factor for each text that was cut off
 TLDR_QUESTION = "Summarize this text."
 ARXIV_QUESTION = "Write the introduction of the paper with this abstract."
 
@@ -268,7 +285,7 @@ def _read_texts(source: str, question: str, lengths: Lengths, responses: list[st
 
 
 def _fluent_and_grounded(lm, source: str, question: str, text: str) -> tuple[float, float]:
-    """Return how fluent a text is and how much of it its source explains, each 0 to 1."""
+    """Return how fluent a text is, and how much of it the source explains, each 0 to 1."""
     import numpy as np
 
     given = lm(f"{source}\n\n{question}", text)
@@ -291,16 +308,16 @@ def _sigmoid(value: float, middle: float, width: float) -> float:
 # --------------------------------------------------------------------------------------------------
 # 3. Writing: the rewards of arXiv 2508.04652, as the paper describes them and as its code has them
 #
-# Both have four levels. A level that fails ends the count, and what was earned before it stays.
-# Each level's value is a part, of at most:
+# Both have four levels. A level that fails ends the count, and earlier levels keep their reward.
+# Each level has a part with a maximum, and the last level has two parts.
 #
-#    structure 0.5     both responses have so many words
-#    length 1.0        characters of the second per character of the first
-#    vocabulary 0.5    different words of the second per different word of the first
-#    coherence 0.4     0.4 tau: of k of the 12 categories of transitions a phrase occurs
-#    consistency 0.6   0.6 min(J, cap) / cap, J the Jaccard index of the two sets of content words
+#    structure 0.5     both responses have a number of words within limits
+#    length 1.0        characters of the second text / characters of the first
+#    vocabulary 0.5    different words of the second text / different words of the first
+#    coherence 0.4     0.4 tau, which grows with k, the number of transition categories that occur
+#    consistency 0.6   0.6 min(J, cap) / cap. J is the Jaccard index of the texts' content words.
 #
-# Where the released code differs from the paper:
+# The released code differs from the paper.
 #
 # |               | paper                | released code                                          |
 # |---------------|----------------------|--------------------------------------------------------|
@@ -311,24 +328,26 @@ def _sigmoid(value: float, middle: float, width: float) -> float:
 # | a phrase is   | whole words          | letters: "so" is in "person"                           |
 # | words are     | writing/text.py's    | runs of \w; when counted, what stands between blanks   |
 #
-# Content words are those that are not among the paper's 106 stop-words. The released code is that
-# of the authors' writing experiments since 31 Dec 2025. [2] Their logger, with which the baselines
-# were evaluated, leaves stop-words out and has the paper's band of lengths, so it scores the same
-# pair differently: 0.50 instead of 2.84, or 1.50 instead of 2.98.
+# Content words are all words but the paper's 106 stop-words. The released code is that of the
+# authors' writing experiments since 31 Dec 2025.
 #
-# None of these looks at the post or at the abstract.
+# [2] The authors evaluated the baselines with their logger. It leaves out stop-words and uses the
+# paper's band of lengths. So it scores the same pair differently. In two examples it gives 0.50
+# instead of 2.84, and 1.50 instead of 2.98.
+#
+# These rewards never read the post or the abstract.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Levels:
-    """A band is worth nothing outside its first and last number, all between the two others."""
+    """A band of four numbers scores 1 between the inner two, and 0 outside the outer two."""
 
     words: tuple[int, int]
     length: tuple[float, float, float, float]
     vocabulary: tuple[float, float, float, float]
     tau: float  # factor of the logarithm, in the paper's form
-    cap: float  # of the Jaccard index
+    cap: float  # Jaccard index from which consistency is full
     both: bool = True  # whether the released k looks at both texts
 
 
@@ -338,12 +357,12 @@ ARXIV_RELEASED = replace(ARXIV, length=(0.8, 1.3, 1.6, 2.0))
 
 
 def tldr_paper(item: dict, responses: list[str]) -> dict[str, float]:
-    """Return the paper's reward, 0 to 3. 3 is reached by five categories of transitions."""
+    """Return the paper's reward, 0 to 3. Five categories of transitions reach 3."""
     return _four_levels(TLDR, _as_in_the_paper, responses)
 
 
 def arxiv_paper(item: dict, responses: list[str]) -> dict[str, float]:
-    """Return the paper's reward, 0 to 3. 3 is reached by all categories of transitions."""
+    """Return the paper's reward, 0 to 3. Only all categories of transitions reach 3."""
     return _four_levels(ARXIV, _as_in_the_paper, responses)
 
 
@@ -362,7 +381,7 @@ for _reward in (tldr_paper, arxiv_paper, tldr_released, arxiv_released):
 
 
 def _four_levels(levels: Levels, read, responses: list[str]) -> dict[str, float]:
-    """Return the parts. read: see _as_in_the_paper."""
+    """Return the parts. `read` is _as_in_the_paper or _as_released."""
     parts = dict.fromkeys(("structure", "length", "vocabulary", "coherence", "consistency"), 0.0)
     texts = split(responses)
     if texts is None:
@@ -455,7 +474,7 @@ def logged(part: str) -> str:
 
 
 def total(parts: dict[str, float], agents: int) -> float:
-    """Return what has the maximum: the sum of the parts, plus the mean of the agents' own."""
+    """Return the value that the maximum limits: the sum, plus the mean of the agents' own parts."""
     team = 0.0
     own = 0.0
     for name, value in parts.items():

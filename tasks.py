@@ -1,8 +1,8 @@
-"""What each agent is asked: what a task is, and the tasks of the paper (arXiv 2508.04652).
+"""Say what each agent is asked: `Task`, and the tasks of the paper (arXiv 2508.04652).
 
---task takes a name of the table at the end, a dotted path or file.py:Class. A class that does not
-inherit from `Task` gets its defaults all the same, so `items` and `observe` are all that a task of
-your own has to write. To change a prompt, search this file for its words.
+--task takes a name of the table at the end, a dotted path or file.py:Class. A task has to write
+`items` and `observe` only. A class that does not inherit from `Task` gets the other defaults, too.
+Search this file for the words of a prompt to change it.
 
 1. `Task`: what the core may ask of a task.
 2. Code tasks: helpers and one main function, written by different agents.
@@ -31,36 +31,35 @@ from writing.text import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# 1. What a task is
+# 1. Task
 # --------------------------------------------------------------------------------------------------
 
 
 class Task:
-    """A task, with what the core may ask of it. The defaults ask for nothing.
+    """The base class of tasks, with a default for everything but `items` and `observe`.
 
-    What an agent observes is computed from the item and from its own history. A partner's text
-    cannot get in, unless `advance` puts it into the item and `observe` shows it.
+    An agent's observation is computed from the item and from its own history. It cannot contain a
+    partner's text, unless `advance` puts that text into the item and `observe` shows it.
     """
 
     reward: str | None = None  # default reward; make_task replaces it with the run's
     model: Any = None  # default model, or a function of the number of agents that returns it
     field = "prompt"  # the field of an item that holds the problem's text
-    stop = ""  # a token that begins with this text ends a response; not used in a chat
+    stop = ""  # a token that begins with this text ends a response, except in a chat
     modes: tuple[str, ...] = ()  # the names that --feedback takes
     colors: ClassVar[dict[str, str]] = {}  # block -> "#rrggbb" in the legend's order, for `draw`
     # Columns of eval.py's table: name -> part of the reward. "pass@k" is the expected best of k
-    # joint responses; a name without @k is the share of joint responses whose part is above 0.
+    # joint responses. A name without @k is the fraction of joint responses whose part exceeds 0.
     measures: ClassVar[dict[str, str]] = {}
-    # For eval.py --doctor: bonus part -> the part of substance that should rise with it, and the
-    # dotted name of a table of signs as in training/doctor.py.
+    # eval.py --doctor compares a bonus with the part that should rise with it: bonus -> part.
     bonuses: ClassVar[dict[str, str]] = {}
-    signs: str | None = None
+    signs: str | None = None  # dotted name of a table of signs for --doctor (training/doctor.py)
 
     takes_data = True  # whether --data is allowed
-    most_agents: int | None = None  # how many roles it has
+    most_agents: int | None = None  # number of roles
 
     def __init__(self, data: str | None = None, num_agents: int = 2):
-        """data: --data. With --feedback there is feedback= too, the value of `teller`."""
+        """Take --data, and with --feedback also feedback=, the value of `teller`."""
         name = type(self).__name__
         if data is not None and not self.takes_data:
             raise ValueError(f"task {name} makes its own problems: it takes no --data")
@@ -71,7 +70,7 @@ class Task:
 
     @classmethod
     def teller(cls, args):
-        """Return what the constructor gets as feedback=: here the name of the mode."""
+        """Return the constructor's feedback= argument, which is the name of the mode here."""
         return args.feedback
 
     def items(self, split: str) -> list[dict]:
@@ -79,15 +78,15 @@ class Task:
         raise NotImplementedError(f"{type(self).__name__} has no items(split)")
 
     def speakers(self, item: dict, turn: int) -> list[int] | None:
-        """Return the agents that answer at a turn (from 0), None for all. Others are not asked."""
+        """Return the agents that answer at a turn (from 0), or None for all."""
         return None
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """Return one agent's prompt. history: its earlier responses, each with its feedback."""
+        """Return one agent's prompt. `history` has its earlier responses with their feedback."""
         raise NotImplementedError(f"{type(self).__name__} has no observe(agent, item, history)")
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """Return what each agent is told after a turn."""
+        """Return the text that each agent reads after a turn."""
         return [""] * len(responses)
 
     def advance(self, item: dict, responses: list[str]) -> dict:
@@ -95,12 +94,14 @@ class Task:
         return item
 
     def scheme(self, item: dict, responses: list[str]) -> str | None:
-        """Return how the work was divided, as a name that training and eval.py count."""
+        """Return a name for how the work was divided. Training and eval.py count these names."""
         return None
 
     def draw(self, item: dict, responses: list[str]) -> dict[str, list]:
-        """Return a picture of what the team built (training/pictures.py); without responses, the
-        target. Needs `colors`."""
+        """Return a picture of the team's work (training/pictures.py), for a task with `colors`.
+
+        Without responses, the picture shows the target.
+        """
         return {}
 
     def check(self, item: dict) -> None:
@@ -168,10 +169,10 @@ class CodeTask(Task):
 class Coop(CodeTask):
     """The embedded team's task: short Python problems that helpers and one main function solve.
 
-    A problem asks for a reducer (the sum of ...) of a transform (the squares of ...) of the
-    elements of a list of integers or words that satisfy a predicate (the even numbers). No prompt
-    says which of these parts a helper does: the agents have to come to agree. For three agents no
-    problem lacks a part. From four agents on there is a second predicate.
+    A problem is about a list of integers or words. It selects elements by a predicate (the even
+    numbers), applies a transform (the squares of ...) and then a reducer (the sum of ...). No
+    prompt says which of these parts a helper does, so the agents have to find an agreement. With
+    three agents, every problem has all three parts. With four or more, it has a second predicate.
 
     The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does.
     Nothing depends on a seed: a split is always the same problems in the same order. The problems
@@ -183,7 +184,7 @@ class Coop(CodeTask):
 
     @staticmethod
     def model(agents: int) -> str | None:
-        """Return the model for three agents and more: an adapter that has read their problems."""
+        """Return the model for three and more agents, an adapter trained on their problems."""
         return str(Path(__file__).parent / "tiny" / "many") if agents > 2 else None
 
     def items(self, split: str) -> list[dict]:
@@ -203,8 +204,10 @@ class Coop(CodeTask):
         return prompt + role
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """Return how many tests passed and the first exception; with --feedback the mode's text,
-        as comments."""
+        """Return how many tests passed, and the first exception.
+
+        With --feedback, return the text of that mode as comments.
+        """
         if self.tell:
             messages = self.tell(item, responses)
             return ["\n".join(f"# {line}" for line in text.splitlines()) for text in messages]
@@ -229,9 +232,9 @@ def passed_line(passed: int, total: int, error: str | None) -> str:
     return f"# passed {passed} of {total}" + (f", {error}" if error else "")
 
 
-# An answer is a file that the prompt begins. A pretrained model continues it, where it would
-# explain in a chat. The authors of a team share one example, and the convention of what a helper
-# says.
+# An answer is a file that the prompt begins. A pretrained model continues the file, while it would
+# add explanations in a chat. All agents of a team see the same example and the same convention for
+# helpers.
 _TOGETHER = (
     "{count} programmers write each of these programs. {helpers} The last one writes main.py, "
     "which calls {names}. Nobody sees the file of another one. "
@@ -264,21 +267,22 @@ def fenced(name: str, *texts: str) -> str:
 class HumanEval(CodeTask):
     """openai/openai_humaneval: 164 problems, with reference solutions.
 
-    A row holds a prompt (a signature with its docstring), the entry_point that it defines, and a
-    test: a function check(candidate) with assertions. `ranges` are the rows of each split. train
-    and dev are the paper's training and in-training evaluation split, test is what its evaluation
-    used. A local file with another number of rows is divided in its own order: the last fifth is
-    test, the fifth before it dev.
+    A row has three fields. `prompt` is a signature with its docstring. `entry_point` is the name of
+    that function. `test` defines check(candidate), a function with assertions.
+
+    `ranges` has the rows of each split. The paper trained on train, evaluated on dev during
+    training, and reported results on test. A local file with another number of rows is divided in
+    its own order. Its last fifth is test, and the fifth before it is dev.
     """
 
-    stop = "``"  # of the fence that ends a file; a tokenizer may cut the three apart
+    stop = "``"  # begins the fence that ends a file; a tokenizer may split the three backticks
     rows = 164
     hub = ("openai/openai_humaneval", None, "test")  # name, configuration, split
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
 
     @functools.cached_property
     def problems(self) -> list[dict]:
-        """Every item of every split, in the order of its source; ValueError names a bad row."""
+        """Return all items in the order of their source. ValueError names a bad row."""
         return read_items(self.data, self.hub, code_item)
 
     def items(self, split: str) -> list[dict]:
@@ -288,8 +292,10 @@ class HumanEval(CodeTask):
         return self.problems[first:end]
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """Return an example program, the problem, and the agent's file as far as it is written.
-        At later turns its own responses follow, each with its feedback, and its file once more."""
+        """Return an example program, the problem, and the beginning of the agent's file.
+
+        At later turns, the agent's own responses with their feedback stand before that beginning.
+        """
         files = {f"helper{name[3:]}": name for name in self.helpers}  # helper, helper2, ...
         if self.num_agents == 1:
             intro = _ALONE
@@ -337,9 +343,10 @@ class CoopHumanEval(HumanEval):
 class MBPP(HumanEval):
     """The sanitized MBPP of google-research-datasets: 427 problems, with reference solutions.
 
-    Its rows (prompt, code, test_list) are brought to HumanEval's form. The authors did so too, but
-    their copy, OpenMLRL/MBPP, leaves out the parameters and has tests that nothing can pass. The
-    hub's test split comes first, as in theirs: train and dev are their rows, test is its rest.
+    Its rows (prompt, code, test_list) are brought to HumanEval's form. The authors' own copy,
+    OpenMLRL/MBPP, leaves out the parameters and has tests that nothing can pass. The hub's test
+    split comes first, as in their copy. train and dev are the authors' rows, and test is the rest
+    of that split.
     """
 
     rows = 427
@@ -347,7 +354,7 @@ class MBPP(HumanEval):
     ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
 
 
-# The paper's roles: helpers return useful data, main may call them and gets its signature.
+# The paper's roles: helpers return useful data. Main may call them, and its signature is given.
 _RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
 _END = """
     # your code here
@@ -471,9 +478,9 @@ class Tldr(Task):
     """trl-lib/tldr: Reddit posts with SUBREDDIT, TITLE and POST, in the field "prompt".
 
     One agent writes a concise summary, the other a detailed one. Neither knows of the other. A
-    single agent writes both, with a line between them. What each role is told is the paper's, the
-    wording is ours. The paper trained on train and evaluated on test. Of a local file, the last
-    fifth is test, the fifth before it dev, the rest train.
+    single agent writes both, with a line between them. The roles follow the paper, in other words.
+    The paper trained on train and evaluated on test. A local file is divided in its own order: the
+    last fifth is test, the fifth before it is dev, and the rest is train.
     """
 
     reward = name = "tldr"
@@ -484,7 +491,7 @@ class Tldr(Task):
     lengths = TLDR_LENGTHS
     ranges: ClassVar = {"train": "train[:1000]", "dev": "validation[:1000]", "test": "test[:1000]"}
     given = "A post from an online forum:"
-    roles = (  # per agent: what it is asked for, and the words that introduce its text
+    roles = (  # per agent: the request, and the words that introduce its text
         (
             "Write a concise summary of this post, in one sentence or a few. Keep to the facts "
             "that the post gives.",
@@ -503,7 +510,7 @@ class Tldr(Task):
     )
 
     def items(self, split: str) -> list[dict]:
-        """Return {"task_id", and the source in `field`} of each row; ValueError names a bad one."""
+        """Return each row's task_id and source (in `field`). ValueError names a bad row."""
         if self.data:
             rows = fifths(file_rows(self.data), split)
         else:
@@ -530,8 +537,7 @@ class Tldr(Task):
         return prompt
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        """Return one text for all agents: what can be counted in both texts, and nobody's words."""
-
+        """Return one text for all agents, with the counts of both texts and without their words."""
         texts = split(responses)
         if texts is None:
             return [f"The line {SEPARATOR} has to stand between the two texts, once."]
@@ -549,8 +555,8 @@ class Tldr(Task):
 class Arxiv(Tldr):
     """OpenMLRL/arXiv_abstract: abstracts of 100 to 300 words, in the field "abstract_text".
 
-    Each agent writes one paragraph of an introduction and knows what the other one covers. The
-    paper trained on train and evaluated on val.
+    Each agent writes one paragraph of an introduction, and knows which topics the other paragraph
+    has. The paper trained on train and evaluated on val.
     """
 
     reward = name = "arxiv"

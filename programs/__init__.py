@@ -1,3 +1,6 @@
-"""The code tasks and their rewards: items (data rows to problems with tests), extraction (code from
-a response), feedback (what agents are told between turns), schemes (how they divide the work). The
-doors: tasks.py, coop.py (the embedded team's task) and rewards.py."""
+"""Code tasks and their rewards.
+
+items.py turns data rows into problems with tests. extraction.py takes functions out of responses.
+teams.py and sandbox/ run them. feedback.py writes what agents read between turns. schemes.py names
+how a team divides its work. tasks.py and rewards.py are the entry points.
+"""

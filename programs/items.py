@@ -1,8 +1,7 @@
-"""From a row of HumanEval's or MBPP's fields to a code item.
+"""Turn rows with HumanEval's or MBPP's fields into code items.
 
-The row's function check(candidate) becomes a list of tests, each of them scored on its own; what
-the prompt defines around the entry point (imports, helper functions) becomes the item's setup. All
-of it is decided on syntax trees.
+The row's function check(candidate) becomes a list of tests, each of them scored on its own. The
+prompt's imports and helper functions become the item's setup. All decisions rest on syntax trees.
 """
 
 import ast
@@ -15,14 +14,23 @@ from programs.rows import file_rows, hub_rows
 
 
 def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) -> list[dict]:
-    """The items of every row of a file, or of the hub, in order; ValueError names a bad row.
+    """Return the item of every row, in order. A ValueError names the bad row.
 
-    hub: name, configuration and split of the data set. item_of: from a row to its item."""
-    source, items, seen = data or hub[0], [], {}
-    for number, row in file_rows(data) if data else hub_rows(*hub):
+    `item_of` turns a row into its item. Without a file in `data`, the rows come from `hub`. It is
+    the name, the configuration and the split of a data set.
+    """
+    if data:
+        source = data
+        rows = file_rows(data)
+    else:
+        source = hub[0]
+        rows = hub_rows(*hub)
+    items = []
+    first_rows = {}
+    for number, row in rows:
         try:
             item = item_of(row)
-            first = seen.setdefault(item["task_id"], number)
+            first = first_rows.setdefault(item["task_id"], number)
             if first != number:
                 raise ValueError(f"task_id {item['task_id']!r} is that of row {first}, too")
         except (ValueError, RecursionError) as error:
@@ -32,31 +40,28 @@ def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) ->
 
 
 def code_item(row: dict) -> dict:
-    """A row of HumanEval's or MBPP's fields as a code item; ValueError says what is wrong.
+    """Return the code item of a row. Raise ValueError, which says what is wrong.
 
-    {"task_id", "prompt", "entry_point", "tests", "setup"}, and "solution" where the row has one.
+    Its keys are task_id, prompt, entry_point, tests and setup, and solution where the row has one.
     """
     if "test_list" in row:
         row = _from_mbpp(row)
-    row = {name: str(v) if name == "task_id" and type(v) is int else v for name, v in row.items()}
+    if type(row.get("task_id")) is int:
+        row = row | {"task_id": str(row["task_id"])}
     check_texts(row, "task_id prompt entry_point test")
-    prompt, entry = row["prompt"], row["entry_point"]
+    prompt = row["prompt"]
+    entry = row["entry_point"]
     if re.fullmatch(r"aux\d*", entry):
         raise ValueError(f"entry_point {entry!r} is the name of a helper")
     if _parsed(prompt) is None:
-        prompt = prompt.rstrip() + "\n    pass\n"  # a body of comments is no body
+        prompt = prompt.rstrip() + "\n    pass\n"  # comments alone are not a body
     signature(prompt, entry)
-    setup = "\n".join(  # without docstrings, and examples, which would call what is not there
-        ast.unparse(node)
-        for node in _parsed(prompt).body
-        if not isinstance(node, ast.Expr | ast.Assert) and getattr(node, "name", None) != entry
-    )
     item = {
         "task_id": row["task_id"],
         "prompt": prompt,
         "entry_point": entry,
         "tests": split_tests(row["test"], entry),
-        "setup": setup,
+        "setup": _setup(_parsed(prompt), entry),
     }
     solution = row.get("canonical_solution")
     if isinstance(solution, str) and solution.strip():
@@ -64,7 +69,21 @@ def code_item(row: dict) -> dict:
     return item
 
 
+def _setup(prompt: ast.Module, entry: str) -> str:
+    """Return the code of a prompt around the entry point.
+
+    Docstrings are left out. So are examples, which call functions that are not there yet.
+    """
+    statements = []
+    for node in prompt.body:
+        if isinstance(node, ast.Expr | ast.Assert) or getattr(node, "name", None) == entry:
+            continue
+        statements.append(ast.unparse(node))
+    return "\n".join(statements)
+
+
 def check_texts(row: dict, fields: str) -> None:
+    """Raise ValueError for a field that is missing, empty or not a text."""
     for name in fields.split():
         if row.get(name) is None:
             raise ValueError(f"field {name!r} is missing")
@@ -80,91 +99,128 @@ def _parsed(source: str) -> ast.Module | None:
 
 
 def signature(prompt: str, entry: str) -> str:
-    """The line `def entry(...) -> ...:` of a prompt, read from its syntax tree."""
+    """Return the line `def entry(...) -> ...:` of a prompt, read from its syntax tree."""
     tree = _parsed(prompt)
     if tree is None:
         raise ValueError("the prompt has to be Python: a signature and a docstring")
-    found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == entry]
-    if not found:
+    functions = [node for node in _functions(tree) if node.name == entry]
+    if not functions:
         raise ValueError(f"the prompt does not define a function {entry!r}, the entry_point")
-    function = copy.copy(found[-1])
-    function.body, function.decorator_list = [ast.Pass()], []
-    return ast.unparse(function).removesuffix("\n    pass")
+    stub = _stub(functions[-1], ast.Pass())
+    return ast.unparse(stub).removesuffix("\n    pass")
+
+
+def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def _stub(function: ast.FunctionDef, body: ast.stmt) -> ast.FunctionDef:
+    """Return a copy of a function with another body and without decorators."""
+    stub = copy.copy(function)
+    stub.body = [body]
+    stub.decorator_list = []
+    return stub
 
 
 def _from_mbpp(row: dict) -> dict:
-    """A row of MBPP in HumanEval's fields; the entry point is the function that its tests call."""
-    text, code, tests = row.get("prompt", row.get("text")), row.get("code"), row["test_list"]
+    """Return a row of MBPP with HumanEval's fields.
+
+    The entry point is the function that the tests call. Its text becomes the stub's docstring.
+    """
+    text = row.get("prompt", row.get("text"))
+    code = row.get("code")
+    tests = row["test_list"]
     check_texts({"prompt": text, "code": code}, "prompt code")
     if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
         raise ValueError("field 'test_list' has to be a list of texts")
-    imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
-    tree, body = _parsed(code), _parsed("\n".join(tests))
-    if tree is None or body is None:
+    code_tree = _parsed(code)
+    tests_tree = _parsed("\n".join(tests))
+    if code_tree is None or tests_tree is None:
         raise ValueError("fields 'code' and 'test_list' have to be Python")
-    called = _names(body)
-    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in called]
+    called = _names(tests_tree)
+    functions = [node for node in _functions(code_tree) if node.name in called]
     if not functions:
         raise ValueError("field 'code' does not define the function that test_list calls")
-    stub = copy.copy(functions[-1])
-    rest = [n for n in tree.body if n is not functions[-1]]
-    stub.body, stub.decorator_list = [ast.Expr(ast.Constant(text.strip()))], []
-    given = _carried(rest, called, {stub.name})  # a class that the tests use, for example
-    check = ast.parse("def check(candidate): pass").body[0]
-    check.body = body.body
+    function = functions[-1]
+    others = [node for node in code_tree.body if node is not function]
+    carried = _carried(others, called, {function.name})  # a class that the tests use, for example
+    stub = _stub(function, ast.Expr(ast.Constant(text.strip())))
+    prompt = "\n".join(ast.unparse(node) for node in [*carried, stub])
+
+    imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
+    [check] = ast.parse("def check(candidate): pass").body
+    check.body = tests_tree.body
     return row | {
-        "prompt": "\n".join(ast.unparse(node) for node in [*given, stub]) + "\n",
-        "entry_point": stub.name,
+        "prompt": prompt + "\n",
+        "entry_point": function.name,
         "test": "\n".join([*imports, ast.unparse(check)]),
         "canonical_solution": code,
     }
 
 
 def split_tests(source: str, entry: str) -> list[str]:
-    """The tests of a function check(candidate): self-contained statements that call `entry`.
+    """Return the tests of check(candidate) as self-contained statements that call `entry`.
 
-    Every statement of its body that asserts something is a test, a loop or a block as a whole. It
-    carries the plain statements before it, inside check and outside, that share a name with it or
-    with what it carries. Messages of plain assertions are dropped. So is a test that never calls
-    the candidate, such as `assert True`: it would pass with any program, one that raises too.
+    Every statement of its body that asserts something is a test. A loop or a block is one test. A
+    test carries the earlier plain statements that share a name with it, from inside and outside of
+    check. They may carry others in turn. A plain assertion loses its message.
+
+    A test that never calls the candidate, such as `assert True`, is dropped. It would pass with any
+    program, even one that raises.
     """
     tree = _parsed(source)
-    found = [n for n in tree.body if getattr(n, "name", None) == "check"] if tree else []
-    if not found or not isinstance(found[-1], ast.FunctionDef) or len(found[-1].args.args) != 1:
-        raise ValueError("field 'test' has to be Python that defines check(candidate)")
-    check, candidate = found[-1], found[-1].args.args[0].arg
-    outside = [n for n in tree.body if n is not check and "check" not in _names(n)]
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n is not check]
-    asserting = {n.name for n in functions if _asserts(n)}
-    tests, plain, given = [], [], {candidate, entry}
+    check = _check_function(tree)
+    candidate = check.args.args[0].arg
+    outside = [node for node in tree.body if node is not check and "check" not in _names(node)]
+    asserting = set()  # functions that assert something
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node is not check and _asserts(node):
+            asserting.add(node.name)
+
+    tests = []
+    plain = []
+    under_test = {candidate, entry}
     for statement in check.body:
         names = _names(statement)
         defines = isinstance(statement, ast.FunctionDef | ast.ClassDef)
         if defines or not (_asserts(statement) or names & asserting):
             plain.append(statement)
             continue
-        inside = _carried(plain, names, given)
-        before = _carried(outside, names.union(*map(_names, inside)), given)
-        if given & names.union(*map(_names, [*before, *inside])):
+        inside = _carried(plain, names, under_test)
+        names = names.union(*map(_names, inside))
+        before = _carried(outside, names, under_test)
+        names = names.union(*map(_names, before))
+        if names & under_test:
             tests.append(_test(candidate, entry, before, [*inside, statement]))
     if not tests:
         raise ValueError(f"no assertion of check({candidate}) calls {entry}")
     return tests
 
 
-def _carried(plain: list[ast.stmt], names: set[str], given: set[str]) -> list[ast.stmt]:
-    """The statements that share a name with `names` or with a later one that is carried, in their
-    order. given: names that do not count."""
-    kept, wanted = [], names - given
+def _check_function(tree: ast.Module | None) -> ast.FunctionDef:
+    """Return the last definition of check(candidate), or raise ValueError."""
+    body = tree.body if tree else []
+    definitions = [node for node in body if getattr(node, "name", None) == "check"]
+    match definitions:
+        case [*_, ast.FunctionDef(args=ast.arguments(args=[_])) as check]:
+            return check
+    raise ValueError("field 'test' has to be Python that defines check(candidate)")
+
+
+def _carried(plain: list[ast.stmt], names: set[str], ignored: set[str]) -> list[ast.stmt]:
+    """Return the statements that share a name with `names` or with a later carried statement."""
+    carried = []
+    wanted = names - ignored
     for node in reversed(plain):
-        if (own := _names(node)) & wanted:
-            kept.append(node)
-            wanted |= own - given
-    return kept[::-1]
+        node_names = _names(node)
+        if node_names & wanted:
+            carried.append(node)
+            wanted |= node_names - ignored
+    return carried[::-1]
 
 
 def _names(node: ast.AST) -> set[str]:
-    """All names that stand in a node, whether it reads or binds them."""
+    """Return all names in a node, whether it reads or binds them."""
     names = set()
     for part in ast.walk(node):
         match part:
@@ -176,24 +232,31 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _asserts(node: ast.AST) -> bool:
-    """Whether a statement asserts something itself: assert, raise, or a call of assert_equal..."""
-    calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
-    return any(isinstance(part, ast.Assert | ast.Raise) for part in ast.walk(node)) or any(
-        ast.unparse(call).rpartition(".")[2].startswith("assert") for call in calls
-    )
+    """Return whether a statement has an assert, a raise, or a call such as assert_equal(...)."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Assert() | ast.Raise():
+                return True
+            case ast.Call(func=function):
+                if ast.unparse(function).rpartition(".")[2].startswith("assert"):
+                    return True
+    return False
 
 
 def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stmt]) -> str:
-    """The text of one test: a plain assertion where that is all, else a function that is called."""
+    """Return the text of one test: a plain assertion, or a function with its call."""
     if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
         asserted = copy.deepcopy(body[0].test)
-        names = [node for node in ast.walk(asserted) if isinstance(node, ast.Name)]
-        own = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-        own |= {node.arg for node in ast.walk(asserted) if isinstance(node, ast.arg)}
-        if not own & {candidate, entry}:  # which a lambda or a comprehension may bind
+        nodes = list(ast.walk(asserted))
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+        bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        if not bound & {candidate, entry}:  # a lambda or a comprehension may bind them
             for node in names:
-                node.id = entry if node.id == candidate else node.id
+                if node.id == candidate:
+                    node.id = entry
             return ast.unparse(ast.Assert(asserted, None))
-    function = ast.parse(f"def _check({candidate}): pass").body[0]
+    [function] = ast.parse(f"def _check({candidate}): pass").body
     function.body = body
-    return "\n".join(ast.unparse(node) for node in [*before, function]) + f"\n_check({entry})"
+    definitions = "\n".join(ast.unparse(node) for node in [*before, function])
+    return f"{definitions}\n_check({entry})"

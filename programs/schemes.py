@@ -1,26 +1,26 @@
-"""How a coding team divides its work: the cooperation schemes that arXiv 2508.04652 saw.
+"""Name how a coding team divides its work, with the cooperation schemes of arXiv 2508.04652.
 
 `classify` reads the syntax tree of the main function. It follows the values of helpers through
-assignments, loops and method calls (out.append(value)), whatever the order of the statements, and
-asks where they go. The scheme is the first of these that applies:
+assignments, loops and method calls (out.append(value)), whatever the order of the statements.
+
+The first scheme that applies is the answer.
 
 | scheme          | main function                                                               |
 |-----------------|-----------------------------------------------------------------------------|
 | other           | does not parse, or is not there                                             |
 | unused          | calls no helper, or does nothing with the value                             |
 | wrapper         | returns the value of its only call unchanged                                |
-| fallback        | has a way of its own, for a helper that raises or whose value is of no use  |
+| fallback        | computes the result itself if a helper raises or its value is rejected      |
 | strategy filter | uses values in conditions only: the helper decides, main does the work      |
 | coordinator     | hands out sub-tasks: calls helpers in a loop, or at several places          |
 | decorator       | calls once and works on the value, or handles the cases around it           |
 
-What a tree cannot show: a helper that changes its argument in place looks unused; code after a
-return, and 0 * aux(xs), look used.
+A tree does not show everything. A helper that changes its argument in place looks unused. A value
+looks used in code after a return, and in 0 * aux(xs).
 """
 
 import ast
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -47,39 +47,43 @@ def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
 
 
 def _scheme(flow: "_Flow", entry_point: str) -> str:
-    calls = _calls(flow)
-    names = [place for place in flow.places if isinstance(place.node, ast.Name)]
-    recursive = any(place.node.id == entry_point for place in names)
-    once = len(calls) == 1 and not calls[0].loop and not recursive
+    recursive = False
+    tested = False
+    for place in flow.places:
+        if isinstance(place.node, ast.Name):
+            recursive |= place.node.id == entry_point
+            tested |= place.in_test and place.node.id in flow.holders
     returned = any(_data(value) & flow.holders for value in flow.results)
-    tested = any(place.test and place.node.id in flow.holders for place in names)
     if not returned and not tested:
         return "unused"
-    origins = _origins(flow.results, flow.bindings)
-    if once and returned and all(_is_call(value, flow.functions) for value in origins):
-        return "wrapper"
+    calls = _calls(flow)
+    called_once = len(calls) == 1 and not calls[0].in_loop and not recursive
+    if called_once and returned:
+        origins = _origins(flow.results, flow.bindings)
+        if all(_is_call(value, flow.functions) for value in origins):
+            return "wrapper"
     if _computes_instead(flow) or (returned and _doubts(flow)):
         return "fallback"
     if not returned:
         return "strategy filter"
-    return "decorator" if once else "coordinator"
+    return "decorator" if called_once else "coordinator"
 
 
 class _Place(NamedTuple):
     node: ast.AST
-    test: bool  # in a condition
-    loop: bool  # perhaps evaluated many times
+    in_test: bool  # part of a condition
+    in_loop: bool  # perhaps evaluated many times
 
 
 class _Flow(NamedTuple):
-    """Where the values of helpers go in a main function."""
+    """The way of the helpers' values through a main function."""
 
-    places: list[_Place]  # what it evaluates
-    bindings: dict[str, list[ast.AST]]  # name: the values that it is bound to, or filled with
+    places: list[_Place]  # the nodes that main evaluates
+    bindings: dict[str, list[ast.AST]]  # name: the values that it is bound to or filled with
     local: set[str]  # the names that main binds
-    functions: set[str]  # the helpers, and the names of what calls or renames one
-    holders: set[str]  # these, and the names of what holds a value of theirs
-    results: list[ast.expr]  # what main returns
+    functions: set[str]  # the helpers, and the functions that call or rename one
+    holders: set[str]  # `functions`, and the names that hold a value of theirs
+    results: list[ast.expr]  # the values that main returns
 
 
 def _flow(function, helpers: frozenset[str], others: list[ast.FunctionDef]) -> _Flow:
@@ -89,7 +93,7 @@ def _flow(function, helpers: frozenset[str], others: list[ast.FunctionDef]) -> _
         body = [ast.Return(body)]
     places = list(_places(ast.Module(body)))
     nodes = [place.node for place in places]
-    # A comprehension's names are its own: x is another x in the next one.
+    # A comprehension has names of its own: its x is not the x of the next comprehension.
     binding = [node for node in nodes if not isinstance(node, ast.comprehension)]
     bindings = _bindings([*others, *binding])
     arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
@@ -100,16 +104,21 @@ def _flow(function, helpers: frozenset[str], others: list[ast.FunctionDef]) -> _
 
 
 def _calls(flow: _Flow) -> list[_Place]:
-    """Return where helpers are called. One that is handed over, as in map(aux, xs), is called in a
-    loop."""
+    """Return the places that call helpers.
+
+    A helper that is handed over, as in map(aux, xs), counts as called in a loop.
+    """
     called = {place.node.func for place in flow.places if isinstance(place.node, ast.Call)}
-    renamed = {value for values in flow.bindings.values() for value in values}
+    renamed = set()
+    for values in flow.bindings.values():
+        renamed.update(values)
     calls = []
     for place in flow.places:
-        node = place.node
-        read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        if read and node.id in flow.functions and node not in renamed:
-            calls.append(place._replace(loop=place.loop or node not in called))
+        match place.node:
+            case ast.Name(id=name, ctx=ast.Load()) as node:
+                if name in flow.functions and node not in renamed:
+                    in_loop = place.in_loop or node not in called
+                    calls.append(place._replace(in_loop=in_loop))
     return calls
 
 
@@ -119,7 +128,7 @@ def _is_call(node: ast.AST, functions: set[str]) -> bool:
 
 
 def _origins(values: list[ast.AST], bindings: dict[str, list[ast.AST]]) -> list[ast.AST]:
-    """Return what values may come from unchanged, through names and alternatives."""
+    """Return the expressions that values may equal, through names and alternatives."""
     origins = []
     queue = list(values)
     seen = set()
@@ -146,37 +155,54 @@ def _tries(flow: _Flow) -> list[ast.Try]:
 
 def _computes_instead(flow: _Flow) -> bool:
     """Return whether main computes something where a helper raises."""
-    handlers = [handler for node in _tries(flow) for handler in node.handlers]
-    nodes = [place.node for handler in handlers for place in _places(handler)]
-    values = _returned(nodes) + [value for node in nodes for _, value in _bound(node)]
-    return any(_is_own(value, flow) for value in values)
+    for node in _tries(flow):
+        for handler in node.handlers:
+            nodes = [place.node for place in _places(handler)]
+            values = _returned(nodes)
+            for part in nodes:
+                values += [value for _, value in _bound(part)]
+            if any(_is_own_work(value, flow) for value in values):
+                return True
+    return False
 
 
 def _doubts(flow: _Flow) -> bool:
-    """Return whether main asks about a value that it takes, and has computed another itself."""
-    held = [v for name in flow.bindings.keys() & flow.holders for v in flow.bindings[name]]
-    taken = _origins(flow.results + held, flow.bindings)
-    asked = [place.node for place in flow.places if place.test]
+    """Return whether main checks a helper's value and has computed another value itself."""
+    checked = []
     for place in flow.places:
+        if place.in_test:
+            checked.append(place.node)
         if isinstance(place.node, ast.BoolOp):  # aux(x) or ...
-            asked.append(place.node.values[0])
-    calls = [v for v in _origins(asked, flow.bindings) if _is_call(v, flow.functions)]
-    questioned = {ast.dump(call) for call in calls}
-    doubted = _tries(flow) or any(ast.dump(value) in questioned for value in taken)
-    return bool(doubted) and any(_is_own(value, flow) for value in taken)
+            checked.append(place.node.values[0])
+    checked_calls = set()
+    for value in _origins(checked, flow.bindings):
+        if _is_call(value, flow.functions):
+            checked_calls.add(ast.dump(value))
+
+    used = list(flow.results)
+    for name in flow.bindings.keys() & flow.holders:
+        used += flow.bindings[name]
+    used = _origins(used, flow.bindings)
+    if not _tries(flow) and not any(ast.dump(value) in checked_calls for value in used):
+        return False
+    return any(_is_own_work(value, flow) for value in used)
 
 
-def _is_own(value: ast.AST, flow: _Flow) -> bool:
-    """Return whether it is computed from what main has, and not from a helper's value."""
+def _is_own_work(value: ast.AST, flow: _Flow) -> bool:
+    """Return whether main computes a value from its own names, without a helper's value."""
     read = _names(value)
     computed = any(isinstance(node, _COMPUTED) for node in ast.walk(value))
     return computed and bool(read & flow.local) and not read & flow.holders
 
 
-def _places(node: ast.AST, test=False, loop=False) -> Iterator[_Place]:
-    """A node and all below it, but not inside a function, an assertion, or a value that is lost."""
-    yield _Place(node, test, loop)
-    tests, repeated = [], []
+def _places(node: ast.AST, in_test=False, in_loop=False) -> Iterator[_Place]:
+    """Yield a node and all nodes below it that are evaluated and whose value is used.
+
+    Nodes inside a function, a class, an assertion or a bare expression are left out.
+    """
+    yield _Place(node, in_test, in_loop)
+    tests = []
+    repeated = []
     match node:
         case ast.Expr(value=ast.Call(func=ast.Attribute()) | ast.Yield() | ast.YieldFrom()):
             pass  # out.append(value)
@@ -185,7 +211,8 @@ def _places(node: ast.AST, test=False, loop=False) -> Iterator[_Place]:
         case ast.If(test=asked) | ast.IfExp(test=asked) | ast.Match(subject=asked):
             tests = [asked]
         case ast.While(test=asked, body=body):
-            tests, repeated = [asked], [asked, *body]
+            tests = [asked]
+            repeated = [asked, *body]
         case ast.comprehension(ifs=ifs):
             tests = repeated = ifs
         case ast.BoolOp(op=ast.And(), values=[*first, _]):
@@ -197,29 +224,36 @@ def _places(node: ast.AST, test=False, loop=False) -> Iterator[_Place]:
         case ast.Lambda(body=body):
             repeated = [body]
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-            repeated = [
-                child for child in ast.iter_child_nodes(node) if child != node.generators[0]
-            ]
+            repeated = set(ast.iter_child_nodes(node)) - {node.generators[0]}
     for child in ast.iter_child_nodes(node):
-        yield from _places(child, test or child in tests, loop or child in repeated)
+        yield from _places(child, in_test or child in tests, in_loop or child in repeated)
 
 
 def _returned(nodes: list[ast.AST]) -> list[ast.expr]:
-    kinds = (ast.Return, ast.Yield, ast.YieldFrom)
-    return [node.value for node in nodes if isinstance(node, kinds) and node.value]
+    values = []
+    for node in nodes:
+        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value:
+            values.append(node.value)
+    return values
 
 
 def _names_of_function(value: ast.AST) -> set[str]:
-    return _names(value) if isinstance(value, ast.FunctionDef | ast.Lambda | ast.Name) else set()
+    if isinstance(value, ast.FunctionDef | ast.Lambda | ast.Name):
+        return _names(value)
+    return set()
 
 
 def _data(node: ast.AST) -> set[str]:
-    """The names that an expression reads outside of conditions."""
-    return {n.id for n, test, _ in _places(node) if isinstance(n, ast.Name) and not test}
+    """Return the names that an expression reads outside of conditions."""
+    names = set()
+    for place in _places(node):
+        if isinstance(place.node, ast.Name) and not place.in_test:
+            names.add(place.node.id)
+    return names
 
 
 def _bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
-    """Return for each name the values that it is bound to, or filled with."""
+    """Return the values that each name is bound to or filled with."""
     bindings = {}
     for node in nodes:
         for name, value in _bound(node):
@@ -228,8 +262,10 @@ def _bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield (name, value) of what a node binds, or fills as out.append(value) does: an expression,
-    or the function itself."""
+    """Yield (name, value) for each name that a node binds, or fills as out.append(value) does.
+
+    The value is an expression, or the function itself.
+    """
     match node:
         case ast.FunctionDef(name=name):
             yield name, node
@@ -251,7 +287,10 @@ def _bound(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             values = [call, *args]
         case _:
             return
-    yield from itertools.product(set().union(*map(_names, targets)), values)
+    for target in targets:
+        for name in _names(target):
+            for value in values:
+                yield name, value
 
 
 def _spread(start: set[str], bindings: dict[str, list], reads: Callable) -> set[str]:

@@ -1,46 +1,57 @@
-"""Signs of failure of a coding team, beside those of every run (training/doctor.py): the ones that
-arXiv 2508.04652 tells to watch for. `run` is the doctor's Run.
+"""Detect the failures of coding teams that arXiv 2508.04652 describes.
+
+training/doctor.py has the signs of every run. `run` is its Run.
 """
 
 from collections import defaultdict
 
-OFTEN, SELDOM = 0.5, 0.15  # shares
-SOLVED = 0.3  # share of joint responses that pass, for a task that the team can do
-ADDED = ("pass", "aux_called", "wrapper", "load_bearing")  # metrics of what helpers add
-SAMPLES = 20  # late joint responses, for errors that run from one agent to the next
+OFTEN = 0.5  # fraction of joint responses
+SELDOM = 0.15  # fraction of joint responses
+SOLVED = 0.3  # fraction of joint responses that pass, for a task that the team can do
+ADDED = ("pass", "aux_called", "wrapper", "load_bearing")  # metrics of the helpers' contribution
+SAMPLES = 20  # late joint responses needed to judge cascading errors
 
 
 def trivial_cooperation(run) -> bool:
-    """In most of the passing joint responses the helpers add nothing that any helper would not, or
-    do the whole work."""
+    """Return whether helpers add nothing, or do all the work, in most passing joint responses."""
     passed, called, wrapper, needed = (run.end(f"metric/{name}") for name in ADDED)
-    asks = any(run.values("metric/load_bearing"))  # code_paper does not
-    idle = called < SELDOM or wrapper > OFTEN * passed or (asks and needed < OFTEN * passed)
-    return passed >= SOLVED and idle
+    if passed < SOLVED:
+        return False
+    if called < SELDOM or wrapper > OFTEN * passed:
+        return True
+    measured = any(run.values("metric/load_bearing"))  # code_paper does not measure it
+    return measured and needed < OFTEN * passed
 
 
 def no_cooperative_structure(run) -> bool | None:
-    """The tests were passed all along, and hardly ever by work divided."""
-    passed, divided = run.mean("metric/pass"), run.mean("metric/coop")
+    """Return whether the tests passed all along, and divided work hardly ever passed them."""
+    passed = run.mean("metric/pass")
+    divided = run.mean("metric/coop")
     if run.mean("reward/cooperation") > 0 and not run.mean("metric/load_bearing"):
-        return None  # code_paper does not look whether work was divided
+        return None  # code_paper does not measure whether work was divided
     return passed >= SOLVED and divided < SELDOM * passed
 
 
 def cascading_errors(run) -> bool | None:
-    """Main functions that pass with another helper fail with theirs, and have no fallback."""
-    samples = [s for s in run.late if "metric/pass" in s["parts"] and len(s["responses"]) > 1]
+    """Return whether main functions without a fallback fail that pass with another helper."""
+    samples = []
+    for sample in run.late:
+        if "metric/pass" in sample["parts"] and len(sample["responses"]) > 1:
+            samples.append(sample)
     if len(samples) < SAMPLES:
         return None
-    results = defaultdict(list)
+    results = defaultdict(list)  # of each main function: whether it passes
     for sample in samples:
         main = (sample["step"], sample["turn"], sample["responses"][-1])
         results[main].append(sample["parts"]["metric/pass"] == 1)
-    blamed = [r for main, r in results.items() if any(r) and "except" not in main[-1]]
-    return sum(r.count(False) for r in blamed) > max(SELDOM * len(samples), 3)
+    failures = 0
+    for (_step, _turn, code), passes in results.items():
+        if any(passes) and "except" not in code:
+            failures += passes.count(False)
+    return failures > max(SELDOM * len(samples), 3)
 
 
-SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
+SIGNS = (  # check, metrics that it needs, what to try
     (
         trivial_cooperation,
         ["completions/1/mean_length", *(f"metric/{name}" for name in ADDED)],

@@ -1,14 +1,14 @@
-"""A coding team: its parts, its program, and what the program loses without a part.
+"""Put a coding team's functions together, run them, and measure what each function adds.
 
-responses[-1] is by the main function's author. The others wrote the helpers aux, aux2, ... A single
-agent wrote aux and main in one text. All parts are one program, helpers first. Neither author can
-define the other's function: what a response binds to a partner's name is dropped. Other names are
-shared, and the later definition wins.
+responses[-1] has the main function. The other responses have the helpers aux, aux2, ... A single
+agent writes aux and main in one text. All parts form one program, helpers first. An author cannot
+define a partner's function: a statement that binds its name is dropped. Other names are shared, and
+the later definition wins.
 
-Stand-ins are functions that know nothing of any problem. To catch one more family of tricks, add an
-expression to HELPER_STAND_INS or MAIN_STAND_INS. What belongs here hands on what it was given or
-says nothing. Work does not: a stand-in that sorts would say of every helper that sorts that it adds
-nothing.
+Stand-ins are functions that know nothing of any problem. Add an expression to HELPER_STAND_INS or
+MAIN_STAND_INS to catch one more family of tricks. A stand-in returns what it was given, or a
+constant. It must not do real work: with a stand-in that sorts, no helper that sorts would add
+anything.
 """
 
 import atexit
@@ -17,7 +17,7 @@ import functools
 from programs.extraction import Part, extract, helper_names
 from programs.sandbox.box import Program, Sandbox, Verdict
 
-# What a helper could return. args: the list of its arguments; x: the first.
+# Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
 HELPER_STAND_INS = (
     "x",
     "args[-1]",
@@ -36,7 +36,7 @@ HELPER_STAND_INS = (
     "''",
     "[]",
 )
-# What a main function could return. args: the list of its arguments; helper: a helper's function.
+# Results that main could return. `args` is the list of its arguments, and `helper` a helper.
 MAIN_STAND_INS = (
     "helper(*args)",
     "helper(*args, 0)",
@@ -63,46 +63,56 @@ def {name}(*args, **kwargs):
 
 MOST_HANGS = 5  # stand-ins for a part that do not end, of some seconds each; then no other is tried
 
-box = Sandbox()  # of this process; its workers start when they are first needed
+box = Sandbox()  # one per process; its workers start with the first program
 atexit.register(box.close)
 
 
 def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     """Return the parts by the name of their function, the main function last."""
     names = [*helper_names(len(responses)), item["entry_point"]]
-    texts = responses * 2 if len(responses) == 1 else responses
-    return {
-        name: extract(text, name, frozenset(names) - {name})
-        for name, text in zip(names, texts, strict=True)
-    }
+    if len(responses) == 1:
+        responses = responses * 2
+    team = {}
+    for name, text in zip(names, responses, strict=True):
+        team[name] = extract(text, name, frozenset(names) - {name})
+    return team
 
 
 def used_helpers(team: dict[str, Part]) -> list[str]:
-    """Return the helpers that main mentions, or that a helper mentions which main does, etc."""
+    """Return the helpers that main mentions, directly or through other helpers."""
     *helpers, main = team
     used = [main]
-    for name in used:  # which grows
-        used += [helper for helper in helpers if helper in team[name].reads and helper not in used]
+    for name in used:  # grows while it is read
+        for helper in helpers:
+            if helper in team[name].reads and helper not in used:
+                used.append(helper)
     return [name for name in helpers if name in used]
 
 
 def verdict(item: dict, responses: list[str]) -> Verdict:
-    """Return what the tests say about a team, whatever is missing or broken in its responses."""
+    """Return the verdict of a team, whatever is missing or broken in its responses."""
     return run(item, team_parts(item, responses))
 
 
 def run(item: dict, team: dict[str, Part], once: bool = False) -> Verdict:
-    """Return what the tests say about the team's program; once: see Program.
+    """Return the verdict of the team's program. `Program` explains `once`.
 
-    The program is without the helpers that nobody mentions. Whatever they hold, it is the same
-    program, and the sandbox runs it once for all partners.
+    The program leaves out helpers that main does not use. So it is the same program for all
+    partners, and the sandbox runs it once.
     """
     *_, main = team
     parts = [team[name] for name in [*used_helpers(team), main]]
     code = "\n".join(part.source for part in parts if part.source)
-    apart = not all(part.tame for part in parts)
-    program = Program(code, item["tests"], main, item.get("setup", ""), apart, once)
-    return box.run([program])[0]
+    program = Program(
+        code=code,
+        tests=item["tests"],
+        entry_point=main,
+        setup=item.get("setup", ""),
+        own_process=not all(part.shareable for part in parts),
+        once=once,
+    )
+    [verdict] = box.run([program])
+    return verdict
 
 
 def share_passed(verdict: Verdict) -> float:
@@ -110,12 +120,15 @@ def share_passed(verdict: Verdict) -> float:
 
 
 def contribution(p: float, q: float) -> float:
-    """Return the share that is passed with a part of what is left to pass without it, 0 to 1."""
+    """Return (p - q) / (1 - q), the fraction of the failing tests that a part makes pass.
+
+    `p` is the fraction of tests that pass with the part, and `q` without it.
+    """
     return (p - q) / (1 - q) if q < p else 0.0
 
 
 def contributions(item: dict, responses: list[str], team: dict, p: float) -> dict[str, float]:
-    """Return what each part adds to a team that passes a share p > 0 of its tests.
+    """Return the contribution of each part to a team that passes a fraction p > 0 of its tests.
 
     A helper that main does not use adds 0. If no helper adds anything, main adds 0.
     """
@@ -134,36 +147,37 @@ def contributions(item: dict, responses: list[str], team: dict, p: float) -> dic
 
 
 def _added(name: str, item: dict, team: dict[str, Part], stand_ins: list[Part], p: float) -> float:
-    """Return what a part adds to the share p of the tests that the team passes with it.
+    """Return the contribution of a part to a team that passes a fraction p of its tests.
 
-    What stands in for a helper depends on main alone, and the other way round. So the sandbox
-    remembers these verdicts over partners.
+    The program with a stand-in for the helper depends on main alone, and the other way round. So
+    the sandbox reuses these verdicts for all partners.
     """
     q = 0.0
     hangs = 0
     for stand_in in stand_ins:
         verdict = run(item, team | {name: stand_in}, once=True)
         q = max(q, share_passed(verdict))
-        hangs += verdict.outcome == "timeout"
+        if verdict.outcome == "timeout":
+            hangs += 1
         if q >= p or hangs == MOST_HANGS:
-            break
+            break  # the part adds nothing, or nothing more can be said about it
     return contribution(p, q)
 
 
 @functools.cache
 def helper_stand_ins(name: str) -> list[Part]:
     sources = [HELPER.format(name=name, expression=text) for text in HELPER_STAND_INS]
-    return [Part(source, tame=True) for source in sources]
+    return [Part(source, shareable=True) for source in sources]
 
 
 @functools.cache
 def main_stand_ins(name: str, helper: str) -> list[Part]:
     sources = [MAIN.format(name=name, helper=helper, expression=text) for text in MAIN_STAND_INS]
-    return [Part(source, reads=frozenset([helper]), tame=True) for source in sources]
+    return [Part(source, reads=frozenset([helper]), shareable=True) for source in sources]
 
 
 def _versions(name: str, team: dict[str, Part], responses: list[str]) -> list[Part]:
-    """Return the functions of that name that partners of its author wrote too."""
+    """Return the functions of that name that its author's partners wrote."""
     if len(responses) == 1:
         return []
     versions = []

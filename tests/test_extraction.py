@@ -159,11 +159,13 @@ WILD = [  # each leads to something that two modules of one process share
 ]
 
 
-@pytest.mark.parametrize(("bodies", "tame"), [(TAME, True), (WILD, False)], ids=["tame", "wild"])
-def test_what_outlasts_no_module_is_tame(bodies, tame):
+@pytest.mark.parametrize(
+    ("bodies", "shareable"), [(TAME, True), (WILD, False)], ids=["tame", "wild"]
+)
+def test_what_outlasts_no_module_is_shareable(bodies, shareable):
     for body in bodies:
         inside = "".join(f"    {line}\n" for line in body.split("\n"))
-        assert extract(f"def aux(x):\n{inside}", "aux", SOLVE).tame is tame, body
+        assert extract(f"def aux(x):\n{inside}", "aux", SOLVE).shareable is shareable, body
 
 
 @pytest.mark.parametrize("name", GARBAGE)

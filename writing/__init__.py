@@ -1,1 +1,1 @@
-"""What the rewards of the writing tasks read in a text: text.py, and the paper's words.txt."""
+"""Read texts for the rewards of the writing tasks: text.py, and the paper's words.txt."""

@@ -1,10 +1,15 @@
-"""Read a team's two texts: their words, their lengths, what is copied, whether they end.
+"""Measure a team's two texts: their words, lengths, copied runs and ends.
 
-A word is a run of letters and digits of any script with its accents (`\\w`, so foo_bar is one),
-with apostrophes inside it (don't), or a number with its points and commas (10,000 or 2.3), or a
-whole URL. Everything else, hyphens and emoji included, only separates words. Words are compared in
-lower case, with the curly apostrophe as the straight one. A script without spaces gives one word
-per run. No more than the first 4,096 words of a text are read.
+A word is one of these:
+
+- letters and digits of any script with their accents (`\\w`, so foo_bar is one word), and with
+  apostrophes inside (don't)
+- a number with its points and commas (10,000 or 2.3)
+- a whole URL
+
+Everything else separates words, hyphens and emoji included. Words are compared in lower case, and a
+curly apostrophe equals a straight one. A script without spaces gives one word per run. Only the
+first 4,096 words of a text count.
 """
 
 import itertools
@@ -18,7 +23,7 @@ from pathlib import Path
 
 SEPARATOR = "=== PART TWO ==="  # between the two texts that a single agent writes
 WORDS_READ = 4096
-RUN = 4  # words that are copied if they stand elsewhere in this order
+RUN = 4  # words in a row that count as copied if they also stand elsewhere
 
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x1AC0)) if unicodedata.category(c)[0] == "M")
 _WORD = re.compile(
@@ -29,10 +34,10 @@ _WORD = re.compile(
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long the two texts of a task should be, in words; the paper's numbers."""
+    """The lengths that a task wants, in words, with the paper's numbers."""
 
-    least: int  # of each text
-    longer: tuple[float, float]  # second / first: worth nothing up to the first, all from the next
+    least: int  # words of each text
+    longer: tuple[float, float]  # second / first: the score rises from 0 to 1 between the two
     even: float  # longer / shorter, at most
 
 
@@ -46,22 +51,26 @@ def words(text: str) -> list[str]:
 
 
 def split(responses: list[str]) -> tuple[str, str] | None:
-    """Return the two texts of a team.
+    """Return the two texts of a team, or None.
 
-    A single agent's response has to hold SEPARATOR exactly once. Where it does not, nothing tells
-    which part is which: the answer is None, and every reward is 0.
+    A single agent's response has to hold SEPARATOR exactly once. Otherwise the two parts are
+    unknown, and every reward is 0.
     """
     if len(responses) == 1:
-        texts = responses[0].split(SEPARATOR)
-        return (texts[0], texts[1]) if len(texts) == 2 else None
+        parts = responses[0].split(SEPARATOR)
+        return (parts[0], parts[1]) if len(parts) == 2 else None
     if len(responses) != 2:
         raise ValueError(f"the writing rewards are for 1 or 2 agents, not {len(responses)}")
     return responses[0], responses[1]
 
 
-def ramp(value: float, zero: float, one: float) -> float:
-    """Return 0 up to `zero`, 1 from `one` on, linear between; `one` may be the smaller of them."""
-    return min(max((value - zero) / (one - zero), 0.0), 1.0)
+def ramp(value: float, start: float, end: float) -> float:
+    """Return 0 up to `start`, 1 from `end` on, and linear values between.
+
+    `end` may be smaller than `start`.
+    """
+    fraction = (value - start) / (end - start)
+    return min(max(fraction, 0.0), 1.0)
 
 
 def length_score(wanted: Lengths, first: str, second: str) -> float:
@@ -77,10 +86,10 @@ def length_score(wanted: Lengths, first: str, second: str) -> float:
 
 
 def copied_share(source: str, first: str, second: str) -> float:
-    """Return the share of the texts' four-word runs that stand elsewhere, from 0 to 1.
+    """Return the fraction of the texts' four-word runs that stand elsewhere, from 0 to 1.
 
-    Elsewhere is the source, the text before, or another place in the same text. A run that occurs
-    twice in a text counts at both places: a text that only repeats itself is copied as a whole.
+    Elsewhere is the source, the other text before it, or another place in the same text. A run that
+    occurs twice in a text counts at both places. So a text that only repeats itself is all copied.
     """
     known = set(_runs(source))
     total = 0
@@ -97,21 +106,25 @@ def copied_share(source: str, first: str, second: str) -> float:
 
 def _runs(text: str) -> list[tuple[str, ...]]:
     """Return every run of RUN words of a text."""
-    listed = words(text)
-    return [tuple(listed[start : start + RUN]) for start in range(len(listed) - RUN + 1)]
+    text_words = words(text)
+    starts = range(len(text_words) - RUN + 1)
+    return [tuple(text_words[start : start + RUN]) for start in starts]
 
 
 def has_end(text: str) -> bool:
-    """Return whether a text ends with a full stop of any script: one that was cut off does not."""
+    """Return whether a text ends with a full stop of any script, and so was not cut off."""
     last = text.rstrip().rstrip("\"')]»\u201d\u2019")[-1:]
-    return bool(last) and unicodedata.category(last) == "Po" and last not in ",;:"
+    if not last:
+        return False
+    return unicodedata.category(last) == "Po" and last not in ",;:"
 
 
 @cache
 def transitions() -> dict[str, list[str]]:
-    """Return the 12 categories of transitions of the paper's code, 279 phrases, double ones too."""
+    """Return the 12 categories of transitions of the paper's code, 279 phrases with duplicates."""
     lists = _word_lists()
-    return {kind: phrases for kind, phrases in lists.items() if kind != "stop words"}
+    del lists["stop words"]
+    return lists
 
 
 @cache
@@ -123,6 +136,6 @@ def stop_words() -> frozenset[str]:
 def _word_lists() -> dict[str, list[str]]:
     lists = {}
     for line in Path(__file__).with_name("words.txt").read_text().splitlines():
-        kind, phrases = line.split(": ")
-        lists[kind] = phrases.split(", ")
+        category, phrases = line.split(": ")
+        lists[category] = phrases.split(", ")
     return lists

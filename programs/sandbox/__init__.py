@@ -1,1 +1,1 @@
-"""Runs code that nobody trusts, and says which tests it passed. The door: box.py."""
+"""Run untrusted programs, and return which tests they pass. The entry point is box.py."""

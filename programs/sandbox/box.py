@@ -1,31 +1,33 @@
-"""Runs code that nobody trusts, and says which tests it passed.
+"""Run untrusted programs, and return which tests they pass.
 
     with Sandbox() as box:
         [verdict] = box.run([Program("def f(x): return x + 1", ["assert f(1) == 2"], "f")])
 
-What decides a verdict never shares a process with the program that is judged. Each worker is a
-group of three processes, which are in worker.py (and what locks them in locks.py):
+A verdict is decided in another process than the program's. Each worker is a group of three
+processes. The file worker.py starts them, and locks.py locks them.
 
     trainer ──program, tests──> judge ──pipe ends──> zygote ──fork per program──> candidate
             <────verdicts─────    │ <──── calls and answers, as plain data ─────>    │
 
-The judge runs the tests; in them the function under test is a stub that sends its arguments to the
-candidate and gets the answer back as plain built-in values. The candidate has never seen a test or
-an expected value, and can reach nothing but the two pipes it answers on.
+The judge runs the tests. The function under test is a stub in the judge. It sends its arguments to
+the candidate and gets the answer back as plain built-in values. The candidate never sees a test or
+an expected value. It can reach nothing but the two pipes on which it answers.
 
-Answers and arguments are copies, of these types: None, bool, int, float, complex, str, bytes,
-bytearray, list, tuple, set, frozenset, dict, range, Decimal, Fraction, deque, Counter; an instance
-of a subclass comes as its base value; 1 MiB at most. Anything else stays in the candidate as an
-object that can be called, iterated, asked for attributes and given new ones, and equals nothing.
-So a test sees no change that a function makes to its arguments, and of the program's names only
-`entry_point`. Globals of the program last from test to test, until a hang or a crash.
+Answers and arguments are copies of at most 1 MiB. A test sees no change that a function makes to
+its arguments. These types are copied: None, bool, int, float, complex, str, bytes, bytearray, list,
+tuple, set, frozenset, dict, range, Decimal, Fraction, deque and Counter. An instance of a subclass
+arrives as its base value. Any other object stays in the candidate. It can be called and iterated,
+its attributes can be read and set, and it equals nothing.
 
-`setup` is trusted, and is run on both sides. Tests call the judge's functions, which no program can
-change; the program calls its own copy. An instance of a class that setup defines cannot be passed
-or compared. What setup or a test changes outside its own names stays changed for later programs.
+A test sees one name of the program, `entry_point`. The program's globals last from test to test,
+until a hang or a crash.
 
-Verdicts do not depend on what ran before: every program gets a fresh fork (see Program), hashing
-and `random` are seeded. docs/sandbox.md says what is contained on which system, and what is not.
+`setup` is trusted and runs on both sides. Tests call the judge's copy, which no program can change.
+The program calls its own copy. An instance of a class that setup defines cannot be passed or
+compared. If setup or a test changes anything outside its own names, later programs see the change.
+
+Verdicts do not depend on earlier programs. Every program gets a fresh fork (`Program` names the
+exception), and hashing and `random` are seeded. docs/sandbox.md lists which system contains what.
 """
 
 import contextlib
@@ -47,20 +49,20 @@ from pathlib import Path
 from programs.sandbox.wire import NOT_READY
 
 GRACE_SECONDS = 3.0
-# Exit statuses that a program has no way to give its judge.
+# Exit statuses of a judge that a program cannot cause.
 FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 FROM_OUTSIDE |= {NOT_READY}
-CACHED = 2048  # verdicts kept, of some KiB each
+CACHED = 2048  # verdicts kept, a few KiB each
 WORKER = Path(__file__).resolve().with_name("worker.py")
-# Of the trainer's own variables only what some interpreters do not start without: a key in there is
-# none of a program's business. A fixed hash seed makes the order of sets repeatable.
+# A worker gets only those variables of the trainer that some interpreters need to start, because
+# the others may hold keys. A fixed hash seed makes the order of sets repeatable.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"}
 PASSED_ON = ("LD_LIBRARY_PATH",)
-START_SECONDS = 60.0  # a worker takes 0.1 s to start, on a machine that is not swapping
+START_SECONDS = 60.0  # a worker starts in 0.1 s, unless the machine swaps
 LEAVE_SECONDS = 2.0
 
 DOORS = {
-    # tried by a probe program at the start: what works there is an open door
+    # A probe program tries each of these at the start. An action that works is an open door.
     "write files": "path = f'/tmp/sandbox-probe-{os.getpid()}'; open(path, 'x'); os.unlink(path)",
     "read files": "os.listdir('/')",
     "open sockets": "socket.socket()",
@@ -74,18 +76,18 @@ PROBE = "import os, resource, socket\ndef enter(way): exec(way)"
 
 @dataclass(frozen=True)
 class Program:
-    """An answer to be judged. `tests` are statements that call `entry_point` by name, each of them
-    complete in itself; `setup` is trusted code that both the tests and the program need. A program
-    that need not be `apart` shares a process with others, each in a new module, and takes a fifth
-    of the time: the caller knows that nothing it does outlasts its module (extraction.py). A
-    program that runs `once` is not loaded again after a hang or a crash."""
+    """A program to be judged.
+
+    Programs that share a process run in a new module each, and take a fifth of the time. The caller
+    must know that nothing they do outlasts their module (`Part.shareable` in extraction.py).
+    """
 
     code: str
-    tests: tuple[str, ...]  # may be given as any sequence
+    tests: tuple[str, ...]  # statements that call `entry_point`, each complete in itself
     entry_point: str
-    setup: str = ""
-    apart: bool = True
-    once: bool = False
+    setup: str = ""  # trusted code that both the tests and the program need
+    own_process: bool = True
+    once: bool = False  # do not load it again after a hang or a crash
 
     def __post_init__(self):
         object.__setattr__(self, "tests", tuple(self.tests))
@@ -97,17 +99,20 @@ class Verdict:
 
     passed: list[bool]
     outcome: str  # "ok", "error", "timeout", "memory" or "crash", from best to worst
-    errors: list[str | None]  # such as "ValueError: text", 300 characters at most; None if passed
-    seconds: float  # wall time on a worker, without the wait for one
+    errors: list[str | None]  # "ValueError: text", at most 300 characters, or None if passed
+    seconds: float  # wall time on a worker, without the wait for a free worker
 
 
 class Sandbox(contextlib.AbstractContextManager):
-    """Judges programs on up to `workers` workers (default: one per core), started as work comes.
+    """Judges programs on up to `workers` workers (default: one per core), started on demand.
 
-    In seconds and MiB: a program may take `test_timeout` to load and again for each test,
-    `total_timeout` in all, and `memory_mb` on top of what an empty worker has. After a hang or a
-    crash the next test gets the program freshly loaded, at most `restarts` times; then the failure
-    stands for the tests that are left. kernel_locks=False does without them, as on macOS.
+    test_timeout   seconds to load the program, and seconds for each test
+    total_timeout  seconds for the program with all its tests
+    memory_mb      MiB on top of an empty worker's memory
+    restarts       how often a program is loaded again after a hang or a crash
+    kernel_locks   False leaves them out, as on macOS
+
+    After the last restart, the failure counts for the remaining tests too.
     """
 
     def __init__(
@@ -121,24 +126,27 @@ class Sandbox(contextlib.AbstractContextManager):
     ):
         self.workers = workers or os.cpu_count() or 1
         self._limits = [memory_mb, test_timeout, total_timeout, restarts, kernel_locks]
-        self._missing: list[str] = []
-        self._probed, self._probing = False, threading.Lock()
+        self._missing: list[str] = []  # names of locks
+        self._probed = False
+        self._probing = threading.Lock()
         self._pid = os.getpid()
-        # A thread for each worker, that lives as long as it: the kernel's parent-death signal comes
-        # when the thread that started a process ends.
+        # Each worker has a thread that lives as long as the worker. The kernel sends the
+        # parent-death signal when the thread that started a process ends.
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox")
         self._lock = threading.Lock()  # guards everything below
-        self._future = functools.lru_cache(CACHED)(self._submitted)  # of each Program
-        self._workers: dict[int, Worker] = {}  # by their thread
+        self._future = functools.lru_cache(CACHED)(self._submitted)  # one per Program
+        self._workers: dict[int, Worker] = {}  # by thread
         self._closed = False
 
     def __exit__(self, *_):
         self.close()
 
     def run(self, programs: Iterable[Program]) -> list[Verdict]:
-        """Verdicts in the order asked. Identical programs run once, whoever asks, and when. Any
-        number of threads may call this at once. ValueError: a `setup` does not run, which is a
-        mistake in the data set. RuntimeError: no worker starts, or two were lost from outside."""
+        """Return the verdicts, in order. Identical programs run once. Thread-safe.
+
+        Raise ValueError if a `setup` does not run, which is a mistake in the data set. Raise
+        RuntimeError if no worker starts, or if something outside ends two workers.
+        """
         if os.getpid() != self._pid:
             raise RuntimeError("this Sandbox is from before a fork: every process needs its own")
         with self._probing:
@@ -153,9 +161,10 @@ class Sandbox(contextlib.AbstractContextManager):
             raise RuntimeError("the Sandbox was closed") from None
 
     def close(self) -> None:
-        """Ends all processes and threads. A run() that still waits raises RuntimeError."""
+        """End all processes and threads. A run() that still waits raises RuntimeError."""
         with self._lock:
-            self._closed, workers = True, list(self._workers.values())
+            self._closed = True
+            workers = list(self._workers.values())
         for worker in workers:  # before the thread that started it ends
             worker.end()
         self._pool.shutdown(cancel_futures=True)
@@ -163,14 +172,17 @@ class Sandbox(contextlib.AbstractContextManager):
             self._workers.popitem()[1].close()
 
     def _probe(self) -> None:
-        """One warning that names what this machine lacks and which doors are open."""
-        ways = [f"enter({way!r})" for way in ("pass", *DOORS.values())]
-        why, *refusals = self._submitted(Program(PROBE, ways, "enter")).result().errors
-        if why:
-            raise RuntimeError(f"the sandbox does not work on this machine: {why}")
-        ajar = None, "Crash", "TimeoutError"  # one that ends or hangs the program is not shut
-        kinds = [error and error.partition(":")[0] for error in refusals]
-        doors = [door for door, error in zip(DOORS, kinds, strict=True) if error in ajar]
+        """Warn once about the locks that this machine lacks and about the doors that are open."""
+        tests = [f"enter({way!r})" for way in ["pass", *DOORS.values()]]
+        verdict = self._submitted(Program(PROBE, tests, "enter")).result()
+        failure, *refusals = verdict.errors
+        if failure:
+            raise RuntimeError(f"the sandbox does not work on this machine: {failure}")
+        doors = []
+        for door, refusal in zip(DOORS, refusals, strict=True):
+            # A door is shut if the program is refused, not if it crashes or hangs there.
+            if refusal is None or refusal.partition(":")[0] in ("Crash", "TimeoutError"):
+                doors.append(door)
         if not doors and not self._missing:
             return
         text = (
@@ -187,16 +199,17 @@ class Sandbox(contextlib.AbstractContextManager):
         return self._pool.submit(self._judge, program)
 
     def _judge(self, program: Program) -> Verdict:
-        """In a thread of the pool: the verdict of its worker, or else of one more."""
-        # A judge keeps its limits itself, unless it hangs in C code; setup may take as long again.
-        patience = 2 * self._limits[2] + GRACE_SECONDS
+        """Return the verdict of this thread's worker, or of one more if that worker is lost."""
+        total_timeout = self._limits[2]
+        # The judge keeps its own limits, unless it hangs in C code. `setup` has the same limit.
+        patience = 2 * total_timeout + GRACE_SECONDS
         for _ in range(2):
             try:
                 worker = self._worker()
             except (OSError, EOFError) as error:
-                why = f"no worker starts ({error})"
+                reason = f"no worker starts ({error})"
                 continue
-            began, count = time.monotonic(), len(program.tests)
+            began = time.monotonic()
             try:
                 reply = worker.ask([*vars(program).values()], patience)
             except (OSError, EOFError) as error:  # TimeoutError is an OSError
@@ -205,24 +218,29 @@ class Sandbox(contextlib.AbstractContextManager):
                 status = worker.close()
                 hangs = isinstance(error, TimeoutError) or status == -signal.SIGVTALRM
                 if self._closed or (status in FROM_OUTSIDE and not hangs):
-                    why = f"its worker ended with status {status}"
+                    reason = f"its worker ended with status {status}"
                     continue
-                outcome, message = "crash", "Crash: the test ended the judge"  # out of memory, say
                 if hangs:
-                    outcome, message = "timeout", "TimeoutError: the test hangs"
+                    outcome = "timeout"
+                    message = "TimeoutError: the test hangs"
+                else:
+                    outcome = "crash"  # out of memory, for example
+                    message = "Crash: the test ended the judge"
+                count = len(program.tests)
                 seconds = time.monotonic() - began
                 return Verdict([False] * count, outcome, [message] * count, seconds)
             if "setup" in reply:
                 message = f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
                 raise ValueError(message)
             return Verdict(**reply, seconds=time.monotonic() - began)
-        self._future.cache_clear()  # the next to ask may have better luck
+        self._future.cache_clear()  # the next call tries again
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
-        raise RuntimeError(f"program {program.entry_point!r}: {why}, twice: {program.code[:200]!r}")
+        code = program.code[:200]
+        raise RuntimeError(f"program {program.entry_point!r}: {reason}, twice: {code!r}")
 
     def _worker(self) -> "Worker":
-        """This thread's worker, started if it has none."""
+        """Return this thread's worker, started if it has none."""
         thread = threading.get_ident()
         if thread not in self._workers:
             worker = Worker(self._limits)
@@ -235,21 +253,26 @@ class Sandbox(contextlib.AbstractContextManager):
 
 
 class Worker:
-    """The trainer's end of one worker: a fresh interpreter, not a fork: a copy of the trainer's
-    memory would be slow to make, and holds what no program should come near."""
+    """The trainer's end of one worker, which is a fresh interpreter.
+
+    A fork would copy the trainer's memory. That is slow, and may hold secrets.
+    """
 
     def __init__(self, limits: list):
         self.socket, theirs = socket.socketpair()
         self.replies = self.socket.makefile("rb")
-        # not -I, which would ignore the hash seed
+        # without -I, which would ignore the hash seed
         command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
-        passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        with theirs:  # its own session: Ctrl-C in the terminal is for the trainer
+        environment = dict(ENVIRONMENT)
+        for name in PASSED_ON:
+            if name in os.environ:
+                environment[name] = os.environ[name]
+        with theirs:  # in its own session, so that Ctrl-C reaches the trainer alone
             self.process = subprocess.Popen(
-                command, stdin=theirs, env=ENVIRONMENT | passed_on, start_new_session=True
+                command, stdin=theirs, env=environment, start_new_session=True
             )
         try:
-            self.missing = self.receive(START_SECONDS)  # locks
+            self.missing = self.receive(START_SECONDS)  # names of locks
         except (OSError, EOFError) as error:
             raise EOFError(f"status {self.close()}") from error
 
@@ -259,7 +282,7 @@ class Worker:
         return self.receive(seconds)
 
     def receive(self, seconds: float):
-        """The next line. TimeoutError if it does not come, EOFError if the judge is gone."""
+        """Return the next reply. Raise TimeoutError without one, EOFError if the judge is gone."""
         self.socket.settimeout(seconds)
         line = self.replies.readline()
         if not line.endswith(b"\n"):
@@ -267,8 +290,10 @@ class Worker:
         return json.loads(line)
 
     def end(self) -> int:
-        """Ends the judge, and with it zygote and candidate; returns its exit status. One that hangs
-        in C code is killed: its zygote then sees end of file, and leaves."""
+        """End the judge, the zygote and the candidate, and return the judge's exit status.
+
+        A judge that hangs in C code is killed. Its zygote then sees end of file and exits.
+        """
         self.process.terminate()
         try:
             return self.process.wait(LEAVE_SECONDS)

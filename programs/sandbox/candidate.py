@@ -1,6 +1,6 @@
-"""The candidate: loads one program and answers the judge's requests about it.
+"""Be the candidate: load one program and answer the judge's requests about it.
 
-It owns two pipe ends, and locks itself once more than the worker did (locks.py).
+The candidate owns two pipe ends, and adds a lock to the worker's own (locks.py).
 """
 
 import functools
@@ -13,14 +13,16 @@ import types
 import locks
 from wire import ANSWER_BYTES, ERROR_CHARS, pack, receive, send, unpacker
 
-RESERVE = [bytearray(1 << 20)]  # given up to report a MemoryError
+RESERVE = [bytearray(1 << 20)]  # freed to report a MemoryError
 
 
 class Solution:
-    """The program, in a module of its own, and those of its objects that the judge knows of."""
+    """The program in its module, and the objects of it that the judge knows."""
 
     def __init__(self):
-        self.module, self.entry_point, self.objects = types.ModuleType("solution"), "", []
+        self.module = types.ModuleType("solution")
+        self.entry_point = ""
+        self.objects = []  # number n stands at index n - 1
         self.unpack = unpacker(self.object)
 
     def answer(self, request: bytes) -> bytes:
@@ -37,10 +39,10 @@ class Solution:
         return reply
 
     def object(self, number: int):
-        """One that was handed out; or, as number 0, what the program has under entry_point."""
+        """Return the object with this number. Number 0 is the program's entry point."""
         if number:
             return self.objects[number - 1]
-        try:  # at every call anew, as a call by its name would
+        try:  # looked up at every call, as a call by its name would
             return self.module.__dict__[self.entry_point]
         except KeyError:
             raise NameError(f"name {self.entry_point!r} is not defined") from None
@@ -52,14 +54,16 @@ class Solution:
     def load(self, setup: str, code: str, entry_point: str) -> None:
         self.module.__dict__.clear()  # its functions and their globals hold each other
         self.module = sys.modules["solution"] = types.ModuleType("solution")
-        self.entry_point, self.objects = entry_point, []
-        random.seed(0)  # a fork seeds it from the system
+        self.entry_point = entry_point
+        self.objects = []
+        random.seed(0)  # each fork is seeded by the system
         exec(compiled(setup, "<setup>"), self.module.__dict__)
         exec(compiled(code, "<program>"), self.module.__dict__)
         self.object(0)
 
 
 def advance(target) -> list:
+    """Return [next value], or [] at the end."""
     try:
         return [next(target)]
     except StopIteration:
@@ -81,8 +85,9 @@ def compiled(source: str, name: str) -> types.CodeType:
 
 
 def described(error: BaseException) -> tuple[str, str, str]:
-    """(nearest built-in class, class, text). Asking for the text runs the program's code."""
-    base = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    """Return (nearest built-in class, class, text). The program's code may run for the text."""
+    classes = type(error).__mro__
+    base = next(parent.__name__ for parent in classes if parent.__module__ == "builtins")
     try:
         text = str.__str__(str(error))[:ERROR_CHARS]
     except BaseException:
@@ -92,7 +97,7 @@ def described(error: BaseException) -> tuple[str, str, str]:
 
 def be_candidate(zygote: int, inbox: int, outbox: int, cpu_seconds: int, missing: list) -> None:
     if not locks.lock_candidate(missing, cpu_seconds) or os.getppid() != zygote:
-        return  # without a "ready", the judge gives up this worker
+        return  # without "ready", the judge gives up this worker
     solution = Solution()
     send(outbox, b"ready")
     while True:

@@ -1,5 +1,8 @@
-"""The judge: runs a data set's tests against a candidate, of which it sees plain data alone: no
-line and no object of the candidate is ever in this process."""
+"""Judge programs: run a data set's tests against a candidate.
+
+The judge receives plain data alone. It never runs a line of the candidate, and never holds one of
+its objects.
+"""
 
 import builtins
 import contextlib
@@ -17,12 +20,12 @@ from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, pack, receive, s
 READY_SECONDS = 10.0
 OUTCOMES = ("ok", "error", "timeout", "memory", "crash")  # from best to worst
 OK = ("ok", None)
-ENDED = ("ok", "error")  # of a program that came to an end by itself
-SHARED = 500  # programs, one after the other, that one candidate may see
+ENDED = ("ok", "error")  # the program came to an end by itself
+SHARED = 500  # how many programs one candidate may run, one after the other
 
 
 class Crash(BaseException):
-    """The candidate is gone, or has sent something that is no answer."""
+    """The candidate is gone, or has sent a malformed answer."""
 
 
 class BadTest(Exception):
@@ -30,14 +33,17 @@ class BadTest(Exception):
 
 
 class TimeLimit(BaseException):
-    """The alarm. Not an Exception, lest a test's `except Exception` catches it."""
+    """The alarm. It is not an Exception, so that a test's `except Exception` does not catch it."""
 
 
 class Candidate:
     """The judge's end of a candidate."""
 
     def __init__(self, channel: socket.socket):
-        self.channel, self.lost, self.running, self.programs = channel, None, True, 0
+        self.channel = channel
+        self.lost = None  # why it can no longer answer
+        self.running = True
+        self.programs = 0  # loaded so far
         self.unpack = unpacker(functools.partial(Remote, self))
         inbox, self.requests = os.pipe()
         self.answers, outbox = os.pipe()
@@ -64,7 +70,7 @@ class Candidate:
             os.close(self.answers)
 
     def ask(self, *request):
-        """Returns the candidate's answer, or raises what the program raised."""
+        """Return the candidate's answer, or raise the exception that the program raised."""
         if self.lost:
             raise Crash(self.lost)
         try:
@@ -74,8 +80,8 @@ class Candidate:
             self.lost = "the program's process died"
             raise Crash(self.lost) from None
         try:
-            kind, *rest = self.unpack(line)
-            if kind == "value":
+            tag, *rest = self.unpack(line)
+            if tag == "value":
                 [value] = rest
                 return value
             error = rebuilt(*rest)
@@ -86,11 +92,11 @@ class Candidate:
 
 
 class Remote:
-    """An object that stays in the candidate: to be called, iterated, asked for attributes and given
-    new ones.
+    """An object that stays in the candidate.
 
-    It has no equality, order, length or arithmetic of its own: a program that defines those would
-    be shown what it is compared with, and could agree.
+    A test can call it, iterate over it, and read and set its attributes. The program's own
+    equality, order, length and arithmetic are out of reach. They would show the program the
+    expected value, and it could agree.
     """
 
     __slots__ = ("_candidate", "_number")
@@ -115,13 +121,13 @@ class Remote:
         return self._ask("iter")
 
     def __next__(self):
-        # An empty list, and not an exception, is the end: a StopIteration from anywhere else would
-        # cut a test's own loops short, and all() of nothing is true.
+        # An empty list is the end. If the program's StopIteration came through, it would cut a
+        # test's own loops short, and all() of nothing is true.
         for value in self._ask("next"):
             return value
         raise StopIteration
 
-    def __eq__(self, other):
+    def __eq__(self, _):
         return False
 
     __hash__ = object.__hash__
@@ -137,13 +143,12 @@ def number_of(value) -> int:
 
 
 def rebuilt(base: str, name: str, text: str) -> BaseException:
-    """The program's exception, as the nearest built-in one: a test may expect a ValueError."""
-    kind = getattr(builtins, base)
-    if not issubclass(kind, BaseException) or issubclass(
-        kind, StopIteration | StopAsyncIteration | GeneratorExit
-    ):  # these end loops
-        kind = RuntimeError
-    for parent in kind.__mro__:  # some, such as UnicodeDecodeError, cannot be made from a text
+    """Return the program's exception as the nearest built-in one, such as a ValueError."""
+    error_type = getattr(builtins, base)
+    ends_loops = (StopIteration, StopAsyncIteration, GeneratorExit)
+    if not issubclass(error_type, BaseException) or issubclass(error_type, ends_loops):
+        error_type = RuntimeError
+    for parent in error_type.__mro__:  # a UnicodeDecodeError cannot be made from a text alone
         with contextlib.suppress(TypeError):
             error = parent(text)
             break
@@ -152,17 +157,18 @@ def rebuilt(base: str, name: str, text: str) -> BaseException:
 
 
 def shown(error: BaseException) -> str:
+    """Return "Type: text", at most ERROR_CHARS long."""
     try:
         text = vars(error).get("shown") or f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:  # it holds a number too long to print, say
+    except Exception:  # it may hold a number that is too long to print
         text = type(error).__name__
-    # without half characters, which no tokenizer and no file takes
+    # Tokenizers and files cannot hold half characters.
     return text[:ERROR_CHARS].encode(errors="replace").decode()
 
 
 @functools.lru_cache(4096)
 def compiled(source: str) -> types.CodeType:
-    """Of setup and tests only, which come again with every answer to the same task."""
+    """Compile setup or a test. They come again with every answer to the same task."""
     try:
         return compile(source, "<test>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -176,8 +182,12 @@ def execute(source: str, space: dict) -> None:
 class Judge:
     def __init__(self, channel: socket.socket, test_timeout, total_timeout, restarts: int):
         self.channel = channel
-        self.test_timeout, self.total_timeout, self.restarts = test_timeout, total_timeout, restarts
-        self.candidate, self.armed, self.rang = None, False, False
+        self.test_timeout = test_timeout
+        self.total_timeout = total_timeout
+        self.restarts = restarts
+        self.candidate = None
+        self.armed = False  # an alarm may interrupt
+        self.rang = False
         signal.signal(signal.SIGALRM, self.ring)
 
     def ring(self, *_) -> None:
@@ -186,15 +196,15 @@ class Judge:
             raise TimeLimit
 
     def attempt(self, seconds: float, action, *arguments) -> tuple[str, str | None]:
-        """(status, error) of action(*arguments) within so many seconds."""
+        """Return (outcome, error) of action(*arguments) within so many seconds."""
         late = "timeout", "TimeoutError: no answer in time"
         if seconds <= 0:
             return late
         self.rang = False
         try:
             self.armed = True
-            # It rings again every second, in case a test's `except:` swallows it. And should the
-            # judge not hear it, deep in C code on a huge answer, the second alarm ends it.
+            # The alarm rings again every second, because a test's `except:` may swallow it. The
+            # second timer ends a judge that is deep in C code and does not hear the alarm.
             signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
             signal.setitimer(signal.ITIMER_VIRTUAL, seconds + 1.0)
             try:
@@ -204,74 +214,84 @@ class Judge:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         except BaseException as error:
-            kinds = {Crash: "crash", MemoryError: "memory"}
-            return late if self.rang else (kinds.get(type(error), "error"), shown(error))
+            if self.rang:
+                return late
+            outcomes = {Crash: "crash", MemoryError: "memory"}
+            return outcomes.get(type(error), "error"), shown(error)
         return late if self.rang else OK
 
-    def judge(self, code, tests, entry_point, setup, apart, once) -> dict:
-        """A Verdict's fields but its seconds, or {"setup": error}."""
-        # What setup and tests draw follows from what no program has ever seen.
+    def judge(self, code, tests, entry_point, setup, own_process, once) -> dict:
+        """Return a Verdict's fields but its seconds, or {"setup": error}."""
+        # Programs never see the tests, so they cannot foresee what setup and tests draw.
         random.seed(repr((setup, tests)))
         self.space = {"__name__": "tests", "__builtins__": builtins}
         status, error = self.attempt(self.total_timeout, execute, setup, self.space)
         if status != "ok":
             return {"setup": error}
-        self.program, self.entry_point, self.tests = [setup, code, entry_point], entry_point, tests
-        load, results = self.run(apart, 0 if once else self.restarts)
+        self.program = [setup, code, entry_point]
+        self.entry_point = entry_point
+        self.tests = tests
+        load, results = self.run(own_process, 0 if once else self.restarts)
+        outcomes = [outcome for outcome, _ in [load, *results]]
         return {
             "passed": [result == OK for result in results],
-            "outcome": max([load, *results], key=lambda result: OUTCOMES.index(result[0]))[0],
+            "outcome": max(outcomes, key=OUTCOMES.index),
             "errors": [error for _, error in results],
         }
 
-    def run(self, apart: bool, restarts: int):
-        """Results of loading and of the tests."""
-        deadline, results = time.monotonic() + self.total_timeout, []
-        candidate, load = self.start(deadline, apart)
-        used = candidate.programs > 1
+    def run(self, own_process: bool, restarts: int):
+        """Return the result of loading and the results of the tests, as (outcome, error)."""
+        deadline = time.monotonic() + self.total_timeout
+        results = []
+        candidate, load = self.start(deadline, own_process)
+        used_before = candidate.programs > 1
         for test in self.tests:
             if candidate.lost and load == OK and restarts and time.monotonic() < deadline:
                 restarts -= 1
-                candidate, load = self.start(deadline, apart)
+                candidate, load = self.start(deadline, own_process)
             if load != OK:
                 result = load
             elif candidate.lost:
                 result = results[-1]
             else:
-                result = self.test(candidate, self.share(deadline), test)
-            if used and result[0] not in ENDED:  # who knows what was there before
+                result = self.test(candidate, self.seconds_left(deadline), test)
+            if used_before and result[0] not in ENDED:  # an earlier program may be the cause
                 return self.run(True, restarts)
             results.append(result)
-        if apart:
+        if own_process:
             candidate.end()
         return load, results
 
     def test(self, candidate: Candidate, seconds: float, test: str):
-        """The result of one test of a program that is loaded."""
-        self.space[self.entry_point] = Remote(candidate, 0)  # for what setup defines, too
+        """Return the result of one test of a loaded program."""
+        self.space[self.entry_point] = Remote(candidate, 0)  # setup's functions may call it, too
         random.seed(hash(test))
         result = self.attempt(seconds, execute, test, dict(self.space))
-        if result == OK and candidate.lost:  # the test has swallowed it
+        if result == OK and candidate.lost:  # the test has swallowed the Crash
             result = "crash", f"Crash: {candidate.lost}"
         if result[0] == "timeout" or candidate.lost:
             candidate.end()
         return result
 
-    def share(self, deadline: float) -> float:
+    def seconds_left(self, deadline: float) -> float:
+        """Return the seconds that the next test may take."""
         return min(self.test_timeout, deadline - time.monotonic())
 
-    def start(self, deadline: float, apart: bool):
-        """A candidate, and the result of loading the program in it: a fresh one; or, if the program
-        need not be apart, the one that others like it ran in."""
+    def start(self, deadline: float, own_process: bool):
+        """Return a candidate, and the result of loading the program in it.
+
+        The candidate is a fresh one, or the one that earlier programs shared.
+        """
         candidate = self.candidate
-        if apart or not candidate or candidate.lost or candidate.programs == SHARED:
+        if own_process or not candidate or candidate.lost or candidate.programs == SHARED:
             if candidate:
                 candidate.end()
             self.candidate = candidate = Candidate(self.channel)
             if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
                 os._exit(NOT_READY)
         candidate.programs += 1
-        load = self.attempt(self.share(deadline), candidate.ask, "load", *self.program)
+        seconds = self.seconds_left(deadline)
+        load = self.attempt(seconds, candidate.ask, "load", *self.program)
         if load[0] not in ENDED:
             candidate.end()
         return candidate, load

@@ -1,7 +1,10 @@
-"""What the sandbox's processes ask Linux to refuse them, for good and without being root.
+"""Lock the sandbox's processes: Linux refuses them system calls for good, and without root.
 
-In this order, and all before a byte from outside is read: `lock_down` in the worker, before it
-forks; JUDGE_FILTER in the judge; `lock_candidate` in every candidate.
+1. The worker calls `lock_down` before it forks.
+2. The judge adds JUDGE_FILTER.
+3. Every candidate calls `lock_candidate`.
+
+Each process is locked before it reads a byte from outside.
 """
 
 import contextlib
@@ -16,9 +19,9 @@ LINUX = sys.platform == "linux"
 X86_64 = LINUX and os.uname().machine == "x86_64" and sys.maxsize > 1 << 32
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
-# The system calls there are; the others answer EPERM. No open, stat, socket, exec: nobody here has
-# a use for them any more; nor fcntl and ioctl, of which some make the kernel send any signal to any
-# process, or type into a terminal.
+# The allowed system calls. All others answer EPERM. A locked process does not need open, stat,
+# socket and exec. With fcntl and ioctl it could make the kernel send any signal to any process, or
+# type into a terminal.
 TABLE = """
 read 0, write 1, close 3, poll 7, mmap 9, mprotect 10, munmap 11, brk 12, rt_sigaction 13,
 rt_sigprocmask 14, rt_sigreturn 15, select 23, sched_yield 24, mremap 25, madvise 28, pause 34,
@@ -32,12 +35,12 @@ ZYGOTE_ONLY = {"clone": 56, "fork": 57, "kill": 62, "prctl": 157, "prlimit64": 3
 NOT_CANDIDATE = {"sendmsg": 46, "recvmsg": 47, "pipe2": 293}
 CLONE3, ENOSYS, EPERM = 435, 38, 1  # ENOSYS sends the C library back to clone
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000, 0x80000000
-LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # the BPF instructions used
-NUMBER, ARCHITECTURE = 0, 4  # offsets in what a filter looks at
+LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # BPF instructions
+NUMBER, ARCHITECTURE = 0, 4  # offsets in the struct that a filter reads
 
 
 def seccomp_filter(answers: dict[int, int], default: int) -> ctypes.Array:
-    """answers: what becomes of each system call, by its number; of all others, the default."""
+    """Return the filter that gives each system call its answer, and all others the default."""
     code = [
         (LOAD, 0, 0, ARCHITECTURE),
         (EQUAL, 1, 0, 0xC000003E),
@@ -47,12 +50,13 @@ def seccomp_filter(answers: dict[int, int], default: int) -> ctypes.Array:
         (RETURN, 0, 0, KILL),  # x32
     ]
     for call, answer in answers.items():
-        code += [(EQUAL, 0, 1, call), (RETURN, 0, 0, answer)]
+        code.append((EQUAL, 0, 1, call))
+        code.append((RETURN, 0, 0, answer))
     code.append((RETURN, 0, 0, default))
     body = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
     header = struct.pack("HxxxxxxP", len(code), ctypes.addressof(body))
     program = ctypes.create_string_buffer(header)
-    program.body = body  # the kernel follows the address: keep it alive
+    program.body = body  # keeps it alive, because the kernel follows its address
     return program
 
 
@@ -61,10 +65,10 @@ FIRST_FILTER = seccomp_filter(
     | dict.fromkeys((CALLS | ZYGOTE_ONLY | NOT_CANDIDATE).values(), ALLOW),
     REFUSE | EPERM,
 )
-# Later ones take away more. They are small, because every candidate pays for installing one.
-JUDGE_FILTER, CANDIDATE_FILTER = (
-    seccomp_filter(dict.fromkeys(calls.values(), REFUSE | EPERM), ALLOW)
-    for calls in (ZYGOTE_ONLY, ZYGOTE_ONLY | NOT_CANDIDATE)
+# Later filters refuse more. They are small, because every candidate takes time to install one.
+JUDGE_FILTER = seccomp_filter(dict.fromkeys(ZYGOTE_ONLY.values(), REFUSE | EPERM), ALLOW)
+CANDIDATE_FILTER = seccomp_filter(
+    dict.fromkeys((ZYGOTE_ONLY | NOT_CANDIDATE).values(), REFUSE | EPERM), ALLOW
 )
 
 
@@ -77,11 +81,12 @@ def add_filter(program: ctypes.Array) -> bool:
 
 
 def landlock() -> bool:
-    """No file, no TCP, no abstract socket, no signal to the outside, as far as this kernel goes."""
+    """Deny files, TCP, abstract sockets and signals to the outside, as far as the kernel can."""
     version = LIBC.syscall(444, None, ctypes.c_size_t(0), 1)
     file_rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
-    # A kernel takes zeros where it has no such field.
-    denied = struct.pack("QQQ", file_rights, 3 * (version >= 4), 3 * (version >= 6))
+    tcp_rights = 3 if version >= 4 else 0  # an older kernel accepts a 0 here
+    scopes = 3 if version >= 6 else 0
+    denied = struct.pack("QQQ", file_rights, tcp_rights, scopes)
     ruleset = LIBC.syscall(444, denied, ctypes.c_size_t(len(denied)), 0)
     if ruleset < 0:
         return False
@@ -90,32 +95,31 @@ def landlock() -> bool:
     return locked
 
 
-def limit(kind: int, value: int) -> bool:
-    hard = resource.getrlimit(kind)[1]
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+def limit(name: int, value: int) -> bool:
+    """Set a resource limit (RLIMIT_...), and return whether that worked."""
+    _, hard = resource.getrlimit(name)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(kind, (value, value))
+        resource.setrlimit(name, (value, value))
         return True
     return False
 
 
 def lock_down(memory_mb: int, kernel_locks: bool) -> list[str]:
-    """Locks this process and all it will fork; returns the names of the locks that are missing."""
-    for kind, value in (
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, 64),
-        (resource.RLIMIT_STACK, 64 << 20),
-    ):
-        limit(kind, value)
+    """Lock this process and all it will fork. Return the names of the locks that are missing."""
+    limit(resource.RLIMIT_FSIZE, 0)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_NOFILE, 64)
+    limit(resource.RLIMIT_STACK, 64 << 20)
     if not (LINUX and kernel_locks):
         return ["seccomp", "Landlock", "a memory limit"]
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-        score.write("1000")  # a machine that runs out of memory begins here
+        score.write("1000")  # Linux kills this process first when memory runs out
     with open("/proc/self/statm") as sizes:
         size = int(sizes.read().split()[0]) * resource.getpagesize()
     no_capabilities = struct.pack("6I", 0, 0, 0, 0, 0, 0)
-    locks = {  # in this order
+    locks = {  # set in this order
         "a memory limit": limit(resource.RLIMIT_AS, size + (memory_mb << 20)),
         "no_new_privs": prctl(PR_SET_NO_NEW_PRIVS, 1),
         "dropped capabilities": LIBC.capset(struct.pack("Ii", 0x20080522, 0), no_capabilities) == 0,
@@ -143,6 +147,6 @@ time.sleep cpython."""
 
 
 def audit(event: str, _arguments) -> None:
-    """A candidate's lock where there is no seccomp. It stops accidents; gc or ctypes undo it."""
+    """Refuse an event. This lock of a candidate without seccomp stops accidents, not intent."""
     if not event.startswith(tuple(HARMLESS.split())):
         raise PermissionError(f"{event} is not allowed here")

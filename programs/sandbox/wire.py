@@ -1,6 +1,6 @@
-"""What travels between judge and candidate: plain data as tagged JSON, a line a message.
+"""Send plain data between judge and candidate, as tagged JSON with one message a line.
 
-The sender may be hostile: what is too large, too deep or malformed is refused by who reads it.
+The sender may be hostile. The receiver refuses a message that is too large, too deep or malformed.
 """
 
 import collections
@@ -9,9 +9,9 @@ import os
 from decimal import Decimal
 from fractions import Fraction
 
-ANSWER_BYTES = 1 << 20  # a longer answer is refused, by the sender and by the receiver
+ANSWER_BYTES = 1 << 20  # sender and receiver refuse a longer answer
 ERROR_CHARS = 300
-NOT_READY = 75  # a judge's exit status when its zygote or a fresh candidate failed it
+NOT_READY = 75  # a judge's exit status if its zygote or a fresh candidate fails
 DEPTH = 200
 
 
@@ -24,14 +24,14 @@ def pairs(_base, value, pack) -> list:
 
 
 def unpair(flat: list) -> dict:
-    return {key: item for key, item in flat}  # noqa: C416  dict() would walk a range, however long
+    return {key: item for key, item in flat}  # noqa: C416  dict() would walk a huge range
 
 
 def by_parts(*names: str):
     return lambda _base, value, pack: [pack(getattr(value, name)) for name in names]
 
 
-CODEC = {  # type: (tag, how it goes flat, type of the flat, how it is built again)
+CODEC = {  # type: (tag, function to the flat form, type of the flat form, function back)
     list: ("l", items, list, list),
     tuple: ("t", items, list, tuple),
     set: ("s", items, list, set),
@@ -46,23 +46,28 @@ CODEC = {  # type: (tag, how it goes flat, type of the flat, how it is built aga
     Fraction: ("F", by_parts("numerator", "denominator"), list, lambda two: Fraction(*two)),
     range: ("r", by_parts("start", "stop", "step"), list, lambda three: range(*three)),
 }
-BUILD = {tag: (kind, build) for tag, _, kind, build in CODEC.values()}
-BUILD["i"] = str, lambda digits: int(digits, 16)
+BUILDERS = {tag: (flat_type, build) for tag, _, flat_type, build in CODEC.values()}
+BUILDERS["i"] = str, lambda digits: int(digits, 16)
 
 
 def pack(value, handle, depth: int = 0):
-    """A value as what json.dumps takes. An instance of a subclass goes as its base value; `handle`
-    gives the number of an object that is no plain data, or raises."""
-    kind = type(value)
-    if value is None or kind is bool or kind is float:
+    """Return a value in the form that json.dumps takes.
+
+    An instance of a subclass becomes its base value. For an object that is not plain data, `handle`
+    returns a number or raises.
+    """
+    value_type = type(value)
+    if value is None or value_type is bool or value_type is float:
         return value
     if depth > DEPTH:
         raise ValueError(f"the answer is nested more than {DEPTH} deep")
-    for base in kind.__mro__:  # unlike isinstance, this does not ask the object
+    for base in value_type.__mro__:  # unlike isinstance, this does not ask the object
         if base is int:
             plain = int.__int__(value)
-            # hexadecimal when long: decimal digits take quadratic time, and stop at 4300
-            return plain if plain.bit_length() < 64 else {"i": format(plain, "x")}
+            if plain.bit_length() < 64:
+                return plain
+            # Decimal digits take quadratic time and stop at 4300.
+            return {"i": format(plain, "x")}
         if base is str:
             return str.__str__(value)
         if base is float:
@@ -75,18 +80,21 @@ def pack(value, handle, depth: int = 0):
 
 
 def unpacker(handle):
-    """The reverse: a function of a line. It raises one of REFUSED for what pack does not give."""
+    """Return a function that turns a line back into its value.
+
+    It raises one of REFUSED for a line that `pack` cannot have made.
+    """
 
     def revive(tagged: dict):
         [(tag, flat)] = tagged.items()
         if tag == "h":
             return handle(flat)
-        kind, build = BUILD[tag]
-        if type(flat) is not kind:
+        flat_type, build = BUILDERS[tag]
+        if type(flat) is not flat_type:
             raise TypeError(f"{tag} of {type(flat).__name__}")
         return build(flat)
 
-    decoder = json.JSONDecoder(object_hook=revive)  # it takes longer to make than to use
+    decoder = json.JSONDecoder(object_hook=revive)  # making one takes longer than using it
     return lambda line: decoder.decode(line.decode())
 
 
@@ -99,12 +107,12 @@ def send(pipe: int, message: bytes) -> None:
         rest = rest[os.write(pipe, rest) :]
 
 
-def receive(pipe: int, most: float) -> bytearray:
-    """A line. EOFError when the other side is gone, or has sent more than `most` bytes."""
+def receive(pipe: int, limit: float) -> bytearray:
+    """Return a line. Raise EOFError if the other side is gone, or sends more than `limit` bytes."""
     line = bytearray()
     while not line.endswith(b"\n"):
         chunk = os.read(pipe, 1 << 16)
-        if not chunk or len(line) > most:
+        if not chunk or len(line) > limit:
             raise EOFError
         line += chunk
     return line

@@ -1,9 +1,11 @@
-"""A worker of the sandbox: three processes. box.py says why there are three.
+"""Start a worker of the sandbox, which is three processes. box.py says why there are three.
 
-`main`, at the end, runs in a fresh interpreter. It loads what programs may import, locks itself for
-good (locks.py): no file can be opened any more, no other module imported. Then it forks; the parent
-becomes the judge, the child the zygote, which forks a candidate for every program and ends it on
-demand. It never reads a test: there is none in its memory for a candidate to inherit.
+`main` runs in a fresh interpreter. It loads the modules that programs may import, and locks itself
+for good (locks.py). From then on it cannot open a file or import another module. Then it forks. The
+parent becomes the judge, and the child becomes the zygote.
+
+The zygote forks a candidate for every program and ends it on demand. It never reads a test, so a
+candidate cannot inherit one.
 """
 
 import gc
@@ -21,7 +23,7 @@ from candidate import be_candidate
 from judge import Judge
 from wire import NOT_READY, send
 
-# What programs can import, beside the modules above.
+# Programs can import these modules, and those that are imported above.
 PRELOAD = """__future__ abc array ast base64 binascii bisect calendar cmath collections.abc colorsys
 contextvars copy csv dataclasses datetime _strptime difflib enum errno fnmatch graphlib hashlib
 heapq hmac html inspect io ipaddress itertools keyword locale logging math numbers operator os.path
@@ -44,8 +46,9 @@ def preload() -> None:
 
 
 def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
-    """A message ends the candidate before. With two pipe ends it asks for a new one."""
-    candidate, zygote = 0, os.getpid()
+    """Fork a candidate for each message with two pipe ends. Every message ends the last one."""
+    candidate = 0
+    zygote = os.getpid()
     while True:
         message, pipes, *_ = socket.recv_fds(channel, 1, 2)
         if candidate:
@@ -68,8 +71,9 @@ def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
 
 def main() -> None:
     memory_mb, test_timeout, total_timeout, restarts, kernel_locks = json.loads(sys.argv[1])
-    locks.die_with_parent()  # end of file says so too, unless a fork holds the socket
-    trainer, null = os.dup(0), os.open(os.devnull, os.O_RDWR)
+    locks.die_with_parent()  # end of file ends it too, unless a fork holds the socket
+    trainer = os.dup(0)
+    null = os.open(os.devnull, os.O_RDWR)
     requests = os.fdopen(trainer, "rb", closefd=False)
     preload()
     for standard in range(3):
@@ -80,7 +84,7 @@ def main() -> None:
     ours, zygotes = socket.socketpair()
     missing = locks.lock_down(memory_mb, kernel_locks)
     gc.collect()
-    gc.freeze()  # or each fork's first collection would write to, and so copy, all of this
+    gc.freeze()  # otherwise each fork's first collection would copy all of this memory
     zygote = os.fork()
     if not zygote:
         os.close(trainer)
