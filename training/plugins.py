@@ -21,12 +21,27 @@ from training.flags import meant
 
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 
+MOVED = {  # where older runs found this project's own tasks and rewards
+    "coding.paper.": "tasks.Paper",
+    "coding.coop.": "tasks.",
+    "coding.tasks.": "tasks.",
+    "coding.rewards.": "rewards.",
+    "coding.classeval.": "examples.classeval.classeval.",
+    "building.": "examples.building.",
+    "writing.tasks.": "tasks.",
+    "writing.rewards.": "rewards.",
+    "writing.paper.": "rewards.",
+}
+
 
 def resolve(name: str, known: dict[str, str], what: str):
     """Return what a flag names: by a known name, a dotted path, or file.py:Name."""
     if not isinstance(name, str):  # a task's `reward`
         raise ValueError(f"a {what} is given by its name, as file.py:Name, not as {name!r:.60}")
     full = known.get(name, name)
+    for old, new in MOVED.items():
+        if full.startswith(old):
+            full = new + full.removeprefix(old)
     if full.endswith((".py", ".py:")):
         message = f"add the name of the {what} in it, as in {full.rstrip(':')}:Name"
         raise ValueError(f"{what} {name!r} names only a file: {message}")
