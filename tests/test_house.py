@@ -17,7 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # Each may import those after it, and nothing imports what stands before it.
-ROOMS = ["examples", "eval", "evaluation", "train", "training", "magrpo", "policies"]
+# Only scripts and examples import a script.
+ROOMS = ["examples", "eval", "train", "evaluation", "training", "magrpo", "policies"]
 TABLES = {"tasks", "rewards"}  # which name the examples in strings, and import none
 SUBJECTS = {"programs", "writing", "tiny"}  # what tasks and rewards stand on
 
