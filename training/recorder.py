@@ -6,7 +6,6 @@ they belong to. metrics.jsonl and samples.jsonl are ours: a resumed run cuts the
 
 import html
 import itertools
-import json
 import os
 import signal
 import sys
@@ -21,7 +20,7 @@ from tqdm import tqdm
 from magrpo import MAGRPO
 from policies.loading import save_agent
 from training import pictures
-from training.folder import CHECKPOINT, write_json
+from training.folder import CHECKPOINT, json_line, write_json
 from training.heldout import as_markdown, evaluate, play, played, sample_record
 from training.metrics import largest_return, measure, memory_gib
 
@@ -269,7 +268,7 @@ class Recorder(L.Callback):
 
     def append(self, name: str, records: list[dict]) -> None:
         with (self.directory / name).open("a") as file:
-            file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
+            file.writelines(map(json_line, records))
 
     def show_samples(self, trainer, module, step: int) -> None:
         """Write the joint responses of the step's first problem, at each of its nodes."""
