@@ -27,7 +27,7 @@ def play(
     Held-out problems are played without the tree: one joint response opens one next turn. The
     random numbers depend only on the seed and the problem's number. So two teams get the same ones.
     """
-    turns: list[list[Node]] = []
+    turns = []
     # A CPU plays as many problems at once as its caches hold.
     step = (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
     for start in range(0, len(items), step):

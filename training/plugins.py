@@ -20,7 +20,7 @@ from types import ModuleType
 
 from rewards import REWARDS, asks
 from tasks import TASKS, Task
-from training.flags import meant
+from training.flags import meant, named
 
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 
@@ -35,8 +35,7 @@ def resolve(name: str, known: dict[str, str], noun: str):
         raise ValueError(f"{noun} {name!r} names only a file: {message}")
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     if not path:
-        listed = ", ".join(sorted(known))
-        raise ValueError(f"unknown {noun} {name!r}{meant(name, known)}; known: {listed}")
+        raise ValueError(f"unknown {noun} {name!r}{meant(name, known)}; known: {named(known)}")
     try:
         if path.endswith(".py"):
             file = Path(path).resolve()

@@ -42,7 +42,7 @@ class Interruptible:
     def __init__(self, rollout):
         self.rollout = rollout
         self.playing = False
-        self.stopped: Stopped | None = None
+        self.stopped = None  # the Stopped of the first signal
 
     def __getattr__(self, name: str):
         return getattr(self.rollout, name)
@@ -82,18 +82,19 @@ class Schedule:
     sample_every: int
 
 
+@dataclass(eq=False)
 class Recorder(L.Callback):
     """Writes everything a run writes, evaluates before, during and after, and saves checkpoints.
 
     All processes evaluate, each its share. The first one writes.
     """
 
-    def __init__(self, directory: Path, held_out: dict, schedule: Schedule, flags: dict):
-        """held_out: the items by split. flags: those of the run, for TensorBoard."""
-        self.directory = directory
-        self.held_out = held_out
-        self.schedule = schedule
-        self.flags = flags
+    directory: Path
+    held_out: dict  # split -> items
+    schedule: Schedule
+    flags: dict  # of the run, for TensorBoard
+
+    def __post_init__(self):
         # The measures before and after, the returns of each problem, and a joint response of each.
         self.summary = {name: {} for name in ("before", "after", "returns", "example")}
         self.seconds = 0.0  # spent by earlier processes of this run
@@ -101,8 +102,8 @@ class Recorder(L.Callback):
         self.saved = -1  # step of the checkpoint on disk
         self.recorded = 0  # steps whose metrics and samples are on disk
         self.begun = False  # what comes before the first step was done
-        self.schemes: list[str] = []  # ways of dividing the work that were seen
-        self.frames: list[dict] = []  # what was built so far, if the task can draw it
+        self.schemes = []  # names of the ways of dividing the work that were seen
+        self.frames = []  # what was built so far, if the task can draw it
 
     def elapsed(self) -> float:
         """Return the seconds of this run, those of earlier processes included."""

@@ -30,7 +30,7 @@ class Questions:
 
     def __init__(self, answers: dict[tuple[str, str], np.ndarray]):
         self.answers = answers
-        self.new: list[tuple[str, str]] = []
+        self.new = []  # (prompt, text)
 
     def __call__(self, prompt: str, text: str) -> np.ndarray:
         if (prompt, text) in self.answers:
@@ -54,7 +54,7 @@ class Scorer:
         """Return the named parts of each (item, responses), in order."""
         self.seconds = 0.0
         answers = {}
-        scores: list[dict[str, float] | None] = [None] * len(joints)
+        scores = [None] * len(joints)
         waiting = list(range(len(joints)))
         while waiting:
             calls = [Questions(answers) for _ in waiting]
