@@ -1,4 +1,4 @@
-"""What a flag of train.py means that was not given: the one place that resolves defaults.
+"""Resolve the flags of train.py that were not given.
 
 `resolve` needs the flags alone, `resolve_steps` the number of problems, `resolve_bits` torch.
 """
@@ -16,14 +16,14 @@ from training.plugins import task_class
 from training.terminal import is_first
 
 STEPS = 130  # --max-steps
-JOINTS = 4  # --joint from three agents on: docs/teams.md has what it costs and gives
+JOINTS = 4  # --joint from three agents on (docs/teams.md)
 CLIP = [0.2, 0.2]  # --clip with several updates
-RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr; an embedded model's folder has its own
+RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
 LIMIT = 0.1  # CPU seconds of the probe for --bits
 
 
 def resolve(args) -> None:
-    """Fill in what the flags alone decide; ValueError where they do not go together."""
+    """Fill in what the flags alone decide. Raise ValueError if they do not go together."""
     models = args.model or [own_model(args.task, args.num_agents) or "tiny"]
     args.model = each([located(name) for name in models], args.num_agents)
     if args.lr is None:
@@ -33,8 +33,9 @@ def resolve(args) -> None:
     if args.clip is None and args.updates > 1:
         args.clip = CLIP
     if args.joint is None:
-        most = args.num_generations ** (args.num_agents - 1)
-        args.joint = min(JOINTS, most) if args.num_agents > 2 else "cross"
+        args.joint = "cross"
+        if args.num_agents > 2:
+            args.joint = min(JOINTS, args.num_generations ** (args.num_agents - 1))
     if wrong := conflict(args):
         raise ValueError(wrong)
 
@@ -48,8 +49,10 @@ def own_model(task: str, agents: int) -> str | None:
 
 
 def learning_rate(name: str, adapters: bool) -> float:
-    """Return --lr for a model's adapters or full copies. A model's folder may say it. A pretrained
-    model bears far less than an embedded one."""
+    """Return --lr for a model's adapters or full copies. The model's folder may say it.
+
+    A pretrained model bears a much smaller rate than an embedded one.
+    """
     file = Path(bases(name)[-1], "learning_rate.json")
     rates = json.loads(file.read_text()) if file.is_file() else RATES
     return rates["adapters" if adapters else "full"]
@@ -70,7 +73,7 @@ def resolve_bits(args) -> None:
     """Fill in --bits, and print what a probe found.
 
     Trained weights need 32, and the embedded models are too small to gain. A GPU takes 16. A CPU
-    takes the faster of 16 and 32. Of several processes each would find its own: they take 32.
+    takes the faster of 16 and 32. Several processes take 32, because each might find another one.
     """
     if args.bits is not None:
         return
@@ -101,23 +104,26 @@ def is_embedded(name: str) -> bool:
 def seconds_of_a_token() -> dict[int, float]:
     """Return the CPU seconds that a token takes in the products with one frozen weight, by bits.
 
-    Decoding multiplies few rows at a time, the update many, forwards and backwards; a CPU's
-    instructions for 16 bits may help the one and slow the other. The weight is that of a
-    feed-forward layer in a model of 135 million parameters. One thread, and the least of some
-    repetitions in which the kinds take turns: nothing else that runs on the machine decides.
+    Decoding multiplies few rows at a time. The update multiplies many, forwards and backwards. A
+    CPU's instructions for 16 bits may speed up one and slow down the other. The weight is that of a
+    feed-forward layer in a model of 135 million parameters. The probe uses one thread and takes
+    turns, and the smallest time counts, so that other jobs on the machine do not decide.
     """
     import torch
 
-    kinds = {16: torch.bfloat16, 32: torch.float32}
-    weights = {bits: torch.ones(576, 1536, dtype=kind) for bits, kind in kinds.items()}
-    least = {(bits, rows): float("inf") for rows in (24, 128) for bits in kinds}
-    end, turns, threads = time.thread_time() + LIMIT, 0, torch.get_num_threads()
+    dtypes = {16: torch.bfloat16, 32: torch.float32}
+    least = {(bits, rows): math.inf for bits in dtypes for rows in (24, 128)}
+    turns = 0
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    while turns < 2 or time.thread_time() < end:  # the first one warms up
+    end = time.thread_time() + LIMIT
+    while turns < 2 or time.thread_time() < end:  # the first turn warms up
         for bits, rows in least:
-            x, start = torch.ones(rows, 1536, dtype=kinds[bits]), time.thread_time()
-            torch.nn.functional.linear(x, weights[bits])
+            weight = torch.ones(576, 1536, dtype=dtypes[bits])
+            x = torch.ones(rows, 1536, dtype=dtypes[bits])
+            start = time.thread_time()
+            torch.nn.functional.linear(x, weight)
             least[bits, rows] = min(least[bits, rows], time.thread_time() - start)
         turns += 1
     torch.set_num_threads(threads)
-    return {bits: least[bits, 24] / 24 + 2 * least[bits, 128] / 128 for bits in kinds}
+    return {bits: least[bits, 24] / 24 + 2 * least[bits, 128] / 128 for bits in dtypes}

@@ -1,4 +1,4 @@
-"""Flags of both programs: one-line errors, flag files; which of train.py's do not go together."""
+"""Parse the flags of both programs, and say which flags of train.py do not go together."""
 
 import argparse
 import contextlib
@@ -10,24 +10,24 @@ import sys
 
 
 def meant(name: str, known) -> str:
-    """Which of the known names a name is close to, for an error's words; "" where none is."""
+    """Return a hint at the known name that is close to this one, or ""."""
     near = difflib.get_close_matches(name, known, 1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
 def named(known) -> str:
-    """The known names, for a flag's help."""
+    """Return the known names for a flag's help."""
     return ", ".join(sorted(known))
 
 
-def flag(group: str, default, text: str, kind=None, **options):
-    """Return a dataclass field that is a flag: its group in --help, its default, its help text.
+def flag(group: str, default, text: str, parse=None, **options):
+    """Return a dataclass field that is a flag, with its group in --help and its help text.
 
-    kind: argparse's `type`. options: more of argparse's, as choices, nargs or metavar.
+    parse: argparse's `type`. options: other options of argparse, such as choices or nargs.
     """
     options |= {"group": group, "help": text}
-    if kind:
-        options["type"] = kind
+    if parse:
+        options["type"] = parse
     return dataclasses.field(default=default, metadata=options)
 
 
@@ -52,7 +52,7 @@ def part_of(args, options: type):
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """A line a flag: its value as N (a number), NAME or its choices; its default in brackets."""
+    """Help with a line for each flag: its value (N is a number) and its default in brackets."""
 
     def __init__(self, prog):
         super().__init__(prog, max_help_position=34, width=110)
@@ -61,31 +61,41 @@ class Help(argparse.RawDescriptionHelpFormatter):
         return "NAME" if action.type is None else "N"
 
     def _get_help_string(self, action):
-        silent = any(action.default is none for none in (None, False, argparse.SUPPRESS))
-        return action.help if silent else f"{action.help} (%(default)s)"
+        if any(action.default is value for value in (None, False, argparse.SUPPRESS)):
+            return action.help
+        return f"{action.help} (%(default)s)"
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors that know what was meant, and commented flag files (@file)."""
+    """argparse with one-line errors, hints at what was meant, and flag files with comments."""
 
     def __init__(self, prog, **kwargs):
-        kwargs |= {"allow_abbrev": False, "fromfile_prefix_chars": "@", "formatter_class": Help}
-        super().__init__(prog, f"python {prog} [@FILE] [flags]", **kwargs)
+        super().__init__(
+            prog,
+            f"python {prog} [@FILE] [flags]",
+            formatter_class=Help,
+            fromfile_prefix_chars="@",
+            allow_abbrev=False,
+            **kwargs,
+        )
 
     def convert_arg_line_to_args(self, line):
         return shlex.split(line, comments=True)
 
     def parse_args(self, args=None, namespace=None):
-        found, unknown = self.parse_known_args(args, namespace)
+        parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             flag = unknown[0].partition("=")[0]
             hint = meant(flag, self._option_string_actions) + " (--help lists the flags)"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return found
+        return parsed
 
     def _read_args_from_files(self, strings):
-        """Called with the command line, and with each flag file. A later flag wins over that of a
-        file, but twice in one place is a mistake where a flag takes several values."""
+        """Refuse a flag of several values that one place gives twice.
+
+        argparse calls this for the command line and for each flag file. A flag of the command line
+        may replace one of a file.
+        """
         for action in self._actions:
             given = [s for s in strings if s.partition("=")[0] in action.option_strings]
             if action.nargs == "+" and len(given) > 1:
@@ -97,7 +107,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class TemplateArgs(argparse.Action):
-    """Collects words NAME=VALUE in a dict. A value is JSON (false, 3) or else the text itself."""
+    """Collect words NAME=VALUE in a dict. A value is JSON (false, 3) or else the text itself."""
 
     def __call__(self, parser, namespace, words, option_string=None):
         values = {}
@@ -111,40 +121,43 @@ class TemplateArgs(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def at_least(kind, low, high=None, words=None):
-    """An argparse type: a number from low (to high), or what one of the words stands for."""
-    what = "a whole number" if kind is int else "a number"
-    wanted = f"{what} of at least {low}" if high is None else f"{what} in [{low}, {high}]"
-    wanted += f", nor {' or '.join(words)}" if words else ""
+def at_least(number, low, high=None, words=None):
+    """Return an argparse type: an int or float from low (to high), or one of the words' values."""
+    wanted = "a whole number" if number is int else "a number"
+    wanted += f" of at least {low}" if high is None else f" in [{low}, {high}]"
+    if words:
+        wanted += f", nor {' or '.join(words)}"
+    else:
+        words = {}
+    largest = sys.float_info.max if high is None else high  # neither inf nor nan
 
-    def number(text: str):
-        if words and text in words:
+    def parse(text: str):
+        if text in words:
             return words[text]
         with contextlib.suppress(ValueError):
-            value = kind(text)
-            if low <= value <= (sys.float_info.max if high is None else high):  # no inf, no nan
+            value = number(text)
+            if low <= value <= largest:
                 return value
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
-    return number
+    return parse
 
 
 def each(values: list, agents: int) -> list:
-    """One value for each agent, where one is given for all of them."""
+    """Return a value for each agent. A single value is for all of them."""
     return values * agents if len(values) == 1 else values
 
 
 def conflict(args) -> str:
-    """Return why these flags of train.py, as resolved, do not go together; "" where they do."""
+    """Return why these resolved flags of train.py do not go together, or ""."""
     agents = args.num_agents
     frozen = args.freeze
-    for flag in ("model", "init"):
-        named = getattr(args, flag) or []
-        if len(named) not in (0, 1, agents):
-            return f"--{flag} names {len(named)} for {agents} agents: give one, or each"
-    most = args.num_generations ** (agents - 1)
-    if isinstance(args.joint, int) and args.joint > most:
-        return f"--joint {args.joint}: each response is part of {most} joint responses in all"
+    for flag, names in (("model", args.model), ("init", args.init or [])):
+        if len(names) not in (0, 1, agents):
+            return f"--{flag} names {len(names)} for {agents} agents: give one, or each"
+    crossed = args.num_generations ** (agents - 1)
+    if isinstance(args.joint, int) and args.joint > crossed:
+        return f"--joint {args.joint}: each response is part of {crossed} joint responses in all"
     if frozen and frozen[-1] >= agents:
         return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
     if len(frozen) == agents:
@@ -180,7 +193,7 @@ def conflict(args) -> str:
 
 
 def engine_conflict(args) -> str:
-    """Return why no servers can sample for a team's resolved flags; "" where they can."""
+    """Return why servers cannot sample for a team with these resolved flags, or ""."""
     bases = len({*args.model})
     urls = args.engine or []
     if args.engine_folder and not urls:

@@ -1,5 +1,8 @@
-"""A run on disk: what train.py writes into runs/<name>/ and what eval.py and --resume read from it.
-The README lists the files; `lock` is held by the process that writes there."""
+"""Write and read a run on disk: runs/<name>/, which train.py writes.
+
+eval.py and --resume read it. The README lists its files. The process that writes there holds
+`lock`.
+"""
 
 import contextlib
 import dataclasses
@@ -29,27 +32,32 @@ CHECKPOINT = "checkpoints/last.ckpt"
 
 
 def run_folder(name: str) -> Path:
-    """A run that is given as its folder, or as its name in runs/."""
-    here, there = Path(name), Path("runs") / name
-    return there if there.is_dir() and not (here / "args.json").is_file() else here
+    """Return the folder of a run that is named by its folder, or by its name in runs/."""
+    in_runs = Path("runs") / name
+    if in_runs.is_dir() and not Path(name, "args.json").is_file():
+        return in_runs
+    return Path(name)
 
 
 def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
-    """Where a run with these flags saves an agent; those of one policy share a folder."""
+    """Return the folder where a run saves an agent. Agents of one policy share a folder."""
     return directory / "agents" / str(policy_of(agent, flags))
 
 
 def policy_of(agent: int, flags: dict) -> int:
-    """The agent by which a run with these flags knows an agent's policy."""
-    return flags["model"].index(flags["model"][agent]) if flags.get("share") else agent
+    """Return the number of an agent's policy, which is that of its first agent."""
+    models = flags["model"]
+    return models.index(models[agent]) if flags.get("share") else agent
 
 
 def has_agents(directory: Path, flags: dict) -> bool:
-    """Return whether agents/ holds the agents of the run's last step. While a run that had ended
-    goes on, its agents/ are older than its checkpoint."""
-    agents = range(flags["num_agents"])
-    if not all(agent_folder(directory, agent, flags).is_dir() for agent in agents):
-        return False
+    """Return whether agents/ holds the agents of the run's last step.
+
+    While a finished run goes on, its agents/ are older than its checkpoint.
+    """
+    for agent in range(flags["num_agents"]):
+        if not agent_folder(directory, agent, flags).is_dir():
+            return False
     if not (directory / CHECKPOINT).is_file():
         return True
     path = directory / "summary.json"
@@ -68,7 +76,7 @@ def checkpoint(resumed: str | None) -> Path | None:
 
 
 def refuse_name(name: str) -> Path:
-    """Return the folder of --run; ValueError where it exists."""
+    """Return the folder of --run. Raise ValueError if it exists."""
     path = Path(name) if "/" in name else Path("runs") / name
     if path.exists():
         raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
@@ -76,7 +84,7 @@ def refuse_name(name: str) -> Path:
 
 
 def new_directory(run: str | None, task: str) -> Path:
-    """Make runs/<run>, or the first free runs/<task>-<number>; never one that exists."""
+    """Make runs/<run>, or the first free runs/<task>-<number>. Never use one that exists."""
     if run:
         path = refuse_name(run)
         path.mkdir(parents=True)
@@ -91,7 +99,7 @@ def new_directory(run: str | None, task: str) -> Path:
 
 @contextlib.contextmanager
 def lock_run_folder(directory: Path):
-    """Holds a run's lock, which ends with the process; ValueError where another one has it."""
+    """Hold a run's lock until the process ends. Raise ValueError if another process holds it."""
     with (directory / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,11 +116,15 @@ def write_json(path: Path, value) -> None:
 
 
 def write_lines(path: Path, records: Iterable[dict]) -> None:
-    write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records))
+    write_whole(path, "".join(map(json_line, records)))
+
+
+def json_line(record: dict) -> str:
+    return json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file whole or not at all; a device or a pipe is written to, and stays what it is."""
+    """Write a file whole or not at all. A device or a pipe is written to and not replaced."""
     if path.exists() and not path.is_file():
         path.write_text(text)
         return
@@ -122,11 +134,14 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
-    """(number, object) of each line of a JSONL file; ValueError names one that is none. Only
-    newlines end a line: str.splitlines would split a text at U+2028, too."""
+    """Yield (number, object) of each line of a JSONL file. Raise ValueError for a bad line.
+
+    Only newlines end a line. str.splitlines would also split a text at U+2028.
+    """
     number = 0
     try:
-        for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        for number, line in enumerate(lines, 1):
             if line.strip():
                 yield number, json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -135,7 +150,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
 
 @contextlib.contextmanager
 def reading(path: Path):
-    """ValueError names the file, whatever goes wrong in it."""
+    """Turn any error into a ValueError that names the file."""
     try:
         yield
     except Exception as error:  # of json, torch, zip, pickle
@@ -144,8 +159,10 @@ def reading(path: Path):
 
 
 def read_args(directory: Path) -> dict:
-    """A run's args.json: {"args": every flag, "bases": fingerprints, "code": versions, ...}. The
-    embedded models have their paths in this clone."""
+    """Return a run's args.json: {"args": flags, "bases": fingerprints, "code": versions, ...}.
+
+    The embedded models have their paths in this clone.
+    """
     path = directory / "args.json"
     if not path.is_file():
         raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
@@ -170,12 +187,14 @@ def write_args(directory: Path, args) -> None:
     """Write args.json of a run with these flags, a dataclass."""
     flags = dataclasses.asdict(args)
     command = shlex.join(["python", *sys.argv])
+    versions = {name: version(name) for name in PACKAGES}
+    models = [*args.model, args.judge]
     record = {
         "args": flags,
-        "versions": {"python": sys.version.split()[0]} | {name: version(name) for name in PACKAGES},
+        "versions": {"python": sys.version.split()[0]} | versions,
         "command": command,
         "resumed": [],
-        "bases": {name: fingerprint(name) for name in [*args.model, args.judge] if name},
+        "bases": {name: fingerprint(name) for name in models if name},
         "code": [code_version(flags)],  # of every process that went on with it
     }
     if args.resume:
@@ -189,8 +208,10 @@ def write_args(directory: Path, args) -> None:
 
 
 def code_version(flags: dict) -> str:
-    """Return the last commit that changed this code (not its pages or tests), and a hash of what
-    differs from it: uncommitted changes, and the plug-in files that the flags name."""
+    """Return the last commit of this code, without pages and tests, and a hash of what differs.
+
+    Uncommitted changes differ, and so do the plug-in files that the flags name.
+    """
     changes = _git("diff", "HEAD")
     for name in (flags["task"], flags["reward"]):
         file = Path((name or "").partition(":")[0])
@@ -203,7 +224,7 @@ def code_version(flags: dict) -> str:
 
 
 def _git(*arguments: str) -> bytes:
-    """Return what git says of the code; b"" where there is no git."""
+    """Return what git says of the code, b"" without git."""
     command = ["git", *arguments, "--", "*.py", ":!tests"]
     try:
         return subprocess.run(command, cwd=ROOT, capture_output=True).stdout
@@ -213,23 +234,30 @@ def _git(*arguments: str) -> bytes:
 
 def warn_of_other_code(directory: Path) -> None:
     record = read_args(directory)
-    if (now := code_version(record["args"])) not in record["code"]:
+    now = code_version(record["args"])
+    if now not in record["code"]:
         message = f"{directory} was trained by code {', '.join(record['code'])}, and this is {now}"
         print(f"warning: {message}", file=sys.stderr)
 
 
 def check_bases(directory: Path, models: list[str], judge: str | None) -> None:
-    """Raise ValueError where a run's agents were trained on other models than these."""
+    """Raise ValueError if a run's agents were trained on other models than these."""
     record = read_args(directory)
-    before = [*record["args"]["model"], record["args"].get("judge")]
+    fingerprints = record.get("bases", {})
+    flags = record["args"]
+    before = [*flags["model"], flags.get("judge")]
     for trained, name in zip(before, [*models, judge], strict=True):
-        check_base(record.get("bases", {}).get(trained), name, directory)
+        check_base(fingerprints.get(trained), name, directory)
 
 
 def check_base(trained: str | None, name: str | None, whose: Path) -> None:
-    """Raises ValueError where a model is not the one with the fingerprint `trained`. An adapter on
-    another base of the same shape would load, and be worth nothing."""
-    now = fingerprint(name) if trained else None  # None: unknown, or the hub's and not here yet
+    """Raise ValueError if a model does not have the fingerprint `trained`.
+
+    On another base of the same shape an adapter would load, and be worth nothing.
+    """
+    if not trained:
+        return
+    now = fingerprint(name)  # None: the hub's, and not on this machine yet
     if now not in (None, trained):
         why = "other weights, config or tokenizer"
         raise ValueError(f"the model {name} is not what {whose} was trained on ({why})")
@@ -238,11 +266,12 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
 def cut_back(directory: Path, args, module) -> int:
     """Drop what a killed run wrote after its last checkpoint, and a line that was cut.
 
-    Returns the checkpoint's steps, 0 if there is none. ValueError where the run cannot go on.
+    Return the checkpoint's steps, or 0 without one. Raise ValueError if the run cannot go on.
     """
     check_bases(directory, args.model, args.judge)
-    files = [directory / name for name in ("metrics.jsonl", "samples.jsonl")]
-    lines_of = {path: read_lines(path) for path in files}
+    lines_of = {}  # read before anything is written: a damaged file changes nothing
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        lines_of[directory / name] = read_lines(directory / name)
     done = 0
     if (directory / CHECKPOINT).exists():
         done, _ = read_checkpoint(directory, module.state_dict())
@@ -250,40 +279,52 @@ def cut_back(directory: Path, args, module) -> int:
         behind = f"--max-steps {args.max_steps} is behind it"
         raise ValueError(f"{directory} has {done} steps: {behind}")
     for path, lines in lines_of.items():
-        write_whole(path, "".join(f"{line}\n" for step, line in lines if step < done))
+        kept = [f"{line}\n" for step, line in lines if step < done]
+        write_whole(path, "".join(kept))
     return done
 
 
 def read_checkpoint(directory: Path, trained: dict, prefix: str = "") -> tuple[int, dict]:
-    """(steps, weights) of a run's checkpoint whose names have the prefix; trained: those that it
-    has to have, by name."""
+    """Return the steps of a run's checkpoint, and its weights whose names have the prefix.
+
+    trained: the weights that it has to have, by name.
+    """
     import torch
 
     path = directory / CHECKPOINT
+    weights = {}
     with reading(path):
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        step, kept = state["global_step"], state["state_dict"]
-        weights = {name: value for name, value in kept.items() if name.startswith(prefix)}
-        shapes = {name: value.shape for name, value in weights.items()}
-    if shapes != {name: value.shape for name, value in trained.items()}:
+        step = state["global_step"]
+        for name, value in state["state_dict"].items():
+            if name.startswith(prefix):
+                weights[name] = value
+        shapes = shapes_of(weights)
+    if shapes != shapes_of(trained):
         raise ValueError(f"{path} is of another team than args.json says (agents or adapters)")
     return step, weights
 
 
+def shapes_of(weights: dict) -> dict:
+    return {name: value.shape for name, value in weights.items()}
+
+
 def newest_run() -> Path | None:
-    """The run in runs/ that was started or resumed last."""
-    found = Path("runs").glob("*/args.json")
-    newest = max(found, key=lambda file: file.stat().st_mtime, default=None)
+    """Return the run in runs/ that was started or resumed last."""
+    files = Path("runs").glob("*/args.json")
+    newest = max(files, key=os.path.getmtime, default=None)
     return newest and newest.parent
 
 
 def read_records(path: Path) -> list[dict]:
-    """The lines of a run's file, read; none where there is no file yet."""
+    """Return the objects in a run's JSONL file, [] without a file."""
     return [json.loads(line) for _, line in read_lines(path)]
 
 
 def read_lines(path: Path) -> list[tuple[int, str]]:
-    """(step, line) of a run's file, without a last line that was cut by a kill."""
-    text = path.read_text(errors="replace") if path.exists() else ""
+    """Return (step, line) of each line of a run's file. A last line that a kill cut is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text(errors="replace").split("\n")[:-1]
     with reading(path):
-        return [(int(json.loads(line)["step"]), line) for line in text.split("\n")[:-1]]
+        return [(int(json.loads(line)["step"]), line) for line in lines]

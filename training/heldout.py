@@ -1,7 +1,8 @@
-"""How held-out problems are played, and a joint response as it is written down."""
+"""Play held-out problems, and write joint responses down."""
 
 import itertools
 import math
+import statistics
 import sys
 import textwrap
 
@@ -23,12 +24,11 @@ def play(
 ) -> list[list[Node]]:
     """Return the nodes of each turn of all items, played a few items at a time.
 
-    One joint response opens one next turn: held-out problems are played without the tree. The
-    random numbers are a function of the seed and the problem's number alone, so that two teams
-    differ by themselves.
+    Held-out problems are played without the tree: one joint response opens one next turn. The
+    random numbers depend only on the seed and the problem's number. So two teams get the same ones.
     """
-    turns: list[list[Node]] = []
-    # On a CPU as many problems at once as its caches hold.
+    turns = []
+    # A CPU plays as many problems at once as its caches hold.
     step = (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
     for start in range(0, len(items), step):
         part = items[start : start + step]
@@ -64,11 +64,11 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
     with progress(title, 2 * len(items), file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
         for prefix, samples, sampling in passes:
             turns = play(module.rollout, items, seed, samples, sampling, bar)
-            values = torch.tensor([node.value for node in turns[0]], dtype=torch.float64)
-            returns = values / largest_return(turns, module.rollout)
-            deviation = float(returns.std()) if len(items) > 1 else 0.0
-            per_problem[f"{prefix}return"] = returns.tolist()
-            measures[f"{prefix}return"] = float(returns.mean())
+            largest = largest_return(turns, module.rollout)
+            returns = [node.value / largest for node in turns[0]]
+            deviation = statistics.stdev(returns) if len(items) > 1 else 0.0
+            per_problem[f"{prefix}return"] = returns
+            measures[f"{prefix}return"] = statistics.fmean(returns)
             measures[f"{prefix}return_se"] = deviation / math.sqrt(len(items))
             for name, value in mean_parts(turns[-1]).items():
                 measures[prefix + name] = value
@@ -76,7 +76,7 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
 
 
 def played(node: Node, sample: int) -> tuple[list[str], dict[str, float]]:
-    """Return texts and parts of the aligned joint response of a sample; {} where none scored."""
+    """Return the texts of a sample's aligned joint response, and its parts ({} if not scored)."""
     joint = [sample] * len(node.responses)
     texts = node.texts(joint)
     if not node.parts:
@@ -85,18 +85,18 @@ def played(node: Node, sample: int) -> tuple[list[str], dict[str, float]]:
 
 
 def team_reward(parts: dict[str, float], agents: int) -> float:
-    """Return what is logged of a joint response: the mean of the agents' rewards."""
+    """Return the mean of the agents' rewards, which is logged of a joint response."""
     return float(team_mean(torch.tensor(agent_rewards(parts, agents), dtype=torch.float64)))
 
 
 def task_id(item: dict):
-    """Return an item's task_id as plain Python: a checkpoint does not take a scalar of numpy."""
+    """Return an item's task_id as plain Python. A checkpoint does not take a scalar of numpy."""
     value = item.get("task_id")
     return value.item() if isinstance(value, np.generic) else value
 
 
 def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
-    """Aligned joint response `number` of a node as a line of samples.jsonl."""
+    """Return aligned joint response `number` of a node as a line of samples.jsonl."""
     texts, parts = played(node, number)
     return {
         "step": step,
@@ -110,10 +110,13 @@ def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
 
 
 def as_markdown(record: dict) -> str:
-    """A line of samples.jsonl for TensorBoard: what it earned, what each agent was asked and wrote,
-    as an indented block of code, which neither Markdown nor HTML in it can leave."""
+    """Return a line of samples.jsonl for TensorBoard: the reward, the prompts and the responses.
+
+    It is an indented block of code, which Markdown or HTML in a response cannot leave.
+    """
     parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
     lines = [f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"]
-    for agent, texts in enumerate(zip(record["prompts"], record["responses"], strict=True)):
-        lines += [f"\nagent {agent} was asked:", texts[0], f"\nagent {agent} wrote:", texts[1]]
+    for agent, prompt in enumerate(record["prompts"]):
+        response = record["responses"][agent]
+        lines += [f"\nagent {agent} was asked:", prompt, f"\nagent {agent} wrote:", response]
     return textwrap.indent("\n".join(lines), "    ", lambda line: True)

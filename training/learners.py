@@ -1,8 +1,8 @@
-"""--init: agents start as they were trained before, with a new optimizer: a curriculum.
+"""Start agents from agents that were trained before (--init), with a new optimizer.
 
-It names a run, whose agent i becomes agent i (a run of one agent, or of one shared policy: every
-agent), or the folder of one agent, as peft or transformers writes it. What would load and be worth
-nothing is refused: another base, another rank or scale of the adapter.
+--init names a run or the folder of one agent, as peft or transformers writes it. A run's agent i
+becomes agent i. If the run has one agent or one shared policy, it becomes every agent. Another base
+and another rank or scale of the adapter are refused: they would load and be worth nothing.
 """
 
 import sys
@@ -13,11 +13,11 @@ from training.flags import each
 from training.folder import agent_folder, check_base, has_agents, read_args, run_folder
 
 FULL = "config.json"  # of a whole model
-SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # what an adapter's output is scaled by
+SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # an adapter's keys for its scale
 
 
 def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
-    """Return the folder that each agent starts from; ValueError where --init names none that fits.
+    """Return the folder that each agent starts from. Raise ValueError if one does not fit.
 
     names: the values of --init, one or one per agent.
     """
@@ -25,20 +25,21 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
     folders = [_folder(name, agent, agents) for agent, name in enumerate(each(names, agents))]
     for folder in folders:
         check_shape(folder, team)
-    if team.share and len({*zip(team.model, folders, strict=True)}) > len({*team.model}):
+    starts = list(zip(team.model, folders, strict=True))
+    if team.share and len(set(starts)) > len(set(team.model)):
         message = f"with --share there is one policy: give one agent's folder, such as {folders[0]}"
         raise ValueError(f"--init names several agents, and {message}")
-    for folder, name in zip(folders, team.model, strict=True):
+    for name, folder in starts:
         check_base(_trained_on(folder), name, folder)
     return [str(folder) for folder in folders]
 
 
 def check_shape(folder: Path, team: TeamOptions) -> None:
-    """Raise ValueError where an agent's folder does not hold what this team trains."""
+    """Raise ValueError if an agent's folder does not hold what this team trains."""
     adapter = is_adapter(folder)
     if adapter != (team.lora_rank > 0):
-        kind = "an adapter: not with" if adapter else "a whole model:"
-        raise ValueError(f"--init {folder} is {kind} --lora-rank 0")
+        fault = "an adapter: not with" if adapter else "a whole model:"
+        raise ValueError(f"--init {folder} is {fault} --lora-rank 0")
     if not adapter:
         return
     config = adapter_config(folder)
@@ -50,7 +51,7 @@ def check_shape(folder: Path, team: TeamOptions) -> None:
 
 
 def _folder(name: str, agent: int, agents: int) -> Path:
-    """Return the folder of one agent, from the name of a run or of that folder."""
+    """Return the folder of one agent, which --init names by its run or itself."""
     run = run_folder(name)
     if not (run / "args.json").is_file():
         if is_adapter(run) or (run / FULL).is_file():
@@ -69,13 +70,13 @@ def _folder(name: str, agent: int, agents: int) -> Path:
 
 
 def load(team, folders: list[str]) -> None:
-    """Load the agents, one folder each; ValueError where one is of another base."""
+    """Load the agents, one folder each. Raise ValueError if one has another base."""
     from policies.loading import load_agent
 
     options = team.options
     for agent, folder in enumerate(map(Path, folders)):
         trained = _trained_on(folder)
-        # Once more: a model of the hub's is on this machine only now.
+        # Check again: a model of the hub's may have come to this machine only now.
         check_base(trained, options.model[agent], folder)
         if options.lora_rank and trained is None:
             message = f"nothing in {folder} tells whether it was trained on {options.model[agent]}"
@@ -85,12 +86,15 @@ def load(team, folders: list[str]) -> None:
 
 def _trained_on(folder: Path) -> str | None:
     """Return the fingerprint of the model that an agent was trained on, None if unknown."""
-    run = folder.resolve().parent.parent
-    if folder.resolve().parent.name == "agents" and (run / "args.json").is_file():
+    path = folder.resolve()
+    run = path.parent.parent
+    if path.parent.name == "agents" and (run / "args.json").is_file():
         record = read_args(run)
-        return record.get("bases", {}).get(record["args"]["model"][int(folder.resolve().name)])
+        model = record["args"]["model"][int(path.name)]
+        return record.get("bases", {}).get(model)
     if not is_adapter(folder):
         return None
     name = base_of(folder)
-    here = name.endswith(".gguf") or (Path(name) / FULL).is_file() or is_adapter(name)
-    return fingerprint(name) if here else None
+    if name.endswith(".gguf") or (Path(name) / FULL).is_file() or is_adapter(name):
+        return fingerprint(name)
+    return None

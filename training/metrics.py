@@ -1,4 +1,4 @@
-"""What is logged at every step, from its rollout; docs/metrics.md says what each name means."""
+"""Compute what is logged of a step from its rollout. docs/metrics.md explains the names."""
 
 import itertools
 import math
@@ -21,13 +21,13 @@ def measure(module) -> dict[str, float]:
     """Return the metrics of the step that `module` has just made."""
     nodes = list(itertools.chain(*module.turns))
     spreads = reward_spreads(module)
-    roots = [node.value for node in module.turns[0]]
-    metrics = {"return": np.mean(roots) / largest_return(module.turns, module.rollout)}
+    mean_return = np.mean([node.value for node in module.turns[0]])
+    metrics = {"return": mean_return / largest_return(module.turns, module.rollout)}
     metrics |= mean_parts(nodes)
     metrics["reward_std"] = spreads.mean()
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
     if module.team.size == 2 and module.algorithm.joint == "cross":
-        metrics |= influences([node for node in nodes if node.samples > 1 and all(node.prompts)])
+        metrics |= influences(nodes)
     for turn, turn_nodes in enumerate(module.turns):
         rewards = [float(node.team_rewards.mean()) for node in turn_nodes]
         metrics[f"turn_{turn}/reward"] = np.mean(rewards)
@@ -48,35 +48,43 @@ def measure(module) -> dict[str, float]:
 
 def completions(nodes: list, agent: int) -> dict[str, float]:
     """Return the measures of an agent's responses, {} where it did not speak."""
-    responses = []
+    count = 0
+    tokens = 0
+    clipped = 0
+    entropy = 0.0
     for node in nodes:
         if node.prompts[agent]:
-            responses += node.responses[agent]
-    if not responses:
+            for response in node.responses[agent]:
+                count += 1
+                tokens += len(response.tokens)
+                clipped += not response.ended
+                entropy += response.entropy
+    if not count:
         return {}
-    length = sum(len(response.tokens) for response in responses)
     return {
-        f"completions/{agent}/mean_length": length / len(responses),
-        f"completions/{agent}/clipped_ratio": np.mean([not r.ended for r in responses]),
-        f"entropy/{agent}": sum(response.entropy for response in responses) / length,
+        f"completions/{agent}/mean_length": tokens / count,
+        f"completions/{agent}/clipped_ratio": clipped / count,
+        f"entropy/{agent}": entropy / tokens,
     }
 
 
 def timing(module, nodes: list) -> dict[str, float]:
     """Return the seconds of the step's parts, and the tokens sampled per second."""
     seconds = dict(module.rollout.seconds)
-    seconds["reward"] -= seconds["judge"]  # what a reward asks of a language model
+    seconds["reward"] -= seconds["judge"]  # the judge's seconds are part of the reward's
     if not module.rollout.reward.needs_model:
         del seconds["judge"]
     tokens = 0
     for node in nodes:
-        tokens += sum(len(response.tokens) for response in itertools.chain(*node.responses))
-    named = {f"seconds/{name}": value for name, value in seconds.items()}
-    return named | {"tokens_per_second": tokens / seconds["rollout"]}
+        for response in itertools.chain(*node.responses):
+            tokens += len(response.tokens)
+    metrics = {f"seconds/{name}": value for name, value in seconds.items()}
+    metrics["tokens_per_second"] = tokens / seconds["rollout"]
+    return metrics
 
 
 def memory_gib() -> float:
-    """Return the most memory that this process has had so far, GiB: of its GPU, else resident."""
+    """Return this process's peak memory in GiB, on its GPU or else resident."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**30
     unit = 1 if sys.platform == "darwin" else 2**10  # of getrusage, bytes
@@ -86,7 +94,7 @@ def memory_gib() -> float:
 def reward_spreads(module) -> torch.Tensor:
     """Return the standard deviation of the rewards in each group, (groups,).
 
-    Of several agents the one counts whose rewards differ most.
+    The agent whose rewards differ most counts.
     """
     groups = [group for group in module.groups() if is_scored(group)] or module.groups()
     spreads = []
@@ -97,24 +105,28 @@ def reward_spreads(module) -> torch.Tensor:
 
 
 def is_scored(nodes: list) -> bool:
-    """Return whether any joint response is scored: a reward gives {} where it does not score."""
+    """Return whether a joint response is scored. A reward returns {} if it does not score."""
     return any(any(node.parts) for node in nodes)
 
 
 def largest_return(turns: list[list], rollout) -> float:
-    """Return the reward's maximum over all turns that are scored (all turns, if none is)."""
-    numbers = range(len(turns))
-    scored = [turn for turn in numbers if is_scored(turns[turn])] or numbers
-    return rollout.reward.maximum * sum(rollout.episode.gamma**turn for turn in scored)
+    """Return the largest return, over the turns that are scored (all turns if none is)."""
+    gamma = rollout.episode.gamma
+    factors = [gamma**turn for turn, nodes in enumerate(turns) if is_scored(nodes)]
+    if not factors:
+        factors = [gamma**turn for turn in range(len(turns))]
+    return rollout.reward.maximum * sum(factors)
 
 
 def influences(nodes: list) -> dict[str, float]:
     """Return how much of the reward's variance each of two agents makes, alone and together.
 
-    Means over nodes, in units of the reward squared, of the unbiased estimates by the two-way
-    analysis of variance with random effects (Searle, Casella and McCulloch, Variance Components,
-    1992). Agents' samples are independent draws, and all G x G joint responses are scored.
+    The unit is the reward squared. The figures are means over the nodes where both agents speak.
+    Each is unbiased, by the two-way analysis of variance with random effects (Searle, Casella and
+    McCulloch, Variance Components, 1992). The agents' samples are independent draws, and all G x G
+    joint responses are scored.
     """
+    nodes = [node for node in nodes if node.samples > 1 and all(node.prompts)]
     if not nodes:
         return {}
     sums = np.zeros(3)
@@ -136,8 +148,10 @@ def influences(nodes: list) -> dict[str, float]:
 
 
 def logp_differences(rows: list[Row], engine: bool) -> dict[str, float]:
-    """Return how far the (first) update's log-probabilities of the sampled tokens are from the
-    decode's, in nats; 0 where no process has a row that was scored."""
+    """Return how far the first update's log-probabilities are from the decode's, in nats.
+
+    It is 0 if no process has scored a row.
+    """
     gaps = gathered(row.old.double().cpu() - torch.DoubleTensor(row.logps) for row in rows)
     tokens = max(len(gaps), 1)
     metrics = {
@@ -157,14 +171,16 @@ def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
 
 
 def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Return these numbers of all processes' rows, one after the other."""
+    """Return the numbers of all processes, one after the other."""
     answers = parallel.tell([value.double().cpu() for value in values])
     return torch.cat([torch.zeros(0, dtype=torch.float64), *itertools.chain(*answers)])
 
 
 def mean_parts(nodes: list) -> dict[str, float]:
-    """Return the mean of every part of the reward over the scored joint responses, by its name in
-    the log. A part that a joint response lacks counts as 0."""
+    """Return the mean of each part of the reward over the scored joint responses, as logged.
+
+    A part that a joint response lacks counts as 0.
+    """
     count = 0
     sums = Counter()
     for node in nodes:
@@ -181,7 +197,7 @@ def mean_parts(nodes: list) -> dict[str, float]:
 def divergences(module, nodes: list) -> dict[str, float]:
     """Return KL(policy || frozen base) per token of each agent that spoke, by the k3 estimator.
 
-    It is of the agent's first response at its first nodes: one pass of few rows at every step.
+    It reads an agent's first response at its first nodes, so that the pass has few rows.
     """
     rows = []
     for agent in range(module.team.size):

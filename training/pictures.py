@@ -1,87 +1,114 @@
-"""Pictures of what a team built, for every task that can draw it.
+"""Draw what a team built, for every task that can draw it.
 
     task.draw(item, responses) -> {title: rows}    a grid, or several of one size with their titles,
-                                                   as a house's layers; of no responses, the target
+                                                   such as a house's layers; without responses, the
+                                                   target
     task.colors                                    block -> "#rrggbb", in the legend's order
 
-A cell of a row is (block, agent, wrong): "" is no block, agent is the number of the one that put it
-there, None where nobody did, and wrong says that it is not what it should be. A frame is what the
-team built at some step: {"name", "drawn", "returns"}, the lists by problem.
+A cell of a row is (block, agent, wrong). "" means that the cell is empty. The agent is the one that
+put the block there, or None. `wrong` says that the cell differs from the target. A frame is what
+the team built at a step: {"name", "drawn", "returns"}, with a list entry for each problem.
 """
 
 from collections import defaultdict
 from pathlib import Path
 
-SHOWN, FRAMES = 3, 12  # problems that are drawn, and how often during a run
+SHOWN = 3  # problems that are drawn
+FRAMES = 12  # drawings of a run
 ACROSS = 4  # grids beside each other, of a picture that has several
 HATCHES = ("///", "...", "---", "|||")  # of the agents: stripes, dots, bars, posts
 RED = {"linestyle": "", "color": "red", "mfc": "none", "ms": 5}
 WRONG = {"marker": "x", "label": "wrong", **RED}  # a block
-MISSING = {"marker": "s", "label": "missing", **RED}  # a place without one
+MISSING = {"marker": "s", "label": "missing", **RED}  # a place without a block
 Picture = dict[str, list[list[tuple]]]
 
 
 def write(directory: Path, target: list[Picture], frames: list[dict], colors: dict) -> None:
-    """build.png (the target, the first frame and the last) and build.gif (all of them)."""
-    ends = [frames[0] | {"name": "before training"}, frames[-1] | {"name": "after training"}]
-    compared(target, ends, colors, 200).quantize(64).save(directory / "build.png", optimize=True)
-    first, *rest = (compared(target, [frame], colors, 100).quantize(48) for frame in frames)
-    pause = [600] * len(rest) + [2500]  # milliseconds
-    first.save(directory / "build.gif", save_all=True, append_images=rest, duration=pause, loop=0)
+    """Write build.png (the target, the first frame and the last) and build.gif (all frames)."""
+    before = frames[0] | {"name": "before training"}
+    after = frames[-1] | {"name": "after training"}
+    still = compared(target, [before, after], colors, dpi=200).quantize(64)
+    still.save(directory / "build.png", optimize=True)
+    images = [compared(target, [frame], colors, dpi=100).quantize(48) for frame in frames]
+    images[0].save(
+        directory / "build.gif",
+        save_all=True,
+        append_images=images[1:],
+        duration=[600] * (len(images) - 1) + [2500],  # milliseconds
+        loop=0,
+    )
 
 
 def compared(target: list[Picture], frames: list[dict], colors: dict[str, str], dpi: int):
-    """An image, a row a problem: the target, what was built at each of the frames; a legend."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # none of it where none is made
+    """Return an image with a row for each problem: its target, then what each frame built."""
+    # Imported here: a run without pictures does not load matplotlib.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
     from PIL import Image
 
     columns = [{"name": "target", "drawn": target, "returns": None}, *frames]
-    size = (2.2 * len(columns), 2 * len(target) + 0.7)
-    figure, agents = Figure(size, dpi=dpi, layout="constrained"), set()
-    rows = figure.subplots(len(target), len(columns), squeeze=False)
-    for number, frame in enumerate(columns):
+    width = 2.2 * len(columns)
+    height = 2 * len(target) + 0.7
+    figure = Figure((width, height), dpi=dpi, layout="constrained")
+    grid = figure.subplots(len(target), len(columns), squeeze=False)
+    builders = set()
+    for column, frame in enumerate(columns):
         for row, picture in enumerate(frame["drawn"]):
+            axes = grid[row, column]
             head = f"{frame['name']}\n" if row == 0 else ""
-            head += f"return {frame['returns'][row]:.2f}" if frame["returns"] else ""
-            rows[row, number].set_title(head, fontsize=8, loc="left")
-            agents |= paint(rows[row, number], picture, colors)
-    found = [Patch(facecolor=color, label=block) for block, color in colors.items()]
-    for agent in sorted(agents):
-        style = {"facecolor": "w", "edgecolor": "grey", "hatch": HATCHES[agent % len(HATCHES)]}
-        found.append(Patch(label=f"built by agent {agent}", **style))
-    found += [Line2D([], [], **mark) for mark in (WRONG, MISSING)]
-    ncols = int(size[0] / 1.3)
-    figure.legend(handles=found, loc="outside lower center", ncols=ncols, fontsize=7)
+            if frame["returns"]:
+                head += f"return {frame['returns'][row]:.2f}"
+            axes.set_title(head, fontsize=8, loc="left")
+            builders |= paint(axes, picture, colors)
+    figure.legend(
+        handles=legend(colors, sorted(builders)),
+        loc="outside lower center",
+        ncols=int(width / 1.3),
+        fontsize=7,
+    )
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     size = canvas.get_width_height()
     return Image.frombuffer("RGBA", size, canvas.buffer_rgba()).convert("RGB")
 
 
+def legend(colors: dict[str, str], agents: list[int]) -> list:
+    """Return the legend's entries: the blocks, the agents and the two marks."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles = [Patch(facecolor=color, label=block) for block, color in colors.items()]
+    for agent in agents:
+        label = f"built by agent {agent}"
+        handles.append(Patch(facecolor="w", edgecolor="grey", hatch=hatch(agent), label=label))
+    return [*handles, Line2D([], [], **WRONG), Line2D([], [], **MISSING)]
+
+
+def hatch(agent: int | None) -> str | None:
+    """Return an agent's pattern, None for cells that nobody built."""
+    return None if agent is None else HATCHES[agent % len(HATCHES)]
+
+
 def paint(axes, picture: Picture, colors: dict[str, str]) -> set[int]:
-    """Draws all grids, a few beside each other; returns who has built something."""
+    """Draw all grids, ACROSS beside each other. Return the agents that built something."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    by_agent, marks = defaultdict(list), {True: [], False: []}  # a wrong block, a missing one
+    rectangles = defaultdict(list)  # agent -> cells
     for number, (title, rows) in enumerate(picture.items()):
-        left, top = number % ACROSS * (len(rows[0]) + 1), number // ACROSS * (len(rows) + 2)
+        left = number % ACROSS * (len(rows[0]) + 1)
+        top = number // ACROSS * (len(rows) + 2)
         axes.text(left, top - 0.2, title, fontsize=6)
         for y, row in enumerate(rows, top):
             for x, (block, agent, wrong) in enumerate(row, left):
                 color = colors.get(block, "grey") if block else "w"
-                by_agent[agent].append(Rectangle((x, y), 1, 1, facecolor=color, edgecolor="#0004"))
+                cell = Rectangle((x, y), 1, 1, facecolor=color, edgecolor="#0004")
+                rectangles[agent].append(cell)
                 if wrong:
-                    marks[bool(block)].append((x + 0.5, y + 0.5))
-    for agent, cells in by_agent.items():
-        hatch = None if agent is None else HATCHES[agent % len(HATCHES)]
-        axes.add_collection(PatchCollection(cells, match_original=True, hatch=hatch))
-    for built, places in marks.items():
-        axes.plot(*zip(*places, strict=True) if places else ((), ()), **WRONG if built else MISSING)
+                    axes.plot(x + 0.5, y + 0.5, **WRONG if block else MISSING)
+    for agent, cells in rectangles.items():
+        axes.add_collection(PatchCollection(cells, match_original=True, hatch=hatch(agent)))
     axes.set(xticks=(), yticks=(), frame_on=False, aspect="equal")
     axes.autoscale_view()
     axes.invert_yaxis()
-    return by_agent.keys() - {None}
+    return rectangles.keys() - {None}

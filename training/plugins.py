@@ -1,4 +1,7 @@
-"""Tasks and rewards by flag: a known name, a dotted path or file.py:Name; what they have to be."""
+"""Load the tasks and rewards that flags name, and check that they are what they have to be.
+
+A flag has a known name, a dotted path or file.py:Name.
+"""
 
 import copy
 import functools
@@ -17,7 +20,7 @@ from types import ModuleType
 
 from rewards import REWARDS, asks
 from tasks import TASKS, Task
-from training.flags import meant
+from training.flags import meant, named
 
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 
@@ -34,21 +37,20 @@ MOVED = {  # where older runs found this project's own tasks and rewards
 }
 
 
-def resolve(name: str, known: dict[str, str], what: str):
-    """Return what a flag names: by a known name, a dotted path, or file.py:Name."""
+def resolve(name: str, known: dict[str, str], noun: str):
+    """Return what a flag names. noun: the word for it in an error."""
     if not isinstance(name, str):  # a task's `reward`
-        raise ValueError(f"a {what} is given by its name, as file.py:Name, not as {name!r:.60}")
+        raise ValueError(f"a {noun} is given by its name, as file.py:Name, not as {name!r:.60}")
     full = known.get(name, name)
     for old, new in MOVED.items():
         if full.startswith(old):
             full = new + full.removeprefix(old)
     if full.endswith((".py", ".py:")):
-        message = f"add the name of the {what} in it, as in {full.rstrip(':')}:Name"
-        raise ValueError(f"{what} {name!r} names only a file: {message}")
+        message = f"add the name of the {noun} in it, as in {full.rstrip(':')}:Name"
+        raise ValueError(f"{noun} {name!r} names only a file: {message}")
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     if not path:
-        listed = ", ".join(sorted(known))
-        raise ValueError(f"unknown {what} {name!r}{meant(name, known)}; known: {listed}")
+        raise ValueError(f"unknown {noun} {name!r}{meant(name, known)}; known: {named(known)}")
     try:
         if path.endswith(".py"):
             file = Path(path).resolve()
@@ -56,18 +58,18 @@ def resolve(name: str, known: dict[str, str], what: str):
         else:
             module = importlib.import_module(path)
             if name not in known:
-                FILES.add(str(vars(module).get("__file__")))  # a folder has none
+                FILES.add(getattr(module, "__file__", ""))  # a folder has none
     except (Exception, SystemExit) as error:  # a plug-in is the user's code: anything may come
-        message = f"cannot load the {what} {name!r}: {type(error).__name__}: {error}"
+        message = f"cannot load the {noun} {name!r}: {type(error).__name__}: {error}"
         raise ValueError(message) from error
     if not hasattr(module, attribute):
-        raise ValueError(f"{path} has no {what} {attribute}{meant(attribute, vars(module))}")
+        raise ValueError(f"{path} has no {noun} {attribute}{meant(attribute, vars(module))}")
     return getattr(module, attribute)
 
 
 @functools.cache
 def load_file(file: Path, source: bytes) -> ModuleType:
-    """Load a user's file as a module: once, and again only where its source has changed."""
+    """Load a user's file as a module, once for each version of its source."""
     FILES.add(str(file))
     folder = str(file.parent)
     if folder not in sys.path:
@@ -84,36 +86,38 @@ def load_file(file: Path, source: bytes) -> ModuleType:
 
 
 def module_name(file: Path) -> str:
-    """Return the name that `import` has for a file in sys.path, or the file's path where another
-    module has that name."""
+    """Return the name that `import` has for a file in sys.path.
+
+    It is the file's path if another module has that name.
+    """
     module = sys.modules.get(file.stem)
     spec = module.__spec__ if module else PathFinder.find_spec(file.stem)
     return file.stem if spec and Path(spec.origin or "").resolve() == file else str(file)
 
 
 def user_line(error: BaseException | None) -> str:
-    """Where an exception left a file of the user's, as "file.py, line 3: "; "" where none did."""
+    """Return where an exception left a user's file, as "file.py, line 3: ", or ""."""
     while error:
         if isinstance(error, SyntaxError) and error.filename in FILES:
             return f"{error.filename}, line {error.lineno}: "
-        for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
-            if frame.f_code.co_filename in FILES:
-                return f"{frame.f_code.co_filename}, line {line}: "
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if frame.filename in FILES:
+                return f"{frame.filename}, line {frame.lineno}: "
         error = error.__cause__
     return ""
 
 
 def task_class(name: str) -> type[Task]:
-    """The class of --task; a plain one gets the defaults of Task."""
-    kind = resolve(name, TASKS, "task")
-    if not isinstance(kind, type):
-        raise ValueError(f"task {name!r} has to be a class, not {kind!r:.60}")
-    return kind if issubclass(kind, Task) else type(kind.__name__, (kind, Task), {})
+    """Return the class of --task. A plain class gets the defaults of Task."""
+    cls = resolve(name, TASKS, "task")
+    if not isinstance(cls, type):
+        raise ValueError(f"task {name!r} has to be a class, not {cls!r:.60}")
+    return cls if issubclass(cls, Task) else type(cls.__name__, (cls, Task), {})
 
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """What is played and paid: train.py's flags of the same names."""
+    """The task and its reward: train.py's flags of the same names."""
 
     task: str
     num_agents: int = 2
@@ -126,41 +130,40 @@ class TaskOptions:
 
 
 def make_task(args: TaskOptions) -> Task:
-    """Return the task of --task, made with the flags that are a task's."""
+    """Return the task of --task, made with the flags that concern it."""
     if args.data and not Path(args.data).exists():  # a task may never open it
         raise ValueError(f"--data: cannot read {args.data}: No such file")
-    kind = task_class(args.task)
+    cls = task_class(args.task)
+    name = f"task {args.task!r}"
     options = {"data": args.data, "num_agents": args.num_agents}
     if args.feedback:
-        if args.feedback not in kind.modes:
-            hint = meant(args.feedback, kind.modes)
-            listed = ", ".join(kind.modes) or "none"
-            message = f"unknown --feedback {args.feedback!r}{hint}"
-            raise ValueError(f"{message}; task {args.task!r} has: {listed}")
-        options["feedback"] = kind.teller(args)
-    check_signature(f"task {args.task!r}", kind, **options)
-    task = kind(**options)
+        if args.feedback not in cls.modes:
+            hint = meant(args.feedback, cls.modes)
+            listed = ", ".join(cls.modes) or "none"
+            raise ValueError(f"unknown --feedback {args.feedback!r}{hint}; {name} has: {listed}")
+        options["feedback"] = cls.teller(args)
+    check_signature(name, cls, **options)
+    task = cls(**options)
     task.reward = args.reward or task.reward
-    for name in ("items", "observe", "feedback", "advance", "scheme", "draw"):
-        _, *wanted = inspect.signature(getattr(Task, name)).parameters
-        check_signature(f"task {args.task!r}: {name}", getattr(task, name), *wanted)
-    if type(task).advance is not Task.advance:
+    for method in ("items", "observe", "feedback", "advance", "scheme", "draw"):
+        _, *wanted = inspect.signature(getattr(Task, method)).parameters
+        check_signature(f"{name}: {method}", getattr(task, method), *wanted)
+    if cls.advance is not Task.advance:
         task.advance = functools.partial(advanced, task.advance)
     return task
 
 
 def check_signature(name: str, function, *wanted: str, **options) -> None:
-    """Raise ValueError where a user's function does not take these arguments."""
+    """Raise ValueError if a user's function does not take these arguments."""
     try:
         inspect.signature(function).bind(*wanted, **options)
     except TypeError as error:
-        raise ValueError(
-            f"{name} has to take ({', '.join([*wanted, *options])}): {error}"
-        ) from error
+        listed = ", ".join([*wanted, *options])
+        raise ValueError(f"{name} has to take ({listed}): {error}") from error
 
 
 def advanced(advance, item: dict, responses: list[str]) -> dict:
-    """Return the next turn's item, by a task's advance, which may change the item it is given."""
+    """Return the next turn's item. A task's advance gets a copy of the item and may change it."""
     following = advance(copy.deepcopy(item), responses)
     if not isinstance(following, dict):
         raise ValueError(f"advance returned {following!r:.60}, not a dict, for item {item!r}")
@@ -168,13 +171,15 @@ def advanced(advance, item: dict, responses: list[str]) -> dict:
 
 
 def find_reward(task: Task):
-    """Return the function of the task's reward, which --reward has replaced if given."""
+    """Return the function of the task's reward, or of --reward if given."""
     if not task.reward:
         name = type(task).__name__
         raise ValueError(f"task {name!r} names no reward of its own: give one with --reward")
     reward = resolve(task.reward, REWARDS, "reward")
     name = f"reward {task.reward!r}"
-    wanted = ["item", "responses", "lm"] if asks(reward) else ["item", "responses"]
+    wanted = ["item", "responses"]
+    if asks(reward):
+        wanted.append("lm")
     check_signature(name, reward, *wanted)
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
@@ -184,7 +189,7 @@ def find_reward(task: Task):
 
 
 def items_of(task, split: str) -> list[dict]:
-    """A split's items; ValueError where the task does not give a list of them."""
+    """Return a split's items. Raise ValueError if the task does not return a list of dicts."""
     items = task.items(split)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         name = f"{type(task).__name__}.items({split!r})"
@@ -193,7 +198,7 @@ def items_of(task, split: str) -> list[dict]:
 
 
 def check_prompts(rollout, items: Iterable[dict]) -> int:
-    """Return the tokens of the longest prompt of the first turn; raise where one cannot be used."""
+    """Return the tokens of the first turn's longest prompt. Raise if a prompt cannot be used."""
     longest = 0
     for item in items:
         for agent in rollout.speakers(item, 0):

@@ -1,12 +1,11 @@
-"""Around the steps of a run: what it writes, its evaluations, its checkpoints, its end by a signal.
+"""Record a run: what it writes, its evaluations, its checkpoints and its end by a signal.
 
-Numbers go through Lightning: a step's by log_dict, an evaluation's to the logger with the step that
-they belong to. metrics.jsonl and samples.jsonl are ours: a resumed run cuts them back.
+Lightning logs the numbers: log_dict those of a step, the logger those of an evaluation with its
+step. Recorder writes metrics.jsonl and samples.jsonl, which a resumed run cuts back.
 """
 
 import html
 import itertools
-import json
 import os
 import signal
 import sys
@@ -21,27 +20,29 @@ from tqdm import tqdm
 from magrpo import MAGRPO
 from policies.loading import save_agent
 from training import pictures
-from training.folder import CHECKPOINT, write_json
+from training.folder import CHECKPOINT, json_line, write_json
 from training.heldout import as_markdown, evaluate, play, played, sample_record
 from training.metrics import largest_return, measure, memory_gib
 
 
 class Stopped(BaseException):
-    """A signal asked the run to end. It may be raised anywhere in a rollout, so it is not an
-    Exception: no `except Exception` on the way takes it for an error."""
+    """Raised where a signal ends the run, which may be anywhere in a rollout.
+
+    It is not an Exception, so that `except Exception` does not take it for an error.
+    """
 
 
 class Interruptible:
     """A rollout that a signal may end.
 
-    While it plays no parameter changes, so the run ends at once. Otherwise it ends where the next
-    rollout would begin. Everything else is the rollout's.
+    While it plays, no parameter changes, so the run ends at once. Otherwise the run ends where the
+    next rollout would begin. All other attributes are the rollout's.
     """
 
     def __init__(self, rollout):
         self.rollout = rollout
         self.playing = False
-        self.stopped: Stopped | None = None
+        self.stopped = None  # the Stopped of the first signal
 
     def __getattr__(self, name: str):
         return getattr(self.rollout, name)
@@ -56,8 +57,10 @@ class Interruptible:
             self.playing = False
 
     def catch_signals(self) -> None:
-        """The first SIGINT or SIGTERM ends the run at a safe place, a second one at once. Called
-        after Lightning has set its own handlers."""
+        """Let the first SIGINT or SIGTERM end the run at a safe place, and a second one at once.
+
+        This has to be called after Lightning has set its own handlers.
+        """
 
         def stop(number, frame):
             signal.signal(number, signal.SIG_DFL)
@@ -79,34 +82,39 @@ class Schedule:
     sample_every: int
 
 
+@dataclass(eq=False)
 class Recorder(L.Callback):
-    """Writes everything a run writes; evaluates before, during and after; saves checkpoints.
+    """Writes everything a run writes, evaluates before, during and after, and saves checkpoints.
 
-    Of several processes all evaluate, each its share, and the first one writes.
+    All processes evaluate, each its share. The first one writes.
     """
 
-    def __init__(self, directory: Path, held_out: dict, schedule: Schedule, flags: dict):
-        """held_out: the items by split. flags: those of the run, for TensorBoard."""
-        self.directory = directory
-        self.held_out = held_out
-        self.schedule = schedule
-        self.flags = flags
-        # Measures before and after, the returns problem by problem, a joint response of each.
+    directory: Path
+    held_out: dict  # split -> items
+    schedule: Schedule
+    flags: dict  # of the run, for TensorBoard
+
+    def __post_init__(self):
+        # The measures before and after, the returns of each problem, and a joint response of each.
         self.summary = {name: {} for name in ("before", "after", "returns", "example")}
         self.seconds = 0.0  # spent by earlier processes of this run
         self.start = time.perf_counter()
         self.saved = -1  # step of the checkpoint on disk
         self.recorded = 0  # steps whose metrics and samples are on disk
         self.begun = False  # what comes before the first step was done
-        self.schemes: list[str] = []  # ways of dividing the work that were seen
-        self.frames: list[dict] = []  # what was built so far, if the task can draw it
+        self.schemes = []  # names of the ways of dividing the work that were seen
+        self.frames = []  # what was built so far, if the task can draw it
+
+    def elapsed(self) -> float:
+        """Return the seconds of this run, those of earlier processes included."""
+        return self.seconds + time.perf_counter() - self.start
 
     def state_dict(self):
         return {
             "summary": self.summary,
             "schemes": self.schemes,
             "frames": self.frames,
-            "seconds": self.seconds + time.perf_counter() - self.start,
+            "seconds": self.elapsed(),
         }
 
     def load_state_dict(self, state):
@@ -185,11 +193,11 @@ class Recorder(L.Callback):
             task = module.rollout.task
             target = [task.draw(item, []) for item in self.pictured(module)]
             pictures.write(self.directory, target, self.frames, task.colors)
-        head = {"steps": module.global_step, "seconds": self.state_dict()["seconds"]}
+        head = {"steps": module.global_step, "seconds": self.elapsed()}
         write_json(self.directory / "summary.json", head | self.summary)
 
     def test(self, trainer, module, when: str) -> None:
-        """Evaluate on the test problems before or after training; not with --eval-limit none."""
+        """Evaluate on the test problems before or after training, unless --eval-limit is none."""
         if "test" not in self.held_out:
             return
         measures, returns, nodes = self.evaluate(trainer, module, "test", when)
@@ -210,7 +218,7 @@ class Recorder(L.Callback):
         return (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
 
     def draw(self, trainer, module) -> None:
-        """Add a frame for pictures.py, if the task can draw: what the team builds now, greedily."""
+        """Add a frame of what the team builds greedily, if the task can draw (pictures.py)."""
         task = module.rollout.task
         if not task.colors:
             return
@@ -226,33 +234,37 @@ class Recorder(L.Callback):
         self.frames.append({"name": name, "drawn": drawn, "returns": returns})
 
     def shares(self, module) -> dict[str, float]:
-        """Return the share of each scheme of dividing the work among the step's aligned joint
-        responses; 0 for a scheme that was seen before, {} where the task names none."""
+        """Return the share of each scheme among the step's aligned joint responses.
+
+        It is 0 for a scheme that was seen only earlier.
+        """
         counts = Counter()
         for node in itertools.chain(*module.turns):
             for sample in range(node.samples):
                 texts, _ = played(node, sample)
                 counts[module.rollout.task.scheme(node.item, texts)] += 1
-        del counts[None]  # a Counter allows it where there is none
+        del counts[None]  # without a scheme. A Counter may lack it
         self.schemes = sorted({*self.schemes, *counts})
         return {f"scheme/{name}": counts[name] / counts.total() for name in self.schemes}
 
     def on_exception(self, trainer, module, exception):
-        """Save what was computed, if it is whole: every step is recorded, and no update is at work.
+        """Save what was computed, if every step is recorded and no update is half done.
 
-        Otherwise the run goes on from its last checkpoint, and makes the same step again. If only
-        one of several processes fails, the others are not here to save with it.
+        Otherwise the run goes on from its last checkpoint and makes the same step again. If only
+        one of several processes fails, the others do not come here to save with it.
         """
         here_alone = trainer.world_size > 1 and not getattr(exception, "everywhere", False)
-        whole = self.recorded == module.global_step and not module.updating
-        if self.begun and self.saved < module.global_step and whole and not here_alone:
+        unrecorded = self.recorded != module.global_step or module.updating
+        if here_alone or unrecorded or not self.begun:
+            return
+        if self.saved < module.global_step:
             self.save(trainer)
 
     def save(self, trainer) -> None:
         """Write checkpoints/last.ckpt whole or not at all.
 
-        Lightning's ModelCheckpoint does not save before the first step, does not save where an
-        exception is raised in all processes, and does not wait until the file is on the disk.
+        Lightning's ModelCheckpoint saves neither before the first step nor after an exception in
+        all processes. It does not wait until the file is on the disk.
         """
         path = self.directory / CHECKPOINT
         draft = path.with_name(f"{path.name}.tmp")
@@ -269,7 +281,7 @@ class Recorder(L.Callback):
 
     def append(self, name: str, records: list[dict]) -> None:
         with (self.directory / name).open("a") as file:
-            file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
+            file.writelines(map(json_line, records))
 
     def show_samples(self, trainer, module, step: int) -> None:
         """Write the joint responses of the step's first problem, at each of its nodes."""
@@ -277,8 +289,8 @@ class Recorder(L.Callback):
         for turn, nodes in enumerate(module.turns):
             for node in nodes:
                 if node.problem == 0:
-                    numbers = range(node.samples)
-                    records += [sample_record(step, node, turn, number) for number in numbers]
+                    for number in range(node.samples):
+                        records.append(sample_record(step, node, turn, number))
         self.append("samples.jsonl", records)
         trainer.logger.experiment.add_text("sample", as_markdown(records[0]), step)
 

@@ -1,5 +1,4 @@
-"""What a run tells: what will be trained, once it is loaded; --dry-run: one batch of it, and the
-memory that it takes; and at its end, what came of it."""
+"""Report what will be trained, a batch of it with its memory (--dry-run), and what came of it."""
 
 import itertools
 import json
@@ -17,7 +16,7 @@ from training.plugins import check_prompts
 
 
 def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
-    """Return what is trained, on what and where; warn of what a user may not have meant.
+    """Return what is trained, on what and where. Warn of what a user may not have meant.
 
     task and init: the flags.
     """
@@ -33,11 +32,12 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
         lines.append(f"base {number}: {describe_base(base, module)}")
     for agent in range(module.team.size):
         trained = sum(p.numel() for p in module.team.parameters_of(agent))
-        kind = f"{trained:,} trainable parameters"
+        line = f"agent {agent}: {trained:,} trainable parameters"
         if agent in options.freeze:
-            kind = "frozen, it acts and does not learn"
-        start = f", from {init[agent]}" if init else ""
-        lines.append(f"agent {agent}: {kind}{start}")
+            line = f"agent {agent}: frozen, it acts and does not learn"
+        if init:
+            line += f", from {init[agent]}"
+        lines.append(line)
     if module.team.options.share:
         count = len(module.team.bases)
         lines.append(f"shared:  agents of one base are one policy ({count} in all)")
@@ -49,7 +49,7 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
 
 
 def describe_base(base, module) -> str:
-    """Return a base's name, size and agents; warn of a chat model that gets raw text."""
+    """Return a base's name, size and agents. Warn of a chat model that gets raw text."""
     name = module.team.options.model[base.agents[0]]
     frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
     continued = module.rollout.task.stop  # prompts are to be continued, not answered
@@ -62,7 +62,7 @@ def describe_base(base, module) -> str:
 
 
 def growth(first: int, module) -> str:
-    """Return how long the prompts of the last turn may be; warn where they may be too long.
+    """Return the last turn's possible prompt length. Warn if it may be too long.
 
     A later prompt may hold its agent's own responses, and what the task adds, such as feedback.
     """
@@ -91,7 +91,7 @@ def where() -> str:
 
 
 def dry_run(module) -> None:
-    """Roll out one batch, run its backward passes, and print what they earned and took."""
+    """Roll out a batch, run its backward passes, and print its rewards and memory."""
     module.turns = module.play(module.algorithm.batch_size)
     module.set_advantages()
     for turn, nodes in enumerate(module.turns):
@@ -102,8 +102,8 @@ def dry_run(module) -> None:
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
     halving(module.team.bases, lambda: backward(module))
     expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
-    kind = "on the GPU" if device().type == "cuda" else "resident, Python and its libraries too"
-    print(f"memory expected, by this and its backward passes, {kind}: {expected * 2**10:.0f} MiB")
+    place = "on the GPU" if device().type == "cuda" else "resident, Python and its libraries too"
+    print(f"memory expected, by this and its backward passes, {place}: {expected * 2**10:.0f} MiB")
     flat = float((reward_spreads(module) < 1e-9).double().mean())
     print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")
 
@@ -120,8 +120,8 @@ def backward(module) -> None:
 def continuation(directory: Path, steps: int) -> str:
     """Return the command that doubles a run's steps.
 
-    The schedule of the learning rate is then twice as long, and the rate of the next step may be
-    another: both rates stand beside the command.
+    The learning rate's schedule is then twice as long, so the next step's rate may differ from the
+    last one's. If it does, both rates stand beside the command.
     """
     flags = read_args(directory)["args"]
     schedule = (flags["lr_schedule"], flags["warmup_steps"])

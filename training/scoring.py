@@ -1,4 +1,4 @@
-"""Score many joint responses at once, and hold the reward, the user's code, to its contract."""
+"""Score many joint responses at once, and check that the user's reward keeps its contract."""
 
 import math
 import time
@@ -17,7 +17,7 @@ THREADS = 8
 class RewardError(RuntimeError):
     """A reward broke its contract (rewards.py).
 
-    args: the message; whether its call has returned (False: it still hangs); the number of the
+    args: the message, whether its call has returned (False: it still hangs), and the number of the
     joint response that it was given.
     """
 
@@ -30,7 +30,7 @@ class Questions:
 
     def __init__(self, answers: dict[tuple[str, str], np.ndarray]):
         self.answers = answers
-        self.new: list[tuple[str, str]] = []
+        self.new = []  # (prompt, text)
 
     def __call__(self, prompt: str, text: str) -> np.ndarray:
         if (prompt, text) in self.answers:
@@ -40,7 +40,7 @@ class Questions:
 
 
 class Scorer:
-    """Scores joint responses with a reward. judge answers the questions of one that asks."""
+    """Scores joint responses with a reward. `judge` answers a reward's questions."""
 
     def __init__(self, reward, judge=None):
         self.reward = reward
@@ -51,10 +51,10 @@ class Scorer:
         self.seconds = 0.0  # that the judge took in the latest call
 
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[dict[str, float]]:
-        """Return the named parts of each (item, responses), in order; RewardError ends the run."""
+        """Return the named parts of each (item, responses), in order."""
         self.seconds = 0.0
         answers = {}
-        scores: list[dict[str, float] | None] = [None] * len(joints)
+        scores = [None] * len(joints)
         waiting = list(range(len(joints)))
         while waiting:
             calls = [Questions(answers) for _ in waiting]
@@ -87,7 +87,7 @@ class Scorer:
 def _parts(
     future: Future, number: int, maximum: float, item: dict, texts: list[str]
 ) -> dict[str, float]:
-    """Return the parts that a call returned; RewardError where it broke the contract."""
+    """Return the parts that a call returned. Raise RewardError if it broke the contract."""
     cause = None
     try:
         value = future.result(timeout=0)
@@ -107,7 +107,7 @@ def _parts(
 
 
 def _broken_promise(parts: dict[str, float], agents: int, maximum: float) -> str:
-    """Return what is wrong with these parts, in words; "" where nothing is."""
+    """Return what is wrong with these parts, or ""."""
     team = {f"agent/{agent}" for agent in range(agents)}
     strangers = [name for name in parts if name.startswith("agent/") and name not in team]
     if strangers:
