@@ -269,7 +269,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
                 continue
             start = time.perf_counter()
             if player:
-                rollout = player.rollout(method.kind, method.trained)
+                rollout = player.rollout(method.rollout, method.trained)
                 sampling = player.sampling
                 if args.greedy:
                     sampling = sampling.greedy()

@@ -1,1 +1,1 @@
-"""What eval.py stands on: methods, who plays them, measures and how they are shown, curves."""
+"""The parts of eval.py: methods, who plays them, measures and how they are shown, curves."""

@@ -26,9 +26,9 @@ def check(runs: list[Path], flags: list) -> None:
     """Raise ValueError where the agents of these runs cannot change partners."""
     if len(runs) < 2:
         raise ValueError("--crossplay takes two runs or more, whose agents change partners")
-    for run, other in zip(runs, flags, strict=True):
+    for run, run_flags in zip(runs, flags, strict=True):
         for name in SAME:
-            if getattr(other, name) != getattr(flags[0], name):
+            if getattr(run_flags, name) != getattr(flags[0], name):
                 raise ValueError(f"--crossplay: {run} has another {name} than {runs[0]}")
     if flags[0].num_agents < 2:
         raise ValueError(f"--crossplay: {runs[0]} has one agent, and no partners to change")
@@ -37,11 +37,10 @@ def check(runs: list[Path], flags: list) -> None:
 def crossplay(
     runs: list[Path], flags: list, limit: int, samples: int, seed: int
 ) -> tuple[list[list[float]], int]:
-    """Play every team. Return the held-out returns, [run of agent 0][run of its partners], and the
-    number of problems.
+    """Play every team. Return the held-out returns and the number of problems.
 
-    flags: those of each run (train.Args). limit: test problems, 0: all. samples: joint responses
-    per problem, 0: one greedy.
+    The returns are [run of agent 0][run of its partners]. flags: those of each run (train.Args).
+    limit: test problems, or 0 for all. samples: joint responses per problem, or 0 for one greedy.
     """
     check(runs, flags)
     first = replace(flags[0], share=False)  # agents of one policy may be of different runs here
@@ -61,7 +60,11 @@ def crossplay(
     returns = [[0.0] * len(runs) for _ in runs]
     with progress("cross-play", len(teams) * len(items)) as bar:
         for row, column, stranger in teams:
-            player.put([weights[row if a == stranger else column][a] for a in agents])
+            team = []
+            for agent in agents:
+                run = row if agent == stranger else column
+                team.append(weights[run][agent])
+            player.put(team)
             rollout = player.rollout()
             turns = play(rollout, items, seed, samples or 1, sampling, bar)
             mean = statistics.fmean(node.value for node in turns[0])

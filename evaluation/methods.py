@@ -1,4 +1,4 @@
-"""The methods that eval.py compares: how a joint response comes about, and what is recorded of it.
+"""The methods that eval.py compares, and the records of their joint responses.
 
 A method is a rollout: that of training, or one of the classes below, which differ in who sees what.
 """
@@ -44,10 +44,10 @@ class Sequential(Rollout):
         for agent in range(size):
             prompts = []
             for node in nodes:
-                own = self.task.observe(agent, node.item, [])
+                prompt = self.task.observe(agent, node.item, [])
                 for sample in range(node.samples):
                     texts = {k: node.responses[k][sample].text for k in range(agent)}
-                    text = f"{shown(texts)}\n\n{own}" if texts else own
+                    text = f"{shown(texts)}\n\n{prompt}" if texts else prompt
                     prompts.append((agent, self.encode(agent, text)))
             uniforms = torch.from_numpy(np.concatenate([numbers[agent] for numbers in draws]))
             answers = iter(self.team.sample(prompts, uniforms[:, None], sampling))
@@ -73,8 +73,8 @@ class Discussion(Rollout):
                 texts = node.texts([sample] * len(agents))
                 feedback = []
                 for agent in agents:
-                    others = {other: texts[other] for other in agents if other != agent}
-                    feedback.append(shown(others))
+                    partners = [partner for partner in agents if partner != agent]
+                    feedback.append(shown({partner: texts[partner] for partner in partners}))
                 node.feedback.append(feedback)
             second += self.next_turn(node, 1)
         with self.timed("rollout"):
@@ -101,10 +101,10 @@ def reference(flags, task, reward) -> Reference:
 
 @dataclass(frozen=True)
 class Method:
-    """Who plays, how, and which agents are trained."""
+    """The players of a method, their rollout, and which of them are trained."""
 
     seat: str | None  # "team", "solo" (a single agent's run), "single" (a model as it is), nobody
-    kind: type[Rollout] = Rollout
+    rollout: type[Rollout] = Rollout
     trained: frozenset[int] = frozenset()
 
 
@@ -113,7 +113,7 @@ def plan(
 ) -> dict[str, Method]:
     """Return the methods that apply, by name.
 
-    flags: those that the team plays with. solo_flags: those of the single agent's run, if any.
+    The team plays with `flags`. solo_flags: those of the single agent's run, if any.
     """
     agents = range(flags.num_agents)
     methods = {}
@@ -149,8 +149,11 @@ def choose(methods: dict[str, Method], names: list[str] | None) -> dict[str, Met
 
 
 def plays_alone(flags, item: dict) -> bool:
-    """Return whether one agent can play the team's items: its task takes one agent, and lets agent
-    0 speak at every turn. No model plays: the responses are blank."""
+    """Return whether one agent can play the team's items.
+
+    Its task has to take one agent, and to let agent 0 speak at every turn. No model plays: the
+    responses are blank.
+    """
     try:
         task = make_task(part_of(flags, TaskOptions))
         for turn in range(flags.turns):
@@ -180,8 +183,10 @@ def play_method(
 
 
 def record(rollout: Rollout, root: Node, sample: int) -> dict:
-    """Return what is kept of a joint response: its turns, its return, and the scheme of its last
-    turn if the task names schemes. A turn without parts was not scored."""
+    """Return a joint response's turns, its return, and the scheme of its last turn.
+
+    The scheme is left out where the task names none. A turn without parts was not scored.
+    """
     gamma = rollout.episode.gamma
     turns = []
     earned = 0.0
@@ -198,7 +203,9 @@ def record(rollout: Rollout, root: Node, sample: int) -> dict:
         last = node
         node = node.children[sample] if node.children else None
         sample = 0  # a later turn has one sample
-    kept = {"return": earned / (rollout.reward.maximum * (discounts or 1.0)), "turns": turns}
+    if discounts:
+        earned /= rollout.reward.maximum * discounts
+    kept = {"return": earned, "turns": turns}
     scheme = rollout.task.scheme(last.item, texts)
     return {"scheme": scheme, **kept} if scheme else kept
 
@@ -208,8 +215,8 @@ def latencies(
 ) -> dict[str, list[float]]:
     """Return the seconds and the tokens of one problem at a time, one joint response each.
 
-    The first TIMED problems are played, or as many as a tenth of the method's time has room for,
-    and at least one. spent: seconds of the rest of the method.
+    At most TIMED problems are played, and at least one, within a tenth of the method's time.
+    spent: seconds of the rest of the method.
     """
     seconds = []
     tokens = []

@@ -1,8 +1,8 @@
-"""Who plays in an evaluation: the team of a run, or a single model, trained or untrained.
+"""The players of an evaluation: the team of a run, or a single model, trained or untrained.
 
-A run is read from runs/<name>/args.json and agents/<i>/. What its agents are asked, how they sample
-and what they earn are those of training, because the same objects do it here. `flags` are those of
-train.py, resolved (train.Args).
+A run is read from runs/<name>/args.json and agents/<i>/. Prompts, sampling and rewards are those of
+training, because the same objects make them here. `flags` are those of train.py, resolved
+(train.Args).
 """
 
 import dataclasses
@@ -31,8 +31,9 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
             raise ValueError(f"{directory} is not finished, and has no checkpoint: {command}")
         alone = flags["num_agents"] == 1
         if (solo if alone else team) not in (None, directory):
-            kind = "one agent" if alone else "a team"
-            raise ValueError(f"two runs of {kind}: --compare is for that, --run takes one of each")
+            players = "one agent" if alone else "a team"
+            message = "--compare is for that, --run takes one of each"
+            raise ValueError(f"two runs of {players}: {message}")
         if alone:
             solo = directory
         else:
@@ -109,7 +110,7 @@ class Player:
         self.sampling = part_of(flags, Sampling)
         self.team = team = Team(part_of(flags, TeamOptions))
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
-        self.weights = {}  # by trained or not; {} without a run: they play as loaded
+        self.weights = {}  # by trained or not. {} without a run, whose agents play as loaded
         if directory:
             self.weights[False] = self.copies()
             folder.check_bases(directory, flags.model, flags.judge)
@@ -140,19 +141,20 @@ class Player:
             for parameter, value in zip(group, values, strict=True):
                 parameter.data.copy_(value)
 
-    def rollout(self, kind: type | None = None, trained: Collection[int] = ()):
-        """Return how these agents, of whom some are trained, play the run's task.
+    def rollout(self, rollout_class: type | None = None, trained: Collection[int] = ()):
+        """Return the rollout in which these agents, some of them trained, play the run's task.
 
-        They play as in training, or as a baseline of that kind. A baseline plays one turn, and its
-        prompts may hold partners' texts.
+        rollout_class: None: as in training. A baseline plays one turn, and its prompts may hold
+        partners' texts.
         """
         from magrpo import Rollout
 
         if self.weights:
             self.put([self.weights[agent in trained][agent] for agent in range(self.team.size)])
         episode = self.episode
-        if kind not in (None, Rollout):
+        rollout_class = rollout_class or Rollout
+        if rollout_class is not Rollout:
             shown = 2 * self.team.size * episode.max_new_tokens  # partners' texts
             limit = episode.max_prompt_tokens + shown
             episode = dataclasses.replace(episode, turns=1, max_prompt_tokens=limit)
-        return (kind or Rollout)(self.team, self.task, self.reward, episode)
+        return rollout_class(self.team, self.task, self.reward, episode)

@@ -37,7 +37,7 @@ def read(path: str) -> tuple[list[int], list[dict]]:
 def score(flags, file: str, samples: str | None) -> str:
     """Score a file and return the table of the means.
 
-    flags: those of train.py, resolved. samples: a file for each line with its score.
+    flags: those of train.py, resolved. samples: a file that gets each line with its score.
     """
     numbers, rows = read(file)
     reward = find_reward(make_task(part_of(flags, TaskOptions)))
