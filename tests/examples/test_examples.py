@@ -80,17 +80,18 @@ def test_in_turn_each_sees_what_those_before_it_wrote():
 
 
 def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
+    path = tmp_path / "run"
     small = "--turns 2 --max-steps 2 --batch-size 2 --num-generations 3 --max-new-tokens 30"
     argv = ["--task", f"{workflows.__file__}:Sequential", *small.split(), "--eval-limit", "2"]
-    train.main([*argv, "--branching", "tree", "--run", str(tmp_path)])
-    for row in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
+    train.main([*argv, "--branching", "tree", "--run", str(path)])
+    for row in map(json.loads, (path / "metrics.jsonl").read_text().splitlines()):
         parts = sum(value for name, value in row.items() if name.startswith("reward/"))
         assert row["return"] == pytest.approx(parts / code.maximum)
         assert row["turn_0/reward"] == 0
     argv = ["--run", str(tmp_path), "--limit", "2", "--num-samples", "1"]
     evaluate.main([*argv, "--json", str(tmp_path / "table.json")])
     table = json.loads((tmp_path / "table.json").read_text())
-    after = json.loads((tmp_path / "summary.json").read_text())["after"]
+    after = json.loads((path / "summary.json").read_text())["after"]
     greedy = table["methods"]["trained"]["greedy/return"]
     assert greedy == pytest.approx(after["greedy/return"])
     # the baselines play one turn, and a single agent has no second one
@@ -204,9 +205,9 @@ def test_a_run_with_a_critic_goes_on_exactly(tmp_path, monkeypatch):
     whole, half = tmp_path / "whole", tmp_path / "half"
     small = "--batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 1"
     argv = [*small.split(), "--advantage", "none", "--lr-schedule", "constant"]
-    train.main([*argv, "--max-steps", "3", "--run", str(whole)])
-    train.main([*argv, "--max-steps", "2", "--run", str(half)])
-    train.main(["--resume", str(half), "--max-steps", "3"])
+    train.main([*argv, "--max-steps", "2", "--run", str(whole)])
+    train.main([*argv, "--max-steps", "1", "--run", str(half)])
+    train.main(["--resume", str(half), "--max-steps", "2"])
     assert_same_run(half, whole)
     shutil.rmtree(half / "agents")  # its checkpoint plays, but for the critic
-    evaluate.main(["--run", str(half), *"--method trained --limit 1 --greedy".split()])
+    evaluate.main(["--run", str(half), "--method", "trained", "--limit", "1", "--greedy"])
