@@ -3,7 +3,6 @@
 python -m pytest tests/test_classeval.py
 """
 
-import itertools
 import json
 import random
 import textwrap
@@ -11,7 +10,6 @@ import unittest
 
 import pytest
 
-import eval as evaluation
 from examples.classeval.classes import class_item, class_source, methods_of, scheme, written
 from examples.classeval.classeval import ClassEval, Small, classeval, solution_of, verdict
 
@@ -68,33 +66,33 @@ class TillTest(unittest.TestCase):
 ITEM = class_item(ROW)
 
 
-def response(*names: str) -> str:
-    return textwrap.indent("\n\n".join(METHODS[name] for name in names), "    ")
+def response(names: str) -> str:
+    """The methods of these names, as an agent writes them."""
+    return textwrap.indent("\n\n".join(METHODS[name] for name in names.split()), "    ")
 
 
 def source(*responses: str) -> str:
     return class_source(ITEM, [written(ITEM, text) for text in responses])
 
 
+ADD_NOTE = response("add note")
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        response("add", "note"),
-        response("add", "note") + "\n\n    def summary(self):\n        if self.",
-        response("add", "note") + "\n\ntill = Till()\ndef test():\n    pass\nprint(till",
-        f"Here is it:\n```python\n{HEAD}{response('add', 'note')}\n```\nIt adds.",
-        response("add", "note") + "\n\n    def idle(self):\n        '''Later.'''\n        ...",
-        response("add", "note") + "\n\n    def idle(self):\n        break",
+        ADD_NOTE,
+        ADD_NOTE + "\n\n    def summary(self):\n        if self.",
+        ADD_NOTE + "\n\ntill = Till()\ndef test():\n    pass\nprint(till",
+        f"Here is it:\n```python\n{HEAD}{ADD_NOTE}\n```\nIt adds.",
+        ADD_NOTE + "\n\n    def idle(self):\n        'Later.'\n        ...",
+        ADD_NOTE + "\n\n    def idle(self):\n        break",
     ],
 )
 def test_methods_are_found_wherever_they_stand_and_what_is_cut_off_or_empty_is_not(text):
-    assert [one.name for one in methods_of(text) if one.name not in ("__init__", "test")] == [
-        "add",
-        "note",
-    ]
-    assert [one.source for one in written(ITEM, text).values() if one.name != "test"] == [
-        one.source for one in methods_of(response("add", "note"))
-    ]
+    methods = written(ITEM, text)
+    sources = [method.source for name, method in methods.items() if name != "test"]
+    assert sources == [method.source for method in methods_of(ADD_NOTE)]
 
 
 def made(text: str) -> type:
@@ -104,23 +102,22 @@ def made(text: str) -> type:
 
 def test_a_later_agent_wins_and_what_is_missing_stays_empty():
     other = "    def note(self, word):\n        self.log.append(word.upper())"
-    till = made(source(response("add", "note"), other))()
+    till = made(source(ADD_NOTE, other))()
     assert (till.add(2), till.log, till.summary(), till.in_cents(1)) == (2, ["ADD"], None, None)
-    assert source(response("add"), other) == source(other, response("add"))
 
 
 @pytest.mark.parametrize(
-    ("responses", "name"),
+    ("first", "second", "name"),
     [
-        ([("add", "note"), ("in_cents", "summary", "idle")], "halves"),
-        ([("add", "in_cents", "idle"), ("note", "summary")], "alternation"),
-        ([("add", "note", "idle"), ("in_cents", "summary")], "mixed"),
-        ([("add", "note"), ()], "all by one"),
-        ([("add", "note"), ("note", "summary")], "overlap"),
+        ("add note", "in_cents summary idle", "halves"),
+        ("add in_cents idle", "note summary", "alternation"),
+        ("add note idle", "in_cents summary", "mixed"),
+        ("add note", "", "all by one"),
+        ("add note", "note summary", "overlap"),
     ],
 )
-def test_schemes(responses, name):
-    assert scheme(ITEM, [response(*names) for names in responses]) == name
+def test_schemes(first, second, name):
+    assert scheme(ITEM, [response(first), response(second)]) == name
 
 
 def share(names: set[str]) -> float:
@@ -129,50 +126,47 @@ def share(names: set[str]) -> float:
     for name in METHODS.keys() - names:
         setattr(till, name, staticmethod(lambda *_: None))
     exec(ROW["test"], space := {"Till": till})
-    cases = [kind for kind in space.values() if isinstance(kind, type) and kind is not till]
-    found, suite = unittest.TestResult(), unittest.TestSuite()
-    suite.addTests(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases))
-    suite.run(found)
-    return 1 - len(found.failures + found.errors) / found.testsRun
+    result = unittest.TestResult()
+    for name in ("TillTestAdd", "TillTest"):
+        unittest.defaultTestLoader.loadTestsFromTestCase(space[name]).run(result)
+    return 1 - len(result.failures + result.errors) / result.testsRun
 
 
 def test_the_reward_of_every_division_by_brute_force():
-    """Who writes each method: nobody, one of two agents, both."""
+    """Each agent writes some of the methods, drawn at random."""
     least = share(set())
     assert 0 < least < share(set(METHODS)) == 1
-    divisions = [*itertools.product(((), (0,), (1,), (0, 1)), repeat=len(METHODS))]
-    for by in random.Random(0).sample(divisions, 150):
-        has = [{n for n, some in zip(METHODS, by, strict=True) if a in some} for a in (0, 1)]
-        found = classeval(ITEM, [response(*filter(names.__contains__, METHODS)) for names in has])
-        union = has[0] | has[1]
-        p, *q = ((share(names) - least) / (1 - least) for names in (union, has[1], has[0]))
+    rng = random.Random(0)
+    for _ in range(60):
+        first, second = ({name for name in METHODS if rng.random() < 0.6} for _ in range(2))
+        found = classeval(ITEM, [response(" ".join(names)) for names in (first, second)])
+        p, *q = ((share(n) - least) / (1 - least) for n in (first | second, first, second))
         assert found["tests"] == pytest.approx(p)
-        adds = [(p - without) / (1 - without) if without < p else 0 for without in q]
-        pay = min(adds) * (1.5 if p == 1 else 1 - p)
-        assert found["cooperation"] == pytest.approx(pay), by
-        assert found["metric/pass"] == (p == 1)
-        assert found["metric/coop"] == (p == 1 and min(adds) > 0)
-        assert found["metric/coverage"] == len(union) / len(METHODS)
-        assert found["metric/overlap"] == pytest.approx(
-            len(has[0] & has[1]) / len(union) if union else 0
-        )
-        taken = [bool(has[0] - has[1]), bool(has[1])]
-        assert found["structure"] == sum(taken) / 2
+        added = (p - max(q)) / (1 - max(q)) if max(q) < p else 0
+        assert found["cooperation"] == pytest.approx(added * (1.5 if p == 1 else 1 - p))
+        assert found["metric/coop"] == (p == 1 > max(q))
+        assert found["structure"] == (bool(first - second) + bool(second)) / 2
 
 
-def test_what_is_thrown_away_costs_syntax():
-    halves = [response("add", "note"), response("in_cents", "summary", "idle")]
-    assert classeval(ITEM, halves)["syntax"] == 0.5
-    twice = classeval(ITEM, [response("add", "note"), response("note", *METHODS)])
-    assert twice["syntax"] < 0.3  # what a partner wrote again
-    assert classeval(ITEM, [response(*METHODS)] * 2)["syntax"] == 0.25
-    extra = "\n\n    def of_the_example(self):\n        return self.note"
-    assert classeval(ITEM, [halves[0] + extra, halves[1]])["syntax"] < 0.5
-    calls = "\n\n    def idle(self):\n        return self.of_the_example()"
-    used = classeval(ITEM, [halves[0] + extra, response("in_cents", "summary") + calls])
-    assert used["syntax"] == 0.5
-    talk = classeval(ITEM, [halves[0] + "\n\n# " + "and so on " * 20, halves[1]])
-    assert 0.25 < talk["syntax"] < 0.5
+@pytest.mark.parametrize(
+    ("first", "second", "low", "high"),
+    [
+        ("add note", "in_cents summary idle", 0.5, 0.5),
+        ("add note", "note add note in_cents summary idle", 0.0, 0.3),  # the partner's, again
+        (" ".join(METHODS), " ".join(METHODS), 0.25, 0.25),
+    ],
+)
+def test_what_is_thrown_away_costs_syntax(first, second, low, high):
+    assert low <= classeval(ITEM, [response(first), response(second)])["syntax"] <= high
+
+
+def test_a_method_that_nobody_asked_for_counts_where_it_is_called():
+    extra = ADD_NOTE + "\n\n    def of_the_example(self):\n        return self.note"
+    rest = response("in_cents summary idle")
+    assert classeval(ITEM, [extra, rest])["syntax"] < 0.5
+    calls = rest.replace("return 'idle'", "return self.of_the_example()")
+    assert classeval(ITEM, [extra, calls])["syntax"] == 0.5
+    assert classeval(ITEM, [ADD_NOTE + "\n\n# and so on", rest])["syntax"] < 0.5
     assert sum(classeval(ITEM, ["I think", ""]).values()) == 0
 
 
@@ -192,51 +186,41 @@ def write(path, *changes: dict) -> str:
     return str(path)
 
 
-def test_a_class_is_kept_where_its_solution_has_full_marks_in_any_team(tmp_path, capsys):
+@pytest.mark.parametrize("agents", [1, 2, 4])
+def test_a_class_is_kept_where_its_solution_has_full_marks(agents, tmp_path, capsys):
     bad = {"solution_code": ROW["solution_code"].replace("100", "10")}
     away = {"import_statement": ["import nowhere"]}
-    data = write(tmp_path / "a.jsonl", *[{}] * 10, away, *[{}] * 7, bad, {})
-    for agents in (1, 2, 3, 4):
-        task = ClassEval(data, agents)
-        assert sum(len(task.items(split)) for split in ("train", "dev", "test")) == 18
-        said = capsys.readouterr().err.splitlines()
-        assert len(said) == 1
-        assert "No module named 'nowhere': own/10" in said[0]
-        assert "fails its tests in the sandbox: own/18" in said[0]
-        for item in task.items("test"):
-            parts = classeval(item, solution_of(item, agents))
-            paid = sum(value for name, value in parts.items() if "/" not in name)
-            assert paid == classeval.maximum == 4
-    ids = [[item["task_id"] for item in ClassEval(data).items(split)] for split in ("dev", "test")]
-    assert ids == [["own/11"], [f"own/{n}" for n in (12, 13, 14, 15, 16, 17, 19)]]
-    with pytest.raises(ValueError, match=r"0 of 20 .* a part no test needs: own/0, own/1,"):
+    task = ClassEval(write(tmp_path / "a.jsonl", *[{}] * 10, away, *[{}] * 7, bad, {}), agents)
+    ids = [[item["task_id"] for item in task.items(split)] for split in ("train", "dev", "test")]
+    assert ids[0] == [f"own/{n}" for n in range(10)]
+    assert ids[1:] == [["own/11"], [f"own/{n}" for n in (12, 13, 14, 15, 16, 17, 19)]]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "No module named 'nowhere': own/10" in said
+    assert "fails its tests in the sandbox: own/18" in said
+    parts = classeval(ITEM, solution_of(ITEM, agents))
+    paid = sum(value for name, value in parts.items() if "/" not in name)
+    assert paid == classeval.maximum == 4
+
+
+def test_classes_that_do_not_suit_the_team_are_named(tmp_path):
+    data = write(tmp_path / "a.jsonl", {}, {})
+    with pytest.raises(ValueError, match=r"0 of 2 .* a part no test needs: own/0, own/1"):
         ClassEval(data, 5).items("train")
-    with pytest.raises(ValueError, match=r"0 of 20 .* too few or too many methods: own/0, own/1,"):
+    with pytest.raises(ValueError, match=r"0 of 2 .* too few or too many methods: own/0, own/1"):
         Small(data).items("train")
 
 
-def test_the_reference_of_the_table_has_full_marks(tmp_path, capsys):
-    data = write(tmp_path / "a.jsonl", *[{}] * 4)
-    evaluation.main(["--task", "classeval", "--data", data, "--method", "reference"])
-    said = capsys.readouterr()
-    (returns, *_) = [row.split() for row in said.out.splitlines() if row.startswith("reference ")]
-    assert returns[1] == "1.000"
-    assert "all by one" in said.out
-    assert "task classeval: 4 of 4 classes are kept\n" in said.err
-
-
 def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
-    first, second, third = (ClassEval(num_agents=3).observe(agent, ITEM, []) for agent in range(3))
+    first, second = (ClassEval().observe(agent, ITEM, []) for agent in range(2))
     assert first.endswith("\n\npart1.py:\n```python\nclass Till:\n")
     assert first.replace("\npart1.py:\n", "\npart2.py:\n") == second
-    assert second.replace("\npart2.py:\n", "\npart3.py:\n") == third
     assert ITEM["skeleton"] in first
     alone = ClassEval(num_agents=1).observe(0, ITEM, [])
     assert "programmers" not in alone
     assert "round(" not in first + alone
-    task, told = ClassEval(), ""
-    [told, _] = task.feedback(ITEM, [response("in_cents"), ""])
+    mine = response("in_cents")
+    told = ClassEval().feedback(ITEM, [mine, ""])[0]
     assert told == "2 of 6 tests pass."
-    again = task.observe(0, ITEM, [(response("in_cents"), told)])
-    assert again.startswith(task.observe(0, ITEM, []) + response("in_cents") + "\n```\n\n" + told)
+    again = ClassEval().observe(0, ITEM, [(mine, told)])
+    assert again.startswith(f"{first}{mine}\n```\n\n{told}")
     assert again.endswith("\n\nRevised: part1.py:\n```python\nclass Till:\n")

@@ -18,7 +18,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import rewards
 from examples.warm_start import corpus, make
 from tasks import Coop
-from tiny import problems as coop
 
 TINY = make.TINY
 SPLITS = {split: Coop().items(split) for split in ("train", "dev", "test")}
@@ -31,19 +30,13 @@ CONVENTIONS |= {"chain": ("map", "reduce")}
 def gold(item: dict) -> dict[str, list[str]]:
     """A team for each convention that the problem allows, of two or of three agents."""
     predicate, transform, _ = parts = item["parts"]
-    missing = {"predicate"} if not predicate else set()
-    missing |= {"transform"} if not transform else set()
-    return {
-        name: [
-            *(
-                corpus.helper(one, parts, aux)
-                for one, aux in zip(helpers, ("aux", "aux2"), strict=False)
-            ),
-            corpus.main_function(name, parts),
-        ]
-        for name, helpers in CONVENTIONS.items()
-        if not missing & {*helpers}
-    }
+    teams = {}
+    for name, jobs in CONVENTIONS.items():
+        if (predicate or "predicate" not in jobs) and (transform or "transform" not in jobs):
+            helpers = zip(jobs, ("aux", "aux2"), strict=False)
+            team = [corpus.helper(job, parts, helper) for job, helper in helpers]
+            teams[name] = [*team, corpus.main_function(name, parts)]
+    return teams
 
 
 def test_splits_have_disjoint_compositions_of_known_parts():
@@ -58,8 +51,6 @@ def test_splits_have_disjoint_compositions_of_known_parts():
 
 
 def test_items_are_deterministic_and_distinct():
-    fresh = coop.problems("dev", distinct=True)
-    assert [next(fresh) | {"task_id": i["task_id"]} for i in SPLITS["dev"]] == SPLITS["dev"]
     for items in SPLITS.values():
         for key in ("prompt", "task_id"):
             assert len({item[key] for item in items}) == len(items)
@@ -81,32 +72,28 @@ def test_rewards_of_the_conventions():
     """Each division of labour earns it all; to do it alone or to hand it on does not. Nor does it
     to hand it on backwards, which takes no knowledge of the problem."""
     for item in SPLITS["dev"][:2]:
-        for name, team in ((name, team) for name, team in gold(item).items() if len(team) == 2):
-            scores = rewards.code(item, team)
-            worth = sum(value for key, value in scores.items() if "/" not in key)
-            handed_on = name == "whole" or (name, item["parts"][2]) == ("map", "{}[::-1]")
-            assert worth == (2.5 if handed_on else 4.0), (name, item["prompt"])
         alone = [corpus.helper("map", item["parts"]), corpus.main_function("ignore", item["parts"])]
-        scores = rewards.code(item, alone)
-        assert scores["tests"] == 1.0
-        assert scores["cooperation"] == 0.0
+        for name, team in [*gold(item).items(), ("whole", alone)]:
+            if len(team) == 2:
+                scores = rewards.code(item, team)
+                worth = sum(value for key, value in scores.items() if "/" not in key)
+                handed_on = name == "whole" or (name, item["parts"][2]) == ("map", "{}[::-1]")
+                assert worth == (2.5 if handed_on else 4.0), (name, item["prompt"])
 
 
-@pytest.mark.parametrize("num_agents", [1, 2, 3, 4])
-def test_an_agent_sees_the_problem_its_own_history_and_its_role(num_agents):
-    task, item = Coop(num_agents=num_agents), SPLITS["train"][0]
-    observed = [task.observe(agent, item, []) for agent in range(num_agents)]
-    assert len(set(observed)) == num_agents
-    for agent, text in enumerate(observed):
-        assert text.startswith(item["prompt"])
+def test_an_agent_sees_the_problem_its_own_history_and_its_role():
+    task, item = Coop(num_agents=4), SPLITS["train"][0]
+    names = ["aux", "aux2", "aux3", "solve"]
+    for agent, name in enumerate(names):
+        text = task.observe(agent, item, [])
+        role = text.removeprefix(item["prompt"])
+        assert text == item["prompt"] + role
+        assert f" {name}" in role
         assert text.endswith("\n")
-        name = "solve" if agent == num_agents - 1 else ["aux", "aux2", "aux3"][agent]
-        assert f" {name}" in text.removeprefix(item["prompt"])
         assert "assert" not in text  # the tests are not shown
-        later = task.observe(agent, item, [(f"own {agent}", "# passed 0 of 5")])
-        assert later == f"{text}own {agent}\n# passed 0 of 5\n{text.removeprefix(item['prompt'])}"
-    for helper in ["aux", "aux2", "aux3"][: num_agents - 1]:
-        assert helper in observed[-1].splitlines()[-1]
+        later = task.observe(agent, item, [("mine", "# passed 0 of 5")])
+        assert later == f"{text}mine\n# passed 0 of 5\n{role}"
+    assert all(helper in role for helper in names[:3])
 
 
 @pytest.fixture(scope="module")
@@ -150,25 +137,21 @@ def test_training_on_trees_is_training_on_single_examples(model, tokenizer):
     problems = SPLITS["train"][:20]
     author = corpus.Author(0, problems)
     rows = [(item["prompt"], [author.example(item) for _ in range(3)]) for item in problems[:2]]
-    ids = make.encode(tokenizer, rows)
+
+    def losses(text: str) -> torch.Tensor:
+        ids = tokenizer(text, return_tensors="pt")["input_ids"]
+        return functional.cross_entropy(model(ids).logits[0, :-1], ids[0, 1:], reduction="none")
+
+    weighted = []  # (weight, losses)
     with torch.no_grad():
-        found = make.loss_of(model, make.collate(ids, 0.1))
-        total, weight = 0.0, 0.0
+        found = make.loss_of(model, make.collate(make.encode(tokenizer, rows), 0.1))
         for problem, pairs in rows:
-            tokens = tokenizer(problem)["input_ids"]
-            logits = model(torch.tensor([tokens])).logits[0, :-1]
-            total += 0.1 * functional.cross_entropy(
-                logits, torch.tensor(tokens[1:]), reduction="sum"
-            )
-            weight += 0.1 * (len(tokens) - 1)
+            start = len(tokenizer(problem)["input_ids"])
+            weighted.append((0.1, losses(problem)))
             for context, response in pairs:
                 before = len(tokenizer(problem + context)["input_ids"])
-                whole = torch.tensor(
-                    [tokenizer(problem + context + response + "<eos>")["input_ids"]]
-                )
-                losses = functional.cross_entropy(
-                    model(whole).logits[0, :-1], whole[0, 1:], reduction="none"
-                )
-                total += 0.1 * losses[len(tokens) : before - 1].sum() + losses[before - 1 :].sum()
-                weight += 0.1 * (before - 1 - len(tokens)) + len(losses[before - 1 :])
-    assert found.item() == pytest.approx(float(total) / weight, rel=rounding())
+                of_all = losses(problem + context + response + "<eos>")
+                weighted += [(0.1, of_all[start : before - 1]), (1.0, of_all[before - 1 :])]
+    total = sum(weight * values.sum() for weight, values in weighted)
+    size = sum(weight * len(values) for weight, values in weighted)
+    assert found.item() == pytest.approx(float(total / size), rel=rounding())
