@@ -57,6 +57,12 @@ HEADER = ("task", "data", "turns", "temperature", "top_p")  # flags in the heade
 CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
 COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
+HEADINGS = {  # of --help, by their first flag
+    "ask": "modes",
+    "run": "what is compared",
+    "limit": "how they play",
+    "json": "output",
+}
 
 
 @dataclass
@@ -65,105 +71,84 @@ class Args:
 
     # --- other questions than the table
     ask: str | None = flag(
-        "modes", None, "your own problem, or an item in JSON: the team's answer", metavar="TEXT"
+        None, "your own problem, or an item in JSON: the team's answer", metavar="TEXT"
     )
     show: int | None = flag(
-        "modes", None, "number of problems: each method's answers, no table", COUNT, metavar="N"
+        None, "number of problems: each method's answers, no table", COUNT, metavar="N"
     )
     compare: list[str] | None = flag(
-        "modes",
         None,
         "runs: a table and a picture of their curves, seeds grouped",
         nargs="+",
         metavar="DIR",
     )
     crossplay: list[str] | None = flag(
-        "modes", None, "runs: a table of agents that change partners", nargs="+", metavar="DIR"
+        None, "runs: a table of agents that change partners", nargs="+", metavar="DIR"
     )
-    doctor: str | None = flag("modes", None, "run: known signs of failure", metavar="DIR")
+    doctor: str | None = flag(None, "run: known signs of failure", metavar="DIR")
     score: str | None = flag(
-        "modes", None, "JSONL file: a reward's score of each line (--samples)", metavar="FILE"
+        None, "JSONL file: a reward's score of each line (--samples)", metavar="FILE"
     )
     from_samples: str | None = flag(
-        "modes", None, "file of --samples: the table, without a model", metavar="FILE"
+        None, "file of --samples: the table, without a model", metavar="FILE"
     )
 
     # --- what is compared
     run: list[str] | None = flag(
-        "what is compared",
         None,
         "a team's run, a single agent's run (the newest)",
         action="append",
         metavar="DIR",
     )
-    method: list[str] | None = flag(
-        "what is compared", None, "names of methods (every one that applies)", nargs="+"
-    )
-    task: str | None = flag(
-        "what is compared", None, f"{named(TASKS)}, dotted.path or file.py:Class (the run's)"
-    )
+    method: list[str] | None = flag(None, "names of methods (every one that applies)", nargs="+")
+    task: str | None = flag(None, f"{named(TASKS)}, dotted.path or file.py:Class (the run's)")
     reward: str | None = flag(
-        "what is compared",
         None,
         f"{named(REWARDS)}, dotted.path or file.py:function (the run's; the task's own)",
     )
     data: str | None = flag(
-        "what is compared",
         None,
         "local file instead of the task's source (the run's)",
         metavar="FILE",
     )
     model: list[str] | None = flag(
-        "what is compared", None, "base; one, or one per agent (the run's; the task's)", nargs="+"
+        None, "base; one, or one per agent (the run's; the task's)", nargs="+"
     )
-    single_model: str | None = flag("what is compared", None, "model of method single (the team's)")
-    judge: str | None = flag(
-        "what is compared", None, "model for a reward that asks one (the run's; the frozen base)"
-    )
+    single_model: str | None = flag(None, "model of method single (the team's)")
+    judge: str | None = flag(None, "model for a reward that asks one (the run's; the frozen base)")
     engine: list[str] | None = flag(
-        "what is compared", None, "servers that sample, as train.py's", nargs="+", metavar="URL"
+        None, "servers that sample, as train.py's", nargs="+", metavar="URL"
     )
-    engine_folder: str | None = flag(
-        "what is compared", None, "folder where they find adapters", metavar="DIR"
-    )
+    engine_folder: str | None = flag(None, "folder where they find adapters", metavar="DIR")
 
     # --- how they play
-    limit: int = flag("how they play", 100, "test problems, 0: all", SIZE)
-    num_samples: int = flag("how they play", 15, "joint responses per problem", COUNT)
-    greedy: bool = flag("how they play", False, "greedy decoding only (sampled and greedy)")
-    temperature: float | None = flag(
-        "how they play", None, "divisor of the logits (the run's)", at_least(float, 0)
-    )
-    top_p: float | None = flag(
-        "how they play", None, "nucleus sampling (the run's)", at_least(float, 1e-6, 1)
-    )
+    limit: int = flag(100, "test problems, 0: all", SIZE)
+    num_samples: int = flag(15, "joint responses per problem", COUNT)
+    greedy: bool = flag(False, "greedy decoding only (sampled and greedy)")
+    temperature: float | None = flag(None, "divisor of the logits (the run's)", at_least(float, 0))
+    top_p: float | None = flag(None, "nucleus sampling (the run's)", at_least(float, 1e-6, 1))
     max_new_tokens: int | None = flag(
-        "how they play", None, "largest number of tokens of a response (the run's)", COUNT
+        None, "largest number of tokens of a response (the run's)", COUNT
     )
-    turns: int | None = flag("how they play", None, "turns per problem (the run's)", COUNT)
-    feedback: str | None = flag(
-        "how they play", None, "what the task tells between turns (the run's)"
-    )
+    turns: int | None = flag(None, "turns per problem (the run's)", COUNT)
+    feedback: str | None = flag(None, "what the task tells between turns (the run's)")
     chat_template: bool | None = flag(
-        "how they play",
         None,
         "prompts wrapped in the model's chat template (the run's)",
         action=argparse.BooleanOptionalAction,
     )
-    seed: int = flag("how they play", 0, "seed of every random draw", SIZE)
+    seed: int = flag(0, "seed of every random draw", SIZE)
 
     # --- output
-    json: str | None = flag("output", None, "file of the whole table", metavar="FILE")
-    csv: str | None = flag("output", None, "file of the table, a line per method", metavar="FILE")
-    samples: str | None = flag(
-        "output", None, "file of every response and score (JSONL)", metavar="FILE"
-    )
-    debug: bool = flag("output", False, "the traceback of an error")
+    json: str | None = flag(None, "file of the whole table", metavar="FILE")
+    csv: str | None = flag(None, "file of the table, a line per method", metavar="FILE")
+    samples: str | None = flag(None, "file of every response and score (JSONL)", metavar="FILE")
+    debug: bool = flag(False, "the traceback of an error")
 
 
 def parser() -> Parser:
     top = Parser("eval.py", description=__doc__)
-    add_flags(top, Args)
+    add_flags(top, Args, HEADINGS)
     return top
 
 

@@ -21,6 +21,14 @@ SHARE = at_least(float, 0, 1)
 POSITIVE = at_least(float, 0)
 TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
 MAY_CHANGE = {"max_steps", "max_prompt_tokens"}  # with --resume: no step made so far depends on it
+HEADINGS = {  # of --help, by their first flag
+    "task": "problem",
+    "model": "team",
+    "num_generations": "sampling",
+    "advantage": "algorithm",
+    "run": "run",
+    "share": "advanced",
+}
 
 
 @dataclass
@@ -28,61 +36,55 @@ class Args:
     """Every flag of train.py, with its default and its help. None: `resolve` finds a value."""
 
     # --- the problem
-    task: str = flag("problem", DEFAULT, f"{named(TASKS)}, dotted.path or file.py:Class")
+    task: str = flag(DEFAULT, f"{named(TASKS)}, dotted.path or file.py:Class")
     reward: str | None = flag(
-        "problem", None, f"{named(REWARDS)}, dotted.path or file.py:function (the task's own)"
+        None, f"{named(REWARDS)}, dotted.path or file.py:function (the task's own)"
     )
     data: str | None = flag(
-        "problem",
         None,
         "JSON, JSONL, CSV (also .gz) or Parquet file (the task's own)",
         metavar="FILE",
     )
-    turns: int = flag("problem", 1, "turns per problem, with feedback between them", COUNT)
-    feedback: str | None = flag("problem", None, "mode of the task's feedback between turns")
+    turns: int = flag(1, "turns per problem, with feedback between them", COUNT)
+    feedback: str | None = flag(None, "mode of the task's feedback between turns")
 
     # --- the team
     model: list[str] | None = flag(
-        "team",
         None,
         "folder (an adapter's too), hub name or .gguf; one, or one per agent (the task's, tiny)",
         nargs="+",
         metavar="NAME",
     )
-    num_agents: int = flag("team", 2, "agents; 1 is single-agent GRPO on the same code path", COUNT)
+    num_agents: int = flag(2, "agents; 1 is single-agent GRPO on the same code path", COUNT)
     init: list[str] | None = flag(
-        "team",
         None,
         "run whose trained agents are the start, or one agent's folder; one, or one per agent",
         nargs="+",
         metavar="RUN",
     )
-    lora_rank: int = flag("team", 16, "rank of the adapters; 0: full copies, one per agent", SIZE)
+    lora_rank: int = flag(16, "rank of the adapters; 0: full copies, one per agent", SIZE)
     bits: int | None = flag(
-        "team",
         None,
         "bits of the frozen base (16 on a GPU; on a CPU the faster of 16 and 32)",
         int,
         choices=(32, 16, 8, 4),
     )
-    chat_template: bool = flag("team", False, "prompts wrapped in the model's chat template")
+    chat_template: bool = flag(False, "prompts wrapped in the model's chat template")
 
     # --- sampling
-    num_generations: int = flag("sampling", 8, "G, samples per agent and prompt", COUNT)
-    temperature: float = flag("sampling", 1.0, "divisor of the logits", POSITIVE)
-    top_p: float = flag("sampling", 1.0, "nucleus sampling: mass of likely tokens, 1: all", TOP_P)
-    top_k: int = flag("sampling", 0, "number of likeliest tokens that are sampled, 0: all", SIZE)
-    max_new_tokens: int = flag("sampling", 96, "largest number of tokens of a response", COUNT)
+    num_generations: int = flag(8, "G, samples per agent and prompt", COUNT)
+    temperature: float = flag(1.0, "divisor of the logits", POSITIVE)
+    top_p: float = flag(1.0, "nucleus sampling: mass of likely tokens, 1: all", TOP_P)
+    top_k: int = flag(0, "number of likeliest tokens that are sampled, 0: all", SIZE)
+    max_new_tokens: int = flag(96, "largest number of tokens of a response", COUNT)
 
     # --- the algorithm
     advantage: str = flag(
-        "algorithm",
         "mean",
         "baseline: group mean, leave-one-out, mean and division by the deviation, best, none",
         choices=("mean", "rloo", "std", "max", "none"),
     )
     joint: int | str | None = flag(
-        "algorithm",
         None,
         "joint responses that score each response: aligned (one), cross (all), or a number "
         "(cross; from three agents on 4)",
@@ -90,109 +92,88 @@ class Args:
         metavar="K",
     )
     branching: str = flag(
-        "algorithm",
         "tree",
         "multi-turn: tree = G new samples per joint response, chain = one",
         choices=("tree", "chain"),
     )
-    gamma: float = flag("algorithm", 1.0, "discount of the next turn's return", SHARE)
-    batch_size: int = flag("algorithm", 12, "problems per step and process", COUNT)
+    gamma: float = flag(1.0, "discount of the next turn's return", SHARE)
+    batch_size: int = flag(12, "problems per step and process", COUNT)
     lr: float | None = flag(
-        "algorithm",
         None,
         "learning rate of Adam (1e-4, full copies 1e-5, or what the model's folder says)",
         POSITIVE,
     )
     lr_schedule: str = flag(
-        "algorithm",
         "linear",
         "linear and cosine end at a tenth of --lr",
         choices=("constant", "linear", "cosine"),
     )
-    max_steps: int | None = flag(
-        "algorithm", None, "steps, one rollout each (130, or as --epochs says)", COUNT
-    )
+    max_steps: int | None = flag(None, "steps, one rollout each (130, or as --epochs says)", COUNT)
     epochs: float | None = flag(
-        "algorithm", None, "passes over the problems, instead of --max-steps", at_least(float, 1e-6)
+        None, "passes over the problems, instead of --max-steps", at_least(float, 1e-6)
     )
 
     # --- the run
-    run: str | None = flag(
-        "run", None, "name in runs/, or a path with a / (the task's name and a number)"
-    )
-    resume: str | None = flag(
-        "run", None, "run to go on with; executes its plug-ins", metavar="DIR"
-    )
-    seed: int = flag("run", 0, "seed of every random draw", at_least(int, 0, 2**63 - 1))
-    eval_every: int = flag("run", 0, "steps between evaluations on dev, 0: none", SIZE)
+    run: str | None = flag(None, "name in runs/, or a path with a / (the task's name and a number)")
+    resume: str | None = flag(None, "run to go on with; executes its plug-ins", metavar="DIR")
+    seed: int = flag(0, "seed of every random draw", at_least(int, 0, 2**63 - 1))
+    eval_every: int = flag(0, "steps between evaluations on dev, 0: none", SIZE)
     eval_limit: int | None = flag(
-        "run", 100, "held-out problems, 0: all, none", at_least(int, 0, words={"none": None})
+        100, "held-out problems, 0: all, none", at_least(int, 0, words={"none": None})
     )
-    save_every: int = flag("run", 10, "steps between checkpoints", COUNT)
-    sample_every: int = flag("run", 10, "steps between lines of samples.jsonl", COUNT)
-    dry_run: bool = flag("run", False, "one batch, loaded and rolled out; writes nothing")
-    debug: bool = flag("run", False, "the traceback of an error")
+    save_every: int = flag(10, "steps between checkpoints", COUNT)
+    sample_every: int = flag(10, "steps between lines of samples.jsonl", COUNT)
+    dry_run: bool = flag(False, "one batch, loaded and rolled out; writes nothing")
+    debug: bool = flag(False, "the traceback of an error")
 
     # --- advanced
-    share: bool = flag("advanced", False, "parameter sharing: agents of one base are one policy")
+    share: bool = flag(False, "parameter sharing: agents of one base are one policy")
     freeze: list[int] | None = flag(
-        "advanced", None, "agents that act and do not learn", SIZE, nargs="+", metavar="I"
+        None, "agents that act and do not learn", SIZE, nargs="+", metavar="I"
     )
-    lora_alpha: int = flag("advanced", 32, "scale of the adapters: alpha / rank", COUNT)
-    judge: str | None = flag(
-        "advanced", None, "model for a reward that asks one (the team's frozen base)"
-    )
-    trust_remote_code: bool = flag("advanced", False, "model code from the hub is run")
-    max_prompt_tokens: int = flag(
-        "advanced", 2048, "largest prompt; a longer one is an error", COUNT
-    )
+    lora_alpha: int = flag(32, "scale of the adapters: alpha / rank", COUNT)
+    judge: str | None = flag(None, "model for a reward that asks one (the team's frozen base)")
+    trust_remote_code: bool = flag(False, "model code from the hub is run")
+    max_prompt_tokens: int = flag(2048, "largest prompt; a longer one is an error", COUNT)
     template_arg: dict | None = flag(
-        "advanced",
         None,
         "arguments of the chat template, such as enable_thinking=false; the value is JSON or text",
         nargs="+",
         metavar="NAME=VALUE",
         action=TemplateArgs,
     )
-    updates: int = flag(
-        "advanced", 1, "optimizer updates per rollout (PPO-clipped from the second on)", COUNT
-    )
+    updates: int = flag(1, "optimizer updates per rollout (PPO-clipped from the second on)", COUNT)
     clip: list[float] | None = flag(
-        "advanced", None, "bounds of PPO's ratio (0.2 0.2)", SHARE, nargs=2, metavar=("LOW", "HIGH")
+        None, "bounds of PPO's ratio (0.2 0.2)", SHARE, nargs=2, metavar=("LOW", "HIGH")
     )
     normalize: str = flag(
-        "advanced",
         "sum",
         "division of a response's loss: none, the mean length, its own length",
         choices=("sum", "token", "sequence"),
     )
-    kl_coef: float = flag("advanced", 0.0, "weight of KL to the frozen base", POSITIVE)
-    warmup_steps: int = flag("advanced", 0, "steps in which the rate rises to --lr", SIZE)
+    kl_coef: float = flag(0.0, "weight of KL to the frozen base", POSITIVE)
+    warmup_steps: int = flag(0, "steps in which the rate rises to --lr", SIZE)
     precision: str = flag(  # 16-mixed scales the loss, and clipping would see it
-        "advanced",
         "32-true",
         "Lightning's precision of full copies; a frozen base has --bits",
         choices=("32-true", "bf16-mixed"),
     )
     engine: list[str] | None = flag(
-        "advanced", None, "vLLM server that samples; one per base", nargs="+", metavar="URL"
+        None, "vLLM server that samples; one per base", nargs="+", metavar="URL"
     )
     engine_folder: str | None = flag(
-        "advanced",
         None,
         "folder where the server finds adapters (one of this machine's)",
         metavar="DIR",
     )
-    devices: int = flag("advanced", 1, "processes per node: GPUs, or on the CPU", COUNT)
-    num_nodes: int = flag("advanced", 1, "machines", COUNT)
-    feedback_tests: int = flag(
-        "advanced", 1, "number of tests that feedback may show, 0: all", SIZE
-    )
+    devices: int = flag(1, "processes per node: GPUs, or on the CPU", COUNT)
+    num_nodes: int = flag(1, "machines", COUNT)
+    feedback_tests: int = flag(1, "number of tests that feedback may show, 0: all", SIZE)
     expert_url: str | None = flag(
-        "advanced", None, "OpenAI-compatible server of --feedback expert", metavar="URL"
+        None, "OpenAI-compatible server of --feedback expert", metavar="URL"
     )
     expert_model: str | None = flag(
-        "advanced", None, "its model; the key is MAGRPO_EXPERT_KEY or OPENAI_API_KEY"
+        None, "its model; the key is MAGRPO_EXPERT_KEY or OPENAI_API_KEY"
     )
 
     @property
@@ -212,7 +193,7 @@ class Prepared:
 
 def parser() -> Parser:
     top = Parser("train.py", description=__doc__)
-    add_flags(top, Args)
+    add_flags(top, Args, HEADINGS)
     return top
 
 

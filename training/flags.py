@@ -20,29 +20,27 @@ def named(known) -> str:
     return ", ".join(sorted(known))
 
 
-def flag(group: str, default, text: str, parse=None, **options):
-    """Return a dataclass field that is a flag, with its group in --help and its help text.
+def flag(default, text: str, parse=None, **options):
+    """Return a dataclass field that is a flag, with its help text.
 
     parse: argparse's `type`. options: other options of argparse, such as choices or nargs.
     """
-    options |= {"group": group, "help": text}
+    options["help"] = text
     if parse:
         options["type"] = parse
     return dataclasses.field(default=default, metadata=options)
 
 
-def add_flags(parser: argparse.ArgumentParser, flags: type) -> None:
-    """Add a flag for every field of a dataclass, in the order of the fields."""
-    groups = {}
+def add_flags(parser: argparse.ArgumentParser, flags: type, headings: dict[str, str]) -> None:
+    """Add a flag for every field of a dataclass, in order. headings: by their first flag."""
     for field in dataclasses.fields(flags):
         options = dict(field.metadata)
-        title = options.pop("group")
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
+        if field.name in headings:
+            group = parser.add_argument_group(headings[field.name])
         if isinstance(field.default, bool):
             options["action"] = argparse.BooleanOptionalAction  # --no-... undoes a flag file's
         name = "--" + field.name.replace("_", "-")
-        groups[title].add_argument(name, default=field.default, **options)
+        group.add_argument(name, default=field.default, **options)
 
 
 def part_of(args, options: type):
