@@ -2,11 +2,9 @@
 
     python train.py --task examples/workflows.py:Sequential --turns 2 --branching chain
     python train.py --task examples/workflows.py:Discussion --turns 2 --branching chain
-    python train.py --task examples/workflows.py:Critic --turns 3 --branching chain
 
 Sequential   agent k answers at turn k and sees what those before it wrote; --turns N for N agents
 Discussion   all answer, each sees the others' answers, all answer again
-Critic       agent 0 writes every function, agent 1 comments on it, agent 0 writes it again
 
 They train on the same path as other teams, and are paid on the last turn. The problems are coop's.
 For other problems of functions, subclass:
@@ -23,7 +21,7 @@ from tasks import CodeTask, Coop
 
 
 class Workflow(CodeTask):
-    """The common part of the three below. `schedule` returns the speakers of each turn."""
+    """The common part of both. `schedule` returns the speakers of each turn."""
 
     reward = f"{__file__}:paid_last"
     model = Coop.model
@@ -47,7 +45,7 @@ class Workflow(CodeTask):
         return item | {"turn": item["turn"] + 1, "texts": latest(item, responses)}
 
     def scheme(self, item, responses):
-        return self.of.scheme(item, program(item, responses)) if is_last(item) else None
+        return self.of.scheme(item, latest(item, responses)) if is_last(item) else None
 
 
 class Sequential(Workflow):
@@ -68,26 +66,6 @@ class Discussion(Workflow):
         return self.of.observe(agent, item, seen)
 
 
-class Critic(Workflow):
-    def __init__(self, data=None, num_agents=2, feedback=None):
-        if num_agents != 2:
-            raise ValueError(f"one agent writes and one comments: 2, not {num_agents}")
-        super().__init__(data, num_agents, feedback)
-        self.of = self.task(data, 1, feedback)
-
-    def items(self, split):
-        return [item | {"author": 0} for item in super().items(split)]
-
-    def schedule(self):
-        return [[0], [1], [0]]
-
-    def observe(self, agent, item, history):
-        if agent:
-            return f"{item['prompt']}{wrote(item, [0])}# a comment on it: "
-        comment = f"# {item['texts'][1].strip()}"
-        return self.of.observe(0, item, [(response, comment) for response, _ in history[::2]])
-
-
 def wrote(item, agents):
     return "".join(f"# agent {agent} wrote\n{item['texts'][agent].rstrip()}\n" for agent in agents)
 
@@ -104,14 +82,8 @@ def latest(item, responses):
     return texts
 
 
-def program(item, responses):
-    """Return the texts that make the program; in a critic's team those of its author alone."""
-    texts = latest(item, responses)
-    return [texts[item["author"]]] if "author" in item else texts
-
-
 def paid_last(item, responses):
-    return code(item, program(item, responses)) if is_last(item) else {}
+    return code(item, latest(item, responses)) if is_last(item) else {}
 
 
 paid_last.maximum = code.maximum

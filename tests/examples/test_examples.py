@@ -1,26 +1,20 @@
-"""The worked plug-ins: a puzzle, a message board, pay of one's own, a critic. pytest
-tests/test_examples.py
+"""The worked plug-ins: a puzzle, a message board, rewards of one's own, a pipeline. pytest
+tests/examples/test_examples.py
 """
 
 import json
 import re
-import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from helpers import assert_close, flags
-from test_magrpo import Echo, long_answers, rewarding, small_team
-from test_train import assert_same_run
 
 import eval as evaluate
 import magrpo
 import train
-from examples import board, critic, messages, own_pay, together, workflows
+from examples import board, messages, own_pay, together, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
-from training.scoring import Scorer
 
 ROOT = Path(train.__file__).parent
 PLUGIN = ROOT / "examples" / "rendezvous.py"
@@ -125,8 +119,6 @@ def test_a_message_is_cut_and_costs_and_only_the_partner_reads_it():
         for answers, found in ((["3 7", "x % 3 > 7"], 1), (["7 3", "3, 7"], 0.5), (["", "9 9"], 0)):
             got = messages.find(now, answers)
             assert got == {"found": found, "length": pytest.approx(-0.0825)}
-    for sent, said in ((["x > 3", "7"], "numbers among words"), (["3", "7"], "numbers alone")):
-        assert task.scheme(task.advance(item, sent), ["", ""]) == said
 
 
 SQUARES = {
@@ -171,64 +163,3 @@ def test_together_pays_what_needs_both_and_nothing_else():
         assert -0.3 * c <= longer["text"] <= 0.0
         assert (longer["c"], longer["text"] < 0.0) == (paid["c"], c > 0.0), main
     assert together.together(SQUARES, ["", OWN])["c"] == 0.0  # right, alone
-
-
-def critical(kind: str, team, monkeypatch):
-    monkeypatch.setattr(critic.Critic, "kind", kind)
-    args, task = flags("--advantage", "none", "--turns", "2", "--branching", "chain"), Echo()
-    reward = Scorer(rewarding(long_answers))
-    return critic.Critic(team, task, reward, task.items("train"), args)
-
-
-def test_a_prompt_s_state_is_the_frozen_base_s_after_its_last_token():
-    base = small_team().bases[0]
-    prompts = [(3, 5, 7), (4, 9, 11, 2, 6), (8, 8)]
-    found = critic.states(base, prompts)
-    for prompt, state in zip(prompts, found, strict=True):
-        with torch.no_grad():
-            plain = base.net.base_model(torch.tensor([prompt])).last_hidden_state[0, -1]
-        assert_close(state.float(), plain)
-
-
-@pytest.mark.parametrize("kind", ["independent", "centralised"])
-def test_a_critic_is_a_ridge_regression_on_earlier_steps(kind, monkeypatch):
-    team = small_team()
-    module, told = critical(kind, team, monkeypatch), [[], []]
-    for number in range(3):
-        monkeypatch.setattr(critic.Critic, "global_step", number, raising=False)
-        module.turns = module.play(2)
-        module.set_advantages()
-        nodes = [node for turn in module.turns for node in turn]
-        seen = [
-            critic.states(team.base_of[i], [node.prompts[i] for node in nodes]).numpy()
-            for i in range(2)
-        ]
-        seen = [np.concatenate(seen, 1)] * 2 if kind == "centralised" else seen
-        for agent in range(2):
-            x = np.concatenate([seen[agent], np.ones((len(nodes), 1))], 1)
-            values = np.zeros(len(nodes))
-            if told[agent]:
-                old = np.concatenate([w**0.5 * a for w, a, _ in told[agent]])
-                earned = np.concatenate([w**0.5 * r for w, _, r in told[agent]])
-                gram = old.T @ old + critic.RIDGE * np.eye(x.shape[1])
-                values = x @ np.linalg.solve(gram, old.T @ earned)
-            for node, value in zip(nodes, values, strict=True):
-                want = node.returns[agent].numpy() - value
-                assert np.allclose(node.advantages[agent].numpy(), want, atol=1e-6)
-            told[agent] = [(w * critic.FORGET, a, r) for w, a, r in told[agent]]
-            told[agent] += [(1.0, x, np.array([float(n.returns[agent].mean()) for n in nodes]))]
-    assert abs(values).max() > 0.1
-
-
-def test_a_run_with_a_critic_goes_on_exactly(tmp_path, monkeypatch):
-    monkeypatch.setattr(magrpo, "MAGRPO", critic.Critic)
-    small = "--batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 1"
-    argv = [*small.split(), "--advantage", "none", "--lr-schedule", "constant"]
-    for name, steps in (("whole", "4"), ("half", "2")):
-        train.main([*argv, "--max-steps", steps, "--run", str(tmp_path / name)])
-    train.main(["--resume", str(tmp_path / "half"), "--max-steps", "4"])
-    assert_same_run(tmp_path / "half", tmp_path / "whole")
-    shutil.rmtree(tmp_path / "half" / "agents")  # its checkpoint plays, but for the critic
-    evaluate.main(
-        ["--run", str(tmp_path / "half"), *["--method", "trained", "--limit", "1", "--greedy"]]
-    )
