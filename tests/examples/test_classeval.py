@@ -234,9 +234,6 @@ def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
     alone = ClassEval(num_agents=1).observe(0, ITEM, [])
     assert "programmers" not in alone
     assert "round(" not in first + alone
-    task, told = ClassEval(), ""
-    [told, _] = task.feedback(ITEM, [response("in_cents"), ""])
-    assert told == "2 of 6 tests pass."
-    again = task.observe(0, ITEM, [(response("in_cents"), told)])
-    assert again.startswith(task.observe(0, ITEM, []) + response("in_cents") + "\n```\n\n" + told)
-    assert again.endswith("\n\nRevised: part1.py:\n```python\nclass Till:\n")
+    task, written = ClassEval(), response("in_cents")
+    again = "\n```\n\nRevised: part1.py:\n```python\nclass Till:\n"
+    assert task.observe(0, ITEM, [(written, "")]) == task.observe(0, ITEM, []) + written + again
