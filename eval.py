@@ -165,7 +165,7 @@ def parse(argv: list[str] | None = None) -> Args:
         if isinstance(value, str) and not value.strip():
             top.error(f"{name} is empty")
         if others := given - MODES[mode] - {mode, "debug"}:
-            listed = ", ".join("--" + other.replace("_", "-") for other in sorted(others))
+            listed = ", ".join("--" + field.replace("_", "-") for field in sorted(others))
             top.error(f"{name} does not go with {listed}")
     for name in ("json", "csv", "samples"):
         file = getattr(args, name)
@@ -201,17 +201,17 @@ def run_flags(args: Args, directory: Path | None) -> train.Args:
 
 def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> train.Args:
     """Return the flags of a single agent's own run. flags: those that the team plays with."""
-    own = run_flags(args, solo)
-    if {*own.model} != {*flags.model}:
-        own.engine = None  # no server has its base
-        own.engine_folder = None
-    if (own.task, own.data) != (flags.task, flags.data):
-        raise ValueError(f"{solo} is a run of task {own.task}, not of {flags.task}")
+    alone = run_flags(args, solo)
+    if {*alone.model} != {*flags.model}:
+        alone.engine = None  # no server has its base
+        alone.engine_folder = None
+    if (alone.task, alone.data) != (flags.task, flags.data):
+        raise ValueError(f"{solo} is a run of task {alone.task}, not of {flags.task}")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
-        own.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
-    if own.model[0] != flags.model[0]:
-        own.judge = flags.judge or flags.model[0]
-    return own
+        alone.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
+    if alone.model[0] != flags.model[0]:
+        alone.judge = flags.judge or flags.model[0]
+    return alone
 
 
 def evaluate(args: Args) -> tuple[dict, list[dict]]:
@@ -231,10 +231,11 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     from evaluation.methods import choose, latencies, plan, play_method, reference
     from policies.sampling import Sampling
 
-    own = solo_flags(args, flags, team, solo) if solo else None
-    methods = choose(plan(flags, own, team, args.single_model, items), args.method)
+    alone = solo_flags(args, flags, team, solo) if solo else None
+    methods = choose(plan(flags, alone, team, args.single_model, items), args.method)
     header = describe(args, flags, task, reward, items)
-    for name in ("single", "single-trained") if solo else ("single",):
+    singles = ["single", "single-trained"] if solo else ["single"]
+    for name in singles:
         if name not in methods and not args.method:
             header["settings"]["title"] += f"\nno method {name}: this task is for teams alone"
     records = []
@@ -243,7 +244,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
         if seat == "team":
             player = Player(flags, team, reward)
         if seat == "solo":
-            player = Player(own, solo, reward)
+            player = Player(alone, solo, reward)
         if seat == "single":
             model = args.single_model and located(args.single_model)
             player = Player(single_flags(flags, model), None, reward)

@@ -17,11 +17,12 @@ This is --joint aligned. --joint cross scores every combination of the agents' r
 contain a_i^g, and each agent has its own R and A. It also has its own where a reward pays single
 agents. Temperature, top-k and top-p are part of pi_i.
 
-What was left out:
-- a critic;
-- the division by the group's standard deviation, which biases the gradient (--advantage std);
-- an entropy bonus;
-- a KL term, unless --kl-coef asks for one;
+The algorithm leaves out:
+
+- a critic
+- the division by the group's standard deviation, which biases the gradient (--advantage std)
+- an entropy bonus
+- a KL term, unless --kl-coef asks for one
 - an importance ratio and its clipping. A rollout is used for one update, where the ratio is 1. With
   --updates there are several updates, and with --engine another program has sampled.
 
@@ -84,7 +85,7 @@ def arrangement(agents: int, samples: int, count: float) -> Tensor:
     """Return the joint responses to score, as sample numbers: (J, n), each sample in `count`.
 
     They come in `count` rounds of G. Round k shifts agent i's samples by i k, so that they meet
-    other partners than in the rounds before. Three agents, G 3, count 2:
+    other partners than in the rounds before. With three agents, G 3 and count 2:
 
         round 0, shifts 0 0 0:  000 111 222  (aligned)
         round 1, shifts 0 1 2:  012 120 201
@@ -112,11 +113,12 @@ def arrangement(agents: int, samples: int, count: float) -> Tensor:
 def sample_returns(rewards: Tensor, joints: Tensor, future: Tensor, gamma: float) -> Tensor:
     """Return R of every sample of every agent at one node (step 4): (n, G).
 
-    rewards (n, J): each agent's reward for each of the joint responses (J, n). future (n, G): mean
-    return of the node that joint response g opened, 0 on the last turn. A sample's reward is the
-    *mean* over all joint responses it is part of, so the gradient's scale does not depend on G. Its
-    future is that of its aligned joint response, the only kind that is played on. This is unbiased,
-    as partners' samples are independent.
+    rewards (n, J): each agent's reward for each joint response. joints (J, n).
+    future (n, G): mean return of the node that joint response g opened, 0 on the last turn.
+
+    A sample's reward is the *mean* over its joint responses, so that the gradient's scale does not
+    depend on G. Its future is that of its aligned joint response, because only this one is played
+    on. The partners' samples are independent, so this is unbiased.
     """
     by_sample = joints.argsort(stable=True, dim=0).T  # (n, J): an agent's joints, by its sample
     rewards = rewards.gather(1, by_sample).reshape(*future.shape, -1)  # (n, G, joints of a sample)
@@ -151,8 +153,8 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
 def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
     """Return Eq. 2 over rows of responses: -sum_rows coef sum_tokens log pi.
 
-    logps and mask (R, T). coef (R,): the advantage times the row's share of the batch, so that the
-    losses of micro-batches add up.
+    logps and mask (R, T).
+    coef (R,): the advantage times the row's share of the batch. The losses of micro-batches add up.
     """
     return -(coef * (logps * mask).sum(-1)).sum()
 
@@ -176,8 +178,8 @@ def kl_loss(logps: Tensor, reference: Tensor, mask: Tensor, weight: Tensor) -> T
     """Return KL(pi || reference) over rows: 1/2 (log pi - log ref)^2 per token, summed.
 
     Shapes are those of policy_loss. The expected gradient, over tokens that pi sampled, is the
-    exact gradient of KL(pi || ref) token by token, given the tokens before it. What an early token
-    does to the KL of later ones is left out. The usual loss, k3, has the gradient of
+    exact gradient of KL(pi || ref) token by token, given the tokens before it. It leaves out the
+    effect of an early token on the KL of later ones. The usual loss, k3, has the gradient of
     KL(ref || pi), which is another objective. k3 is logged.
     """
     per_token = 0.5 * (logps - reference).square()
@@ -198,11 +200,11 @@ def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> f
 
 # --------------------------------------------------------------------------------------------------
 # 2. The rollout (steps 1 to 4).
-#    Keep two things in an ablation. What an agent observes is made from the item, its own history
-#    and the feedback (Rollout.act, Rollout.next_turn) and from nothing else. This alone makes the
-#    team decentralised: a partner's text reaches an agent only through a task that puts it into the
-#    item (advance) or into feedback. And every random number is a function of a node's key: this
-#    makes resuming exact.
+#    Keep two things in an ablation:
+#    - An agent's observation is made only from the item, its own history and the feedback
+#      (Rollout.act, Rollout.next_turn). This makes the team decentralised: a partner's text reaches
+#      an agent only if the task puts it into the item (advance) or into the feedback.
+#    - Every random number is a function of a node's key. This makes resuming exact.
 #    Change this for an ablation: which joint responses are scored (score_joints) and played on
 #    (next_turn). The held-out evaluation uses the same scores, so shape rewards in set_advantages.
 # --------------------------------------------------------------------------------------------------
@@ -210,9 +212,9 @@ def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> f
 
 @dataclass
 class Node:
-    """One point of the tree: what each agent sees there, what it samples, what that is worth.
+    """One point of the tree: the agents' observations, their samples and the returns of these.
 
-    n agents, S samples (G, or 1 on a chain after the first turn), J joint responses.
+    There are n agents, S samples (G, or 1 on a chain after the first turn) and J joint responses.
     """
 
     problem: int  # number of the item in the batch
@@ -260,8 +262,8 @@ class Episode:
 class Rollout:
     """Plays a batch of problems.
 
-    task: the user's (tasks.py). reward: scores many joint responses, [(item, texts)], and returns
-    the parts of each (training/scoring.py).
+    `task` is the user's (tasks.py). `reward` scores many joint responses, [(item, texts)], and
+    returns the parts of each (training/scoring.py).
     """
 
     def __init__(self, team: Team, task, reward: Callable, episode: Episode):
@@ -280,8 +282,8 @@ class Rollout:
     ) -> list[list[Node]]:
         """Return the nodes of each turn: one per item at turn 0, then one per joint response.
 
-        key: (seed, stream, step, number of the first item); every random number is a function of
-        it. joints: the number of joint responses that score each response (math.inf: all).
+        key: (seed, stream, step, number of the first item), which decides every random number.
+        joints: the number of joint responses that score each response (math.inf: all).
         """
         turns = []
         nodes = self.roots(items, key, samples)
@@ -358,7 +360,7 @@ class Rollout:
         asked = []
         for node in nodes:
             speakers = self.speakers(node.item, turn=len(node.histories[0]))
-            # Who does not speak has equal responses: any column of the arrangement will do.
+            # A silent agent's responses are equal, so any column of the arrangement will do.
             columns = [speakers.index(i) if i in speakers else 0 for i in range(size)]
             node.joints = arrangement(len(speakers), node.samples, joints)[:, columns]
             asked += [(node.item, node.texts(joint)) for joint in node.joints.tolist()]
@@ -426,17 +428,16 @@ def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
 
 @functools.lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, size: int) -> np.ndarray:
-    """Return the order of the problems in an epoch. Its random numbers are a stream of their own:
-    runs that were started before this was so are resumed in another order."""
+    """Return the order of the problems in an epoch, from a stream of random numbers of its own."""
     return generator(seed, ORDER, epoch).permutation(size)
 
 
 # --------------------------------------------------------------------------------------------------
 # 3. The LightningModule (steps 5 to 7).
-#    Change this for an ablation: what each agent is paid (set_advantages), a response's weight
-#    (rows), the loss (add_gradients) and the step (update).
-#    Keep three things, which are silent when they are wrong: every agent's rows reach its own
-#    parameters only, each agent is clipped on its own, a group is centred before it is split.
+#    Change this for an ablation: an agent's rewards (set_advantages), a response's weight (rows),
+#    the loss (add_gradients) and the step (update).
+#    Keep three things, whose faults are silent. Every agent's rows reach only its own parameters.
+#    Each agent is clipped on its own. A group is centred before it is split.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -464,8 +465,7 @@ class Algorithm:
 class MAGRPO(L.LightningModule):
     """Trains a team on `problems`.
 
-    What is written, and when a run may end, is in training/recorder.py. What is logged of a step is
-    in training/metrics.py.
+    training/recorder.py writes the run and ends it. training/metrics.py computes what is logged.
     """
 
     def __init__(
@@ -517,10 +517,10 @@ class MAGRPO(L.LightningModule):
         )
 
     def groups(self) -> list[list[Node]]:
-        """Return what an advantage is centred over, as lists of nodes.
+        """Return the groups over which advantages are centred, as lists of nodes.
 
-        tree: the G samples of a node, each of which opens a node of its own. chain: the G lines of
-        a problem, each continued by one sample a turn.
+        A group of a tree is the G samples of a node, each of which opens a node of its own. A group
+        of a chain is the G lines of a problem, each continued by one sample a turn.
         """
         groups = []
         for nodes in self.turns:
@@ -545,9 +545,9 @@ class MAGRPO(L.LightningModule):
 
         A frozen agent has no row, and so no backward pass, no gradient and no optimizer state.
 
-        weight: 1 / problems / the agent's responses to the problem at that turn. --normalize
+        The weight is 1 / problems / the agent's responses to the problem at that turn. --normalize
         divides it by nothing (sum, the paper's), by the row's own length (sequence), or by the mean
-        length over all of the agent's responses (token). No micro-batch can change it.
+        length of all the agent's responses (token). It does not depend on micro-batches.
         """
         rows = []
         lengths = defaultdict(list)  # by agent
@@ -583,9 +583,9 @@ class MAGRPO(L.LightningModule):
         )
         for group in optimizer.param_groups:
             group["lr"] = self.learning_rate
-        own = [row for row in rows if parallel.is_own(row.problem, len(self.turns[0]))]
+        rows = [row for row in rows if parallel.is_own(row.problem, len(self.turns[0]))]
         # A response without advantage has no gradient. Unless there is a KL term, it is not run.
-        self.learned = [row for row in own if row.coef != 0.0 or options.kl_coef]
+        self.learned = [row for row in rows if row.coef != 0.0 or options.kl_coef]
         groups = [group["params"] for group in optimizer.param_groups]  # one per policy
         for remaining in reversed(range(options.updates)):
             halving(self.team.bases, lambda: self.set_gradients(self.learned))

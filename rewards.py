@@ -387,8 +387,8 @@ def _four_levels(levels: Levels, read, responses: list[str]) -> dict[str, float]
     if texts is None:
         return parts
     sizes, vocabularies, tau = read(levels, texts)
-    fewest, most = levels.words
-    if not all(fewest <= size <= most for size in sizes):
+    fewest, largest = levels.words
+    if not all(fewest <= size <= largest for size in sizes):
         return parts
     parts["structure"] = 0.5
 
@@ -476,10 +476,10 @@ def logged(part: str) -> str:
 def total(parts: dict[str, float], agents: int) -> float:
     """Return the value that the maximum limits: the sum, plus the mean of the agents' own parts."""
     team = 0.0
-    own = 0.0
+    agent_sum = 0.0
     for name, value in parts.items():
         if name.startswith("agent/"):
-            own += value
+            agent_sum += value
         elif not name.startswith("metric/"):
             team += value
-    return team + own / agents
+    return team + agent_sum / agents

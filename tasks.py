@@ -214,8 +214,8 @@ class Coop(CodeTask):
         from programs.teams import verdict
 
         result = verdict(item, responses)
-        kinds = [error.partition(":")[0] for error in result.errors if error]
-        raised = next((kind for kind in kinds if kind != "AssertionError"), None)
+        names = [error.partition(":")[0] for error in result.errors if error]
+        raised = next((name for name in names if name != "AssertionError"), None)
         return [passed_line(sum(result.passed), len(result.passed), raised)] * len(responses)
 
 

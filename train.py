@@ -183,7 +183,7 @@ class Args:
 
 @dataclass
 class Prepared:
-    """What the flags name, found and checked."""
+    """The task, the reward and the problems that the flags name, checked."""
 
     task: object
     reward: object  # the function

@@ -70,7 +70,7 @@ def load_agents(team, directory: Path) -> None:
     trained = {name: p for name, p in team.named_parameters() if p.requires_grad}
     saved = {name: saved_name(name, team, flags) for name in trained}
     wanted = {saved[name]: parameter for name, parameter in trained.items()}
-    # An example's module may have trained more than the team, as examples/critic.py does.
+    # A user's own module may have trained more than the team.
     step, weights = folder.read_checkpoint(directory, wanted, "team.")
     for name, parameter in trained.items():
         parameter.data.copy_(weights[saved[name]])

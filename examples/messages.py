@@ -47,17 +47,6 @@ class Messages:
     def read(self, item, sent):
         return sent[::-1]
 
-    def scheme(self, item, responses):
-        """Return the kind of messages that the team wrote."""
-        if "sent" not in item:
-            return None
-        known = list(map(str, item["door"]))
-        if item["sent"] == known:
-            return "numbers alone"
-        numbers = [re.findall("[0-9]+", text) for text in item["sent"]]
-        told = (known[0] in numbers[0]) + (known[1] in numbers[1])
-        return ("no number of theirs", "one number among other words", "numbers among words")[told]
-
 
 class Told(Messages):
     def read(self, item, sent):

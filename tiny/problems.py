@@ -57,8 +57,8 @@ _WORD_TRANSFORMS = {
     "tail": ("tails", "x[1:]"),
     "": ("", ""),
 }
-# Every reducer does something: with the bare list as an answer, a helper that returns the list
-# would leave the main function nothing to do but to pass it on.
+# No reducer returns the bare list. If one did, a helper could return the list, and the main
+# function would only pass it on.
 _REDUCERS = {
     "sum": ("the sum of the {}", "sum({})"),
     "largest": ("the largest of the {}", "max({})"),

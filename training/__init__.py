@@ -1,1 +1,1 @@
-"""What a run is. Its doors: flags.py and plugins.py until a model is loaded, then recorder.py."""
+"""Hold a run together. Start at flags.py and plugins.py, and from a loaded model at recorder.py."""

@@ -8,10 +8,9 @@ ends of any order. A cell that several agents build gains nothing.
 
 import math
 import random
-from collections.abc import Iterator
 
 from examples.building.letters import split_of
-from examples.building.world import AIR, Cell, Rules, box
+from examples.building.world import AIR, Rules, box
 
 SIDE = 6
 COLORS = ("red", "green", "pink", "tan")
@@ -20,33 +19,34 @@ LONGEST = 4  # side of a rectangle
 MIN_CELLS = 14  # of a target
 MAX_CELLS = 24
 
-Corners = tuple[int, int, int, int]  # x1 y1 x2 y2
-Rectangle = tuple[int, int, int, int, str]  # x1 y1 x2 y2 colour, as /fill has them
 
-
-def cells(rectangle: Rectangle | Corners) -> list[Cell]:
+def cells(rectangle):
+    """Return the cells of a rectangle: x1 y1 x2 y2 colour, as /fill has it, or without colour."""
     x1, y1, x2, y2 = rectangle[:4]
     return list(box((x1, y1), (x2, y2)))
 
 
-def listed(rectangles: list[Rectangle]) -> str:
+def listed(rectangles):
     """Return the rectangles as commands, one on each line."""
-    return "\n".join(f"/fill {' '.join(map(str, rectangle))}" for rectangle in rectangles)
+    lines = []
+    for rectangle in rectangles:
+        lines.append(f"/fill {' '.join(map(str, rectangle))}")
+    return "\n".join(lines)
 
 
-def target(item: dict) -> dict[Cell, str]:
+def target(item):
     colors = {}
     for rectangle in item["rectangles"]:
         colors |= dict.fromkeys(cells(rectangle), rectangle[4])
     return colors
 
 
-def standing(item: dict) -> dict[Cell, tuple[str, int]]:
+def standing(item):
     """Return (block, agent) of each cell that earlier turns have built."""
     return {(x, y): (block, agent) for x, y, block, agent in item.get("standing", ())}
 
 
-def left(item: dict) -> list[Rectangle]:
+def left(item):
     """Return the rectangles with a wrong cell, then the cells that have to become air."""
     built = standing(item)
     unfinished = []
@@ -58,13 +58,14 @@ def left(item: dict) -> list[Rectangle]:
     return unfinished + [(x, y, x, y, AIR) for x, y in extra]
 
 
-def material(rectangles: list[Rectangle], agents: int) -> int:
+def material(rectangles, agents):
     """Return the number of blocks of each agent, by the formula above."""
     areas = [len(cells(rectangle)) for rectangle in rectangles if rectangle[4] != AIR]
-    return math.ceil((sum(areas) + (agents - 1) * max(areas, default=0)) / agents)
+    largest = max(areas, default=0)
+    return math.ceil((sum(areas) + (agents - 1) * largest) / agents)
 
 
-def rules(item: dict, agents: int) -> Rules:
+def rules(item, agents):
     return Rules(
         high=(SIDE - 1, SIDE - 1),
         palettes=(frozenset(COLORS),) * agents,
@@ -76,7 +77,7 @@ def rules(item: dict, agents: int) -> Rules:
     )
 
 
-def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:
+def problems(split, seed=""):
     """Yield targets of a split, without end. The split depends on the layout, not on colours."""
     rng = random.Random(f"build/{split}{seed}")
     while True:
@@ -86,12 +87,14 @@ def problems(split: str, seed: str = "") -> Iterator[list[Rectangle]]:
             yield [(*corners, rng.choice(COLORS)) for corners in layout]
 
 
-def _layout(rng: random.Random, count: int) -> list[Corners]:
+def _layout(rng, count):
     """Return the corners of rectangles that do not overlap, [] if a draw does not fit."""
     sizes = [(rng.randint(1, LONGEST), rng.randint(1, LONGEST)) for _ in range(count)]
     total = sum(width * height for width, height in sizes)
     enough = material([(1, 1, width, height, "") for width, height in sizes], 2)
-    if not (MIN_CELLS <= total <= MAX_CELLS and 0.6 * total <= enough <= 0.7 * total):
+    if not MIN_CELLS <= total <= MAX_CELLS:
+        return []
+    if not 0.6 * total <= enough <= 0.7 * total:
         return []
     layout = []
     taken = set()

@@ -9,10 +9,9 @@ import itertools
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 from examples.building.letters import split_of
-from examples.building.world import AIR, Cell, Rules
+from examples.building.world import AIR, Rules
 
 INVENTORY = {
     "C": "white_concrete",
@@ -58,14 +57,14 @@ PUBLISHED = {  # the authors' numbers, and the roof
 MAX_COMMANDS = 600  # of a team
 
 
-def layers(roof: str, door: str = DOORS[0], blocks: str = BLOCKS) -> list[list[str]]:
+def layers(roof, door=DOORS[0], blocks=BLOCKS):
     """Return the layers of a house. blocks: the characters that replace those of BLOCKS."""
     text = _DRAWN.replace("CDDC", door).replace("CAAC", door.replace("D", "A"))
     lines = text.translate(str.maketrans(BLOCKS, blocks)).strip().split("\n")
     return [rows for part, *rows in map(str.split, lines) if part in ("all", roof)]
 
 
-def houses(split: str) -> Iterator[tuple[str, list[list[str]]]]:
+def houses(split):
     """Yield (name, layers): the published houses, then variants, each in one split only."""
     for name, roof in PUBLISHED.get(split, {}).items():
         yield name, layers(roof)
@@ -77,7 +76,7 @@ def houses(split: str) -> Iterator[tuple[str, list[list[str]]]]:
             yield str(number), house
 
 
-def target(item: dict) -> dict[Cell, str]:
+def target(item):
     """Return the block of each cell that is not air, layer by layer."""
     blocks = {}
     for y, rows in enumerate(item["layers"]):
@@ -86,7 +85,7 @@ def target(item: dict) -> dict[Cell, str]:
     return {cell: block for cell, block in blocks.items() if block != AIR}
 
 
-def rules(item: dict, agents: int) -> Rules:
+def rules(item, agents):
     """Give each agent all blocks, and of each block material for about 3/4 of the house.
 
     If the house has a block c times, each of n agents has ceil(c / n) + floor(c / 2n) of it.
@@ -108,7 +107,7 @@ def rules(item: dict, agents: int) -> Rules:
     )
 
 
-def rectangles(item: dict) -> list[tuple[Cell, Cell, str]]:
+def rectangles(item):
     """Return (low, high, block) of the target, layer by layer.
 
     A run of equal blocks in a row is merged with the same runs of the rows behind it.
@@ -127,7 +126,7 @@ def rectangles(item: dict) -> list[tuple[Cell, Cell, str]]:
     return [rectangle for rectangle in merged if rectangle[2] != AIR]
 
 
-def described(item: dict) -> str:
+def described(item):
     """Return the target for a prompt: the rectangles of each layer on a line."""
     lines = [[] for _ in item["layers"]]
     for low, high, block in rectangles(item):

@@ -7,9 +7,8 @@ right and y up: the last row of a picture is y = 0.
 
 import hashlib
 import random
-from collections.abc import Iterator
 
-from examples.building.world import ANY, Cell, Rules
+from examples.building.world import ANY, Rules
 
 SIZE = 5
 GAP = 2
@@ -36,14 +35,14 @@ PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))  # four tex
 MAX_COMMANDS = 300  # of a team
 
 
-def picture(text: str) -> list[str]:
+def picture(text):
     """Return the five rows of a string, the top one first. # is a target."""
     blank = ["." * SIZE] * SIZE
     glyphs = [FONT.get(letter, blank) for letter in text.upper()]
     return [("." * GAP).join(glyph[row] for glyph in glyphs) for row in range(SIZE)]
 
 
-def cells(rows: list[str]) -> list[Cell]:
+def cells(rows):
     """Return (x, y, 0) of each target of a picture, from its top row down."""
     targets = []
     for number, row in enumerate(rows, 1):
@@ -51,7 +50,7 @@ def cells(rows: list[str]) -> list[Cell]:
     return targets
 
 
-def rules(item: dict, agents: int) -> Rules:
+def rules(item, agents):
     """Let each agent set single cells to one of its two blocks."""
     rows = item["rows"]
     return Rules(
@@ -63,7 +62,7 @@ def rules(item: dict, agents: int) -> Rules:
     )
 
 
-def strings(split: str) -> Iterator[str]:
+def strings(split):
     """Yield a split's published strings, then random ones without end, all different."""
     yield from PUBLISHED.get(split, ())
     seen = {text for published in PUBLISHED.values() for text in published}
@@ -75,7 +74,7 @@ def strings(split: str) -> Iterator[str]:
             yield text
 
 
-def split_of(name: str) -> str:
+def split_of(name):
     """Return train, dev or test by a hash of the name, so that no name is in two of them."""
     digest = hashlib.md5(name.encode()).digest()
     return {0: "dev", 1: "test"}.get(digest[0] % 10, "train")

@@ -36,37 +36,38 @@ import math
 from collections import Counter
 
 from examples.building import blocks, houses, letters
-from examples.building.world import AIR, Cell, Rules, World, beside, build
+from examples.building.world import AIR, beside, build
 
 SPIDERS = 0.1
 HIT_POINTS = 5
 
 
-def iou(built: World, correct: set[Cell]) -> float:
+def iou(built, correct):
     """Return intersection over union: correct cells over those of the target or a block."""
     return len(correct) / len(built.rules.target.keys() | built.cells.keys())
 
 
-def measures(built: World, correct: set[Cell]) -> dict[str, float]:
-    """Return the metrics of a world; docs/building.md says what each name means."""
+def measures(built, correct):
+    """Return the metrics of a world. docs/building.md says what each name means."""
     value = iou(built, correct)
-    parts = {"metric/pass": float(value == 1), "metric/iou": value}
+    parts = {}
+    parts["metric/pass"] = float(value == 1)
+    parts["metric/iou"] = value
     owners = Counter(built.cells[cell][1] for cell in correct)
     writers = Counter()  # cell -> agents that put a block there
-    used = 0
     for agent, commands in enumerate(built.commands):
         parts[f"metric/built/{agent}"] = owners[agent] / len(built.rules.target)
-        cells = [cell for command in commands if command.block != AIR for cell in command.cells]
-        writers.update(set(cells))
-        used += len(cells)
-    parts["metric/twice"] = sum(n > 1 for n in writers.values()) / max(len(writers), 1)
-    if material := built.rules.material:
-        total = sum(material.values()) * len(built.commands)
-        parts["metric/unused"] = 1 - used / max(total, 1)
+        cells = set()
+        for command in commands:
+            if command.block != AIR:
+                cells.update(command.cells)
+        writers.update(cells)
+    twice = [cell for cell, count in writers.items() if count > 1]
+    parts["metric/twice"] = len(twice) / max(len(writers), 1)
     return parts
 
 
-def least_share(rules: Rules) -> float:
+def least_share(rules):
     """Return the share of the target that one agent cannot build, so that its partners have to.
 
     The limits of material decide. If one agent's material suffices for everything, it is 1 / 2n for
@@ -81,31 +82,44 @@ def least_share(rules: Rules) -> float:
     for cell, block in rules.target.items():
         if rules.standing.get(cell, (AIR,))[0] != block:
             counts[block] += 1
-    enough = sum(min(rules.material.get(block, n), n) for block, n in counts.items())
-    share = (counts.total() - min(enough, rules.material.get("", enough))) / len(rules.target)
-    return share if share or rules.standing else 1 / (2 * agents)
+    alone = 0  # cells that one agent's material suffices for
+    for block, count in counts.items():
+        alone += min(rules.material.get(block, count), count)
+    alone = min(alone, rules.material.get("", alone))
+    share = (counts.total() - alone) / len(rules.target)
+    if share == 0 and not rules.standing:
+        return 1 / (2 * agents)
+    return share
 
 
-def _score(rules: Rules, responses: list[str]) -> tuple[dict[str, float], World]:
+def _score(rules, responses):
     """Return the strict reward of a team with its measures, and the team's world."""
     built = build(rules, responses)
     correct = built.correct()
-    score = reward = iou(built, correct)
-    if least := least_share(rules):
+    score = iou(built, correct)
+    reward = score
+    least = least_share(rules)
+    if least:
         for agent in range(len(responses)):
-            without = build(rules, [*responses[:agent], "", *responses[agent + 1 :]])
-            reward = min(reward, (score - iou(without, without.correct())) / least)
-    return {"building": max(0.0, reward)} | measures(built, correct), built
+            partners = list(responses)
+            partners[agent] = ""
+            without = build(rules, partners)
+            lost = score - iou(without, without.correct())
+            reward = min(reward, lost / least)
+    parts = {"building": max(0.0, reward)}
+    return parts | measures(built, correct), built
 
 
 def build_together(item, responses):
     """Score the rectangles of task build, 0 to 1."""
-    return _score(blocks.rules(item, len(responses)), responses)[0]
+    parts, _ = _score(blocks.rules(item, len(responses)), responses)
+    return parts
 
 
 def strbuild(item, responses):
     """Score the string that item["rows"] shows, 0 to 1."""
-    return _score(letters.rules(item, len(responses)), responses)[0]
+    parts, _ = _score(letters.rules(item, len(responses)), responses)
+    return parts
 
 
 def housebuild(item, responses):
@@ -117,20 +131,26 @@ def housebuild(item, responses):
 
 
 def strbuild_paper(item, responses):
-    built = build(letters.rules(item, len(responses)), responses)
-    rules = built.rules
+    rules = letters.rules(item, len(responses))
+    built = build(rules, responses)
     colors = {cell: block for cell, (block, _) in built.cells.items()}
     covered = rules.target.keys() & colors.keys()
     others = volume(rules) - len(rules.target)
-    equal = [colors[c] == colors[d] for c in colors for d in beside(c) if d in colors]
-    missing = [palette - set(colors.values()) for palette in rules.palettes]
-    return {
-        "coverage": 2.0 * len(covered) / len(rules.target),
-        "extra": -1.5 * (len(colors) - len(covered)) / others if others else 0.0,
-        "adjacency": -1.0 * sum(equal) / len(equal) if equal else 0.0,
-        "missing": -0.25 * sum(map(bool, missing)),
-        **measures(built, covered),
-    }
+    equal = []  # of each pair of blocks side by side, twice
+    for cell in colors:
+        for neighbour in beside(cell):
+            if neighbour in colors:
+                equal.append(colors[cell] == colors[neighbour])
+    parts = {"coverage": 2.0 * len(covered) / len(rules.target), "extra": 0.0, "adjacency": 0.0}
+    if others:
+        parts["extra"] = -1.5 * (len(colors) - len(covered)) / others
+    if equal:
+        parts["adjacency"] = -1.0 * sum(equal) / len(equal)
+    parts["missing"] = 0.0
+    for palette in rules.palettes:
+        if not palette <= set(colors.values()):
+            parts["missing"] -= 0.25
+    return parts | measures(built, covered)
 
 
 def housebuild_paper(item, responses):
@@ -143,11 +163,11 @@ def housebuild_paper(item, responses):
     return parts | measures(built, correct)
 
 
-def volume(rules: Rules) -> int:
+def volume(rules):
     return math.prod(end + 1 for end in rules.high)
 
 
-def spider_damage(item: dict, built: World) -> float:
+def spider_damage(item, built):
     """Return the living spiders' damage over the player's hit points, at most 1."""
     return 0.0 if built.kills() else min(1.0, sum(item["spiders"]) / HIT_POINTS)
 

@@ -10,24 +10,18 @@ in our words. docs/building.md has the differences, and what teams learn.
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
 from typing import ClassVar
 
 from examples.building import blocks, houses, letters, rewards
-from examples.building.world import ANY, Cell, Rules, World, build, read
+from examples.building.world import ANY, Rules, build, read
 from tasks import Task
 
 MOSTLY = 0.9  # share of the correct cells that a division of the work has to fit
-Divisions = dict[tuple[str, str], Callable[[Cell], int]]  # (low, high) -> a number of each cell
-X, Y, Z = map(itemgetter, range(3))
-DIVISIONS: Divisions = {
-    ("left", "right"): X,
-    ("below", "above"): Y,
-    ("in front", "behind"): Z,
-    ("even", "odd"): lambda cell: sum(cell) % 2,  # a checkerboard
-}
+X = itemgetter(0)
+Y = itemgetter(1)
 _SYSTEM = """\
 You are a building agent in a world of blocks. Answer with commands only, one on each line: no \
 markdown, no other text. Everything else is invalid.
@@ -35,22 +29,24 @@ markdown, no other text. Everything else is invalid.
 """
 _SECOND = "You write after agent 1, and your commands overwrite its: choose a reasonable part.\n"
 _AGAIN = "The world is empty again: write everything that should stand, not only what is new."
-_TARGET = "\nThe target, its top row first (# is a target, . is not):\n{}\n"
-_PLACE = "- Place blocks on # only.\n"
 _POSITIONS = """\
-The target's cells are {cells}. Choose about half of them, some {half}{apart}. \
-You may write {limit} commands, with """
+The target's cells are {cells}. Choose about half of them, some {half}, no two of yours side by \
+side. You may write {limit} commands, with """
 _SPIDERS = """\
 There are {count} spiders, with attacks of {attacks}, {total} in all; you have {points} hit \
 points. To kill the spiders, write exactly one line: /kill"""
 _STRBUILD = """\
-{second}{target}
+{second}
+The target, its top row first (# is a target, . is not):
+{target}
+
 The world goes from [0, 0, 0] to {high}: x from left to right, y from bottom to top, z always 0.
 Your blocks: {blocks}, air
 Rules:
 - One command on each line, and only /setblock.
 - Coordinates are absolute integers, within the world.
-{place}- Blocks that share a side must not have the same texture.
+- Place blocks on # only.
+- Blocks that share a side must not have the same texture.
 The form of a command: /setblock x y z block
 """
 _HOUSEBUILD = """\
@@ -85,7 +81,7 @@ class Building(Task):
     def items(self, split):
         return list(itertools.islice(self.problems(split), self.sizes[split]))
 
-    def built(self, item: dict, responses: list[str]) -> World:
+    def built(self, item, responses):
         return build(self.rules(item, len(responses)), responses)
 
     def scheme(self, item, responses):
@@ -108,21 +104,26 @@ class Building(Task):
             return f"agent {agent} alone"
         if len(responses) > 2:
             return "mixed"
-        fits = {}
+        fits = Counter()  # rule -> cells that it is right about, with its best border
         for (low, high), number in self.divisions(item).items():
-            numbers = {cell: number(cell) for cell in owners}
-            agreeing = []  # for each place of the border: cells that the rule is right about
-            for border in sorted(set(numbers.values()))[:-1]:
-                agreeing.append(sum((owners[c] == 0) == (numbers[c] <= border) for c in owners))
-            if agreeing:
-                fits[f"agent 0 {low}, 1 {high}"] = max(agreeing)
-                fits[f"agent 0 {high}, 1 {low}"] = len(owners) - min(agreeing)
-        best = max(fits, key=fits.get, default="mixed")
-        return best if fits.get(best, 0) >= enough else "mixed"
+            for border in set(map(number, owners)):
+                right = 0
+                for cell, owner in owners.items():
+                    right += (owner == 0) == (number(cell) <= border)
+                rule = f"agent 0 {low}, 1 {high}"
+                fits[rule] = max(fits[rule], right)
+                rule = f"agent 0 {high}, 1 {low}"
+                fits[rule] = max(fits[rule], len(owners) - right)
+        [(best, right)] = fits.most_common(1)
+        return best if right >= enough else "mixed"
 
-    def divisions(self, item: dict) -> Divisions:
-        """Return the ways to divide the work that have a name."""
-        return DIVISIONS
+    def divisions(self, item):
+        """Return the ways to divide the work: the names of two sides -> a number of each cell."""
+        return {
+            ("left", "right"): X,
+            ("below", "above"): Y,
+            ("even", "odd"): lambda cell: sum(cell) % 2,  # a checkerboard
+        }
 
     def draw(self, item, responses):
         """Return rows of (block, agent, whether it is wrong); without responses, the target.
@@ -139,7 +140,7 @@ class Building(Task):
             wrong = (rules.target.keys() | cells.keys()) - world.correct()
         width, height, *depth = rules.high
 
-        def row(y: int, *z: int) -> list[tuple]:
+        def row(y, *z: int):
             places = [(x, y, *z) for x in range(width + 1)]
             return [(*cells.get(place, ("", None)), place in wrong) for place in places]
 
@@ -163,7 +164,7 @@ class Build(Building):
     # The warm start of any number of agents.
     model = str(Path(__file__).resolve().parents[2] / "tiny" / "build")
 
-    def problems(self, split: str) -> Iterator[dict]:
+    def problems(self, split):
         seen = set()
         for rectangles in blocks.problems(split):
             key = str(sorted(rectangles))
@@ -209,22 +210,11 @@ class Build(Building):
         cells = self.built(item, responses).cells
         return item | {"standing": [[*cell, *cells[cell]] for cell in sorted(cells)]}
 
-    def divisions(self, item: dict) -> Divisions:
-        numbers = {}
-        sizes = {}
-        colors = {}
-        for number, rectangle in enumerate(item["rectangles"]):
-            cells = blocks.cells(rectangle)
-            numbers |= dict.fromkeys(cells, number)
-            sizes |= dict.fromkeys(cells, len(cells))
-            colors |= dict.fromkeys(cells, blocks.COLORS.index(rectangle[4]))
-        return {
-            ("first", "last"): numbers.get,
-            ("left", "right"): X,
-            ("below", "above"): Y,
-            ("small", "large"): sizes.get,
-            ("first colours", "last colours"): colors.get,
-        }
+    def divisions(self, item):
+        places = {}
+        for place, rectangle in enumerate(item["rectangles"]):
+            places |= dict.fromkeys(blocks.cells(rectangle), place)
+        return {("first", "last"): places.get, ("left", "right"): X, ("below", "above"): Y}
 
 
 class StrBuild(Building):
@@ -236,10 +226,8 @@ class StrBuild(Building):
 
     name = reward = "strbuild"
     rules = staticmethod(letters.rules)
-    modes = ("position_feedback", "score_feedback")  # the first is the default
+    modes = ("position_feedback",)
     most_agents = 2
-    shows_target = True
-    apart = ", no two of yours side by side"
     colors: ClassVar = {
         "oak_planks": "#d9a760",
         "stone": "#8d8d8d",
@@ -249,10 +237,9 @@ class StrBuild(Building):
     }
 
     def __init__(self, data=None, num_agents=2, feedback=None):
-        super().__init__(data, num_agents)
-        self.mode = feedback or self.modes[0]
+        super().__init__(data, num_agents)  # a task's only mode is its default
 
-    def problems(self, split: str) -> Iterator[dict]:
+    def problems(self, split):
         for text in letters.strings(split):
             yield {"task_id": f"strbuild/{text}", "rows": letters.picture(text)}
 
@@ -269,44 +256,23 @@ class StrBuild(Building):
             prompt += f"\nYour commands in turn {turn}:\n{lines}\n\nTurn {turn + 1}. {feedback}\n"
         return prompt + "\nCommands:\n"
 
-    def problem(self, agent: int, item: dict, rules: Rules) -> str:
+    def problem(self, agent, item, rules):
         return _STRBUILD.format(
             second=_SECOND if agent else "",
-            target=_TARGET.format("\n".join(item["rows"])) if self.shows_target else "",
-            place=_PLACE if self.shows_target else "",
+            target="\n".join(item["rows"]),
             blocks=", ".join(letters.PALETTES[agent]),
             high=list(rules.high),
         )
 
     def feedback(self, item, responses):
-        """Return the turn's reward (score_feedback) or all cells of the target.
-
-        The authors have more modes and train with these two. The reward is the run's. For a user's
-        own reward it is the task's strict one.
-        """
-        if self.mode == "score_feedback":
-            scorer = getattr(rewards, self.reward, getattr(rewards, self.name))
-            parts = scorer(item, responses)
-            score = sum(part for name, part in parts.items() if not name.startswith("metric/"))
-            return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)
+        """Return all cells of the target, and what the agent may write."""
         rules = self.rules(item, len(responses))
         text = _POSITIONS.format(
             cells=", ".join(map(str, rules.target)),
             half=len(rules.target) // 2,
-            apart=self.apart,
             limit=rules.max_commands,
         )
         return [f"{text}{', '.join(sorted(palette))}." for palette in rules.palettes]
-
-
-class StrBuildHidden(StrBuild):
-    """StrBuild as released (provide_graph: false), for --turns 2.
-
-    An agent knows the world's size and its own blocks. It learns the target's cells by
-    position_feedback.
-    """
-
-    shows_target = False
 
 
 class HouseBuild(StrBuild):
@@ -318,8 +284,7 @@ class HouseBuild(StrBuild):
 
     name = reward = "housebuild"
     rules = staticmethod(houses.rules)
-    modes = ("score_feedback", "position_feedback")
-    apart = ""
+    modes = ("score_feedback",)
     colors: ClassVar = {
         "white_concrete": "#c9d6e2",
         "obsidian": "#3b2a5c",
@@ -328,7 +293,7 @@ class HouseBuild(StrBuild):
         "planks": "#d9a760",
     }
 
-    def problems(self, split: str) -> Iterator[dict]:
+    def problems(self, split):
         for name, layers in houses.houses(split):
             task_id = f"housebuild/{split}/{name}"
             spiders = random.Random(name).randint(0, 3)
@@ -343,7 +308,7 @@ class HouseBuild(StrBuild):
                 "spiders": [rng.randint(1, 3) for _ in range(spiders)],
             }
 
-    def problem(self, agent: int, item: dict, rules: Rules) -> str:
+    def problem(self, agent, item, rules):
         attacks = item["spiders"]
         spiders = "There are no spiders."
         if attacks:
@@ -358,3 +323,10 @@ class HouseBuild(StrBuild):
             spiders=spiders,
             limits="".join(f"{block} {count}\n" for block, count in material if count),
         )
+
+    def feedback(self, item, responses):
+        """Return the turn's reward: the run's, or the strict one for a user's own reward."""
+        scorer = getattr(rewards, self.reward, rewards.housebuild)
+        parts = scorer(item, responses)
+        score = sum(part for name, part in parts.items() if not name.startswith("metric/"))
+        return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)

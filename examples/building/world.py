@@ -63,7 +63,7 @@ class World:
     commands: list[list[Command]]  # the accepted ones of each agent
     cells: dict[Cell, tuple[str, int]]  # cell -> (block, agent that put it)
 
-    def block(self, cell: Cell) -> str:
+    def block(self, cell: Cell):
         return self.cells.get(cell, (AIR,))[0]
 
     def correct(self) -> set[Cell]:
@@ -76,7 +76,7 @@ class World:
                 correct.add(cell)
         return correct
 
-    def kills(self) -> int:
+    def kills(self):
         """Return how many agents wrote /kill."""
         blocks = [{command.block for command in commands} for commands in self.commands]
         return sum("" in used for used in blocks)
@@ -93,7 +93,7 @@ def beside(cell: Cell) -> list[Cell]:
     return [(x - 1, y, *z), (x + 1, y, *z), (x, y - 1, *z), (x, y + 1, *z)]
 
 
-def build(rules: Rules, responses: list[str]) -> World:
+def build(rules: Rules, responses) -> World:
     """Return the world after the agents' commands."""
     commands = [read(text, rules, agent) for agent, text in enumerate(responses)]
     cells = dict(rules.standing)
@@ -103,7 +103,7 @@ def build(rules: Rules, responses: list[str]) -> World:
     return World(rules, commands, {cell: put for cell, put in cells.items() if put[0] != AIR})
 
 
-def read(text: str, rules: Rules, agent: int) -> list[Command]:
+def read(text, rules: Rules, agent) -> list[Command]:
     """Return the accepted commands of an agent's response."""
     accepted: list[Command] = []
     left = dict(rules.material)
@@ -121,7 +121,7 @@ def read(text: str, rules: Rules, agent: int) -> list[Command]:
     return accepted
 
 
-def lines(text: str) -> Iterator[str]:
+def lines(text) -> Iterator[str]:
     """Return the lines that may be commands, without fences and list marks."""
     parts = text.split("```", 2)
     if len(parts) == 3:
@@ -132,7 +132,7 @@ def lines(text: str) -> Iterator[str]:
     return filter(None, (_MARK.sub("", line.strip()) for line in text.split("\n")))
 
 
-def parse(line: str, rules: Rules, agent: int) -> Command | None:
+def parse(line, rules: Rules, agent) -> Command | None:
     """Return the command of a line, None if this agent may not give it."""
     word, *words = line.split()
     name = word.removeprefix("/").lower()

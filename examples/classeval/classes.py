@@ -11,18 +11,23 @@ import functools
 import itertools
 import re
 import textwrap
+from collections import ChainMap
 from dataclasses import dataclass
 
 from programs.extraction import REFUSED, characters, top_level
 from programs.items import check_texts
 
 
-def class_item(row: dict) -> dict:
-    """Return a row of ClassEval's fields as an item; ValueError says what is wrong.
+def class_item(row):
+    """Return a row of ClassEval's fields as an item. Raise ValueError if a field is wrong.
 
-    {"task_id", "skeleton", "entry_point": the class, "setup": imports, "tests": one for each test
-    method, "base": the class with the methods asked for emptied, "methods": these and their
-    decorators, "given": the other methods, "solution": the text of the methods asked for}
+    entry_point  the name of the class
+    setup        its imports
+    tests        a program for each test method
+    base         the class, in which the methods asked for are empty
+    methods      the methods asked for -> their decorators
+    given        the other methods
+    solution     the text of the methods asked for
     """
     check_texts(row, "task_id class_name skeleton solution_code test")
     try:
@@ -57,22 +62,26 @@ def class_item(row: dict) -> dict:
     }
 
 
-def unit_tests(tree: ast.Module) -> list[str]:
+def unit_tests(tree):
     """Return each test method of a module's TestCases as a program."""
     cases = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     shared = [node for node in tree.body if not isinstance(node, ast.ClassDef)]
     tests = []
     for case in cases:
-        methods = {n.name: n for n in case.body if getattr(n, "name", "").startswith("test")}
-        fixtures = [node for node in case.body if node not in methods.values()]
-        for name, method in methods.items():
+        methods = []
+        fixtures = []
+        for node in case.body:
+            is_test = getattr(node, "name", "").startswith("test")
+            (methods if is_test else fixtures).append(node)
+        for method in methods:
             case.body = [*fixtures, method]
-            run = f"unittest.TestSuite([{case.name}({name!r})]).debug()"
-            tests.append("\n".join(["import unittest", *map(ast.unparse, [*shared, case]), run]))
+            run = f"unittest.TestSuite([{case.name}({method.name!r})]).debug()"
+            sources = map(ast.unparse, [*shared, case])
+            tests.append("\n".join(["import unittest", *sources, run]))
     return tests
 
 
-def decorators(node: ast.FunctionDef) -> str:
+def decorators(node):
     return "".join(f"@{ast.unparse(decorator)}\n" for decorator in node.decorator_list)
 
 
@@ -87,11 +96,8 @@ class Method:
     size: int  # characters in the response
 
 
-Methods = dict[str, Method]  # of one agent, by name
-
-
 @functools.lru_cache(maxsize=2048)
-def methods_of(text: str) -> tuple[Method, ...]:
+def methods_of(text):
     """Return the methods that a response defines, in a class or as its continuation.
 
     Code that is cut off or is not Python is left out. So are empty bodies.
@@ -102,11 +108,12 @@ def methods_of(text: str) -> tuple[Method, ...]:
     for line in text.split("\n"):
         # Text further left than the first method ends a method, as a code fence does.
         lines.append("```" if line[:depth].strip() else line[depth:])
-    methods = (_method(*statement) for statement in top_level("\n".join(lines))[0])
+    statements, *_ = top_level("\n".join(lines))
+    methods = itertools.starmap(_method, statements)
     return tuple(filter(None, methods))
 
 
-def _method(node: ast.stmt, text: str) -> Method | None:
+def _method(node, text):
     """Return the method that a statement defines, None for any other and for an empty body."""
     if not isinstance(node, ast.FunctionDef):
         return None
@@ -124,31 +131,41 @@ def _method(node: ast.stmt, text: str) -> Method | None:
         return None
 
 
-def written(item: dict, text: str) -> Methods:
-    """Return the methods that a response adds to the class; the last definition counts."""
-    return {m.name: m for m in methods_of(text) if m.name not in item["given"]}
+def written(item, text):
+    """Return the methods that a response adds to the class, by name. The last definition counts."""
+    methods = {}
+    for method in methods_of(text):
+        if method.name not in item["given"]:
+            methods[method.name] = method
+    return methods
 
 
-def text_used(item: dict, agents: list[Methods], responses: list[str]) -> list[float]:
+def text_used(item, agents, responses):
     """Return the share of each response's characters that the class is made of.
 
-    These are the skeleton's methods, and other methods that a method reads.
+    These are the skeleton's methods, and other methods that a method reads. `agents` has a dict of
+    methods for each response.
     """
-    needed = set(item["methods"]).union(*(m.reads for m in merged(agents).values()))
+    needed = set(item["methods"])
+    for method in merged(agents).values():
+        needed |= method.reads
     shares = []
     for agent, text in enumerate(responses):
-        names = agents[agent].keys() & needed - merged(agents[agent + 1 :]).keys()
-        used = sum(agents[agent][name].size for name in names)
+        replaced = merged(agents[agent + 1 :])
+        used = 0
+        for name, method in agents[agent].items():
+            if name in needed and name not in replaced:
+                used += method.size
         shares.append(min(used / max(characters(text), 1), 1.0))
     return shares
 
 
-def merged(agents: list[Methods]) -> Methods:
+def merged(agents):
     """Return the methods of all agents. A later agent's replace an earlier agent's."""
-    return {name: method for methods in agents for name, method in methods.items()}
+    return dict(ChainMap(*reversed(agents)))
 
 
-def class_source(item: dict, agents: list[Methods]) -> str:
+def class_source(item, agents):
     """Return the class with these agents' methods. The text does not depend on their authors."""
     parts = [item["base"]]
     for name, method in sorted(merged(agents).items()):  # later definitions win over empty ones
@@ -157,7 +174,7 @@ def class_source(item: dict, agents: list[Methods]) -> str:
     return "\n".join(parts)
 
 
-def writers(item: dict, agents: list[Methods]) -> list[list[int]]:
+def writers(item, agents):
     """Return the authors of each of the skeleton's methods that has any, in order."""
     authors = []
     for name in item["methods"]:
@@ -165,7 +182,7 @@ def writers(item: dict, agents: list[Methods]) -> list[list[int]]:
     return list(filter(None, authors))
 
 
-def scheme(item: dict, responses: list[str]) -> str:
+def scheme(item, responses):
     """Return how the team divided the methods.
 
     overlap      several agents wrote the same method

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from examples.classeval import classes
 from examples.classeval.classes import (
-    Methods,
     class_item,
     class_source,
     methods_of,
@@ -73,13 +72,13 @@ def classeval(item, responses):
 classeval.maximum = STRUCTURE + SYNTAX + TESTS + COOPERATION
 
 
-def passed(item: dict, agents: list[Methods]) -> float:
+def passed(item, agents):
     """Return the share of tests that the agents' class passes, where the empty skeleton is at 0."""
     shares = [sum(verdict(item, team)) / len(item["tests"]) for team in (agents, [])]
     return contribution(*shares)
 
 
-def verdict(item: dict, agents: list[Methods]) -> list[bool]:
+def verdict(item, agents):
     """Return which tests the class of these agents passes."""
     source = class_source(item, agents)
     program = Program(source, item["tests"], item["entry_point"], item["setup"])
@@ -139,7 +138,7 @@ class ClassEval(Task):
     scheme = staticmethod(classes.scheme)
 
     @functools.cached_property
-    def problems(self) -> list[dict | None]:
+    def problems(self):
         """The item of every row, None where it is left out."""
         items = read_items(self.data, self.hub, class_item)
         with ThreadPoolExecutor(8) as pool:
@@ -153,7 +152,7 @@ class ClassEval(Task):
         print(message, file=sys.stderr)
         return [None if reason else i for i, reason in zip(items, reasons, strict=True)]
 
-    def refusal(self, item: dict) -> str:
+    def refusal(self, item):
         """Return why a class is left out, or ""."""
         if not self.num_agents <= len(item["methods"]) <= self.max_methods:
             return "too few or too many methods"
@@ -174,7 +173,7 @@ class ClassEval(Task):
     def observe(self, agent, item, history):
         """Return the skeleton and the beginning of the agent's file.
 
-        At later turns its responses follow, each with its feedback and with the file begun again.
+        At later turns its responses follow, and each time the file begins again.
         """
         intro = _ALONE
         methods = _METHODS
@@ -197,21 +196,16 @@ class ClassEval(Task):
             begun,
         ]
         prompt = "\n\n".join(sections)
-        for response, feedback in history:
-            prompt += response.strip("\n") + f"\n```\n\n{feedback}\n\nRevised: {begun}"
+        for response, _ in history:
+            prompt += response.strip("\n") + f"\n```\n\nRevised: {begun}"
         return prompt
-
-    def feedback(self, item, responses):
-        """Return how many tests pass, for every agent."""
-        passes = verdict(item, [written(item, text) for text in responses])
-        return [f"{sum(passes)} of {len(passes)} tests pass."] * len(responses)
 
 
 class Small(ClassEval):
     max_methods = 4
 
 
-def solution_of(item: dict, agents: int) -> list[str]:
+def solution_of(item, agents):
     """Return the solution as the responses of a team, each a run of its methods."""
     methods = [method.decorators + method.source for method in methods_of(item["solution"])]
     cuts = [len(methods) * agent // agents for agent in range(agents + 1)]

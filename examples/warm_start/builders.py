@@ -10,7 +10,7 @@ import re
 from examples.building import blocks
 from examples.building.tasks import Build
 from examples.building.world import AIR
-from examples.warm_start.corpus import Rows, draw
+from examples.warm_start.corpus import draw
 
 # How often an author goes by which key, upwards or downwards. None: a new permutation each time.
 # A first corner belongs to one rectangle, so an order and its reverse are exactly that.
@@ -31,10 +31,10 @@ PIECES = r"\n| \d \d| ?\d| ?[^\s\d.]+|."
 class Author:
     """Writes responses as an imperfect author would give them, alone or in a team."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed):
         self.rng = random.Random(seed)
 
-    def items(self, seed: int):
+    def items(self, seed):
         """Yield (item, feedback) without end, some items in their second turn."""
         task = Build()
         for rectangles in blocks.problems("train", f"/warm start {seed}"):
@@ -47,7 +47,7 @@ class Author:
             if 0 < len(blocks.left(later)) <= LIMIT:
                 yield later, task.feedback(item, responses)[0]
 
-    def response(self, item: dict) -> str:
+    def response(self, item):
         """Return commands for all that is left, in some order, whatever a partner may do.
 
         The number of blocks does not matter: a fill that they do not suffice for is refused.
@@ -65,21 +65,21 @@ class Author:
         faults = ((f" ({colors})", ""), ("/fill", "/all"), ("/fill ", ""))
         return re.sub(*self.rng.choice(faults), commands)  # one fault in all of the commands
 
-    def example(self, item: dict, feedback: str) -> tuple[str, str]:
+    def example(self, item, feedback):
         """Return an observation's last line, and a response."""
         agents = draw(self.rng, TEAMS)
         return observed(item, feedback, agents)[1], self.response(item)
 
 
-def observed(item: dict, feedback: str, agents: int) -> tuple[str, str]:
+def observed(item, feedback, agents):
     """Return an observation in two parts: the lines that every team sees, and the last line."""
     text = Build(num_agents=agents).observe(0, item, [("", feedback)] if feedback else [])
     *head, tail = text.splitlines(keepends=True)
     return "".join(head), tail
 
 
-def rows(seed: int, problems: int, examples: int) -> Rows:
-    """Return problems with their examples, as make.py takes them."""
+def rows(seed, problems, examples):
+    """Return (problem, its (context, response) pairs) of each problem."""
     author = Author(seed)
     table = []
     for item, feedback in itertools.islice(author.items(seed), problems):

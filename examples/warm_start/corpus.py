@@ -33,16 +33,13 @@ LOOPS = 0.15  # share of list helpers written as a loop, not as a comprehension
 # A token is at most a line's end with indentation, a digit, a word, marks, or white space.
 PIECES = r"\n *|\d| ?[A-Za-z_]+| ?[^\sA-Za-z\d_]+|\s+"
 
-Parts = tuple[str, str, str]
-Rows = list[tuple[str, list[tuple[str, str]]]]  # (problem, its (context, response) pairs)
 
-
-def draw(rng: random.Random, shares: dict):
+def draw(rng, shares):
     """Return a key of the table, each as often as its share says."""
     return rng.choices(list(shares), list(shares.values()))[0]
 
 
-def helper(convention: str, parts: Parts, name: str = "aux", loop: bool = False) -> str:
+def helper(convention, parts, name="aux", loop=False):
     """Return a helper that does the convention's part of a problem with these parts."""
     predicate, transform, reducer = parts
     if loop and convention in ("filter", "map"):
@@ -64,7 +61,7 @@ def helper(convention: str, parts: Parts, name: str = "aux", loop: bool = False)
     return f"def {name}({argument}):\n    return {body}"
 
 
-def main_function(convention: str, parts: Parts) -> str:
+def main_function(convention, parts):
     """Return a `solve` that supposes its helpers to follow the convention."""
     predicate, transform, reducer = parts
     body = {
@@ -86,14 +83,14 @@ class Author:
 
     kinds = KINDS
 
-    def __init__(self, seed: int, problems: list[dict]):
+    def __init__(self, seed, problems):
         self.rng = random.Random(seed)
-        self.known: dict[tuple[str, int], list[str]] = {}  # (domain, 0 to 2): parts to confuse
+        self.known = {}  # (domain, 0 to 2): parts to confuse
         for item in problems:
             for at, part in enumerate(item["parts"]):
                 self.known.setdefault((item["composition"][0], at), []).append(part)
 
-    def parts(self, item: dict) -> Parts:
+    def parts(self, item):
         """Return the parts of the problem. At times, one of them is another problem's."""
         parts = list(item["parts"])
         if self.rng.random() < MISTAKEN:
@@ -101,7 +98,7 @@ class Author:
             parts[at] = self.rng.choice(self.known[item["composition"][0], at]) or parts[at]
         return tuple(parts)
 
-    def spoil(self, code: str, name: str) -> str:
+    def spoil(self, code, name):
         """Return the function, at times with a fault of form."""
         if self.rng.random() >= MALFORMED:
             return code
@@ -114,7 +111,7 @@ class Author:
         }
         return draw(self.rng, faults)
 
-    def write(self, item: dict, name: str, weights: dict[str, float]) -> str:
+    def write(self, item, name, weights):
         """Return a function by a convention that the problem, which may lack a part, allows."""
         parts = self.parts(item)
         excluded = []
@@ -128,13 +125,13 @@ class Author:
         loop = self.rng.random() < LOOPS
         return self.spoil(helper(convention, parts, name, loop), name)
 
-    def joint(self, item: dict, num_agents: int) -> list[str]:
+    def joint(self, item, num_agents):
         """Return one response per agent, each drawn without regard to the others."""
         tables = OF_THREE if num_agents == 3 else {"aux": HELPER, "solve": MAIN}
         team = [self.write(item, name, weights) for name, weights in tables.items()]
         return ["\n".join(team)] if num_agents == 1 else team
 
-    def example(self, item: dict) -> tuple[str, str]:
+    def example(self, item):
         """Return an observation without the problem's own text, and a response to it."""
         example = draw(self.rng, self.kinds)
         num_agents = AGENTS.get(example, len(item["parts"]))
@@ -150,7 +147,7 @@ class Author:
         return prompt.removeprefix(item["prompt"]), responses[agent]
 
 
-def check(item: dict, responses: list[str]) -> tuple[int, int, str | None]:
+def check(item, responses):
     """Return tests passed, tests, and the first error but wrong answers. In process: our code."""
     passed = 0
     error = None
@@ -165,8 +162,8 @@ def check(item: dict, responses: list[str]) -> tuple[int, int, str | None]:
     return passed, len(item["tests"]), error
 
 
-def rows(seed: int, count: int, examples: int, author=Author, agents=(2,)) -> Rows:
-    """Return `count` problems, of each number of agents in turn, with their examples."""
+def rows(seed, count, examples, author=Author, agents=(2,)):
+    """Return (problem, its (context, response) pairs), of each number of agents in turn."""
     streams = [problems("train", f"/warm start {seed}", agents=number) for number in agents]
     items = [next(streams[number % len(streams)]) for number in range(count)]
     writer = author(seed, items)

@@ -27,7 +27,7 @@ KINDS = {"a first turn": 0.88, "a second turn": 0.12}  # an agent for each part
 MAIN = {"elements": 0.82, "lists": 0.18}
 
 
-def helper(convention: str, parts: tuple[str, ...], name: str, loop: bool) -> str:
+def helper(convention, parts, name, loop):
     """Return a helper that does the convention's part of a problem with these parts."""
     if "second" in convention:
         parts = (parts[3], *parts[1:3])
@@ -37,7 +37,7 @@ def helper(convention: str, parts: tuple[str, ...], name: str, loop: bool) -> st
     return corpus.helper(convention, whole(parts), name, loop)
 
 
-def main_function(convention: str, parts: tuple[str, ...], names: list[str]) -> str:
+def main_function(convention, parts, names):
     """Return a `solve` that supposes these helpers to do the predicates, the last the transform."""
     *tests, change = names
     if convention == "elements":
@@ -55,7 +55,7 @@ class Author(corpus.Author):
 
     kinds = KINDS
 
-    def joint(self, item: dict, num_agents: int) -> list[str]:
+    def joint(self, item, num_agents):
         names = ["aux", "aux2", "aux3"][: num_agents - 1]
         team = []
         for name in names:

@@ -5,8 +5,7 @@
     python -m examples.warm_start.make --task build  # tiny/build/
     python -m examples.warm_start.make --task many   # tiny/many/: an adapter on the model in tiny/
 
---out DIR writes elsewhere, to look before replacing. The weights follow from SEED, for a given
-version of torch. It takes one thread.
+The weights follow from SEED, for a given version of torch. It takes one thread.
 
 The corpora (corpus.py, builders.py, divisions.py) have problems of train only, for teams of several
 sizes, and some second turns. Every response is drawn without regard to a partner's.
@@ -78,7 +77,7 @@ TASKS = {
 }
 
 
-def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
+def make_tokenizer(texts, pieces):
     """Return a byte-level BPE of 512 entries, all 256 bytes among them.
 
     So any text encodes. `pieces` is a regular expression. No token is longer than its matches.
@@ -104,7 +103,7 @@ def make_tokenizer(texts: list[str], pieces: str) -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
+def make_model(tokenizer, layers):
     """Return a model of 853,120 parameters in 4 layers, 459,392 in 2, drawn from torch's seed.
 
     8192 rotary positions cost nothing. A Qwen2 would do as well, but AutoTokenizer gives it Qwen's
@@ -126,7 +125,7 @@ def make_model(tokenizer, layers: int) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def encode(tokenizer, rows: corpus.Rows) -> list[list[list[int]]]:
+def encode(tokenizer, rows):
     """Return the token ids of each row: [problem, context, response, context, response, ...]."""
     encoded = []
     for problem, examples in rows:
@@ -137,7 +136,7 @@ def encode(tokenizer, rows: corpus.Rows) -> list[list[list[int]]]:
     return encoded
 
 
-def collate(rows: list[list[list[int]]], prompt_weight: float) -> dict[str, torch.Tensor]:
+def collate(rows, prompt_weight):
     """Return one batch, in which a row is a tree: the problem, then a branch for each example.
 
     A token sees the problem and its own branch, at the positions of a sequence of these two. So the
@@ -173,7 +172,7 @@ def collate(rows: list[list[list[int]]], prompt_weight: float) -> dict[str, torc
     }
 
 
-def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+def loss_of(model, batch):
     """Return the weighted mean of cross-entropies. Tokens of weight 0 have no logits."""
     hidden = model.model(
         input_ids=batch["ids"],
@@ -189,7 +188,7 @@ def loss_of(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     return (losses * weights[counted]).sum() / weights.sum()
 
 
-def batched(rows: list, rng: random.Random, size: int) -> list[list]:
+def batched(rows, rng, size):
     """Return random batches of rows of about the same length, so that padding is rare.
 
     The rows of every 32 random batches are sorted by length and dealt out anew.
@@ -203,7 +202,7 @@ def batched(rows: list, rng: random.Random, size: int) -> list[list]:
     return batches
 
 
-def warm_start(model, rows: list, seed: int, recipe: Recipe) -> None:
+def warm_start(model, rows, seed, recipe):
     """Train what requires a gradient for one epoch: Muon for matrices, AdamW for all else.
 
     (With AdamW alone the model learns later to copy letters and numbers from the docstring.)
@@ -223,12 +222,11 @@ def warm_start(model, rows: list, seed: int, recipe: Recipe) -> None:
         muon = torch.optim.Muon(matrices, recipe.matrix_lr, 0.01, adjust_lr_fn="match_rms_adamw")
         optimizers.append(muon)
 
-    def factor(step: int) -> float:
+    def factor(step):
         return min((step + 1) / WARMUP, (end - step) / (end - WARMUP))
 
     schedules = [torch.optim.lr_scheduler.LambdaLR(optimizer, factor) for optimizer in optimizers]
     start = time.time()
-    mean = None
     for step, batch in enumerate(batches):
         loss = loss_of(model, collate(batch, recipe.prompt_weight))
         loss.backward()
@@ -236,17 +234,15 @@ def warm_start(model, rows: list, seed: int, recipe: Recipe) -> None:
         for part in [*optimizers, *schedules]:
             part.step()
         model.zero_grad()
-        mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
         if step % 100 == 0 or step == end - 1:
-            print(f"step {step} of {end}: loss {mean:.3f}, {time.time() - start:.0f} s", flush=True)
+            print(f"step {step} of {end}: loss {loss:.3f}, {time.time() - start:.0f} s", flush=True)
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--task", choices=TASKS, default="coop")
-    parser.add_argument("--out", type=Path, help="(tiny/, or the folder in it)")
     args = parser.parse_args()
-    folder = args.out or TINY / args.task.replace("coop", "")
+    folder = TINY / args.task.replace("coop", "")
     recipe = TASKS[args.task]
     torch.manual_seed(SEED)
     torch.set_num_threads(1)

@@ -218,9 +218,6 @@ def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
     alone = ClassEval(num_agents=1).observe(0, ITEM, [])
     assert "programmers" not in alone
     assert "round(" not in first + alone
-    mine = response("in_cents")
-    told = ClassEval().feedback(ITEM, [mine, ""])[0]
-    assert told == "2 of 6 tests pass."
-    again = ClassEval().observe(0, ITEM, [(mine, told)])
-    assert again.startswith(f"{first}{mine}\n```\n\n{told}")
-    assert again.endswith("\n\nRevised: part1.py:\n```python\nclass Till:\n")
+    task, written = ClassEval(), response("in_cents")
+    again = "\n```\n\nRevised: part1.py:\n```python\nclass Till:\n"
+    assert task.observe(0, ITEM, [(written, "")]) == task.observe(0, ITEM, []) + written + again
