@@ -23,7 +23,7 @@ def best_of_k(values: list[float], k: int) -> float:
     """Return the expected largest of k of the values, drawn without replacement.
 
     The values are those of n samples, and this is the unbiased estimate of the best of k samples.
-    For shares of passed tests it is accuracy@k. For 0 and 1 it is pass@k,
+    For shares of passed tests it is accuracy@k. For 0 and 1 it is pass@k, which is
     1 - C(n - passed, k) / C(n, k).
 
     >>> best_of_k([0.0, 1.0, 0.0], 2)  # two of the three pairs hold the 1
@@ -44,7 +44,7 @@ def mean_and_error(values: list[float]) -> tuple[float, float | None]:
 
 
 def paired(values: list[float], others: list[float]) -> dict:
-    """Compare problem by problem: values - others, its error, and counts of wins, ties, losses."""
+    """Return the mean of values - others, its error, and the counts of wins, ties and losses."""
     gaps = [a - b for a, b in zip(values, others, strict=True)]
     mean, error = mean_and_error(gaps)
     wins = sum(gap >= TIE for gap in gaps)
@@ -64,11 +64,11 @@ def t95(seeds: int) -> float:
 
 
 def interval(runs: list[list[float]]) -> tuple[float, float, float]:
-    """Return the mean over seeds and problems and its 95 % interval: (mean, low, high).
+    """Return the mean over seeds and problems, and the low and high end of its 95 % interval.
 
-    runs: one list per seed, of the values of the same problems in the same order. Problems and
-    seeds are drawn independently, so the squares of their errors add up. One seed shows nothing of
-    the spread over seeds, and the interval is then that of the problems alone.
+    Each run is one seed's values, of the same problems in the same order. Problems and seeds are
+    drawn independently, so the squares of their errors add up. One seed shows nothing of the spread
+    over seeds, and the interval is then that of the problems alone.
     """
     mean, seed_error = mean_and_error([statistics.fmean(run) for run in runs])
     problem_means = [statistics.fmean(problem) for problem in np.transpose(runs)]
@@ -126,7 +126,7 @@ def _by_item(records: list[dict]) -> list[list[dict]]:
     return [groups[item] for item in sorted(groups)]
 
 
-def _measures(records: list[dict], task_measures: dict[str, str]) -> dict[str, float | None]:
+def _measures(records: list[dict], task_measures: dict) -> dict:
     """Return every measure of one method, each with its error over problems."""
     part_names = dict.fromkeys(name for r in records for name in r["turns"][-1]["parts"])
     per_item = defaultdict(list)
@@ -139,8 +139,8 @@ def _measures(records: list[dict], task_measures: dict[str, str]) -> dict[str, f
     return measures
 
 
-def _of_problem(records: list[dict], task_measures: dict, part_names: dict) -> dict[str, float]:
-    """Return the measures of one problem, from all its samples. Of several turns, the last counts.
+def _of_problem(records: list[dict], task_measures: dict, part_names: dict) -> dict:
+    """Return the measures of one problem, from the last turn of all its samples.
 
     A part of the reward that a scored response lacks is 0, as in training.
     """
@@ -172,7 +172,7 @@ def _of_problem(records: list[dict], task_measures: dict, part_names: dict) -> d
     return measures
 
 
-def _speed(timing: dict | None) -> dict[str, float | None]:
+def _speed(timing: dict | None) -> dict:
     """Return latency and speed as a user of one problem at a time meets them: methods.latencies."""
     if not timing:
         return {}
@@ -185,7 +185,7 @@ def _speed(timing: dict | None) -> dict[str, float | None]:
     }
 
 
-def _schemes(records: list[dict], part: str | None) -> dict[str, dict]:
+def _schemes(records: list[dict], part: str | None) -> dict:
     """Return how often each scheme was seen, the most frequent first, and how often it passed."""
     passed = defaultdict(list)
     known = False  # whether the reward has the part that says so

@@ -1,8 +1,9 @@
-"""Attention over prompts that several rows share, for every model through transformers'
-AttentionInterface.
+"""Attention over prompts that several rows share.
 
-Shapes: P prompts of up to S rows each, R rows, H query heads, h key heads, g = H / h, W prompt
-positions, T tokens of a response, D units of a head.
+Every model comes here through transformers' AttentionInterface.
+
+Shapes: P prompts of up to S rows each. R rows. H query heads, h key heads, g = H / h.
+W prompt positions. T tokens of a response. D units of a head.
 """
 
 import math
@@ -18,24 +19,26 @@ from policies.sampling import capped
 
 
 class Grid:
-    """Lay rows out by the prompt that they continue, P x S, so that a prompt's keys are read once
-    for all of its rows. Rows are ordered by prompt.
+    """Lay rows out by the prompt that they continue, P x S.
 
-    owners [0, 0, 2] and lengths [3, 1, 2]: rows 0 and 1 continue prompt 0, row 2 continues prompt
-    2, and prompt 1 has no rows. So P = 2, S = 2, prompts = [0, 2], and the layout is
+    A prompt's keys are then read once for all of its rows. Rows are ordered by prompt.
+
+    An example is owners = [0, 0, 2] with lengths = [3, 1, 2]. Rows 0 and 1 continue prompt 0, row 2
+    continues prompt 2, and prompt 1 has no rows. So P = 2, S = 2, prompts = [0, 2]. The layout is
 
         prompt 0:  row 0  row 1
         prompt 2:  row 2  zeros
 
-    Prompts are padded to W = 3 tokens: padding = [[0, 0, 0], [0, 0, -inf]].
+    Prompts are padded to W = 3 tokens. So padding = [[0, 0, 0], [0, 0, -inf]].
     """
 
     def __init__(self, owners: list[int], lengths: Tensor, width: int, heads: int):
-        """owners: the prompt's number of each row, in order. lengths: of all prompts."""
+        """owners: the number of each row's prompt, in order. lengths are those of all prompts."""
         self.width = width
         self.heads = heads
         self.prompts = list(dict.fromkeys(owners))  # that have rows
-        self.groups = Groups([owners.count(prompt) for prompt in self.prompts], lengths.device)
+        counts = [owners.count(prompt) for prompt in self.prompts]
+        self.groups = Groups(counts, lengths.device)
         lengths = lengths[self.prompts]
         self.padding = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
         if int(lengths.min()) < width:
@@ -46,22 +49,24 @@ class Grid:
 
     def by_prompt(self, x: Tensor) -> Tensor:
         """(R h, g, X) -> (P h, S g, X)."""
-        count, size = self.groups.count, self.groups.size
-        rows = x.view(-1, self.heads, *x.shape[1:])  # (R, h, g, X)
-        layout = self.groups.pad(rows).view(count, size, *rows.shape[1:])  # (P, S, h, g, X)
-        return layout.transpose(1, 2).reshape(count * self.heads, -1, x.shape[-1])
+        rows = x.unflatten(0, (-1, self.heads))  # (R, h, g, X)
+        layout = self.groups.pad(rows)
+        layout = layout.unflatten(0, (-1, self.groups.size)).transpose(1, 2)  # (P, h, S, g, X)
+        return layout.flatten(2, 3).flatten(0, 1)
 
     def by_row(self, x: Tensor) -> Tensor:
         """(P h, S g, X) -> (R h, g, X)."""
-        count, size = self.groups.count, self.groups.size
-        layout = x.view(count, self.heads, size, -1, x.shape[2]).transpose(1, 2)  # (P, S, h, g, X)
-        rows = layout.reshape(count * size, self.heads, -1, x.shape[2])
-        return self.groups.unpad(rows).reshape(-1, rows.shape[2], x.shape[2])
+        layout = x.unflatten(1, (self.groups.size, -1))  # (P h, S, g, X)
+        layout = layout.unflatten(0, (-1, self.heads)).transpose(1, 2)  # (P, S, h, g, X)
+        rows = self.groups.unpad(layout.flatten(0, 1))  # (R, h, g, X)
+        return rows.flatten(0, 1)
 
 
 class PrefixCache(DynamicLayer):
-    """Hold a layer's keys and values in the update: of each row's prompt (R, h, W, D), then of its
-    response."""
+    """Hold a layer's keys and values in the update.
+
+    Each row has those of its prompt (R, h, W, D), then those of its response.
+    """
 
     def __init__(self, keys: Tensor, values: Tensor):
         super().__init__()
@@ -71,15 +76,15 @@ class PrefixCache(DynamicLayer):
 
 
 class RowCache(PrefixCache):
-    """Hold keys and values of one layer while decoding. A prompt's are held once for all of its
-    rows. A row's new ones go into a store with room for every token.
+    """Hold keys and values of one layer while decoding.
 
-    (DynamicLayer grows by concatenation: copying the whole cache for every token took 3/4 of the
-    decode's time on a CPU.)
+    A prompt's keys are held once for all of its rows. A row's new keys go into a store with room
+    for every token. (DynamicLayer grows by concatenation. To copy the whole cache for every token
+    took 3/4 of the decode's time on a CPU.)
     """
 
     def __init__(self, keys: Tensor, values: Tensor, grid: Grid, rows: int, room: int):
-        if not keys.is_cuda:  # there these products are made in single precision: cast only once
+        if not keys.is_cuda:  # a CPU makes the products in single precision: cast only once
             keys = keys.float()
             values = values.float()
         super().__init__(keys, values)
@@ -101,7 +106,10 @@ class RowCache(PrefixCache):
         return self, self
 
     def attend(self, query: Tensor, scaling: float, softcap: float | None) -> Tensor:
-        """(R, H, 1, D) -> (R, 1, H, D): attention over a row's prompt and its response so far."""
+        """Return attention over a row's prompt and its response so far.
+
+        (R, H, 1, D) -> (R, 1, H, D).
+        """
         grid = self.grid
         rows, heads, _, size = query.shape
         query = (query * scaling).view(rows * grid.heads, -1, size)  # (R h, g, D)
@@ -114,9 +122,10 @@ class RowCache(PrefixCache):
         scores = torch.cat([prompt, grid.by_prompt(response)], -1)
         weights = scores.softmax(-1).to(self.values.dtype)
         prompt, response = weights.split_with_sizes([grid.width, self.used], -1)
-        mixed = grid.by_row(torch.bmm(prompt, self.values))  # to add to it in place saves a copy
+        mixed = grid.by_row(torch.bmm(prompt, self.values))  # (R h, g, D)
         response = grid.by_row(response).to(mixed.dtype)
-        mixed.baddbmm_(response, values.to(mixed.dtype))  # autocast does not see it
+        values = values.to(mixed.dtype)  # autocast does not see a product in place
+        mixed.baddbmm_(response, values)  # in place: saves a copy
         return mixed.view(rows, 1, heads, -1).to(query.dtype)
 
     def select(self, rows: Tensor, grid: Grid) -> None:
@@ -125,14 +134,17 @@ class RowCache(PrefixCache):
         self.row_values = self.row_values[rows]
         if grid.prompts != self.grid.prompts:
             kept = [self.grid.prompts.index(prompt) for prompt in grid.prompts]
-            self.keys = self.keys.unflatten(0, (-1, grid.heads))[kept].flatten(0, 1)
-            self.values = self.values.unflatten(0, (-1, grid.heads))[kept].flatten(0, 1)
+            heads = (-1, grid.heads)
+            self.keys = self.keys.unflatten(0, heads)[kept].flatten(0, 1)
+            self.values = self.values.unflatten(0, heads)[kept].flatten(0, 1)
         self.grid = grid
 
 
 def _products(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return queries @ keys in single precision: rounded to 16 bits, scores would move
-    log-probabilities by several hundredths."""
+    """Return queries @ keys in single precision.
+
+    Scores rounded to 16 bits would move log-probabilities by several hundredths.
+    """
     if queries.dtype == torch.float32 and not torch.is_autocast_enabled(queries.device.type):
         return torch.bmm(queries, keys)
     if queries.is_cuda and queries.dtype != torch.float32:
@@ -142,19 +154,21 @@ def _products(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, softcap=None, **kwargs):
-    """Compute the attention of every model, for transformers' AttentionInterface. It is causal over
-    prompts, takes a RowCache in decoding, and has scoring's mask in the update. A sliding window is
-    longer than any prompt and response together: Base.context sees to that."""
+    """Compute the attention of every model, for transformers' AttentionInterface.
+
+    It is causal over prompts, takes a RowCache in decoding, and has scoring's mask in the update. A
+    sliding window is longer than any prompt and response together: Base.context sees to that.
+    """
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if isinstance(key, RowCache):
         return key.attend(query, scaling, softcap), None
     rows, heads, tokens, size = query.shape
+    sharing = heads // key.shape[1]  # g
     if attention_mask is None and softcap is None:
-        if query.is_cuda and query.dtype == torch.float32 and heads > key.shape[1]:
-            # a card's fused kernels group heads in 16 bits alone: all scores would be kept here
-            repeats = heads // key.shape[1]
-            key = key.repeat_interleave(repeats, 1)
-            value = value.repeat_interleave(repeats, 1)
+        if query.is_cuda and query.dtype == torch.float32 and sharing > 1:
+            # a GPU's fused kernels group heads in 16 bits alone: the others would keep all scores
+            key = key.repeat_interleave(sharing, 1)
+            value = value.repeat_interleave(sharing, 1)
         mixed = F.scaled_dot_product_attention(
             query, key, value, is_causal=True, scale=scaling, enable_gqa=True
         )
@@ -162,13 +176,15 @@ def attend(module, query, key, value, attention_mask, scaling=None, softcap=None
         if attention_mask is None:
             attention_mask = query.new_ones(1, 1, tokens, tokens, dtype=torch.bool).tril()
         query = query.reshape(rows, key.shape[1], -1, size)
-        mask = attention_mask.repeat(1, 1, heads // key.shape[1], 1)
+        mask = attention_mask.repeat(1, 1, sharing, 1)
         if softcap is None:
             mixed = F.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
         else:
-            scores = capped((query * scaling).float() @ key.float().transpose(2, 3), softcap)
-            mixed = scores.masked_fill(~mask, -math.inf).softmax(-1).to(value.dtype) @ value
-    return mixed.view(rows, heads, tokens, -1).transpose(1, 2).contiguous(), None
+            scores = (query * scaling).float() @ key.float().transpose(2, 3)
+            scores = capped(scores, softcap).masked_fill(~mask, -math.inf)
+            mixed = scores.softmax(-1).to(value.dtype) @ value
+    mixed = mixed.view(rows, heads, tokens, -1)
+    return mixed.transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register("shared_prompts", attend)

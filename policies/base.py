@@ -1,15 +1,16 @@
-"""One model and the agents that share it: what policies/ is about.
+"""One model and the agents that share it: the subject of policies/.
 
 loading.py loads and saves it, decoding.py samples responses, scoring.py scores them. plain.py does
-both in the slow and obvious way: read it first.
+both in the slow and obvious way. Read it first.
 
-- What is sampled is what is scored (sampling.py), and no module is ever in training mode (dropout).
-- A prompt is run once for its G samples, when decoding (attention.py) and in the update. There its
-  keys and values carry the gradient of all its responses back through one backward pass.
+- The sampled distribution is the scored one (sampling.py). No module is ever in training mode, so
+  there is never dropout.
+- A prompt is run once for its G samples, when decoding (attention.py) and in the update. In the
+  update its keys and values carry the gradient of all its responses back through one backward pass.
 - Agents that share a base share every forward pass (adapters.py).
 - The usual kinds of model run through as few kernels as they need (layers.py).
 
-Shapes: R rows (responses), T tokens of a response, W cached prompt positions, V vocabulary.
+Shapes: R rows (responses). T tokens of a response. W cached prompt positions. V vocabulary.
 """
 
 import contextlib
@@ -71,7 +72,7 @@ class Base(nn.Module):
         known = is_known(self.net.config)
         self.layers = Layers(self.net.base_model, self.adapters) if known else None
         config = self.net.config.get_text_config()
-        # what some models do to the output of their last layer: Cohere's factor, Granite's, a cap
+        # some models change the output of their last layer: Cohere's factor, Granite's, a cap
         self.scale = getattr(config, "logit_scale", None) or 1.0
         self.scale /= getattr(config, "logits_scaling", None) or 1.0
         self.softcap = getattr(config, "final_logit_softcapping", None)
@@ -104,8 +105,11 @@ class Base(nn.Module):
 
     @contextlib.contextmanager
     def acting(self, agents: Sequence[int] | None, tokens: int, keep: bool = False):
-        """Run rows of so many tokens as these agents, in order. None: as the frozen base, which is
-        the KL reference. keep: no weight changes, so what is made of the weights is kept."""
+        """Run rows of so many tokens as these agents, in order, or (None) as the frozen base.
+
+        The frozen base is the KL reference. keep: no weight changes meanwhile, so what is made of
+        the weights is kept.
+        """
         self.act(agents, tokens)
         self.adapters.kept = {} if keep else None
         try:
@@ -121,12 +125,16 @@ class Base(nn.Module):
     def prefill(
         self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
     ) -> list[tuple[Tensor, Tensor]]:
-        """Return keys and values of each prompt but its last token, which opens the response's row:
-        per layer (k, v), (R, H, W, D). Padding is on the right, so that it needs no mask here."""
+        """Return keys and values of each prompt without its last token, (R, H, W, D) by layer.
+
+        The last token opens the response's row. Padding is on the right, so it needs no mask here.
+        """
         width = max(map(len, prompts)) - 1
-        cache = DynamicCache()
-        ids = torch.tensor([p[:-1] + (0,) * (width + 1 - len(p)) for p in prompts])
+        ids = torch.zeros(len(prompts), width, dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt) - 1] = torch.tensor(prompt[:-1])
         positions = torch.arange(width, device=self.device)[None]
+        cache = DynamicCache()
         with self.acting(agents, width):
             self.hidden(ids.to(self.device), positions, cache, keys_only=True)
         return [(layer.keys, layer.values) for layer in cache.layers]
@@ -134,12 +142,20 @@ class Base(nn.Module):
     def hidden(
         self, tokens: Tensor, positions: Tensor, cache: Cache, mask=None, keys_only: bool = False
     ) -> Tensor:
-        """Return the last hidden states (R, T, hidden) of tokens (R, T) that follow what the cache
-        holds. keys_only: it is called to fill the cache alone."""
+        """Return the last hidden states (R, T, hidden) of tokens (R, T) that continue the cache.
+
+        keys_only: it is called to fill the cache alone.
+        """
         if self.layers:
             return self.layers(tokens, positions, cache, mask, keys_only)
-        options = {"position_ids": positions, "past_key_values": cache, "attention_mask": mask}
-        states = self.net.base_model(tokens, use_cache=True, **options).last_hidden_state
+        outputs = self.net.base_model(
+            tokens,
+            position_ids=positions,
+            past_key_values=cache,
+            attention_mask=mask,
+            use_cache=True,
+        )
+        states = outputs.last_hidden_state
         return states if self.scale == 1 else states * self.scale
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -147,15 +163,19 @@ class Base(nn.Module):
         return capped(self.head(hidden), self.softcap)
 
     def end_at(self, text: str) -> None:
-        """Let responses end with each token that begins with `text`, too. "": with no other."""
-        names = self.tokenizer.get_vocab().items() if text else ()
-        candidates = {n for name, n in names if text in name}
-        begins = {n for n in candidates if self.tokenizer.decode([n]).lstrip().startswith(text)}
+        """Let responses end with each token that begins with `text`, too. "" adds no token."""
+        begins = set()
+        if text:
+            for name, token in self.tokenizer.get_vocab().items():
+                if text in name and self.tokenizer.decode([token]).lstrip().startswith(text):
+                    begins.add(token)
         self.ends = self.eos | begins
 
     def encode(self, text: str, chat: bool, limit: int, room: int = 0) -> tuple[int, ...]:
-        """Token ids of a prompt. Raises ValueError where it would have to be cut to `limit`, or
-        where it leaves the model's context no room for so many new tokens."""
+        """Return a prompt's token ids. Raise ValueError where the prompt cannot be used whole.
+
+        It has to fit into `limit`, and with `room` new tokens into the model's context.
+        """
         if not isinstance(text, str):
             raise ValueError(f"a prompt, which observe() gives, has to be a text, not {text!r:.60}")
         ids = self.ids(text, chat)
@@ -167,7 +187,8 @@ class Base(nn.Module):
         if len(ids) + room > self.context:
             message = f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than"
             raise ValueError(f"{message} the model's context of {self.context} ({text[:60]!r}...)")
-        if max(ids, default=0) >= (known := self.net.config.get_text_config().vocab_size):
+        known = self.net.config.get_text_config().vocab_size
+        if max(ids, default=0) >= known:
             message = f"the tokenizer is of another model: token {max(ids)}"
             raise ValueError(f"{message}, and the model knows {known}")
         if len(ids) < 2:
@@ -175,16 +196,18 @@ class Base(nn.Module):
         return tuple(ids)
 
     def ids(self, text: str, chat: bool) -> list[int]:
-        """Return a prompt's token ids. They end with EOS only where the text or the template does:
-        a prompt after which the tokenizer adds EOS (add_eos_token) would already be answered."""
+        """Return a prompt's token ids. They end with EOS only where the text or the template does.
+
+        A prompt after which the tokenizer adds EOS (add_eos_token) would already be answered.
+        """
         if not chat:
             ids = self.tokenizer(text)["input_ids"]
             written = self.tokenizer(text, add_special_tokens=False)["input_ids"]
             added = self.final_ends(ids) - self.final_ends(written)
             return ids[: len(ids) - added]
         if not self.tokenizer.chat_template:
-            what = "give --no-chat-template, or take the instruction-tuned model"
-            raise ValueError(f"--chat-template: the model has no chat template: {what}")
+            mend = "give --no-chat-template, or take the instruction-tuned model"
+            raise ValueError(f"--chat-template: the model has no chat template: {mend}")
         messages = [{"role": "user", "content": text}]
         return self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False, **self.template_args
@@ -198,8 +221,11 @@ class Base(nn.Module):
         return count
 
     def text_of(self, response: list[int]) -> str:
-        """Return a response's text. Decoders like Llama 2's strip the first space of a text, and a
-        response is not the first: it is decoded after a letter, which is then cut off."""
+        """Return a response's text.
+
+        Decoders like Llama 2's strip the first space of a text, and a response follows a prompt. So
+        it is decoded after a letter, which is then cut off.
+        """
         letter = self.tokenizer("x", add_special_tokens=False)["input_ids"]
         before = self.tokenizer.decode(letter, skip_special_tokens=True)
         text = self.tokenizer.decode([*letter, *response], skip_special_tokens=True)
@@ -207,8 +233,10 @@ class Base(nn.Module):
 
 
 def context(config) -> float:
-    """Return how many tokens a prompt and its response may have together. The model's positions
-    limit them, and so does its attention window, over which the caches here do not slide."""
+    """Return how many tokens a prompt and its response may have together.
+
+    The model's positions limit them. So does its attention window: the caches here do not slide.
+    """
     limits = [getattr(config, "max_position_embeddings", None)]
     kinds = getattr(config, "layer_types", None)
     if kinds is None or "sliding_attention" in kinds:
@@ -217,13 +245,15 @@ def context(config) -> float:
 
 
 def adapted(model) -> list[str] | str:
-    """Return which linear layers carry adapters, as peft takes it: all that peft can adapt. In a
-    mixture of experts, which are stacked weights and not linear layers, those of the mixers: of
-    attention and of what takes its place."""
+    """Return which linear layers carry adapters, as peft takes it: all that peft can adapt.
+
+    Experts of a mixture are stacked weights and not linear layers. In a mixture, the layers are
+    those of the mixers: of attention and of what takes its place.
+    """
     modules = [module for module in model.modules() if not isinstance(module, nn.Conv1d)]
     weights = [weight for module in modules for weight in module.parameters(recurse=False)]
     stacked = any(weight.dim() > 2 for weight in weights)
-    refused = {"out_proj"} if model.config.model_type in STATE_SPACE else set()
+    refused = ["out_proj"] if model.config.model_type in STATE_SPACE else []
     if not stacked and not refused:
         return "all-linear"
     if stacked:
@@ -233,9 +263,10 @@ def adapted(model) -> list[str] | str:
         for name, layer in module.named_children():
             if isinstance(layer, nn.Linear) and layer is not model.get_output_embeddings():
                 names.add(name)
-    if not names - refused:
+    names = names.difference(refused)
+    if not names:
         raise ValueError(f"{type(model).__name__} takes no adapters")
-    return sorted(names - refused)
+    return sorted(names)
 
 
 def is_mixer(module: nn.Module) -> bool:
@@ -247,7 +278,9 @@ def is_mixer(module: nn.Module) -> bool:
 def eos_tokens(model, tokenizer) -> frozenset[int]:
     """Return every token that ends a response: the checkpoint's and the tokenizer's."""
     ids = model.generation_config.eos_token_id
-    ids = frozenset([*(ids if isinstance(ids, list) else [ids]), tokenizer.eos_token_id]) - {None}
+    if not isinstance(ids, list):
+        ids = [ids]
+    ids = frozenset([*ids, tokenizer.eos_token_id]) - {None}
     if not ids:
         raise ValueError("the model has no end-of-sequence token: set eos_token in its tokenizer")
     return ids

@@ -1,14 +1,14 @@
 """Responses sampled by servers with vLLM's API, one for each base of the team (--engine URL).
 
-A server holds a frozen base and is given the agents' adapters; scoring and the update stay here.
+A server holds a frozen base and gets the agents' adapters. Scoring and the update stay here.
 
-- Prompts and responses travel as token ids: neither the server's tokenizer, its chat template nor
-  the generation defaults of its checkpoint count.
-- A request is one prompt with its samples: many prompts in a request would share its seed.
-- An adapter gets a new name and folder whenever its weights have changed: vLLM keeps what it has
-  cached of prompts by these two, so one replaced in place would be half of the old one.
-- The server's policy differs from the update's, by rounding at least: the loss corrects for it
-  (scoring.importance), and `Engine.probe` refuses a server that differs by more.
+- Prompts and responses travel as token ids. The server's tokenizer, its chat template and the
+  generation defaults of its checkpoint do not count.
+- A request is one prompt with its samples. Many prompts in a request would share its seed.
+- An adapter gets a new name and folder whenever its weights have changed. vLLM caches prompts by
+  these two, so a replaced adapter would answer with the old one's prompt cache.
+- The server's policy differs from the update's, by rounding at least. The loss corrects for it
+  (scoring.importance). `Engine.probe` refuses a server that differs by more.
 """
 
 import asyncio
@@ -33,22 +33,26 @@ from policies.team import score
 
 KEY = "MAGRPO_ENGINE_KEY"  # environment variable with the key of a server that wants one
 TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of three tries at most
-# A server is compared with its base here by 8 tokens; at temperature 2, where raw log-probabilities
-# are nats away from those of what is sampled.
+# A server is compared with its base here by 8 tokens. At temperature 2, log-probabilities of the
+# sampled distribution are nats away from raw ones.
 PROBE = Sampling(2.0, 0, 1.0, 8)
-APART = 0.5  # mean difference of their log-probabilities, in nats, that is refused
+APART = 0.5  # largest mean difference of log-probabilities, in nats, that is not refused
 NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --engine-folder"
 
 
 class EngineError(RuntimeError):
-    """A server is not there, refuses, or samples otherwise. The run saves a checkpoint and ends."""
+    """Say that a server is not there, refuses, or samples something else.
+
+    The run saves a checkpoint and ends.
+    """
 
 
 class Server:
-    """One server. Its methods raise EngineError, in one line."""
+    """Speak with one server. The methods raise EngineError, in one line."""
 
     def __init__(self, url: str):
-        self.url, self.model = url, ""
+        self.url = url
+        self.model = ""  # its base's name
         base_url = url.rstrip("/").removesuffix("/v1") + "/v1"
         key = os.environ.get(KEY) or "none"  # the client insists on one
         self.client = AsyncOpenAI(base_url=base_url, api_key=key, timeout=TIMEOUT)
@@ -56,63 +60,81 @@ class Server:
     def error(self, why: str) -> EngineError:
         return EngineError(f"the engine at {self.url} {' '.join(why.split())[:300]}")
 
-    async def ask(self, what: str, path: str, body: dict | None = None):
-        """The answer to a request; what the server is to do, for an error's words."""
+    async def ask(self, task: str, path: str, body: dict | None = None):
+        """Return the answer to a request. task: what the server is to do, in an error's words."""
         try:
             if body:
                 return await self.client.post(path, cast_to=object, body=body)
             return await self.client.get(path, cast_to=object)
         except APIStatusError as error:
-            message = error.body.get("message") if isinstance(error.body, dict) else None
-            raise self.error(
-                f"cannot {what}: HTTP {error.status_code}, {message or error.response.text}"
-            ) from error
+            message = error.response.text
+            if isinstance(error.body, dict):
+                message = error.body.get("message") or message
+            raise self.error(f"cannot {task}: HTTP {error.status_code}, {message}") from error
         except OpenAIError as error:
             message = f"{error} {error.__cause__ or ''}"
-            raise self.error(f"cannot be reached to {what}: {message}") from error
+            raise self.error(f"cannot be reached to {task}: {message}") from error
         except ValueError as error:
-            raise self.error(f"cannot {what}: its answer is no JSON") from error
+            raise self.error(f"cannot {task}: its answer is no JSON") from error
 
     async def find(self) -> float | None:
-        """Finds the name of the server's model; its context, in tokens."""
+        """Find the name of the server's model. Return the model's context in tokens, if known."""
+        answer = await self.ask("list its models", "/models")
         try:
-            cards = (await self.ask("list its models", "/models"))["data"]
-            card = next(card for card in cards if not card.get("parent"))  # no adapter
-            self.model = card["id"]
-        except (AttributeError, KeyError, StopIteration, TypeError) as error:
+            models = [card for card in answer["data"] if not card.get("parent")]  # no adapters
+            self.model = models[0]["id"]
+        except (AttributeError, LookupError, TypeError) as error:
             raise self.error("names no model: is it one of vLLM's?") from error
-        return card.get("max_model_len")
+        return models[0].get("max_model_len")
 
     async def complete(
         self, model: str, prompt: tuple, seed: int, samples: int, sampling: Sampling, ends: list
     ) -> list[tuple[list[int], list[float]]]:
-        """Token ids and log-probabilities of each sample, the token that ends it included."""
-        body = {"model": model, "prompt": list(prompt), "n": samples, "seed": seed}
-        body |= {"max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature}
-        body |= {"top_k": sampling.top_k, "top_p": sampling.top_p}
-        body |= {"min_p": 0.0, "repetition_penalty": 1.0}  # a checkpoint may ship others
-        body |= {"stop_token_ids": ends, "ignore_eos": True}  # which the ends have, too
-        body |= {"logprobs": 0, "return_token_ids": True}  # of the sampled tokens alone
+        """Return token ids and log-probabilities of each sample, with the token that ends it."""
+        body = {
+            "model": model,
+            "prompt": list(prompt),
+            "n": samples,
+            "seed": seed,
+            "max_tokens": sampling.max_new_tokens,
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": 0.0,  # a checkpoint may ship another, and another penalty
+            "repetition_penalty": 1.0,
+            "stop_token_ids": ends,
+            "ignore_eos": True,  # the ends have it, too
+            "logprobs": 0,  # of the sampled tokens alone
+            "return_token_ids": True,
+        }
         answer = await self.ask("sample", "/completions", body)
+        rows = [None] * samples
         try:
-            found = {c["index"]: c for c in answer["choices"]}
-            rows = [found[sample] for sample in range(samples)]
-            rows = [(row["token_ids"], row["logprobs"]["token_logprobs"]) for row in rows]
-            for tokens, logps in rows:  # vLLM writes -9999 for a log-probability of -inf or NaN
+            for choice in answer["choices"]:
+                tokens = choice["token_ids"]
+                logps = choice["logprobs"]["token_logprobs"]
                 right = 0 < len(tokens) == len(logps) and min(tokens) >= 0
-                if not (right and all(-1000 < logp < 0.01 for logp in logps)):
+                # vLLM writes -9999 for a log-probability of -inf or NaN
+                if not right or not all(-1000 < logp < 0.01 for logp in logps):
                     raise ValueError("of different lengths, or none")
-            return rows
-        except (KeyError, TypeError, ValueError) as error:
+                rows[choice["index"]] = (tokens, logps)
+            if None in rows:
+                raise ValueError("too few")
+        except (LookupError, TypeError, ValueError) as error:
             raise self.error("gives no token ids with log-probabilities") from error
+        return rows
 
 
 class Engine:
-    """The servers of a team. urls: one for each of its bases, in their order. folder: where their
-    machines and this one find adapters; None: a temporary one of this machine."""
+    """Sample with the servers of a team.
+
+    urls: one for each of the team's bases, in their order. folder: where the servers' machines and
+    this one find adapters. None: a temporary folder of this machine.
+    """
 
     def __init__(self, team, urls: list[str], folder: str | None):
-        self.base_of, self.run = team.base_of, f"magrpo-{secrets.token_hex(4)}"
+        self.base_of = team.base_of
+        self.run = f"magrpo-{secrets.token_hex(4)}"
         self.servers = dict(zip(team.bases, map(Server, urls), strict=True))
         self.names: dict[int, str] = {}  # of the policies' adapters, as the servers have them
         self.folder = tempfile.TemporaryDirectory(prefix=f"{self.run}-", dir=folder)
@@ -124,7 +146,7 @@ class Engine:
             base.context = min(base.context, context or base.context)
 
     def wait(self, work):
-        """The result of a coroutine. A signal that ends the rollout ends its requests, too."""
+        """Return a coroutine's result. A signal that ends the rollout ends its requests, too."""
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
@@ -134,76 +156,96 @@ class Engine:
     def sample(
         self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
     ) -> list[list[Response]]:
-        """Sample as Team.sample does, but uniforms decide the seeds. A server does not tell the
-        entropy: its estimate is that of the sampled tokens, -log pi."""
+        """Sample as Team.sample does. Here the uniforms decide the seeds.
+
+        A server does not give the entropy. Its estimate is that of the sampled tokens, -log pi.
+        """
         answers = self.wait(self._sample(prompts, uniforms, sampling))
-        responses = []
+        groups = []
         for (agent, _), rows in zip(prompts, answers, strict=True):
-            base = self.base_of[agent]
-            entropies = [[-logp for logp in logps] for _, logps in rows]
-            pairs = zip(rows, entropies, strict=True)
-            responses.append([response_of(base, *row, entropy) for row, entropy in pairs])
-        return responses
+            responses = []
+            for tokens, logps in rows:
+                entropy = [-logp for logp in logps]
+                responses.append(response_of(self.base_of[agent], tokens, logps, entropy))
+            groups.append(responses)
+        return groups
 
     async def _sample(self, prompts, uniforms: Tensor, sampling: Sampling, stop=True) -> list:
         """Return S pairs of tokens and log-probabilities for each prompt. stop: where they end."""
-        bases = [self.base_of[agent] for agent, _ in prompts]
-        policies = [base.policy_of[a] for base, (a, _) in zip(bases, prompts, strict=True)]
+        policies = [self.base_of[agent].policy_of[agent] for agent, _ in prompts]
         await asyncio.gather(*map(self.load, {*policies}))
         seeds = (uniforms[:, 0, 0].double() * 2**53).long().tolist()
         requests = []
-        for base, policy, seed, (_, prompt) in zip(bases, policies, seeds, prompts, strict=True):
+        for (agent, prompt), policy, seed in zip(prompts, policies, seeds, strict=True):
+            base = self.base_of[agent]
             ends = sorted(t for t in base.ends if t < len(base.head.weight)) if stop else []
-            how = (self.names[policy], prompt, seed, uniforms.shape[1], sampling, ends)
-            requests.append(self.servers[base].complete(*how))
-        found = await asyncio.gather(*requests)
-        for base, rows in zip(bases, found, strict=True):
+            request = self.servers[base].complete(
+                self.names[policy], prompt, seed, uniforms.shape[1], sampling, ends
+            )
+            requests.append(request)
+        answers = await asyncio.gather(*requests)
+        for (agent, _), rows in zip(prompts, answers, strict=True):
+            base = self.base_of[agent]
             known = len(base.head.weight)
-            if (token := max(max(tokens) for tokens, _ in rows)) >= known:
+            token = max(max(tokens) for tokens, _ in rows)
+            if token >= known:
                 raise self.other(base, f"samples token {token}, and this one knows {known}")
-        return found
+        return answers
 
     async def load(self, agent: int) -> None:
-        """Gives a policy's adapter to its server, where it has changed; agent: the policy's. A full
-        copy has none: it plays as its base."""
+        """Load the adapter of the policy of this agent into its server, where it has changed.
+
+        A full copy has no adapter: it plays as its base.
+        """
         base = self.base_of[agent]
-        server, old, weights = self.servers[base], self.names.get(agent), hashlib.sha256()
+        server = self.servers[base]
         if not base.lora:
             self.names[agent] = server.model
             return
+        weights = hashlib.sha256()
         for parameter in base.parameters_of(agent):
             weights.update(parameter.detach().float().cpu().numpy())
         name = f"{self.run}-agent{agent}-{weights.hexdigest()[:12]}"
-        if name != old:
-            path = Path(self.folder.name).resolve() / name
-            save_adapter(base, agent, path)
-            new = {"lora_name": name, "lora_path": str(path)}
-            await server.ask(f"load an adapter ({NEEDS})", "/load_lora_adapter", new)
-            self.names[agent] = name
-            if old:
-                await server.ask("unload one", "/unload_lora_adapter", {"lora_name": old})
-                shutil.rmtree(path.parent / old)
+        old = self.names.get(agent)
+        if name == old:
+            return
+        path = Path(self.folder.name).resolve() / name
+        save_adapter(base, agent, path)
+        new = {"lora_name": name, "lora_path": str(path)}
+        await server.ask(f"load an adapter ({NEEDS})", "/load_lora_adapter", new)
+        self.names[agent] = name
+        if old:
+            await server.ask("unload one", "/unload_lora_adapter", {"lora_name": old})
+            shutil.rmtree(path.parent / old)
 
     def probe(self) -> None:
-        """Raises EngineError where a server and its base here are not the same model, or its
-        log-probabilities not those of what it samples: a few tokens of each agent, scored here."""
+        """Raise EngineError where a server and its base here are not the same model.
+
+        A few tokens of each agent are scored here. The server's log-probabilities also have to be
+        those of the sampled distribution.
+        """
         for base in self.servers:
-            prompt = tuple(n % len(base.head.weight) for n in (5, 3, 9, 4))
+            prompt = tuple(token % len(base.head.weight) for token in (5, 3, 9, 4))
             pairs = [(agent, prompt) for agent in base.agents]
-            found = self.wait(self._sample(pairs, torch.zeros(len(pairs), 1, 1), PROBE, False))
-            rows = [Row(*pair, t, logps=v) for pair, ((t, v),) in zip(pairs, found, strict=True)]
+            uniforms = torch.zeros(len(pairs), 1, 1)
+            answers = self.wait(self._sample(pairs, uniforms, PROBE, stop=False))
+            rows = []
+            for agent, [(tokens, logps)] in zip(base.agents, answers, strict=True):
+                rows.append(Row(agent, prompt, tokens, logps=logps))
             score(base, rows, PROBE)
             gaps = [(row.scored.cpu() - torch.tensor(row.logps)).abs().mean() for row in rows]
-            if not (gap := float(sum(gaps)) / len(gaps)) <= APART:
+            gap = float(sum(gaps)) / len(gaps)
+            if not gap <= APART:
                 why = f"gives tokens log-probabilities {gap:.2g} nats off on average"
                 raise self.other(base, f"{why}; or is it without processed_logprobs?")
 
     def other(self, base: Base, why: str) -> EngineError:
-        server, name = self.servers[base], base.net.name_or_path
-        return server.error(f"holds {server.model}, another model than {name}: it {why}")
+        server = self.servers[base]
+        models = f"{server.model}, another model than {base.net.name_or_path}"
+        return server.error(f"holds {models}: it {why}")
 
 
 def connect(team, urls: list[str], folder: str | None) -> None:
-    """Let servers sample for a team. Raises EngineError where a server cannot."""
+    """Let servers sample for a team. Raise EngineError where a server cannot."""
     team.engine = Engine(team, urls, folder)
     team.engine.probe()

@@ -1,4 +1,4 @@
-"""Whether a model is there, and which one it is, without the slow import of what loads it."""
+"""Finding models: whether one exists, and which one it is, without the slow imports of loading."""
 
 import hashlib
 import json
@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EMBEDDED = Path(__file__).resolve().parent.parent / "tiny"  # the models of this project
-ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft writes them
-MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")  # what a fingerprint is of,
-ADAPTER_FILES = ("tokenizer*.json", WEIGHTS)  # with an adapter's config, but for its base's name
+ADAPTER = "adapter_config.json"  # as peft writes it
+WEIGHTS = "adapter_model.safetensors"
+# Files that a fingerprint covers, with an adapter's config without its base's name.
+MODEL_FILES = ("config.json", "tokenizer*.json", "model*.safetensors")
+ADAPTER_FILES = ("tokenizer*.json", WEIGHTS)
 
 
 @dataclass(frozen=True)
 class TeamOptions:
-    """Who the agents are: train.py's flags of the same names."""
+    """The agents and their models: train.py's flags of the same names."""
 
     model: list[str]  # one per agent
     share: bool = False
@@ -29,7 +31,7 @@ def is_adapter(name: str | Path) -> bool:
 
 
 def adapter_config(folder: str | Path) -> dict:
-    """Return an adapter's configuration. Raises ValueError where it is not what peft writes."""
+    """Return an adapter's configuration. Raise ValueError where it is not as peft writes it."""
     path = Path(folder) / ADAPTER
     try:
         config = json.loads(path.read_text())
@@ -40,8 +42,10 @@ def adapter_config(folder: str | Path) -> dict:
 
 
 def recorded_name(name: str) -> str:
-    """Return the name that a run or an agent records for a model. An embedded model is "tiny",
-    "tiny/half", ...: the name holds in every clone of the project."""
+    """Return the name that a run or an agent records for a model.
+
+    An embedded model is "tiny", "tiny/half", ... This name holds in every clone of the project.
+    """
     path = Path(name).resolve()
     if path.is_dir() and path.is_relative_to(EMBEDDED):
         return path.relative_to(EMBEDDED.parent).as_posix()
@@ -49,19 +53,21 @@ def recorded_name(name: str) -> str:
 
 
 def located(name: str) -> str:
-    """Return this clone's path of an embedded model, by its recorded name or by the path that it
-    had in a clone that is gone. Return the name of any other model as it is."""
+    """Return this clone's path of an embedded model, and any other model's name as it is.
+
+    An embedded model is found by its recorded name, or by its path in a clone that is gone.
+    """
     path = Path(name)
     is_path = path.is_absolute() and EMBEDDED.name in path.parts
     if not is_path and path.parts[:1] != (EMBEDDED.name,):
         return name
     start = len(path.parts) - path.parts[::-1].index(EMBEDDED.name)
-    here = EMBEDDED.joinpath(*path.parts[start:])
-    if not here.is_dir():
+    folder = EMBEDDED.joinpath(*path.parts[start:])
+    if not folder.is_dir():
         return name
-    if name != EMBEDDED.name and path.exists() and path.resolve() != here:
+    if name != EMBEDDED.name and path.exists() and path.resolve() != folder:
         return name  # a model of the user's, in a folder of the same name
-    return str(here)
+    return str(folder)
 
 
 def base_of(folder: str | Path) -> str:
@@ -72,9 +78,11 @@ def base_of(folder: str | Path) -> str:
     An embedded model is found by its name.
     """
     name = str(adapter_config(folder).get("base_model_name_or_path") or "")
+    if not name:
+        return ""
     near = Path(folder) / name
-    name = str(near.resolve()) if name and near.is_dir() else located(name)
-    packed = sorted(map(str, Path(name).glob("*.gguf"))) if name else []
+    name = str(near.resolve()) if near.is_dir() else located(name)
+    packed = sorted(map(str, Path(name).glob("*.gguf")))
     if not packed or (Path(name) / "config.json").is_file() or is_adapter(name):
         return name
     if len(packed) > 1:
@@ -83,8 +91,11 @@ def base_of(folder: str | Path) -> str:
 
 
 def bases(name: str) -> list[str]:
-    """Return what a model is made of: an adapter, the base that it is merged into, which may be an
-    adapter too, and so on. A whole model is [name]. Raises ValueError where that has no end."""
+    """Return the parts of a model: an adapter, the base that it is merged into, and so on.
+
+    A base may be an adapter, too. A whole model is [name]. Raise ValueError for a chain without
+    end.
+    """
     names = [name]
     while is_adapter(names[-1]):
         base = base_of(names[-1])
@@ -95,12 +106,12 @@ def bases(name: str) -> list[str]:
 
 
 def find_model(name: str, bits: int) -> None:
-    """Raises ValueError where there is no such folder, .gguf file or hub name."""
+    """Raise ValueError where a model is neither a folder, a .gguf file nor a hub name."""
     *adapters, base = bases(name)
     packed = base.endswith(".gguf")
     if bits < 16 and (adapters or packed):
-        kind = "an adapter to merge" if adapters else "a .gguf to unpack"
-        raise ValueError(f"--bits {bits} is not for {name}, {kind}: give 16 or 32")
+        format_name = "an adapter to merge" if adapters else "a .gguf to unpack"
+        raise ValueError(f"--bits {bits} is not for {name}, {format_name}: give 16 or 32")
     for folder in adapters:
         if not (Path(folder) / WEIGHTS).is_file():
             raise ValueError(f"{folder} is an adapter without its {WEIGHTS}")
@@ -122,11 +133,11 @@ def find_model(name: str, bits: int) -> None:
 
 
 def fingerprint(name: str) -> str | None:
-    """Return a hash of a model's files (config, tokenizer, weights), without its name. None: the
-    files are the hub's, and not on this machine yet.
+    """Return a hash of a model's files (config, tokenizer, weights), without its name.
 
-    The size of each file and 64 blocks of 64 KiB, evenly spread, are hashed, so it takes a moment
-    for any size. Training moves every weight, and so cannot hide between the blocks.
+    None: the files are the hub's, and not on this machine yet. The hash is of each file's size and
+    of 64 blocks of 64 KiB, evenly spread, so it takes a moment for any size. Training moves every
+    weight, and so cannot hide between the blocks.
     """
     digest = hashlib.sha256()
     *adapters, base = bases(name)
@@ -140,11 +151,11 @@ def fingerprint(name: str) -> str | None:
             if not isinstance(config_path, str):
                 return None
             folder = Path(config_path).parent
-        files = sorted({file for kind in MODEL_FILES for file in folder.glob(kind)})
+        files = matching(folder, MODEL_FILES)
     for folder in adapters:
         config = adapter_config(folder) | {"base_model_name_or_path": None}
         digest.update(json.dumps(config, sort_keys=True).encode())
-        files += sorted(file for kind in ADAPTER_FILES for file in Path(folder).glob(kind))
+        files += matching(Path(folder), ADAPTER_FILES)
     for path in files:
         size = path.stat().st_size
         digest.update(f"{path.name} {size}\n".encode())
@@ -153,3 +164,11 @@ def fingerprint(name: str) -> str | None:
                 file.seek(start)
                 digest.update(file.read(1 << 16))
     return digest.hexdigest()
+
+
+def matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
+    """Return the files of a folder that match any of the patterns, sorted."""
+    files = set()
+    for pattern in patterns:
+        files.update(folder.glob(pattern))
+    return sorted(files)

@@ -1,4 +1,4 @@
-"""A frozen language model that a reward may ask: how likely is this text after that prompt?"""
+"""The judge: a frozen language model that a reward asks for the likelihood of texts."""
 
 import numpy as np
 
@@ -14,7 +14,9 @@ PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=0)
 
 class Judge:
     """Answer questions (prompt, text) in batches, without gradients, by the scoring of the update.
-    A prompt is run once for all of its texts. chat: prompts are wrapped in the chat template."""
+
+    A prompt is run once for all of its texts. chat: prompts are wrapped in the chat template.
+    """
 
     def __init__(self, base: Base, chat: bool):
         self.base = base
@@ -24,19 +26,23 @@ class Judge:
         """Return log-probabilities (T,) of each text's tokens, without an end-of-sequence token."""
         rows = [self.row(*question) for question in questions]
         for row in rows:
-            if (size := len(row.prompt) + len(row.tokens)) > self.base.context:
+            size = len(row.prompt) + len(row.tokens)
+            if size > self.base.context:
                 raise ValueError(
                     f"a reward asks of {size} tokens, and the context of the model that it asks "
                     f"is {self.base.context}: take shorter items, or another --judge"
                 )
         score(self.base, [row for row in rows if row.tokens], PLAIN, frozen=True)
-        return [row.scored.double().cpu().numpy() if row.tokens else np.zeros(0) for row in rows]
+        answers = []
+        for row in rows:
+            answers.append(row.scored.double().cpu().numpy() if row.tokens else np.zeros(0))
+        return answers
 
     def row(self, prompt: str, text: str) -> Row:
         ids = self.base.ids(prompt, self.chat)
-        start = min(self.base.eos)  # what a text without a prompt comes after
         tokens = self.base.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return Row(self.base.agents[0], (*[start] * (2 - len(ids)), *ids), tokens)
+        opening = [min(self.base.eos)] * (2 - len(ids))  # before a text without a prompt
+        return Row(self.base.agents[0], (*opening, *ids), tokens)
 
 
 def load_judge(name: str, team: TeamOptions, chat: bool) -> Judge:

@@ -1,7 +1,9 @@
-"""The forward pass of a decoder of the Llama kind, written out: half of the kernels and less of the
-Python of transformers' own, which every other kind goes through (Base.hidden).
+"""The forward pass of a decoder of the Llama kind, written out.
 
-Shapes: R rows of T tokens, N = R T; heads of D units.
+It has half the kernels and less Python than transformers' own, which runs every other kind of model
+(Base.hidden).
+
+Shapes: R rows of T tokens, N = R T. Heads have D units.
 """
 
 import torch
@@ -22,11 +24,15 @@ def is_known(config) -> bool:
 
 
 class Layer:
-    """Hold the parts of one layer. A module's lookups and calls cost as much as small kernels, and
-    decoding goes through every layer for every token."""
+    """Hold the parts of one layer.
+
+    A module's lookups and calls cost as much as small kernels, and decoding goes through every
+    layer for every token.
+    """
 
     def __init__(self, layer: nn.Module):
-        attention, mlp = layer.self_attn, layer.mlp
+        attention = layer.self_attn
+        mlp = layer.mlp
         self.qkv = (attention.q_proj, attention.k_proj, attention.v_proj)
         self.output = (attention.o_proj,)
         self.scaling = attention.scaling
@@ -62,16 +68,19 @@ class Layers:
         self.table = torch.empty(0)
 
     def rotations(self, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T) below
-        count. They are looked up: to make them for every token takes longer than a small layer."""
+        """Return cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T).
+
+        count: a number above all positions. The angles are looked up in a table: to make them for
+        every token takes longer than a small layer.
+        """
         weight = self.net.embed_tokens.weight
         if len(self.table) < count or self.table.device != weight.device:
-            cos, sin = self.net.rotary_emb(
-                weight, torch.arange(2 * count, device=weight.device)[None]
-            )
+            known = torch.arange(2 * count, device=weight.device)
+            cos, sin = self.net.rotary_emb(weight, known[None])
             first, second = sin[0].chunk(2, -1)
             self.table = torch.cat([cos[0], -first, second], -1)  # (positions, 2 D)
-        return F.embedding(positions, self.table).unsqueeze(-2).split(self.size, -1)
+        angles = F.embedding(positions, self.table).unsqueeze(-2)
+        return angles.split(self.size, -1)
 
     def __call__(
         self, tokens: Tensor, positions: Tensor, cache: Cache, mask: Tensor | None, keys_only: bool
@@ -86,14 +95,16 @@ class Layers:
             if layer.q_norm:
                 query = layer.q_norm(query)
                 key = layer.k_norm(key)
-            heads = torch.cat([query, key], 2)  # turned by their positions
-            heads = heads * cos + heads.roll(self.size // 2, -1) * sin
+            heads = torch.cat([query, key], 2)
+            heads = heads * cos + heads.roll(self.size // 2, -1) * sin  # rotated by position
             query, key = heads.transpose(1, 2).split_with_sizes(layer.heads, 1)
             key, value = cache.update(key, value.transpose(1, 2), index)
             if keys_only and index + 1 == len(self.layers):
                 break
             mixed, _ = attend(None, query, key, value, mask, layer.scaling)
-            x = x + self.linear(layer.output, mixed.view(len(x), -1))[0]
+            [output] = self.linear(layer.output, mixed.view(len(x), -1))
+            x = x + output
             gate, up = self.linear(layer.gate_up, layer.post_norm(x))
-            x = x + self.linear(layer.down, layer.activation(gate) * up)[0]
+            [output] = self.linear(layer.down, layer.activation(gate) * up)
+            x = x + output
         return self.norm(x).view(*shape, -1)

@@ -1,4 +1,4 @@
-"""Loading and saving: what models are taken, in how many bits, what is refused; agents on disk."""
+"""Loading models, in 32, 16, 8 or 4 bits, and saving and loading agents."""
 
 import contextlib
 import io
@@ -29,7 +29,7 @@ from policies.memory import host
 from policies.sampling import Sampling
 from policies.scoring import Row, score
 
-PROBE = Sampling(1.0, 0, 1.0, 3)  # samples the tokens by which the paths are compared
+PROBE = Sampling(1.0, 0, 1.0, 3)  # for the tokens that compare the paths
 
 
 def load_base(
@@ -49,32 +49,32 @@ def load_base(
 
 
 @contextlib.contextmanager
-def loading(what: str, needs: str):
-    """Raise all that goes wrong within, of many kinds and sometimes long, as one ValueError."""
+def loading(name: str, needs: str):
+    """Raise every error within, of many kinds and sometimes long, as one ValueError."""
     try:
         yield
     except Exception as error:
         if "trust_remote_code" in str(error):
             needs = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
-        raise ValueError(f"cannot load {what}: {needs} ({error!s:.300})") from error
+        raise ValueError(f"cannot load {name}: {needs} ({error!s:.300})") from error
 
 
 def load_model(name: str, bits: int, trust_remote_code: bool):
     """Return model and tokenizer of a folder, a hub name or a .gguf file, in 32, 16, 8 or 4 bits.
-    An adapter's folder gives its base, with the adapter merged into the weights.
 
-    Raises ValueError at once where the model does not exist: transformers would retry for a minute.
+    An adapter's folder gives its base, with the adapter merged into the weights. Raise ValueError
+    at once where the model does not exist: transformers would retry for a minute.
     """
     find_model(name, bits)
     if is_adapter(name):
         model, tokenizer = load_model(base_of(name), bits, trust_remote_code)
         return merge(name, model, tokenizer, trust_remote_code)
-    here = device()
+    place = device()
     options = {"trust_remote_code": trust_remote_code}
     # A path of the user's is recorded whole, so that it is found from anywhere.
     where = str(Path(name).resolve()) if Path(name).exists() else name
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
-    half = bits == 16 or (bits < 16 and here.type == "cuda")
+    half = bits == 16 or (bits < 16 and place.type == "cuda")
     weights = {"dtype": torch.bfloat16 if half else torch.float32, "use_safetensors": True}
     if bits < 16:
         weights["quantization_config"] = BitsAndBytesConfig(
@@ -83,37 +83,40 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
             bnb_4bit_quant_type="nf4",
             bnb_4bit_compute_dtype=weights["dtype"],
         )
-        weights["device_map"] = {"": here}  # whole on this process's card, not spread over all
+        weights["device_map"] = {"": place}  # whole on this process's GPU, not spread over all
     if name.endswith(".gguf"):
         options["gguf_file"] = Path(name).name
         where = str(Path(where).parent)
         weights["quantization_config"] = GgufConfig(dequantize=True)  # else no gradient passes
         del weights["use_safetensors"]
-    what = f"the model {name!r}"
+    model_name = f"the model {name!r}"
     needs = "it needs config.json, tokenizer and safetensors, or to be one whole .gguf, "
     needs += "of an architecture that transformers reads"
-    with loading(what, needs):
+    with loading(model_name, needs):
         config = AutoConfig.from_pretrained(where, **options)
         tokenizer = AutoTokenizer.from_pretrained(where, **options)
         with torch.device("meta"):
             empty = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
     free = min(psutil.virtual_memory().available, host())
-    free = (torch.cuda.mem_get_info(here)[0] if here.type == "cuda" else free) / 1e9
-    needed = empty.num_parameters() * bits / 8e9
+    if place.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(place)
+    needed = empty.num_parameters() * bits / 8
     if needed > free:  # the system would end the process, without a message
         raise ValueError(
-            f"{what} takes {needed:.1f} GB in {bits} bits, and {free:.1f} GB are free: give fewer "
-            "--bits, or a smaller model"
+            f"{model_name} takes {needed / 1e9:.1f} GB in {bits} bits, and {free / 1e9:.1f} GB are "
+            "free: give fewer --bits, or a smaller model"
         )
-    with loading(what, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+    with loading(model_name, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
         model = AutoModelForCausalLM.from_pretrained(where, config=config, **options, **weights)
     model.name_or_path = recorded_name(where)  # peft writes it into saved agents
     return model, tokenizer
 
 
 def merge(folder: str, model, tokenizer, trust_remote_code: bool):
-    """Return the model with an adapter's weights added to its own, so that what is trained comes on
-    top of it. The tokenizer is the adapter's, where it has one."""
+    """Return the model with an adapter's weights added to its own. New adapters come on top of it.
+
+    The tokenizer is the adapter's, where it has one.
+    """
     needs = f"it is an adapter, and does not fit its base {base_of(folder)}"
     with loading(f"the model {folder!r}", needs), warnings.catch_warnings():
         warnings.filterwarnings("error", "Found missing adapter keys")  # it would do nothing
@@ -126,16 +129,18 @@ def merge(folder: str, model, tokenizer, trust_remote_code: bool):
 
 
 def choose_path(base: Base) -> None:
-    """Let a model run by plain.py, with a warning, where the fast path computes something else than
-    transformers does. Raises ValueError where transformers itself has no path."""
-    kind = type(base.net).__name__
+    """Let a model run by plain.py, with a warning, where the fast path differs from transformers.
+
+    Raise ValueError where transformers' own path does not work.
+    """
+    name = type(base.net).__name__
     try:
         noise = largest_gap(base, plain.decode, plain.score)
     except Exception as error:  # of a model's own code: many kinds
-        raise ValueError(f"{kind} cannot be trained here ({error!s:.120})") from error
+        raise ValueError(f"{name} cannot be trained here ({error!s:.120})") from error
     if not noise < tolerance(base):
         raise ValueError(
-            f"{kind} cannot be trained here: one token after the other, transformers gives other "
+            f"{name} cannot be trained here: one token after the other, transformers gives other "
             f"log-probabilities than for a whole text ({noise:.2g} off)"
         )
     try:
@@ -148,13 +153,16 @@ def choose_path(base: Base) -> None:
         return
     base.plain = True
     base.net.set_attn_implementation(base.attention)
-    message = f"{kind} runs through transformers' own forward pass, which is slower"
+    message = f"{name} runs through transformers' own forward pass, which is slower"
     print(f"warning: {message} ({reason})", file=sys.stderr)
 
 
 def largest_gap(base: Base, decode: Callable, score: Callable) -> float:
-    """Return the largest difference in nats between log-probabilities from plain.py and those of a
-    few tokens as `decode` samples them, and as `score` scores them. Nobody's adapters are in it."""
+    """Return the largest difference in nats between log-probabilities here and in plain.py.
+
+    They are those of a few tokens as `decode` samples them, and as `score` scores them, of the
+    frozen base.
+    """
     vocabulary = len(base.head.weight)
     prompts = [tuple(number % vocabulary for number in ids) for ids in ((5, 3, 9, 4), (7, 2))]
     uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
@@ -168,13 +176,16 @@ def largest_gap(base: Base, decode: Callable, score: Callable) -> float:
     sampled = scored.new_tensor([logp for row in rows for logp in row.logps])
     plain.score(base, rows, PROBE, frozen=True)
     expected = torch.cat([row.scored for row in rows])
-    return float(torch.maximum((sampled - expected).abs(), (scored - expected).abs()).max())
+    gaps = torch.stack([sampled, scored]) - expected
+    return float(gaps.abs().max())
 
 
 def tolerance(base: Base) -> float:
-    """Return the gap, in nats, that rounding may open between two ways to run one model. Measured,
-    both ways with the same weights: 2e-6 in 32 and in 4 bits, 0.02 in 8, 0.05 (mixtures 0.2) in
-    16."""
+    """Return the gap, in nats, that rounding may open between two ways to run one model.
+
+    Gaps measured with the same weights: 2e-6 in 32 and in 4 bits, 0.02 in 8 bits, and 0.05 in 16
+    bits (0.2 with mixtures).
+    """
     if base.net.dtype != torch.float32:
         return 0.5
     rounds = any(weight.dtype == torch.int8 for weight in base.net.parameters())
@@ -182,8 +193,10 @@ def tolerance(base: Base) -> float:
 
 
 def device() -> torch.device:
-    """Return where this process trains and evaluates: its own CUDA card, or the CPU. Apple's MPS
-    has no float64, by which tokens are drawn."""
+    """Return where this process trains and evaluates: its own GPU, or the CPU.
+
+    Tokens are drawn in float64, which Apple's MPS lacks.
+    """
     if not torch.cuda.is_available():
         return torch.device("cpu")
     place = next(filter(None, map(os.environ.get, ("LOCAL_RANK", "SLURM_LOCALID"))), "0")
@@ -211,8 +224,9 @@ def save_adapter(base: Base, agent: int, path: Path) -> None:
 
 
 def load_agent(base: Base, agent: int, path: Path, trust_remote_code: bool = False) -> None:
-    """Reads what `save_agent` wrote into this agent; ValueError where it was written by another."""
-    model, name = base.model, f"agent{base.policy_of[agent]}"
+    """Read what `save_agent` wrote into this agent. Raise ValueError where it does not fit."""
+    model = base.model
+    name = f"agent{base.policy_of[agent]}"
     needs = "it has to be whole, and of this team's model and --lora-rank"
     with loading(f"agent {agent} from {path}", needs):
         if not base.lora:
@@ -222,7 +236,13 @@ def load_agent(base: Base, agent: int, path: Path, trust_remote_code: bool = Fal
             model.load_state_dict(saved.state_dict())
             return
         weights = load_file(path / WEIGHTS)  # a .bin file is a pickle, which can run code
-        mine = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
-        if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in mine.items()}:
+        agent_weights = get_peft_model_state_dict(
+            model, adapter_name=name, save_embedding_layers=False
+        )
+        if shapes(weights) != shapes(agent_weights):
             raise ValueError("other names or shapes")
         set_peft_model_state_dict(model, weights, name)
+
+
+def shapes(weights: dict) -> dict:
+    return {name: weight.shape for name, weight in weights.items()}

@@ -1,6 +1,7 @@
-"""How much is done at once: a decode, and a pass of the update, may take a share of the device's
-memory. What is left is for weights, gradients and Adam's moments. The shares are counted roughly;
-where memory runs out all the same, they are halved and the work is done again.
+"""Sizes of a decode and of a pass of the update, so that each takes a share of the device's memory.
+
+The rest is for weights, gradients and Adam's moments. The shares are counted roughly. If memory
+runs out all the same, they are halved and the work is done again.
 """
 
 import functools
@@ -14,11 +15,13 @@ from policies.base import Base
 
 SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
 LOGIT_BYTES = 24  # of one logit while it is used, with top-p
-# On a CPU, a pass of the update that keeps more than its caches hold is no faster; with a larger
+# On a CPU, a pass of the update that keeps more than the caches hold gains nothing. With a larger
 # model it may keep the activations of CPU_TOKENS tokens, so that matrix products have enough rows,
-# but no more than CPU_BYTES.
-CACHE_BYTES, CPU_TOKENS, CPU_BYTES = 2**26, 512, 2**30
-COPY = 1 / 16  # memory of a copied prompt token, as a share of a response token's, about
+# but at most CPU_BYTES.
+CACHE_BYTES = 2**26
+CPU_TOKENS = 512
+CPU_BYTES = 2**30
+COPY = 1 / 16  # memory of a copied prompt token, about, as a share of a response token's
 
 
 @functools.cache
@@ -39,9 +42,11 @@ def share(base: Base) -> int:
 
 
 def activation_bytes(base: Base) -> int:
-    """Return roughly the bytes that the backward pass keeps of one token in one layer: 7 numbers
-    per hidden unit (on a CPU 12) and 4 per feed-forward unit. Adapters read 3 and 1 of these in 32
-    bits."""
+    """Return roughly the bytes that the backward pass keeps of one token in one layer.
+
+    They hold 7 numbers per hidden unit (on a CPU 12) and 4 per feed-forward unit. Adapters read 3
+    and 1 of these in 32 bits.
+    """
     config = base.net.config.get_text_config()
     size = base.net.dtype.itemsize
     inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
@@ -52,16 +57,19 @@ def activation_bytes(base: Base) -> int:
 def update_tokens(base: Base) -> float:
     """Return how many tokens a pass of the update over prompts, or over responses, may keep."""
     token_bytes = activation_bytes(base) * base.net.config.get_text_config().num_hidden_layers
-    most = share(base) / 2 / token_bytes
+    tokens = share(base) / 2 / token_bytes
     if base.device.type != "cpu":
-        return most
+        return tokens
     fastest = max(CACHE_BYTES / token_bytes, min(CPU_TOKENS, CPU_BYTES / token_bytes))
-    return min(most, fastest)
+    return min(tokens, fastest)
 
 
 def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
-    """Return how many prompts, the longest of so many tokens, one decode takes. A prompt needs its
-    pass, keys and values of all tokens, and the logits of one token of each response."""
+    """Return how many prompts one decode takes. prompt: tokens of the longest one.
+
+    A prompt needs memory for its pass, for keys and values of all tokens, and for the logits of one
+    token of each response.
+    """
     config = base.net.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
@@ -72,11 +80,11 @@ def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
 
 
 def halving(bases: Iterable[Base], work: Callable):
-    """Return work(), done again with half as much at once as long as memory runs out."""
+    """Return work(). Do it again with half as much at once as long as memory runs out."""
     for _ in range(20):  # then it is one prompt, and one response, at a time
         try:
             return work()
-        except torch.OutOfMemoryError:  # tried again outside, where nothing holds its tensors
+        except torch.OutOfMemoryError:  # the next try is outside, where nothing holds its tensors
             for base in bases:
                 base.halved += 1
     raise RuntimeError(

@@ -1,9 +1,9 @@
-"""Several processes, one team: every process plays its share of a step's problems.
+"""Several processes train one team. Each plays its share of a step's problems.
 
 A group is never split: all G samples of a problem, and the turns they open, live in one process.
-The processes then tell each other what they played, so that each has the whole step: it is measured
-and normalised exactly as by one process. Each runs the backward passes of its own share, and the
-gradients are summed. What two processes do with --batch-size B is what one does with 2B.
+The processes then gather all nodes, so that each has the whole step. It is measured and normalised
+exactly as by one process. Each process runs the backward passes of its own share, and the gradients
+are summed. So two processes with --batch-size B train as one does with 2B.
 """
 
 import contextlib
@@ -18,23 +18,27 @@ from torch import nn
 
 
 class Processes(DDPStrategy):
-    """Lightning's DDP (launching, ranks, process group) without its wrapper around the module:
-    its hooks expect one backward pass a step that reaches every parameter, and a step here has as
-    many as there are micro-batches, of other rows in every process; sum_gradients follows them."""
+    """Lightning's DDP (launching, ranks, process group) without its wrapper around the module.
+
+    The wrapper's hooks expect one backward pass a step that reaches every parameter. A step here
+    has one for each micro-batch, of other rows in every process. sum_gradients follows them.
+    """
 
     def configure_ddp(self):
         pass
 
 
 def place() -> tuple[int, int]:
-    """(number of this process, number of processes)."""
+    """Return the number of this process and the number of processes."""
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
 def play(rollout, items: list[dict], key: tuple, *options) -> list[list]:
-    """Return the nodes of each turn of all items, of which every process plays its share. An error
-    in one process is raised in all, marked as `everywhere`: they stop at the same place and save
-    together."""
+    """Return the nodes of each turn of all items. Every process plays its share of them.
+
+    An error in one process is raised in all, marked as `everywhere`. So they stop at the same place
+    and save together.
+    """
     if place()[1] == 1:
         return rollout(items, key, *options)
     numbers = [number for number in range(len(items)) if is_own(number, len(items))]
@@ -48,7 +52,7 @@ def play(rollout, items: list[dict], key: tuple, *options) -> list[list]:
             node.problem += numbers[0]
     except BaseException as raised:  # also Stopped, which is not an Exception
         error = _sendable(raised)
-    answers = tell((turns, error))
+    answers = gather((turns, error))
     for _, error in answers:
         if error:
             error.everywhere = True
@@ -57,9 +61,12 @@ def play(rollout, items: list[dict], key: tuple, *options) -> list[list]:
     return [list(itertools.chain(*turn)) for turn in shares]
 
 
-def tell(message) -> list:
-    """Return the messages of all processes, in their order. They meet here before their cards do
-    anything together, and over gloo: where a peer has died gloo raises, and NCCL would wait."""
+def gather(message) -> list:
+    """Return the messages of all processes, in their order.
+
+    The processes meet here before their GPUs do anything together. They meet over gloo: where a
+    peer has died gloo raises, and NCCL would wait.
+    """
     answers = [message] * place()[1]
     if len(answers) > 1:
         with _meeting():
@@ -69,32 +76,35 @@ def tell(message) -> list:
 
 @functools.cache
 def _control():
-    """A gloo group of all processes; None: the usual one is."""
+    """Return a gloo group of all processes. None: the usual one is of gloo."""
     return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
 
 
 def is_own(problem: int, count: int) -> bool:
-    """Whether this process has played problem number `problem` of `count`."""
+    """Return whether this process plays problem number `problem` of `count`."""
     rank, size = place()
     return count * rank // size <= problem < count * (rank + 1) // size
 
 
 def sum_gradients(parameters: list[nn.Parameter]) -> None:
-    """Gives every process the sum of all processes' gradients, None where no process has one."""
+    """Give every process the sum of all processes' gradients, None where no process has one."""
     if place()[1] == 1:
         return
-    answers = tell([parameter.grad is not None for parameter in parameters])
+    answers = gather([parameter.grad is not None for parameter in parameters])
     present = []
+    grads = []
     for number, parameter in enumerate(parameters):
         if any(answer[number] for answer in answers):
             present.append(parameter)
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            grads.append(grad.flatten())
     if not present:
         return
-    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in present]
-    flat = torch.cat([grad.flatten() for grad in grads])
+    flat = torch.cat(grads)
     with _meeting():
         dist.all_reduce(flat)
-    for parameter, part in zip(present, flat.split([p.numel() for p in present]), strict=True):
+    parts = flat.split([parameter.numel() for parameter in present])
+    for parameter, part in zip(present, parts, strict=True):
         parameter.grad = part.view_as(parameter)
 
 
@@ -109,7 +119,7 @@ def _meeting():
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """The error itself, or what it said where other processes could not rebuild it."""
+    """Return the error itself, or its words where other processes could not rebuild it."""
     try:
         return pickle.loads(pickle.dumps(error))
     except Exception:  # the error's class may be a plug-in's: anything can go wrong

@@ -3,8 +3,8 @@
 The fast path (decoding.py, scoring.py) is tested against this file and compared with it whenever a
 model is loaded (loading.py). This path runs the models whose layers the fast path does not know.
 
-Shapes: S samples of one prompt, R rows (prompt and response), L tokens of the longest row, T tokens
-of the longest response, V vocabulary.
+Shapes: S samples of one prompt. R rows (prompt and response). L tokens of the longest row.
+T tokens of the longest response. V vocabulary.
 """
 
 import contextlib
@@ -47,8 +47,10 @@ def decode(
     uniforms: Tensor,
     sampling: Sampling,
 ) -> list[list[Response]]:
-    """Sample S responses to each prompt. agents: who answers, None: the frozen base. The numbers
-    uniforms (prompts, S, T) in [0, 1) decide the tokens."""
+    """Sample S responses to each prompt, by its agent. agents None: by the frozen base.
+
+    The numbers uniforms (prompts, S, T) in [0, 1) decide the tokens.
+    """
     answers = []
     for number, prompt in enumerate(prompts):
         with acting(base, agents[number] if agents else None):
@@ -64,11 +66,13 @@ def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> 
     ended = torch.zeros(samples, dtype=torch.bool, device=base.device)
     ids = torch.tensor([prompt] * samples, device=base.device)  # what the model reads next
     cache = {}  # what it has read before
-    tokens, logps, entropies = [], [], []
+    tokens = []
+    logps = []
+    entropies = []
     for step in range(limit):
         outputs = base.net(input_ids=ids, use_cache=True, **cache)
         cache = {name: outputs[name] for name in CACHES if outputs.get(name) is not None}
-        new, logp, entropy = choose(outputs.logits[:, -1], uniforms[:, step], sampling)
+        new, logp, entropy = choose(outputs.logits[:, -1], uniforms[:, step], sampling)  # (S,)
         tokens.append(new)
         logps.append(logp)
         entropies.append(entropy)
@@ -76,8 +80,13 @@ def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> 
         if ended.all():
             break
         ids = new[:, None] if cache else torch.cat([ids, new[:, None]], 1)
-    columns = (torch.stack(column, 1).tolist() for column in (tokens, logps, entropies))  # (S, T)
-    return [response_of(base, *row) for row in zip(*columns, strict=True)]
+    rows = zip(
+        torch.stack(tokens, 1).tolist(),  # (S, T)
+        torch.stack(logps, 1).tolist(),
+        torch.stack(entropies, 1).tolist(),
+        strict=True,
+    )
+    return [response_of(base, *row) for row in rows]
 
 
 def score(
@@ -90,13 +99,15 @@ def score(
     """Set `row.scored`, the log-probabilities of the response, of each row.
 
     backward(rows, logps (R, T), mask (R, T)) is called for every micro-batch, as in scoring.py.
-    None: no gradients. frozen: the base scores, without adapters.
+    None: no gradients. With `frozen` the base scores, without adapters.
     """
-    most = min(update_tokens(base), share(base) / LOGIT_BYTES / len(base.head.weight))  # tokens
+    logit_tokens = share(base) / LOGIT_BYTES / len(base.head.weight)
+    max_tokens = min(update_tokens(base), logit_tokens)
     learns = backward is not None and not frozen
     for agent in sorted({row.agent for row in rows}):
         agent_rows = [row for row in rows if row.agent == agent]
-        for numbers in pack([len(row.prompt) + len(row.tokens) for row in agent_rows], most):
+        sizes = [len(row.prompt) + len(row.tokens) for row in agent_rows]
+        for numbers in pack(sizes, max_tokens):
             batch = [agent_rows[number] for number in numbers]
             with torch.set_grad_enabled(learns), acting(base, None if frozen else agent):
                 logps = log_probabilities(base, batch, sampling)

@@ -1,5 +1,6 @@
-"""The distribution that responses are sampled from and scored under: one function, `warp`, makes it
-for both, whatever generation defaults a checkpoint ships.
+"""The distribution that responses are sampled from and scored under.
+
+One function, `warp`, makes it for both, whatever generation defaults a checkpoint ships.
 
 Shapes: R rows (responses), N tokens, D hidden units, V vocabulary.
 """
@@ -11,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-RANKED = 256  # for top-p, so many of the likeliest tokens are sorted; all, where they are too few
+RANKED = 256  # number of the likeliest tokens that top-p sorts, before it sorts all
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """The distribution of responses. temperature 0: greedy. top_k 0, top_p 1: no truncation."""
+    """The distribution of responses. Temperature 0 is greedy. top_k 0 and top_p 1 cut nothing."""
 
     temperature: float
     top_k: int
@@ -36,62 +37,74 @@ def capped(x: Tensor, softcap: float | None) -> Tensor:
 def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
     """Return logits (R, V) of the sampled distribution: temperature, then top-k, then top-p.
 
-    keep (R, 1) holds the tokens to score: one that rounding moves over the edge of the nucleus in
-    the update was inside it when it was sampled.
+    keep (R, 1) holds the tokens to score. They were inside the nucleus when they were sampled, and
+    rounding in the update must not move them out of it.
     """
     logits = logits.float()
     if sampling.temperature not in (0, 1):
         logits = logits / sampling.temperature
-    left = logits
+    truncated = logits
     if 0 < sampling.top_k < logits.shape[-1]:
-        left = left.masked_fill(left < left.topk(sampling.top_k).values[..., -1:], -math.inf)
+        least = truncated.topk(sampling.top_k).values[..., -1:]
+        truncated = truncated.masked_fill(truncated < least, -math.inf)
     if sampling.top_p < 1:
-        left = left.masked_fill(left < nucleus(left, sampling.top_p), -math.inf)
-    if keep is None or left is logits:
-        return left
-    return left.scatter(-1, keep, logits.gather(-1, keep))
+        least = nucleus(truncated, sampling.top_p)
+        truncated = truncated.masked_fill(truncated < least, -math.inf)
+    if keep is None or truncated is logits:
+        return truncated
+    return truncated.scatter(-1, keep, logits.gather(-1, keep))
 
 
 def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
-    """Return the least logit (R, 1) of the likeliest tokens that together have the mass top_p, of
-    logits (R, V). Tokens as likely as the last of them belong to them.
+    """Return the least logit (R, 1) in the nucleus of logits (R, V).
 
-    Sorting a whole vocabulary costs more than all else that is done to its logits, and a few
-    hundred tokens nearly always hold the mass. So `count` are ranked first, and all of them only
-    in rows where `count` are too few.
+    The nucleus is the likeliest tokens that together have the mass top_p. Tokens as likely as the
+    last of them belong to them.
+
+    To sort a whole vocabulary costs more than all else that is done to its logits, and a few
+    hundred tokens nearly always hold the mass. So `count` tokens are ranked first. All are ranked
+    only in rows where `count` are too few.
     """
     count = min(count, logits.shape[-1])
     ranked = logits.topk(count).values
     mass = (ranked - logits.logsumexp(-1, keepdim=True)).exp()
     kept = (mass.cumsum(-1) - mass < top_p).sum(-1, keepdim=True)  # likelier ones: below top_p
     least = ranked.gather(-1, kept.clamp(min=1) - 1)
-    more = (kept[:, 0] == count).nonzero()[:, 0] if count < logits.shape[-1] else ()
-    if len(more):
-        least[more] = nucleus(logits[more], top_p, logits.shape[-1])
+    if count < logits.shape[-1]:
+        more = (kept[:, 0] == count).nonzero()[:, 0]  # rows
+        if len(more):
+            least[more] = nucleus(logits[more], top_p, logits.shape[-1])
     return least
 
 
 def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a token for each row of logits (R, V), its log-probability, and the entropy of the
-    distribution in nats, (R,) each. The uniforms (R,) decide."""
+    """Return a token, its log-probability and the entropy for each row of logits (R, V).
+
+    The uniforms (R,) decide. The entropy is that of the distribution, in nats. Each is (R,).
+    """
     logits = warp(logits, sampling)
     mass = logits.softmax(-1)
-    chosen = (logits.argmax(-1) if sampling.temperature == 0 else draw(mass, uniforms))[:, None]
+    tokens = logits.argmax(-1) if sampling.temperature == 0 else draw(mass, uniforms)
+    chosen = tokens[:, None]
     logps = mass.gather(-1, chosen).log_()
     total = logits.gather(-1, chosen) - logps  # log of the sum of exp(logits)
     if sampling.top_k or sampling.top_p < 1:
         logits = logits.clamp(min=-1e30)  # 0 x -inf is not a number
     entropy = total[:, 0] - torch.linalg.vecdot(mass, logits)
-    return chosen[:, 0], logps[:, 0], entropy
+    return tokens, logps[:, 0], entropy
 
 
 def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
-    """Draw tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,), so
-    that a row's sample depends on nothing else in the batch."""
+    """Draw tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
+
+    So a row's sample depends on nothing else in the batch.
+    """
     ends = mass.cumsum(-1, dtype=torch.float64)
-    points = uniforms.double()[:, None] * ends[:, -1:]
+    total = ends[:, -1:]
+    points = uniforms.double()[:, None] * total
     below = 1 - 1e-12  # rounding must not lead past the last token of nonzero probability
-    return torch.searchsorted(ends, points.minimum(below * ends[:, -1:]), right=True)[:, 0]
+    points = points.minimum(below * total)
+    return torch.searchsorted(ends, points, right=True)[:, 0]
 
 
 def target_logps(logits: Tensor, targets: Tensor, sampling: Sampling) -> Tensor:
@@ -101,11 +114,12 @@ def target_logps(logits: Tensor, targets: Tensor, sampling: Sampling) -> Tensor:
 
 
 class TokenLogps(torch.autograd.Function):
-    """Compute logps_of(hidden, targets), log pi (N,) of target tokens (N,) from the last hidden
-    states (N, D), a few tokens at a time, because each has V logits.
+    """Compute logps_of(hidden, targets), log pi (N,) of target tokens (N,).
 
-    A token's gradient is taken as soon as its logits are there, and backward only scales it.
-    weights: what is trained in `logps_of`, the output layer of a full copy. Their gradient needs
+    hidden (N, D) are the last hidden states. A few tokens are computed at a time, because each has
+    V logits. A token's gradient is taken as soon as its logits are there, and backward scales it.
+
+    weights: those trained in `logps_of`, in the output layer of a full copy. Their gradient needs
     the logits once more.
     """
 
@@ -132,11 +146,11 @@ class TokenLogps(torch.autograd.Function):
         hidden, targets, slope = ctx.saved_tensors
         totals = [torch.zeros_like(weight) for weight in ctx.weights]
         if totals:
-            parts = (tensor.split(ctx.size) for tensor in (hidden, targets, grad))
-            for states, tokens, part_grad in zip(*parts, strict=True):
+            for start in range(0, len(hidden), ctx.size):
+                part = slice(start, start + ctx.size)
                 with torch.enable_grad():
-                    logps = ctx.logps_of(states, tokens)
-                weight_grads = torch.autograd.grad(logps, ctx.weights, part_grad)
+                    logps = ctx.logps_of(hidden[part].detach(), targets[part])
+                weight_grads = torch.autograd.grad(logps, ctx.weights, grad[part])
                 for total, weight_grad in zip(totals, weight_grads, strict=True):
                     total.add_(weight_grad)
         return slope * grad[:, None].to(slope.dtype), None, None, None, *totals

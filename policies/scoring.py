@@ -5,9 +5,9 @@ Shapes: R rows (responses), T tokens of a response, W cached prompt positions.
 
 import functools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 import torch
 import torch.nn.functional as F
@@ -31,12 +31,13 @@ class Row:
     prompt: tuple[int, ...]
     tokens: list[int]
     advantage: float = 0.0
-    weight: float = 1.0  # its share of the batch
-    problem: int = 0  # its number in the batch
-    logps: list[float] = field(default_factory=list)  # of its tokens, as they were sampled
-    scored: Tensor | None = None  # the same, as they were scored last
-    old: Tensor | None = None  # the same, as they were scored before the first update
-    reference: Tensor | None = None  # the same, as the frozen base scores them
+    weight: float = 1.0  # share of the batch
+    problem: int = 0  # number in the batch
+    # log-probabilities of the tokens
+    logps: list[float] = field(default_factory=list)  # when they were sampled
+    scored: Tensor | None = None  # when they were scored last
+    old: Tensor | None = None  # before the first update
+    reference: Tensor | None = None  # under the frozen base
 
     @property
     def coef(self) -> float:
@@ -53,58 +54,63 @@ def score(
 ) -> None:
     """Score responses in micro-batches and set `row.scored` of each row.
 
-    backward(rows, logps (r, T), mask (r, T)) is called for every micro-batch, and has to call
-    backward on a loss made of logps. None: no gradients are kept. frozen: the base scores, without
-    adapters.
+    backward(rows, logps (r, T), mask (r, T)) is called for every micro-batch. It has to call
+    backward on a loss made of logps. None: no gradients are kept. With `frozen` the base scores,
+    without adapters.
 
     Rows are sorted by length and take so many tokens at a time. A prompt is run once for all of its
-    rows: their gradients add up in its keys and values, and go back through the prompt once.
+    rows. Their gradients add up in its keys and values, and go back through the prompt once.
     """
     learns = backward is not None and not frozen
-    by_prompt: dict[tuple, list[Row]] = {}
+    by_prompt = defaultdict(list)
     for row in rows:
-        by_prompt.setdefault((row.agent, row.prompt), []).append(row)
+        by_prompt[row.agent, row.prompt].append(row)
     keys = list(by_prompt)
-    most = update_tokens(base)
-    for chunk in pack([len(prompt) for _, prompt in keys], most):
+    max_tokens = update_tokens(base)
+    for chunk in pack([len(prompt) for _, prompt in keys], max_tokens):
         chunk_keys = sorted(keys[number] for number in chunk)  # by agent
         agents = None if frozen else [agent for agent, _ in chunk_keys]
         prompts = [prompt for _, prompt in chunk_keys]
         with torch.set_grad_enabled(learns):
             prefix = Prefix(base.prefill(prompts, agents))
-        owned = []  # each row with the number of its prompt
+        chunk_rows = []
+        owners = []  # of each row, the number of its prompt
         for number, key in enumerate(chunk_keys):
-            owned += [(number, row) for row in by_prompt[key]]
+            chunk_rows += by_prompt[key]
+            owners += [number] * len(by_prompt[key])
         copy = COPY * max(map(len, prompts))
-        for batch in pack([copy + len(row.tokens) for _, row in owned], most):
-            pairs = sorted((owned[number] for number in batch), key=itemgetter(0))
-            owners = torch.tensor([owner for owner, _ in pairs], device=base.device)
-            batch_rows = [row for _, row in pairs]
+        for numbers in pack([copy + len(row.tokens) for row in chunk_rows], max_tokens):
+            numbers.sort(key=owners.__getitem__)  # rows of one prompt are copies side by side
+            batch = [chunk_rows[number] for number in numbers]
+            batch_owners = torch.tensor([owners[number] for number in numbers], device=base.device)
             with torch.set_grad_enabled(learns):
-                logps, mask = _score(base, batch_rows, prefix.of(owners), sampling, frozen)
-            for row, values in zip(batch_rows, logps.detach(), strict=True):
+                logps, mask = _score(base, batch, prefix.of(batch_owners), sampling, frozen)
+            for row, values in zip(batch, logps.detach(), strict=True):
                 row.scored = values[: len(row.tokens)]
             if backward:
-                backward(batch_rows, logps, mask)
+                backward(batch, logps, mask)
         if learns:
             prefix.backward()
 
 
 class Prefix:
-    """Keys and values of P prompts, cut off from the passes that made them: gradients of the rows
-    add up here, and `backward` sends them on through the prompts."""
+    """Keys and values of P prompts, cut off from the passes that made them.
+
+    Gradients of the rows add up here. `backward` sends them on through the prompts.
+    """
 
     def __init__(self, layers: list[tuple[Tensor, Tensor]]):
         self.ends = [tensor for pair in layers for tensor in pair]  # keys and values in turn
         self.leaves = [end.detach().requires_grad_(end.requires_grad) for end in self.ends]
 
     def of(self, owners: Tensor) -> list[Tensor]:
-        """Return keys and values of each row's prompt: of (P, ...) those numbered owners (R,)."""
-        # a lookup: its gradient is summed row by row, and not in any order, as of an index
-        rows = [F.embedding(owners, leaf.flatten(1)) for leaf in self.leaves]
-        return [
-            row.unflatten(1, leaf.shape[1:]) for row, leaf in zip(rows, self.leaves, strict=True)
-        ]
+        """Return keys and values (R, ...) of the prompts numbered owners (R,)."""
+        rows = []
+        for leaf in self.leaves:
+            # A lookup's gradient is summed row by row. That of an index is summed in any order.
+            row = F.embedding(owners, leaf.flatten(1))
+            rows.append(row.unflatten(1, leaf.shape[1:]))
+        return rows
 
     def backward(self) -> None:
         ends = [end for end in self.ends if end.requires_grad]
@@ -122,45 +128,51 @@ def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling
     targets = padded([torch.tensor(row.tokens) for row in rows]).to(device)
     opening = torch.tensor([[row.prompt[-1]] for row in rows], device=device)
     lengths = torch.tensor([[len(row.prompt) - 1] for row in rows], device=device)
+    steps = torch.arange(limit, device=device)
     with base.acting(None if frozen else [row.agent for row in rows], limit):
         hidden = base.hidden(
             torch.cat([opening, targets[:, :-1]], 1),
-            lengths + torch.arange(limit, device=device),
+            lengths + steps,
             Cache(layers=list(map(PrefixCache, prefix[::2], prefix[1::2]))),
             _mask(base, lengths, prefix[0].shape[2], limit),
         )
     sizes = torch.tensor([[len(row.tokens)] for row in rows], device=device)
-    mask = torch.arange(limit, device=device) < sizes
-    real = mask.flatten().nonzero().squeeze(-1)
-    # On a CPU as many logits at once as stay in its cache, on a GPU enough to keep its cores busy.
-    most = 2 ** (21 if device.type == "cpu" else 26)
+    mask = steps < sizes
+    real = mask.flatten().nonzero().squeeze(-1)  # places of the tokens that are not padding
+    # A CPU computes as many logits at once as its cache holds, a GPU enough to keep its cores busy.
+    logits = 2 ** (21 if device.type == "cpu" else 26)
     logps = TokenLogps.apply(
         hidden.flatten(0, 1).index_select(0, real),
         targets.flatten()[real],
         lambda states, tokens: target_logps(base.logits(states), tokens, sampling),
-        max(most // len(base.head.weight), 64),
+        max(logits // len(base.head.weight), 64),
         *(p for p in base.head.parameters() if p.requires_grad),
     )
-    return logps.new_zeros(mask.numel()).index_copy(0, real, logps).view_as(mask), mask
+    table = logps.new_zeros(mask.numel()).index_copy(0, real, logps)
+    return table.view_as(mask), mask
 
 
 def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     """Return weights (R, T) in the loss for tokens that a server has sampled (engine.py).
 
-    They are min(pi / mu, CAP), detached. pi is the policy before the first update, whose logps
-    (R, T) are. mu is the server's policy, whose are the `logps` of the rows. Weights of padding
-    mean nothing.
+    They are min(pi / mu, CAP), detached. pi is the policy before the first update, with
+    log-probabilities logps (R, T). mu is the server's policy, with log-probabilities `row.logps`.
+    Weights of padding mean nothing.
 
-    Truncated importance sampling (Ionides 2008) of tokens, as in Yao et al. 2025 (Your Efficient RL
-    Framework Secretly Brings You Off-Policy RL Training): biased, and of bounded variance.
+    This is truncated importance sampling (Ionides 2008) of tokens, biased and of bounded variance.
+    Yao et al. 2025 do the same (Your Efficient RL Framework Secretly Brings You Off-Policy RL
+    Training).
     """
     before = logps.detach() if rows[0].old is None else padded([row.old for row in rows])
-    return (before - padded([logps.new_tensor(row.logps) for row in rows])).exp().clamp(max=CAP)
+    sampled = padded([logps.new_tensor(row.logps) for row in rows])
+    return (before - sampled).exp().clamp(max=CAP)
 
 
 def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:
-    """Return what tokens of responses may look at, (R or 1, 1, T, W + T): the real part of their
-    prompt, themselves, and what came before in the response."""
+    """Return which positions tokens of responses attend to, (R or 1, 1, T, W + T).
+
+    They are the prompt without its padding, the token itself, and the response before it.
+    """
     if int(lengths.min()) == width:
         lengths = lengths[:1]
     places = torch.arange(width, device=base.device) < lengths
@@ -169,16 +181,17 @@ def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:
     return torch.cat([prompt, causal.expand(len(lengths), 1, limit, limit)], -1)
 
 
-def pack(costs: list[float], most: float) -> Iterator[list[int]]:
-    """Yield numbers of the items in parts, the most costly item first. In each part count x largest
-    cost stays within `most`; parts are about equal.
+def pack(costs: list[float], limit: float) -> Iterator[list[int]]:
+    """Yield numbers of the items in parts of about equal size, the most costly item first.
+
+    In each part, the number of items times the largest cost stays within the limit.
 
     >>> list(pack([2, 5, 2, 5, 2, 2], 10))
     [[1, 3], [0, 2, 4, 5]]
     """
     order = sorted(range(len(costs)), key=lambda number: -costs[number])
     while order:
-        batches = math.ceil(len(order) / max(1, int(most / costs[order[0]])))
+        batches = math.ceil(len(order) / max(1, int(limit / costs[order[0]])))
         count = math.ceil(len(order) / batches)
         yield order[:count]
         order = order[count:]

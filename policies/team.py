@@ -1,5 +1,7 @@
-"""The team: agents with the same model share one frozen base, each with an adapter of its own. What
-is sampled here is what is scored here, so this must stay as it is in an ablation."""
+"""The team: agents with the same model share one frozen base, each with its own adapter.
+
+The policies sampled here are those scored here, so an ablation must leave this file as it is.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -26,8 +28,10 @@ def score(base: Base, *work, **options) -> None:
 
 
 class Team(nn.Module):
-    """The n agents of a run, with new adapters. With `share` those of one base are one policy, with
-    one adapter or as one full copy."""
+    """The n agents of a run, with new adapters.
+
+    With `share` the agents of one base are one policy, with one adapter or as one full copy.
+    """
 
     engine = None  # with --engine: the servers that sample (policies/engine.py)
 
@@ -40,7 +44,7 @@ class Team(nn.Module):
         groups = defaultdict(list)  # the agents of each base
         for agent, name in enumerate(options.model):
             one_base = options.lora_rank or options.share
-            groups[name if one_base else (name, agent)].append(agent)
+            groups[name if one_base else agent].append(agent)
         for agents in groups.values():
             base = load_base(
                 options.model[agents[0]],
@@ -60,7 +64,9 @@ class Team(nn.Module):
         self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
     ) -> list[list[Response]]:
         """Sample S responses to each of the (agent, prompt) pairs, decoded together base by base.
-        Only the uniforms (len(prompts), S, T) in [0, 1) decide the tokens."""
+
+        Only the uniforms (len(prompts), S, T) in [0, 1) decide the tokens.
+        """
         if self.engine:
             return self.engine.sample(prompts, uniforms, sampling)
         answers: dict[int, list[Response]] = {}

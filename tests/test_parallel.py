@@ -232,7 +232,7 @@ def test_beside_nccl_processes_speak_over_gloo(monkeypatch):
     monkeypatch.setattr(parallel.dist, "all_gather_object", gather)
     parallel._control.cache_clear()
     try:
-        assert [parallel.tell(what) for what in "ab"] == [["a", "theirs"], ["b", "theirs"]]
+        assert [parallel.gather(what) for what in "ab"] == [["a", "theirs"], ["b", "theirs"]]
     finally:
         parallel._control.cache_clear()
     assert (made, spoken) == (["gloo"], ["control", "control"])  # one group for all

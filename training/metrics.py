@@ -171,8 +171,8 @@ def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
 
 
 def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Return the numbers of all processes, one after the other."""
-    answers = parallel.tell([value.double().cpu() for value in values])
+    """Return these numbers of all processes' rows, one after the other."""
+    answers = parallel.gather([value.double().cpu() for value in values])
     return torch.cat([torch.zeros(0, dtype=torch.float64), *itertools.chain(*answers)])
 
 
