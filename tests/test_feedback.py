@@ -104,13 +104,12 @@ def test_a_partners_words_never_come_through():
         "# zebra comment\ndef aux(walrus, badger=1):\n    '''otter'''\n"
         "    ferret = {'stoat': walrus}\n    raise KeyError('weasel said ' + str(ferret['lynx']))"
     )
-    main = "def solve(xs, k):\n    return aux(xs).gibbon + heron(k)\n# ibis"
-    words = {*re.findall(r"[a-z]{4,}", aux)} - {"comment", "raise", "return", "str", "said"}
-    short = "def solve(xs, k):\n    return aux()"
-    for other in (main, short):
-        told_aux, told_main = both("tests", aux, other)
-        assert not words & {*re.findall(r"\w+", told_main)}, told_main
-        assert not {"gibbon", "heron", "ibis"} & {*re.findall(r"\w+", told_aux)}, told_aux
+    of_helper = {"zebra", "walrus", "badger", "otter", "ferret", "stoat", "weasel", "lynx"}
+    no_arguments = "def solve(xs, k):\n    return aux()"
+    for main in ("def solve(xs, k):\n    return aux(xs).gibbon + heron(k)\n# ibis", no_arguments):
+        told_aux, told_main = both("tests", aux, main)
+        assert not of_helper & set(re.findall(r"\w+", told_main)), told_main
+        assert not {"gibbon", "heron", "ibis"} & set(re.findall(r"\w+", told_aux)), told_aux
     assert "raised TypeError" in told_main
 
 
@@ -120,7 +119,8 @@ def test_a_partners_words_never_come_through():
 def test_any_text_at_all_is_answered(text):
     for responses in ([text, MAIN], [AUX, text], [text], [text] * 3):
         told = tell(ITEM, responses, "tests", 0)
-        assert [type(one) for one in told] == [str] * len(responses)
+        assert len(told) == len(responses)
+        assert all(isinstance(answer, str) for answer in told)
 
 
 # --- the expert -----------------------------------------------------------------------------------
@@ -132,19 +132,23 @@ class Endpoint(LocalServer):
 
     def __init__(self, *script):
         super().__init__()
-        self.script, self.seen, self.url = script, [], f"{self.url}/v1"
+        self.script = script
+        self.requests = []  # (path, headers, body)
+        self.url = f"{self.url}/v1"
 
     def respond(self, handler, body):
         with self.lock:
             headers = {name.lower(): value for name, value in handler.headers.items()}
-            self.seen.append((handler.path, headers, body))
-            step = self.script[min(len(self.seen), len(self.script)) - 1]
-        step(handler) if callable(step) else handler.answer(200, completion(step))
+            self.requests.append((handler.path, headers, body))
+            step = self.script[min(len(self.requests), len(self.script)) - 1]
+        if callable(step):
+            step(handler)
+        else:
+            handler.answer(200, completion(step))
 
 
 def completion(text) -> bytes:
-    message = {"role": "assistant", "content": text}
-    return json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
+    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
 
 
 def status(code: int, body: bytes = b"{}", **headers):
@@ -185,20 +189,16 @@ def cached(tmp_path) -> list[Path]:
 def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_path):
     with Endpoint(EDITS) as endpoint:
         told = ask(endpoint)
-        path, headers, body = endpoint.seen[0]
-    assert told == [
-        "An expert's edit of aux:\nsort it first",
-        "An expert's edit of solve:\nreturn 7",
-    ]
+        [(path, headers, body)] = endpoint.requests
+    edits = ["An expert's edit of aux:\nsort it first", "An expert's edit of solve:\nreturn 7"]
+    assert told == edits
     assert path == "/v1/chat/completions"
     assert headers["authorization"] == f"Bearer {KEY}"
     sent = json.loads(body)
-    assert sent["model"] == "big"
-    assert set(sent) == {"model", "messages"}
+    assert (sent.pop("model"), [*sent]) == ("big", ["messages"])
     text = "\n".join(message["content"] for message in sent["messages"])
-    assert ITEM["prompt"] in text
-    assert AUX in text
-    assert "sum(aux(xs, k))" in text
+    for shown in (ITEM["prompt"], AUX, MAIN):
+        assert shown in text
     for hidden in (*ITEM["tests"], "solve([", "assert", "reward", "passed"):
         assert hidden not in text
     [kept] = cached(tmp_path)
@@ -215,15 +215,14 @@ def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_
 def test_one_bad_answer_is_tried_again(bad):
     with Endpoint(bad, EDITS) as endpoint:
         assert ask(endpoint)[0] == "An expert's edit of aux:\nsort it first"
-        assert len(endpoint.seen) == 2
+        assert len(endpoint.requests) == 2
 
 
 def test_an_endpoint_that_stays_down_raises_one_clear_error():
     with Endpoint(hang_up) as endpoint:
-        with pytest.raises(ExpertError, match=r"^the expert at http://.*/v1 fails: ") as raised:
+        with pytest.raises(ExpertError, match=r"^the expert at http://.*/v1 fails: .*\Z"):
             ask(endpoint, tries=2)
-        assert len(endpoint.seen) == 2
-    assert "\n" not in str(raised.value)
+        assert len(endpoint.requests) == 2
     with pytest.raises(ExpertError, match=r"Connection error.*refused"):  # nobody listens now
         ask(endpoint, tries=1)
 
@@ -231,49 +230,48 @@ def test_an_endpoint_that_stays_down_raises_one_clear_error():
 def test_a_refusal_is_not_tried_again_and_shows_no_secret():
     body = json.dumps({"error": f"wrong key {KEY}\nfor big"}).encode()
     with Endpoint(status(401, body)) as endpoint:
-        with pytest.raises(ExpertError, match="fails: HTTP 401: ") as raised:
+        with pytest.raises(
+            ExpertError, match=r"fails: HTTP 401: .*wrong key \[key\].*\Z"
+        ) as raised:
             ask(endpoint)
-        assert len(endpoint.seen) == 1
+        assert len(endpoint.requests) == 1
     assert KEY not in str(raised.value)
-    assert "wrong key [key]" in str(raised.value)
-    assert len(str(raised.value).splitlines()) == 1
 
 
 def test_a_redirect_to_another_host_does_not_get_the_key():
     with Endpoint(EDITS) as other, Endpoint(status(307, Location=f"{other.url}/x")) as endpoint:
         ask(endpoint)
-        assert "authorization" in endpoint.seen[0][1]
-        assert "authorization" not in other.seen[0][1]
-        assert KEY not in str(other.seen)
+        assert "authorization" in endpoint.requests[0][1]
+        assert "authorization" not in other.requests[0][1]
+        assert KEY not in str(other.requests)
 
 
 def test_answers_are_kept_whole_or_not_at_all(tmp_path, monkeypatch, caplog):
     with Endpoint(EDITS) as endpoint:
         first = ask(endpoint)
         assert ask(endpoint) == first
-        assert len(endpoint.seen) == 1  # another Expert, the same answer from the disk
+        assert len(endpoint.requests) == 1  # another Expert, the same answer from the disk
         (kept,) = cached(tmp_path)
-        for damaged in (b"", EDITS[:9].encode(), b"\xff"):
+        for damaged in (b"", b"\xff"):
             kept.write_bytes(damaged)
             assert ask(endpoint) == first
-        assert len(endpoint.seen) == 4
+        assert len(endpoint.requests) == 3
         assert ask(endpoint, [AUX, FIVE])
-        assert len(endpoint.seen) == 5  # another program, another question
+        assert len(endpoint.requests) == 4  # another program, another question
         assert len(cached(tmp_path)) == 2  # and no draft is left
-        (tmp_path / "file").write_text("")  # a cache that cannot be written is no reason to stop
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # no folder: that is no reason to stop
         with caplog.at_level(logging.WARNING):
             assert ask(endpoint) == first
     assert "cannot keep the expert's answer" in caplog.text
 
 
 def test_urls_and_keys(monkeypatch):
+    for url in ("http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"):
+        assert Expert(url, "m").url == "http://h:1/v1"
     for url in ("https://me:secret@host/v1", "https://host/v1?key=secret"):
         with pytest.raises(ValueError, match="a key belongs into the environment") as raised:
             Expert(url, "big")
         assert "secret" not in str(raised.value)
-    for url in ("http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"):
-        assert Expert(url, "m").url == "http://h:1/v1"
     monkeypatch.setenv("MAGRPO_EXPERT_KEY", f"{KEY}\nX: y")
     with pytest.raises(ValueError, match="holds unusable characters") as raised:
         Expert("http://h/v1", "m")
@@ -289,11 +287,10 @@ def test_a_run_whose_expert_goes_away_ends_with_a_checkpoint_and_one_line(tmp_pa
     """The expert answers for some steps; the checkpoint has to hold every one of them."""
     flags = "--turns 2 --feedback expert --expert-model big --eval-limit 1 --max-steps 9"
     small = "--batch-size 1 --num-generations 2 --joint aligned --max-new-tokens 4 --save-every 99"
-    refusal = status(401, f"bad key {KEY}".encode())
     run = tmp_path / "run"
     (tmp_path / "mine.py").write_text("def same(item, texts):\n    return 1\nsame.maximum = 1")
     # Before the run, the expert is asked up to 4 + 1 times; then up to twice a step.
-    with Endpoint(*[EDITS] * 7, refusal) as endpoint:
+    with Endpoint(*[EDITS] * 7, status(401, f"bad key {KEY}".encode())) as endpoint:
         argv = [*flags.split(), *small.split(), "--expert-url", endpoint.url, "--run", str(run)]
         with pytest.raises(SystemExit) as stopped:
             train.main([*argv, "--reward", f"{tmp_path}/mine.py:same"])
@@ -303,5 +300,5 @@ def test_a_run_whose_expert_goes_away_ends_with_a_checkpoint_and_one_line(tmp_pa
     assert "Traceback" not in error
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     assert saved["global_step"] == len((run / "metrics.jsonl").read_text().splitlines()) > 0
-    everything = b"".join(p.read_bytes() for p in run.rglob("*") if p.is_file())
-    assert KEY.encode() not in everything + out.encode() + error.encode()
+    written = b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
+    assert KEY not in written.decode(errors="ignore") + out + error

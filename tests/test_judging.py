@@ -16,7 +16,7 @@ from policies.judging import Judge
 from training.scoring import RewardError, Scorer
 
 ROOT = Path(train.__file__).parent
-SMALL = ["--batch-size", "2", "--num-generations", "3", "--eval-limit", "2", "--max-steps", "1"]
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
 SMALL += ["--max-new-tokens", "12"]
 PLUGIN = """
 import math
@@ -90,7 +90,7 @@ def test_a_question_may_depend_on_an_answer():
         return float(first + lm("x" * int(-first), "b")[0])  # zeros while the first is not known
 
     lengths = scorer(reward, lambda questions: [np.array([-1.0 * len(p)]) for p, _ in questions])
-    assert lengths([({}, [])]) == [{"reward": -8.0}]
+    assert lengths([({}, ["t"])]) == [{"reward": -8.0}]
 
 
 def test_what_is_raised_before_an_answer_is_known_does_not_count():
@@ -98,9 +98,9 @@ def test_what_is_raised_before_an_answer_is_known_does_not_count():
         return [np.array([2.0])]
 
     divides = scorer(lambda item, responses, lm: 1 / float(lm("p", "t")[0]), judge)
-    assert divides([({}, [])]) == [{"reward": 0.5}]
+    assert divides([({}, ["t"])]) == [{"reward": 0.5}]
     with pytest.raises(RewardError, match="the reward raised"):
-        scorer(lambda item, responses, lm: lm("p", "t") + "x", judge)([({}, [])])
+        scorer(lambda item, responses, lm: lm("p", "t") + "x", judge)([({}, ["t"])])
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ text and no thread can upset them.
 
 import contextlib
 import itertools
-import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,6 +16,8 @@ import rewards
 from programs import teams
 from programs.sandbox.box import Sandbox
 
+PAIRS = SCHEMES | HACKS
+
 
 def total(scores):
     return sum(value for key, value in scores.items() if "/" not in key)
@@ -25,86 +26,80 @@ def total(scores):
 @pytest.fixture(scope="module")
 def scored():
     """The scores of all pairs, by name, under both rewards; scored from several threads."""
-    pairs = SCHEMES | HACKS
 
-    def score(name):
-        item, helper, main_function, *_ = pairs[name]
+    def score(pair):
+        item, helper, main_function, *_ = pair
         team = [helper, main_function]
-        return name, (rewards.code(item, team), rewards.code_paper(item, team))
+        return rewards.code(item, team), rewards.code_paper(item, team)
 
     with ThreadPoolExecutor(8) as threads:
-        return dict(threads.map(score, pairs))
+        return dict(zip(PAIRS, threads.map(score, PAIRS.values()), strict=True))
 
 
-@pytest.mark.parametrize("name", SCHEMES | HACKS)
+@pytest.mark.parametrize("name", PAIRS)
 def test_totals(scored, name):
-    *_, strict, paper = (SCHEMES | HACKS)[name]
-    assert total(scored[name][0]) == pytest.approx(strict)
-    assert total(scored[name][1]) == pytest.approx(paper)
+    *_, strict, paper = PAIRS[name]
+    totals = [total(scores) for scores in scored[name]]
+    assert totals == pytest.approx([strict, paper])
 
 
 def test_keys_and_ranges(scored):
-    keys = {"structure", "syntax", "tests", "cooperation"}
-    keys |= {f"metric/{m}" for m in ("pass", "aux_called", "wrapper", "load_bearing", "coop")}
-    for name, both in scored.items():
-        for scores in both:
-            assert set(scores) == keys, name
-            assert all(math.isfinite(value) for value in scores.values()), name
-            assert 0 <= total(scores) <= rewards.code.maximum == rewards.code_paper.maximum
-            assert all(0 <= scores[key] <= 1 for key in keys if "/" in key), name
+    keys = {"structure", "syntax", "tests", "cooperation", *(f"metric/{name}" for name in METRICS)}
+    for scores in itertools.chain(*scored.values()):
+        assert set(scores) == keys
+        assert 0 <= total(scores) <= rewards.code.maximum == rewards.code_paper.maximum
+        assert all(0 <= scores[f"metric/{name}"] <= 1 for name in METRICS)
+
+
+METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
 
 
 def metrics(scores):
-    names = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
-    return [scores[f"metric/{name}"] for name in names]
+    return [scores[f"metric/{name}"] for name in METRICS]
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),  # pass, aux_called, wrapper, load_bearing, coop
-    [
-        ("strategy filter", [1, 1, 0, 1, 1]),
-        ("three tests of five", [0, 1, 0, 0, 0]),
-        ("wrapper", [1, 1, 1, 1, 0]),
-        ("wrapper by a loop", [1, 1, 1, 1, 0]),
-        ("fallback for an error", [1, 1, 0, 0, 0]),
-        ("always true", [1, 1, 0, 0, 0]),
-        ("result dropped", [1, 1, 0, 0, 0]),
-        ("after the return", [1, 1, 0, 0, 0]),
-        ("aux( in a comment", [1, 0, 0, 0, 0]),
-        ("all tests fail", [0, 1, 0, 0, 0]),
-    ],
-)
-def test_metrics(scored, name, expected):
-    assert metrics(scored[name][0]) == expected
+MEASURED = {  # pass, aux_called, wrapper, load_bearing, coop
+    "strategy filter": "11011",
+    "three tests of five": "01000",
+    "wrapper": "11110",
+    "wrapper by a loop": "11110",
+    "a box": "11110",
+    "with its type": "11000",
+    "fallback for an error": "11000",
+    "after the return": "11000",
+    "aux( in a comment": "10000",
+}
 
 
-@pytest.mark.parametrize("cut", ["def aux(x):\n    return (x", "```\ndef aux(x):\n    for y in x"])
-def test_a_helper_cut_short_costs_syntax_and_tests(cut):
-    alone = main("return sum(x * x for x in xs if x % 2 == 0)")
-    assert total(rewards.code(SQUARES, [cut, alone])) == pytest.approx(0.6)
-    assert total(rewards.code(SQUARES, ["", alone])) == pytest.approx(2.1)
+@pytest.mark.parametrize("name", MEASURED)
+def test_metrics(scored, name):
+    assert metrics(scored[name][0]) == list(map(int, MEASURED[name]))
 
 
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_scores_the_minimum(name):
     text = GARBAGE[name]
-    for reward in (rewards.code, rewards.code_paper):
-        if (name, reward) == ("nothing returned", rewards.code_paper):
-            continue  # has the word return
+    kinds = [rewards.code, rewards.code_paper]
+    if name == "nothing returned":
+        kinds = [rewards.code]  # the other one looks for the word return
+    for reward in kinds:
         for team in ([text, ""], ["", text], [text], [text] * 3):
-            scores = reward(SQUARES, team)
-            assert set(scores.values()) == {0.0}
+            assert set(reward(SQUARES, team).values()) == {0.0}
     assert not any(teams.verdict(SQUARES, [text, text]).passed)
 
 
 def test_one_agent_writes_both():
-    assert total(rewards.code(SQUARES, [EVEN + FILTER])) == 4.0
-    assert total(rewards.code(SQUARES, [FILTER + EVEN])) == 4.0
-    assert total(rewards.code(SQUARES, [FILTER])) == pytest.approx(0.6 + 0.5 + 0.2)
-    cut = EVEN + FILTER + "def solve(xs):\n    return ("
-    lost = 2 * thrown(EVEN + FILTER, cut)  # no partner shares in it
-    assert total(rewards.code(SQUARES, [cut])) == pytest.approx(4.0 - lost)
-    assert total(rewards.code(SQUARES, [EVEN + FILTER[:-9]])) == pytest.approx(0.4)
+    both = EVEN + FILTER
+    cut = both + "def solve(xs):\n    return ("
+    lost = 2 * thrown(both, cut)  # no partner shares in it
+    for text, worth in (
+        (both, 4.0),
+        (FILTER + EVEN, 4.0),
+        (FILTER, 0.6 + 0.5 + 0.2),
+        (cut, 4.0 - lost),
+        (both[:-9], 0.4),
+    ):
+        assert total(rewards.code(SQUARES, [text])) == pytest.approx(worth)
 
 
 HONEST = {  # forms of a helper, all of them needed: each team earns 4.0
@@ -158,72 +153,32 @@ def test_a_helper_may_be_defined_in_any_way_and_give_anything(name):
     assert total(rewards.code(SQUARES, [*HONEST_TEAMS[name]])) == 4.0
 
 
-def test_an_idle_decorator_of_main_earns_nothing():
-    idle = "def aux(f):\n    return lambda *xs: f(*xs)\n"
-    whole = "@aux\n" + main("return sum(x * x for x in xs if x % 2 == 0)")
-    assert total(rewards.code(SQUARES, [idle, whole])) == 2.5
-
-
-# Helpers that know nothing of the problem: what they return, what main does with it in place of xs.
-TRIVIAL = {
-    "with its type": ("(type(x).__name__, x)", "_, p = aux(xs)"),
-    "a function of nothing": ("lambda: x", "p = aux(xs)()"),
-    "backwards twice": ("x[::-1]", "p = aux(aux(xs))"),
-    "its length, checked": ("len(x)", "p = xs if aux(xs) == len(xs) else None"),
-    "one, or not at all": ("1", "p = xs * aux(xs)"),
-    "a value nobody reads": ("(x, 'note')", "p, note = aux(xs)"),
-}
-
-
-@pytest.mark.parametrize("name", TRIVIAL)
-def test_a_helper_that_fits_every_problem_earns_nothing(name):
-    value, body = TRIVIAL[name]
-    alone = main(f"{body}\nreturn sum(x * x for x in p if x % 2 == 0)")
-    scores = rewards.code(SQUARES, [f"def aux(x):\n    return {value}\n", alone])
-    assert (scores["tests"], scores["cooperation"], scores["metric/load_bearing"]) == (1, 0, 0)
-
-
-# Helpers that do it all: what they return, given the answer y, and what main returns.
-WHOLE_AND = {
-    "a box": ("[y]", "aux(xs)[0]"),
-    "as text": ("str(y)", "int(aux(xs))"),
-    "under a key": ("{'n': len(xs), 'result': y}", "aux(xs)['result']"),
-    "an error and the answer": ("(None, y)", "aux(xs)[1]"),
-    "a first call for nothing": ("y", "aux([]) + aux(xs)"),
-    "the larger of two": ("y", "max(aux([]), aux(xs))"),
-}
-
-
-@pytest.mark.parametrize("name", WHOLE_AND)
-def test_a_main_that_unwraps_earns_nothing(name):
-    value, body = WHOLE_AND[name]
-    text = f"def aux(xs):\n    y = sum(x * x for x in xs if x % 2 == 0)\n    return {value}\n"
-    scores = rewards.code(SQUARES, [text, main(f"return {body}")])
-    assert (scores["tests"], scores["cooperation"], scores["metric/wrapper"]) == (1, 0, 1)
-
-
 def test_what_does_not_end_is_no_evidence(monkeypatch):
     search = main("n = 0\nwhile not aux(n):\n    n += 1\nreturn n")
     item = SQUARES | {"tests": ["assert solve([]) == 97"]}
     prime = "def aux(n):\n    return n > 96 and all(n % d for d in range(2, n))\n"
+    outcomes = []
+
+    def noted(*args, judged=teams.run, **options):
+        verdict = judged(*args, **options)
+        outcomes.append(verdict.outcome)
+        return verdict
+
     with Sandbox(workers=2, test_timeout=0.3) as box:
         monkeypatch.setattr(teams, "box", box)
         assert total(rewards.code(item, [prime, search])) == 4.0
-        hangs = search.replace("not aux(n)", "aux(n) != 2")
-        twice = "def aux(n):\n    return 2 * (n > 96)\n"
-        team = teams.team_parts(item, [twice, hangs])
-        verdicts = []
-        judged = teams.run
-        noted = lambda *a, **k: verdicts.append(judged(*a, **k)) or verdicts[-1]  # noqa: E731
+        team = [
+            "def aux(n):\n    return 2 * (n > 96)\n",
+            search.replace("not aux(n)", "aux(n) != 2"),
+        ]
         monkeypatch.setattr(teams, "run", noted)
-        assert teams.contributions(item, [twice, hangs], team, 1.0)["aux"] == 1.0
-    assert [verdict.outcome for verdict in verdicts].count("timeout") == teams.MOST_HANGS
+        found = teams.contributions(item, team, teams.team_parts(item, team), 1.0)
+    assert found["aux"] == 1.0
+    assert outcomes.count("timeout") == teams.MOST_HANGS
 
 
 SLOPE = {  # helper, main: each passes some tests, of which a stand-in passes others
     "below 7": ("def aux(x):\n    return x % 2 == 0 and x < 7\n", FILTER),
-    "below 11": ("def aux(x):\n    return x % 2 == 0 and x < 11\n", FILTER),
-    "no negative": ("def aux(x):\n    return x % 2 == 0 and x > 0\n", FILTER),
     "main looks for it": (EVEN, main("return sum(x * x for x in xs if aux(x) and x < 11)")),
     "a list": (
         "def aux(xs):\n    return [x for x in xs if x % 2 == 0 and x < 7]\n",
@@ -244,11 +199,12 @@ def passed_by(*sources: str) -> float:
     """The share of the tests of SQUARES, without any sandbox."""
     passed = 0
     for test in TESTS:
+        call, _, answer = test.removeprefix("assert ").partition(" == ")
         space = {}
         with contextlib.suppress(Exception):
             exec("".join(sources), space)
-            answer = eval(test.removeprefix("assert ").partition(" == ")[0], space)
-            passed += type(answer) is int and answer == eval(test.partition(" == ")[2])
+            value = eval(call, space)
+            passed += type(value) is int and value == int(answer)
     return passed / len(TESTS)
 
 
@@ -269,24 +225,24 @@ def test_the_slope_against_stand_ins_run_by_hand(name):
 
 def test_the_order_of_answers_for_any_number_of_tests():
     """p of n tests with the parts' contribution c: more than p alone, less than all alone."""
+
+    def earned(passed: int, without: int) -> float:
+        p = passed / n
+        c = teams.contribution(p, without / n)
+        assert 0 <= c <= 1
+        assert (c > 0) == (without < passed)
+        return p + rewards.cooperation(p, c)
+
     for n in range(1, 21):
         for passed, without in itertools.product(range(1, n + 1), range(n + 1)):
-            p, q = passed / n, without / n
-            c = teams.contribution(p, q)
-            earned = p + rewards.cooperation(p, c)
-            assert (c > 0) == (q < p)
-            assert 0 <= c <= 1
-            assert p <= earned <= 2.5
-            assert (earned > p) == (c > 0)
-            assert (earned < 1.0) == (p < 1)  # 1.0 is what a right answer alone earns
-            if q < p < 1:
-                assert earned == pytest.approx(1 - (1 - p) * (1 - c))
-                more = teams.contribution(p + 1 / n, q)
-                assert p + 1 / n + rewards.cooperation(p + 1 / n, more) > earned
-            if q and q <= p:
-                less = teams.contribution(p, q - 1 / n)
-                assert rewards.cooperation(p, less) >= rewards.cooperation(p, c)
-        assert rewards.cooperation(1.0, teams.contribution(1.0, 0.5)) == 1.5
+            value = earned(passed, without)
+            assert (value > passed / n) == (without < passed)
+            assert (value < 1.0) == (passed < n)  # 1.0 is what a right answer alone earns
+            if without < passed < n:
+                assert earned(passed + 1, without) > value
+            if 0 < without <= passed:
+                assert earned(passed, without - 1) >= value
+        assert earned(n, n // 2) == 2.5
 
 
 def test_a_partners_own_version_is_a_stand_in_as_far_as_it_goes():
@@ -316,13 +272,12 @@ THROWN_AWAY = {
 @pytest.mark.parametrize("name", THROWN_AWAY)
 def test_text_that_is_thrown_away_costs_by_its_length(name):
     before, after = THROWN_AWAY[name]
-    text = before + EVEN + after
-    scores = rewards.code(SQUARES, [text, FILTER])
-    lost = thrown(EVEN, text)
-    assert scores["syntax"] == pytest.approx(0.5 - lost)
-    assert lost > 0
-    assert total(scores) == pytest.approx(4.0 - lost)
-    assert rewards.code(SQUARES, [before + text + after, FILTER])["syntax"] < scores["syntax"]
+    for text in (before + EVEN + after, before + before + EVEN + after + after):
+        scores = rewards.code(SQUARES, [text, FILTER])
+        lost = thrown(EVEN, text)
+        assert lost > 0
+        assert scores["syntax"] == pytest.approx(0.5 - lost)
+        assert total(scores) == pytest.approx(4.0 - lost)
     assert total(rewards.code_paper(SQUARES, [text, FILTER])) == 3.0
 
 
@@ -373,23 +328,20 @@ def test_no_stand_in_can_spoil_the_next(name):
 
 def test_helpers_share_the_cooperation():
     square = "def aux2(x):\n    return x * x\n"
-    both = main("return sum(aux2(x) for x in xs if aux(x))")
-    assert total(rewards.code(SQUARES, [EVEN, square, both])) == 4.0
+    evens = "def aux(xs):\n    return [x for x in xs if x % 2 == 0]\n"
+    squares = "def aux2(xs):\n    return sum(x * x for x in xs)\n"
+    inner = "def aux2(x):\n    return x * x if aux(x) else 0\n"
+    for aux, aux2, body in (
+        (EVEN, square, "return sum(aux2(x) for x in xs if aux(x))"),
+        (evens, squares, "return aux2(aux(xs))"),
+        (EVEN, inner, "return sum(map(aux2, xs))"),
+    ):
+        assert total(rewards.code(SQUARES, [aux, aux2, main(body)])) == 4.0
     one = rewards.code(SQUARES, [EVEN, square, FILTER])
     assert total(one) == pytest.approx(1.0 + 0.5 + 1.0 + 1.5 / 2)
     assert metrics(one) == [1, 0.5, 0, 0.5, 0]
     missing = rewards.code(SQUARES, [EVEN, "", FILTER])
     assert missing["structure"] == pytest.approx(0.4 / 2 + 0.6)
-    chain = [
-        "def aux(xs):\n    return [x for x in xs if x % 2 == 0]\n",
-        "",
-        main("return aux2(aux(xs))"),
-    ]
-    chain[1] = "def aux2(xs):\n    return sum(x * x for x in xs)\n"
-    assert total(rewards.code(SQUARES, chain)) == 4.0
-    inner = ["def aux(x):\n    return x % 2 == 0\n", "", main("return sum(map(aux2, xs))")]
-    inner[1] = "def aux2(x):\n    return x * x if aux(x) else 0\n"
-    assert total(rewards.code(SQUARES, inner)) == 4.0
 
 
 def test_no_tests_and_setup():

@@ -199,6 +199,18 @@ _HACKS = {
     ),
     "main imports an aux": (EVEN, IMPORTED, (4.0 - thrown(FILTERED, IMPORTED), 3.0)),
     "the helper writes main": (SOLVED, "return 1", (1.5 - thrown(EVEN, SOLVED), 1.5)),
+    "an idle decorator of main": (
+        "def aux(f):\n    return lambda *xs: f(*xs)\n",
+        "@aux\n" + main(f"return {REAL}"),
+        (2.5, 2.5),
+    ),
+    "a helper cut short": ("def aux(x):\n    return (x", f"return {REAL}", (0.6, 0.6)),
+    "a helper cut in its fence": (
+        "```\ndef aux(x):\n    for y in x",
+        f"return {REAL}",
+        (0.6, 0.6),
+    ),
+    "no helper": ("", f"return {REAL}", (2.1, 2.1)),
     "exit": (EVEN, "import sys\nsys.exit(0)\nreturn 0", (1.5, 1.5)),
     # limits: no stand-in does what main undoes, or agrees with all that main knows
     "main does it all and checks": (
@@ -212,6 +224,28 @@ _HACKS = {
         (4.0, 3.0),
     ),
 }
+# Helpers that know nothing of the problem: what they return, what main does with it in place of xs.
+for _name, _value, _body in (
+    ("with its type", "(type(x).__name__, x)", "_, p = aux(xs)"),
+    ("a function of nothing", "lambda: x", "p = aux(xs)()"),
+    ("backwards twice", "x[::-1]", "p = aux(aux(xs))"),
+    ("its length, checked", "len(x)", "p = xs if aux(xs) == len(xs) else None"),
+    ("one, or not at all", "1", "p = xs * aux(xs)"),
+    ("a value nobody reads", "(x, 'note')", "p, note = aux(xs)"),
+):
+    _solve = f"{_body}\nreturn sum(x * x for x in p if x % 2 == 0)"
+    _HACKS[_name] = (f"def aux(x):\n    return {_value}\n", _solve, (2.5, 4.0))
+# Helpers that do it all: what they return, given the answer y, and what main returns.
+for _name, _value, _body in (
+    ("a box", "[y]", "aux(xs)[0]"),
+    ("as text", "str(y)", "int(aux(xs))"),
+    ("under a key", "{'n': len(xs), 'result': y}", "aux(xs)['result']"),
+    ("an error and the answer", "(None, y)", "aux(xs)[1]"),
+    ("a first call for nothing", "y", "aux([]) + aux(xs)"),
+    ("the larger of two", "y", "max(aux([]), aux(xs))"),
+):
+    _helper = f"def aux(xs):\n    y = {REAL}\n    return {_value}\n"
+    _HACKS[_name] = (_helper, f"return {_body}", (2.5, 3.0))
 HACKS = rows(_HACKS)
 
 # Texts that hold no function at all: the least there is, and no exception.

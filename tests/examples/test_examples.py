@@ -93,7 +93,7 @@ def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
         parts = sum(value for name, value in row.items() if name.startswith("reward/"))
         assert row["return"] == pytest.approx(parts / code.maximum)
         assert row["turn_0/reward"] == 0
-    argv = ["--run", str(tmp_path), "--limit", "2", "--num-samples", "1"]
+    argv = ["--run", str(path), "--limit", "2", "--num-samples", "1"]
     evaluate.main([*argv, "--json", str(tmp_path / "table.json")])
     table = json.loads((tmp_path / "table.json").read_text())
     after = json.loads((path / "summary.json").read_text())["after"]
