@@ -1,5 +1,6 @@
 """A small random model, a tokenizer without files, flags, and how near two computations come."""
 
+import contextlib
 import http.server
 import os
 import threading
@@ -10,7 +11,9 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 import train
+from magrpo import MAGRPO
 from policies.base import Base
+from policies.scoring import Row
 
 EOS, VOCAB = 1, 24
 EPS = torch.finfo(torch.float32).eps
@@ -30,22 +33,36 @@ def rounding(eps: float = EPS) -> float:
     return 4 * steps**0.5 * eps
 
 
-def assert_close(found, want, eps: float = EPS) -> None:
-    """Numbers computed in two ways. What is below 1 is a sum or difference of numbers about 1, as
-    a log-probability is of logits."""
-    found, want = torch.as_tensor(found), torch.as_tensor(want)
+def assert_close(got, want, eps: float = EPS) -> None:
+    """Compare numbers computed in two ways. What is below 1 is a sum or difference of numbers about
+    1, as a log-probability is of logits."""
+    got = torch.as_tensor(got)
+    want = torch.as_tensor(want)
     size = max([1.0, *want.abs().flatten().tolist()])  # there may be no number
-    torch.testing.assert_close(found, want, rtol=0, atol=rounding(eps) * size)
+    torch.testing.assert_close(got, want, rtol=0, atol=rounding(eps) * size)
 
 
-def assert_same_gradients(found: dict, want: dict) -> None:
-    """Of all parameters, by name, computed in two ways. Their terms cancel, so the size that
-    counts is the largest of all."""
-    assert found.keys() == want.keys()
+def assert_same_gradients(got: dict, want: dict) -> None:
+    """Compare the gradients of all parameters, by name. Their terms cancel, so the size that counts
+    is the largest of all."""
+    assert got.keys() == want.keys()
     near = rounding() * max(float(gradient.abs().max()) for gradient in want.values())
     assert near > 0
     for name in want:
-        torch.testing.assert_close(found[name], want[name], rtol=0, atol=near)
+        torch.testing.assert_close(got[name], want[name], rtol=0, atol=near)
+
+
+def move_adapters(model, std: float = 0.2) -> None:
+    """Move adapters away from their start, where they do nothing."""
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            parameter.data.normal_(std=std)
+
+
+def uniforms(*shape: int, seed: int = 1) -> torch.Tensor:
+    """Return the numbers (prompts, samples, tokens) in [0, 1) that decide what is sampled."""
+    random = torch.Generator().manual_seed(seed)
+    return torch.rand(shape, generator=random, dtype=torch.float64)
 
 
 class Tokenizer:
@@ -89,34 +106,32 @@ def small_model(seed: int = 0, **config):
 def small_base(agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False) -> Base:
     """A base whose adapters are not at their start, where they would do nothing."""
     base = Base(small_model(seed), Tokenizer(), list(agents), rank, 2 * rank, share)
-    if rank:
-        with torch.no_grad():
-            for name, parameter in base.named_parameters():
-                if "lora_B" in name:
-                    parameter.normal_(std=0.2)
+    move_adapters(base)
     return base
 
 
 def refused(capsys, *argv, program=train) -> str:
-    """The one line that a command in this process is refused with, with exit status 2."""
+    """Return the one line that a command in this process is refused with, with exit status 2."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as stopped:
         program.main(list(map(str, argv)))
-    said = capsys.readouterr().err.strip().splitlines()
     assert stopped.value.code == 2
-    assert len(said) == 1, said
-    assert said[0].startswith(f"{program.__name__}.py: error: "), said
-    return said[0]
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith(f"{program.__name__}.py: error: ")
+    return lines[0]
 
 
 class LocalServer(http.server.ThreadingHTTPServer):
     """A server of this process; its respond(handler, body) calls handler.answer, or hangs up."""
 
-    daemon_threads, request_queue_size = True, 100
+    daemon_threads = True
+    request_queue_size = 100
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.url, self.lock = f"http://127.0.0.1:{self.server_port}", threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     def __exit__(self, *_):
@@ -156,23 +171,44 @@ def flags(*argv: str) -> types.SimpleNamespace:
     return train.parse([*small, "--max-steps", "4", *argv])
 
 
-def random_rows(base, count: int = 7, seed: int = 0):
-    """Rows of several agents, prompts and lengths; some prompts are shared, one row is only EOS."""
-    from policies.scoring import Row
-
+def random_rows(base, count: int = 7, seed: int = 0) -> list[Row]:
+    """Return rows of several agents, prompts and lengths. Some share a prompt, one is only EOS."""
     random = torch.Generator().manual_seed(seed)
 
-    def tokens(size):
+    def tokens(size: int) -> list[int]:
         return torch.randint(0, VOCAB, (size,), generator=random).tolist()
 
     prompts = [tuple(tokens(size)) for size in (2, 9, 5)]
-    rows = [
-        Row(
-            base.agents[i % len(base.agents)],
-            prompts[i % 3],
-            [*tokens(i % 5 * 2), EOS],
-            0.1 * i - 0.3,
-        )
-        for i in range(count)
-    ]
+    rows = []
+    for number in range(count):
+        agent = base.agents[number % len(base.agents)]
+        answer = [*tokens(number % 5 * 2), EOS]
+        rows.append(Row(agent, prompts[number % 3], answer, 0.1 * number - 0.3))
     return [*rows, Row(rows[1].agent, rows[1].prompt, tokens(6), 0.7)]
+
+
+@contextlib.contextmanager
+def at_step(number: int):
+    """Let a module without a trainer be at a step."""
+    MAGRPO.global_step = number
+    try:
+        yield
+    finally:
+        del MAGRPO.global_step
+
+
+# A plug-in: a world that moves on, and agent 0's own pay.
+WORLD = """
+from tasks import Task
+class World(Task):
+    def items(self, split):
+        return [{"task_id": word, "said": ""} for word in ("red", "green", "blue", "black")]
+    def observe(self, agent, item, history):
+        return f"{item['task_id']} {item['said']}:"
+    def advance(self, item, responses):
+        return item | {"said": responses[1][:9]}
+def pay(item, responses):
+    return {"reward": len(responses[1]) % 7, "agent/0": len(responses[0]) / 999}
+pay.maximum = 9.0
+"""
+WORLD_FLAGS = ["--task", "world.py:World", "--reward", "world.py:pay", "--turns", "2"]

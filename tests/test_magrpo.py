@@ -43,9 +43,10 @@ def small_team(agents: int = 2, rank: int = 4, bases=None, share: bool = False) 
     """A Team of small random models; `bases` splits the agents over several of them."""
     team = Team.__new__(Team)
     torch.nn.Module.__init__(team)
-    one = [list(range(agents))] if rank or share else [[i] for i in range(agents)]
+    if not bases:
+        bases = [list(range(agents))] if rank or share else [[agent] for agent in range(agents)]
     team.bases = torch.nn.ModuleList(
-        small_base(those, rank, seed, share) for seed, those in enumerate(bases or one)
+        small_base(own, rank, seed, share) for seed, own in enumerate(bases)
     )
     team.base_of = {agent: base for base in team.bases for agent in base.agents}
     team.size = agents
@@ -105,33 +106,31 @@ def test_equal_rewards_move_nothing(joint):
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--num-agents", "1"],
-        ["--num-agents", "3"],
-        ["--num-agents", "3", "--joint", "aligned", "--turns", "2", "--branching", "chain"],
-        ["--num-agents", "4", "--joint", "3", "--turns", "2", "--branching", "chain"],
-        ["--turns", "2", "--branching", "tree", "--gamma", "0.5"],
-        ["--turns", "3", "--branching", "chain", "--joint", "cross"],
-        ["--turns", "2", "--joint", "aligned", "--num-generations", "2"],
+        "--num-agents 1",
+        "--num-agents 3 --joint aligned --turns 2 --branching chain",
+        "--num-agents 4 --joint 3 --turns 2 --branching chain",
+        "--turns 2 --branching tree --gamma 0.5",
+        "--turns 3 --branching chain --joint cross",
     ],
 )
 def test_counts_of_agents_turns_and_branches(argv):
-    module = train(long_answers, *argv)
-    args = flags(*argv)
+    module = train(long_answers, *argv.split())
+    args = flags(*argv.split())
     agents = args.num_agents
     group = args.num_generations
+    assert len(module.turns) == args.turns
     for turn, nodes in enumerate(module.turns):
         wide = group**turn if args.branching == "tree" else group ** min(turn, 1)
         assert len(nodes) == args.batch_size * wide
         samples = 1 if turn and args.branching == "chain" else group
+        most = samples ** (agents - 1)
+        each = {"aligned": 1, "cross": most}.get(args.joint) or min(args.joint, most)
         for node in nodes:
-            assert [len(r) for r in node.responses] == [samples] * agents
-            most = samples ** (agents - 1)
-            each = {"aligned": 1, "cross": most}.get(args.joint) or min(args.joint, most)
-            assert len(node.parts) == samples * each
+            assert [len(responses) for responses in node.responses] == [samples] * agents
             assert [len(history) for history in node.histories] == [turn] * agents
+            assert len(node.parts) == samples * each
             assert node.advantages.shape == (agents, samples)
-    assert len(module.turns) == args.turns
-    assert set(measure(module)) >= {f"turn_{t}/reward" for t in range(args.turns)}
+        assert f"turn_{turn}/reward" in measure(module)
 
 
 def test_a_response_ends_at_the_tasks_stop():
@@ -150,33 +149,33 @@ def test_a_response_ends_at_the_tasks_stop():
         text, *after = long.text.split(stop)
         assert short.text == text
         assert short.ended if after else short.tokens == long.tokens
-        assert short.tokens == long.tokens[: len(short.tokens)], "the token that ended it counts"
+        assert short.tokens == long.tokens[: len(short.tokens)]  # what ended it counts
         assert len(short.logps) == len(short.tokens)
     assert [response.tokens for response in responses("")] == [r.tokens for r in free]
 
 
 @pytest.mark.parametrize(("joint", "each"), [("aligned", 1), ("cross", 4), ("3", 3)])
 def test_a_response_is_rewarded_with_its_own_partners(joint, each):
-    seen = []
+    asked = []
 
     def reward(item, texts):
-        seen.append((item["word"], *texts))
+        asked.append(texts)
         return float(hash((item["word"], *texts)) % 97)
 
     module = train(reward, "--joint", joint)
+    assert len(asked) == 2 * 4 * each
     for node in module.turns[0]:
-        worth = defaultdict(list)
-        for chosen, found in zip(node.joints.tolist(), node.team_rewards.tolist(), strict=True):
-            texts = [node.responses[i][s].text for i, s in enumerate(chosen)]
-            assert found == float(hash((node.item["word"], *texts)) % 97)
-            for agent, s in enumerate(chosen):
-                worth[agent, s].append(found)
-        for agent, s in itertools.product(range(2), range(4)):
-            assert float(node.returns[agent, s]) == pytest.approx(sum(worth[agent, s]) / each)
-            texts, parts = played(node, s)
-            assert texts == [responses[s].text for responses in node.responses]
-            assert parts["reward"] == float(hash((node.item["word"], *texts)) % 97)
-    assert len(seen) == 2 * 4 * each
+        rewards = defaultdict(list)  # by agent and sample
+        for chosen, value in zip(node.joints.tolist(), node.team_rewards.tolist(), strict=True):
+            assert value == reward(node.item, node.texts(chosen))
+            for agent, sample in enumerate(chosen):
+                rewards[agent, sample].append(value)
+        for agent, sample in itertools.product(range(2), range(4)):
+            mean = sum(rewards[agent, sample]) / each
+            assert float(node.returns[agent, sample]) == pytest.approx(mean)
+            texts, parts = played(node, sample)
+            assert texts == node.texts((sample, sample))
+            assert parts["reward"] == reward(node.item, texts)
 
 
 def test_one_problems_rewards_do_not_leak_into_another():
@@ -194,149 +193,127 @@ def test_normalisers(normalize):
     module = train(long_answers, "--normalize", normalize)
     rows = module.rows()
     for agent in range(2):
-        mine = [row for row in rows if row.agent == agent]
-        mean = sum(len(row.tokens) for row in mine) / len(mine)
-        assert len({len(row.tokens) for row in mine}) > 1
-        for row in mine:
+        own = [row for row in rows if row.agent == agent]
+        mean = np.mean([len(row.tokens) for row in own])
+        for row in own:
             size = {"sum": 1, "token": mean, "sequence": len(row.tokens)}[normalize]
             assert row.weight == pytest.approx(1 / 2 / 4 / size)
-    values = [
-        float(value)
-        for node in module.turns[0]
-        for agent in range(2)
-        for value in node.advantages[agent]
-    ]
-    assert [row.coef for row in rows] == pytest.approx(
-        [value * row.weight for value, row in zip(values, rows, strict=True)]
-    )
+    values = [node.advantages[agent] for node in module.turns[0] for agent in range(2)]
+    weights = torch.tensor([row.weight for row in rows])
+    assert [row.coef for row in rows] == pytest.approx(torch.cat(values) * weights)
 
 
-@pytest.mark.parametrize(("share", "rank"), [(False, 4), (True, 4), (True, 0)])
-def test_the_update_is_the_gradient_of_the_written_loss(share, rank):
-    """Eq. 2 again, row by row, against what the optimizer was given. With --share the agents'
-    losses add up in one policy, which is clipped once."""
-    team = small_team(rank=rank, share=share)
-    args = flags("--lr", "0", "--lora-rank", str(rank))
-    task = Echo()
-    scorer = Scorer(rewarding(long_answers))
-    module = module_of(team, task, scorer, task.items("train"), args)
-    given = {}
-    update = module.update
-
-    def probe(rows):
-        norms = update(rows)
-        for name, parameter in team.named_parameters():
-            if parameter.grad is not None:
-                given[name] = parameter.grad.clone()
-        return norms
-
-    module.update = probe
-    optimizer = torch.optim.SGD(
-        [{"params": team.parameters_of(agent)} for agent in range(1 if share else 2)], lr=0.0
-    )
-    module.optimizers = lambda: optimizer
-    module.manual_backward = lambda loss: loss.backward()
-    module.training_step(0, 0)
-    team.zero_grad()
-    base = team.bases[0]
-    for node in module.turns[0]:
-        for agent, responses in enumerate(node.responses):
-            for response, value in zip(responses, node.advantages[agent], strict=True):
-                row = Row(agent, node.prompts[agent], response.tokens, float(value))
-                plain.score(
-                    base,
-                    [row],
-                    module.sampling,
-                    lambda rows, logps, mask: (-rows[0].advantage / 4 / 2 * logps.sum()).backward(),
-                )
-    norms = [
-        float(torch.nn.utils.clip_grad_norm_(team.parameters_of(agent), 1.0))
-        for agent in range(1 if share else 2)
-    ]
-    named = team.named_parameters()
-    assert_same_gradients(given, {n: p.grad for n, p in named if p.requires_grad})
-    assert_close(module.norms, norms * 2 if share else norms)
-
-
-@pytest.mark.parametrize("agents", [1, 2])
-def test_several_updates_are_the_written_ones(agents, monkeypatch):
-    """--updates 3, row by row: the first with Eq. 2, the others with the clipped ratio against what
-    the rows were before the first one. It is one step, and a reward is asked once."""
-    team, asked = small_team(agents), []
+@pytest.mark.parametrize(
+    ("agents", "share", "argv"),
+    [
+        (2, False, ""),
+        (2, True, ""),
+        (2, True, "--lora-rank 0"),
+        (2, False, "--kl-coef 0.5"),
+        (1, False, "--updates 3 --clip 0.05 0.1"),
+        (2, False, "--updates 3 --clip 0.05 0.1"),
+    ],
+)
+def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
+    """Row by row: the first update has Eq. 2, the others the clipped ratio against what the rows
+    were before the first one. The agents of a shared policy have one sum, which is clipped once.
+    The frozen base's KL term comes in micro-batches. It is one step, and a reward is asked once."""
+    argv = ["--num-agents", str(agents), "--joint", "aligned", "--lr", str(RATE), *argv.split()]
+    args = flags(*argv)
+    team = small_team(agents, args.lora_rank, share=share)
+    start = snapshot(team)
+    policies = 1 if share else agents
+    groups = [{"params": team.parameters_of(agent)} for agent in range(policies)]
+    # Adam would make much of rounding where a gradient is hardly more than that.
+    monkeypatch.setattr(MAGRPO, "configure_optimizers", lambda _: torch.optim.SGD(groups, RATE))
+    monkeypatch.setattr(scoring, "update_tokens", lambda base: 20 if args.kl_coef else 512)
+    asked = []
 
     def reward(item, texts):
         asked.append(texts)
         return long_answers(item, texts)
 
-    start = snapshot(team)
-    groups = [{"params": team.parameters_of(agent)} for agent in range(agents)]
-    # Adam would make much of rounding where a gradient is hardly more than that
-    monkeypatch.setattr(MAGRPO, "configure_optimizers", lambda _: torch.optim.SGD(groups, 0.2))
-    argv = ("--num-agents", str(agents), "--joint", "aligned", "--lr", "0.2")
-    argv += ("--updates", "3", "--clip", "0.05", "0.1")
     module = train(reward, *argv, team=team)
     assert module.trainer.global_step == 1
-    assert len(asked) == len({tuple(texts) for texts in asked})
-    got, base = snapshot(team), team.bases[0]
+    assert len(asked) == 2 * 4
+    got = moves(team, start)
+    assert {name for name in got if got[name].any()} == {
+        name for name, p in team.named_parameters() if p.requires_grad
+    }
     for name, parameter in team.named_parameters():
         parameter.data.copy_(start[name])
-    optimizer, old, beyond = torch.optim.SGD(groups, 0.2), {}, []
+    rows = []
+    for node, agent in itertools.product(module.turns[0], range(agents)):
+        values = node.advantages[agent].tolist()
+        for response, value in zip(node.responses[agent], values, strict=True):
+            rows.append(Row(agent, node.prompts[agent], response.tokens, value, 1 / 4 / 2))
+    for row in rows:
+        plain.score(team.base_of[row.agent], [row], module.sampling, frozen=True)
+        row.reference = row.scored
+    beyond = []
 
-    def backward(rows, logps, mask):
-        loss, (row,) = 0.0, rows
-        update = row.old is not None
-        for now, then in zip(logps[0], row.old if update else logps[0].detach(), strict=True):
-            ratio, weight = (now - then).exp(), row.advantage / 4 / 2
-            within = ratio.clamp(0.95, 1.1)
-            beyond.append(update and bool(within != ratio))
-            worse = update and bool(within * weight < ratio * weight)
-            loss = loss - weight * (within if worse else ratio if update else now)
+    def backward(batch, logps, mask):
+        [row] = batch
+        loss = args.kl_coef * row.weight * 0.5 * (logps[0] - row.reference).square().sum()
+        if row.old is None:
+            loss = loss - row.coef * logps.sum()
+        else:
+            for ratio in (logps[0] - row.old).exp():
+                within = ratio.clamp(0.95, 1.1)
+                beyond.append(bool(within != ratio))
+                loss = loss - min(ratio * row.coef, within * row.coef)
         loss.backward()
 
-    for _ in range(3):
+    optimizer = torch.optim.SGD(groups, RATE)
+    for _ in range(args.updates):
         optimizer.zero_grad()
-        for b, node in enumerate(module.turns[0]):
-            for agent, responses in enumerate(node.responses):
-                for g, (response, value) in enumerate(
-                    zip(responses, node.advantages[agent], strict=True)
-                ):
-                    row = Row(agent, node.prompts[agent], response.tokens, float(value))
-                    row.old = old.get((b, agent, g))
-                    plain.score(base, [row], module.sampling, backward)
-                    old.setdefault((b, agent, g), row.scored)
-        for group in groups:
-            torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
+        for row in rows:
+            plain.score(team.base_of[row.agent], [row], module.sampling, backward)
+        for row in rows:
+            row.old = row.scored if row.old is None else row.old
+        norms = [float(torch.nn.utils.clip_grad_norm_(group["params"], 1.0)) for group in groups]
         optimizer.step()
-    for name, parameter in team.named_parameters():
-        assert_close(got[name], parameter.detach())
-    assert 0.05 < np.mean(beyond) < 0.95
-    assert 0 < measure(module)["clip_fraction"] < 1
-    assert measure(module)["logp_difference/max"] < 1e-4  # of the first update
+    assert_same_gradients(got, moves(team, start))
+    assert_close(module.norms, norms * (agents // policies))
+    if args.updates > 1:
+        assert 0.05 < np.mean(beyond) < 0.95
+        assert 0 < measure(module)["clip_fraction"] < 1
+        assert measure(module)["logp_difference/max"] < 1e-4  # of the first update
+
+
+RATE = 0.2
+
+
+def moves(team, start) -> dict:
+    """By what an optimizer of rate RATE has moved each parameter: the sum of its gradients."""
+    return {name: (p.detach() - start[name]) / RATE for name, p in team.named_parameters()}
 
 
 def test_metrics_do_not_depend_on_padding():
     """Lengths, entropy and KL are over real tokens: recomputed here from the responses."""
     module = train(long_answers)
+    metrics = measure(module)
     nodes = module.turns[0]
     for agent in range(2):
-        mine = [r for node in nodes for r in node.responses[agent]]
-        length = sum(len(r.tokens) for r in mine)
-        metrics = measure(module)
-        assert metrics[f"completions/{agent}/mean_length"] == pytest.approx(length / len(mine))
-        assert metrics[f"entropy/{agent}"] == pytest.approx(sum(r.entropy for r in mine) / length)
-        assert metrics[f"completions/{agent}/clipped_ratio"] == np.mean([not r.ended for r in mine])
-        total, tokens, base = 0.0, 0, module.team.base_of[agent]
-        for node in nodes[:2]:
-            response = node.responses[agent][0]
-            row = Row(agent, node.prompts[agent], response.tokens)
-            plain.score(base, [row], module.sampling, frozen=True)
-            ratio = row.scored - torch.tensor(response.logps)
-            total, tokens = total + float((ratio.exp() - 1 - ratio).sum()), tokens + len(ratio)
-        assert_close(metrics[f"kl/{agent}"], total / tokens)
+        responses = [r for node in nodes for r in node.responses[agent]]
+        length = sum(len(r.tokens) for r in responses)
+        entropy = sum(r.entropy for r in responses) / length
+        clipped = np.mean([not r.ended for r in responses])
+        assert metrics[f"completions/{agent}/mean_length"] == pytest.approx(length / len(responses))
+        assert metrics[f"completions/{agent}/clipped_ratio"] == clipped
+        assert metrics[f"entropy/{agent}"] == pytest.approx(entropy)
+        divergences = []
+        for node in nodes:
+            for response in node.responses[agent][:1]:
+                row = Row(agent, node.prompts[agent], response.tokens)
+                plain.score(module.team.base_of[agent], [row], module.sampling, frozen=True)
+                ratio = row.scored - torch.tensor(response.logps)
+                divergences.append(ratio.exp() - 1 - ratio)
+        assert_close(metrics[f"kl/{agent}"], torch.cat(divergences).mean())
         assert metrics[f"kl/{agent}"] > 0.01
 
 
-def test_every_sample_has_its_own_random_numbers():
+def test_every_sample_has_its_own_random_numbers(monkeypatch):
     """Same item, same prompt: another problem of the batch, turn or step samples anew."""
 
     class Same(Echo):
@@ -349,15 +326,12 @@ def test_every_sample_has_its_own_random_numbers():
     args, task = flags("--turns", "2", "--max-new-tokens", "16"), Same()
     scorer = Scorer(rewarding(long_answers))
     module = module_of(small_team(), task, scorer, task.items("train"), args)
-    steps = []
+    nodes = []
     for step in range(2):
-        type(module).global_step = step
-        steps.append(module.play(2))
-    del type(module).global_step
-    nodes = [node for turns in steps for here in turns for node in here]
+        monkeypatch.setattr(MAGRPO, "global_step", step)
+        nodes += itertools.chain(*module.play(2))
     assert len({node.key for node in nodes}) == len(nodes)
-    seen = {tuple(r.tokens for r in node.responses[0]).__repr__() for node in nodes}
-    assert len(seen) == len(nodes)
+    assert len({str([r.tokens for r in node.responses[0]]) for node in nodes}) == len(nodes)
 
 
 def test_the_learning_rate_follows_its_schedule():
@@ -379,8 +353,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch):
 @pytest.mark.parametrize("argv", [(), ("--kl-coef", "0.1"), ("--lora-rank", "0")])
 def test_the_difference_between_decode_and_update_is_logged(argv, monkeypatch):
     """Rounding, where they are the same policy; the move, where it moved in between."""
-    team = small_team(rank=0 if "--lora-rank" in argv else 4)
-    exact = measure(train(long_answers, *argv, team=team))
+    exact = measure(train(long_answers, *argv))
     assert 0 < exact["logp_difference/mean"] < exact["logp_difference/max"] < rounding()
     real = MAGRPO.update
 
@@ -390,39 +363,14 @@ def test_the_difference_between_decode_and_update_is_logged(argv, monkeypatch):
         return real(module, rows)
 
     monkeypatch.setattr(MAGRPO, "update", update)
-    team = small_team(rank=team.bases[0].lora * 4)
-    module = train(long_answers, *argv, team=team)
-    found = measure(module)
-    gaps = [
-        abs(a - float(b))
-        for row in module.learned
-        for a, b in zip(row.logps, row.scored, strict=True)
-    ]
-    assert len(gaps) > 20
-    assert sum(gaps) / len(gaps) > 1e-3
-    assert found["logp_difference/mean"] == pytest.approx(sum(gaps) / len(gaps), rel=1e-4)
-    assert found["logp_difference/max"] == pytest.approx(max(gaps), rel=1e-4)
-
-
-def test_kl_to_the_base_pulls_back():
-    """With no reward to follow, the KL term alone brings the adapters back towards the base."""
-    argv = ("--kl-coef", "1", "--lr", "0.02", "--num-generations", "8", "--lr-schedule", "constant")
-    team = small_team()
-    module = train(lambda item, texts: 0.0, *argv, team=team)
-    first = sum(measure(module)[f"kl/{agent}"] for agent in range(2))
-    module = train(lambda item, texts: 0.0, *argv, team=team, steps=30)
-    assert sum(measure(module)[f"kl/{agent}"] for agent in range(2)) < 0.5 * first
-
-
-def test_the_kl_term_does_not_depend_on_micro_batches(monkeypatch):
-    """The frozen base's log-probabilities come in other micro-batches than the team's."""
-    norms = []
-    for few in (False, True):
-        if few:
-            monkeypatch.setattr(scoring, "update_tokens", lambda base: 20)
-        module = train(long_answers, "--kl-coef", "1", "--num-generations", "8")
-        norms.append(module.norms)
-    assert norms[0] == pytest.approx(norms[1], rel=rounding())
+    module = train(long_answers, *argv)
+    gaps = []
+    for row in module.learned:
+        gaps += (row.scored - torch.tensor(row.logps)).abs().tolist()
+    assert np.mean(gaps) > 1e-3
+    metrics = measure(module)
+    assert metrics["logp_difference/mean"] == pytest.approx(np.mean(gaps), rel=1e-4)
+    assert metrics["logp_difference/max"] == pytest.approx(max(gaps), rel=1e-4)
 
 
 def test_a_team_learns_to_match():
@@ -432,7 +380,7 @@ def test_a_team_learns_to_match():
         both = zip(texts[0], texts[1], strict=False)
         return sum(a == b for a, b in both) / 8
 
-    argv = ("--lr", "0.05", "--lr-schedule", "constant", "--batch-size", "4")
-    argv += ("--num-generations", "16")
+    argv = ["--lr", "0.1", "--lr-schedule", "constant", "--batch-size", "4"]
+    argv += ["--num-generations", "8"]
     start = measure(train(match, *argv, steps=1))["return"]
-    assert measure(train(match, *argv, steps=60))["return"] > 2 * start
+    assert measure(train(match, *argv, steps=12))["return"] > 3 * start
