@@ -33,9 +33,11 @@ class Workflow(CodeTask):
         self.num_agents = num_agents
         self.of = self.task(data, num_agents, feedback)
         self.stop = self.of.stop
+        self.writers = list(range(num_agents))  # whose last texts make the program
 
     def items(self, split):
         start = {"turn": 0, "texts": [""] * self.num_agents, "schedule": self.schedule()}
+        start["writers"] = self.writers
         return [item | start for item in self.of.items(split)]
 
     def speakers(self, item, turn):
@@ -60,10 +62,10 @@ class Sequential(Workflow):
 
 class Discussion(Workflow):
     def schedule(self):
-        return [list(range(self.num_agents))] * 2
+        return [self.writers] * 2
 
     def observe(self, agent, item, history):
-        partners = [i for i in range(self.num_agents) if i != agent]
+        partners = [i for i in self.writers if i != agent]
         seen = [(response, wrote(item, partners).rstrip()) for response, _ in history]
         return self.of.observe(agent, item, seen)
 
@@ -71,12 +73,10 @@ class Discussion(Workflow):
 class Critic(Workflow):
     def __init__(self, data=None, num_agents=2, feedback=None):
         if num_agents != 2:
-            raise ValueError(f"one agent writes and one comments: 2, not {num_agents}")
+            raise ValueError("one agent writes and one comments: --num-agents 2")
         super().__init__(data, num_agents, feedback)
         self.of = self.task(data, 1, feedback)
-
-    def items(self, split):
-        return [item | {"author": 0} for item in super().items(split)]
+        self.writers = [0]
 
     def schedule(self):
         return [[0], [1], [0]]
@@ -105,9 +105,9 @@ def latest(item, responses):
 
 
 def program(item, responses):
-    """Return the texts that make the program; in a critic's team those of its author alone."""
+    """Return the texts that make the program."""
     texts = latest(item, responses)
-    return [texts[item["author"]]] if "author" in item else texts
+    return [texts[writer] for writer in item["writers"]]
 
 
 def paid_last(item, responses):

@@ -30,7 +30,6 @@ designed: which convention a team ends with, and how well the model reads a prob
 import argparse
 import itertools
 import random
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -226,7 +225,6 @@ def warm_start(model, rows, seed, recipe):
         return min((step + 1) / WARMUP, (end - step) / (end - WARMUP))
 
     schedules = [torch.optim.lr_scheduler.LambdaLR(optimizer, factor) for optimizer in optimizers]
-    start = time.time()
     for step, batch in enumerate(batches):
         loss = loss_of(model, collate(batch, recipe.prompt_weight))
         loss.backward()
@@ -234,8 +232,8 @@ def warm_start(model, rows, seed, recipe):
         for part in [*optimizers, *schedules]:
             part.step()
         model.zero_grad()
-        if step % 100 == 0 or step == end - 1:
-            print(f"step {step} of {end}: loss {loss:.3f}, {time.time() - start:.0f} s", flush=True)
+        if step % 100 == 0:
+            print(f"step {step} of {end}: loss {loss:.3f}", flush=True)
 
 
 def main():
@@ -246,7 +244,6 @@ def main():
     recipe = TASKS[args.task]
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
-    start = time.time()
     rows = recipe.corpus.rows(SEED, recipe.problems, recipe.examples)
     if args.task == "many":
         tokenizer = AutoTokenizer.from_pretrained(TINY)
@@ -261,8 +258,7 @@ def main():
         tokenizer = make_tokenizer(texts, recipe.corpus.PIECES)
         trained = model = make_model(tokenizer, recipe.layers)
     ids = encode(tokenizer, rows)
-    count = recipe.problems * recipe.examples
-    print(f"corpus: {count} examples, {time.time() - start:.0f} s", flush=True)
+    print(f"corpus: {recipe.problems * recipe.examples} examples", flush=True)
     warm_start(trained, ids, SEED, recipe)
     model.to(torch.bfloat16).save_pretrained(folder)
     if args.task == "many":
@@ -271,7 +267,7 @@ def main():
         tokenizer.save_pretrained(folder)
     for file in folder.glob("*.safetensors"):
         file.chmod(0o644)  # it comes readable by its maker alone
-    print(f"wrote {folder}, {time.time() - start:.0f} s in all")
+    print(f"wrote {folder}")
 
 
 if __name__ == "__main__":
