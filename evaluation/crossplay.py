@@ -53,17 +53,15 @@ def crossplay(
         check_bases(run, first.model, first.judge)
         load_agents(player.team, run)
         weights.append(player.copies())
-    agents = range(first.num_agents)
-    strangers = [0] if len(agents) == 2 else agents
-    teams = list(itertools.product(range(len(runs)), range(len(runs)), strangers))
+    strangers = range(1 if first.num_agents == 2 else first.num_agents)
+    numbers = range(len(runs))
+    teams = list(itertools.product(numbers, numbers, strangers))
     sampling = player.sampling if samples else player.sampling.greedy()
     returns = [[0.0] * len(runs) for _ in runs]
     with progress("cross-play", len(teams) * len(items)) as bar:
         for row, column, stranger in teams:
-            team = []
-            for agent in agents:
-                run = row if agent == stranger else column
-                team.append(weights[run][agent])
+            team = list(weights[column])
+            team[stranger] = weights[row][stranger]
             player.put(team)
             rollout = player.rollout()
             turns = play(rollout, items, seed, samples or 1, sampling, bar)
@@ -78,8 +76,12 @@ def report(runs: list[Path], returns: list[list[float]], file: str | None) -> st
     alone = statistics.fmean(returns[number][number] for number in numbers)
     mixed = statistics.fmean(returns[a][b] for a, b in itertools.permutations(numbers, 2))
     if file:
-        names = [str(run) for run in runs]
-        record = {"runs": names, "returns": returns, "self": alone, "cross": mixed}
+        record = {
+            "runs": list(map(str, runs)),
+            "returns": returns,
+            "self": alone,
+            "cross": mixed,
+        }
         write_json(Path(file), record)
     names = [run.name for run in runs]
     picture = runs[0].resolve().parent / "crossplay.png"

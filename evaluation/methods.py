@@ -140,12 +140,14 @@ def plan(
 
 def choose(methods: dict[str, Method], names: list[str] | None) -> dict[str, Method]:
     """Return the methods of --method, in its order; ValueError where one does not apply."""
-    for name in names or ():
+    if names is None:
+        return methods
+    for name in names:
         if name not in methods:
             message = f"{name}{meant(name, methods)}: what applies here is {', '.join(methods)}"
             needs = "trained and frozen-<i> need a team's --run, single-trained that of one agent"
             raise ValueError(f"--method {message} ({needs})")
-    return {name: methods[name] for name in names or methods}
+    return {name: methods[name] for name in names}
 
 
 def plays_alone(flags, item: dict) -> bool:
@@ -205,9 +207,9 @@ def record(rollout: Rollout, root: Node, sample: int) -> dict:
         sample = 0  # a later turn has one sample
     if discounts:
         earned /= rollout.reward.maximum * discounts
-    kept = {"return": earned, "turns": turns}
     scheme = rollout.task.scheme(last.item, texts)
-    return {"scheme": scheme, **kept} if scheme else kept
+    names = {"scheme": scheme} if scheme else {}
+    return {**names, "return": earned, "turns": turns}
 
 
 def latencies(

@@ -67,13 +67,14 @@ def load_agents(team, directory: Path) -> None:
             path = folder.agent_folder(directory, agent, flags)
             load_agent(team.base_of[agent], agent, path, trusted)
         return
-    trained = {name: p for name, p in team.named_parameters() if p.requires_grad}
-    saved = {name: saved_name(name, team, flags) for name in trained}
-    wanted = {saved[name]: parameter for name, parameter in trained.items()}
+    trained = []
+    for name, parameter in team.named_parameters():
+        if parameter.requires_grad:
+            trained.append((saved_name(name, team, flags), parameter))
     # A user's own module may have trained more than the team.
-    step, weights = folder.read_checkpoint(directory, wanted, "team.")
-    for name, parameter in trained.items():
-        parameter.data.copy_(weights[saved[name]])
+    step, weights = folder.read_checkpoint(directory, dict(trained), "team.")
+    for name, parameter in trained:
+        parameter.data.copy_(weights[name])
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
 
 

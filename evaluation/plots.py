@@ -161,7 +161,7 @@ def gap(group: Group, first: Group) -> dict:
     return {"seeds": means, "mean": mean, "half": half}
 
 
-def render(table: dict[str, dict]) -> str:
+def render(table: dict) -> str:
     """Return the table as text, with a line for each gap."""
     labels = [label.replace("\n", " ") for label in ENDS.values()]
     rows = [["group", "seeds", *labels]]

@@ -18,7 +18,7 @@ LABELS = {
 }
 
 
-def render(table: dict, measures: dict[str, str]) -> str:
+def render(table: dict, measures: dict) -> str:
     """Return the table for a terminal, about 100 columns wide. measures: the task's."""
     methods = table["methods"]
     names = dict.fromkeys(k for row in methods.values() for k in row if not k.endswith("_se"))
@@ -38,7 +38,7 @@ def render(table: dict, measures: dict[str, str]) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-def _block(methods: dict[str, dict], columns: list[str]) -> str:
+def _block(methods: dict, columns: list[str]) -> str:
     """Return methods x measures, with their errors."""
     header = ["method"]
     for column in columns:
@@ -70,7 +70,7 @@ def align(rows: list[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def _pairs(methods: dict[str, dict]) -> str:
+def _pairs(methods: dict) -> str:
     """Return the comparisons with the first method, or "" where there is one method."""
     rows = [["", "difference of return", "win", "tie", "loss"]]
     for name, row in methods.items():
@@ -81,7 +81,7 @@ def _pairs(methods: dict[str, dict]) -> str:
     return align(rows) if len(rows) > 1 else ""
 
 
-def _scheme_block(methods: dict[str, dict]) -> str:
+def _scheme_block(methods: dict) -> str:
     """Return each scheme's share of the joint responses, its pass rate in brackets."""
     names = dict.fromkeys(name for row in methods.values() for name in row.get("schemes", ()))
     rows = [["share (pass rate)", *names]]
@@ -144,19 +144,23 @@ def read_samples(file: str) -> tuple[dict, list[dict]]:
     return header, records
 
 
-def write_csv(file: str, methods: dict[str, dict]) -> None:
+def write_csv(file: str, methods: dict) -> None:
     """Write a line per method. Names of nested measures are joined by slashes."""
-
-    def flat(row: dict, prefix: str = ""):
-        for key, value in row.items():
-            if isinstance(value, dict):
-                yield from flat(value, f"{prefix}{key}/")
-            else:
-                yield prefix + key, value
-
-    rows = [{"method": name, **dict(flat(row))} for name, row in methods.items()]
+    rows = [{"method": name} | flat(row) for name, row in methods.items()]
     columns = list(dict.fromkeys(key for row in rows for key in row))
     with Path(file).open("w", newline="") as out:
         writer = csv.DictWriter(out, columns)
         writer.writeheader()
         writer.writerows(rows)
+
+
+def flat(row: dict) -> dict:
+    """Return a row without nested measures, whose names are joined by slashes."""
+    cells = {}
+    for name, value in row.items():
+        if isinstance(value, dict):
+            for nested, cell in flat(value).items():
+                cells[f"{name}/{nested}"] = cell
+        else:
+            cells[name] = value
+    return cells

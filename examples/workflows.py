@@ -66,8 +66,8 @@ class Discussion(Workflow):
 
     def observe(self, agent, item, history):
         partners = [i for i in self.writers if i != agent]
-        seen = [(response, wrote(item, partners).rstrip()) for response, _ in history]
-        return self.of.observe(agent, item, seen)
+        feedback = wrote(item, partners).rstrip()
+        return self.of.observe(agent, item, [(response, feedback) for response, _ in history])
 
 
 class Critic(Workflow):

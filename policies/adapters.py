@@ -8,7 +8,7 @@ k layers that read the same input. r is the rank of the adapters.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -36,12 +36,13 @@ class Adapters:
             # transformers' own code calls the layer, too
             layer.forward = functools.partial(self._forward, layer)
 
-    def act(self, agents: Sequence[int] | None, tokens: int, device: torch.device) -> None:
-        """Run rows of so many tokens as these agents from now on, or (None) as the frozen base."""
-        known = sorted(set(agents or ()))
-        self.names = tuple(f"agent{agent}" for agent in known)
-        sizes = [agents.count(agent) * tokens for agent in known]
-        self.groups = Groups(sizes, device) if known else None
+    def act(self, agents: list[int], tokens: int, device: torch.device) -> None:
+        """Run rows of so many tokens as these agents from now on. Without any: the frozen base."""
+        distinct = sorted(set(agents))
+        self.names = tuple(f"agent{agent}" for agent in distinct)
+        if agents:
+            sizes = [agents.count(agent) * tokens for agent in distinct]
+            self.groups = Groups(sizes, device)
 
     def linear(self, layers: Linears, x: Tensor) -> list[Tensor]:
         """Return W x + s B A x, (N, in) -> (N, out), of each of the layers.
@@ -140,7 +141,9 @@ def _base(layer: nn.Module) -> nn.Module:
 
 def _call(base: nn.Module, x: Tensor) -> Tensor:
     """Return base(x) without a module's call, which costs as much as a small matrix product."""
-    return F.linear(x, base.weight, base.bias) if type(base) is nn.Linear else base(x)
+    if type(base) is nn.Linear:
+        return F.linear(x, base.weight, base.bias)
+    return base(x)
 
 
 class Groups:

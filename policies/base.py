@@ -119,8 +119,10 @@ class Base(nn.Module):
             self.adapters.kept = None
 
     def act(self, agents: Sequence[int] | None, tokens: int = 1) -> None:
-        learned = [self.policy_of[agent] for agent in agents or ()] if self.lora else None
-        self.adapters.act(learned, tokens, self.device)
+        policies = []
+        if agents and self.lora:
+            policies = [self.policy_of[agent] for agent in agents]
+        self.adapters.act(policies, tokens, self.device)
 
     def prefill(
         self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None

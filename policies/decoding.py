@@ -112,5 +112,10 @@ def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Re
     """
     end = next((i for i, token in enumerate(tokens) if token in base.ends), None)
     size = len(tokens) if end is None else end + 1
-    text = base.text_of(tokens[:end])
-    return Response(tokens[:size], text, logps[:size], sum(entropy[:size]), end is not None)
+    return Response(
+        tokens=tokens[:size],
+        text=base.text_of(tokens[:end]),
+        logps=logps[:size],
+        entropy=sum(entropy[:size]),
+        ended=end is not None,
+    )

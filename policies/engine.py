@@ -36,6 +36,7 @@ TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of t
 # A server is compared with its base here by 8 tokens. At temperature 2, log-probabilities of the
 # sampled distribution are nats away from raw ones.
 PROBE = Sampling(2.0, 0, 1.0, 8)
+PROMPT = (5, 3, 9, 4)  # any tokens
 APART = 0.5  # largest mean difference of log-probabilities, in nats, that is not refused
 NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --engine-folder"
 
@@ -89,7 +90,7 @@ class Server:
 
     async def complete(
         self, model: str, prompt: tuple, seed: int, samples: int, sampling: Sampling, ends: list
-    ) -> list[tuple[list[int], list[float]]]:
+    ) -> list[tuple]:
         """Return token ids and log-probabilities of each sample, with the token that ends it."""
         body = {
             "model": model,
@@ -225,13 +226,12 @@ class Engine:
         those of the sampled distribution.
         """
         for base in self.servers:
-            prompt = tuple(token % len(base.head.weight) for token in (5, 3, 9, 4))
-            pairs = [(agent, prompt) for agent in base.agents]
+            pairs = [(agent, PROMPT) for agent in base.agents]
             uniforms = torch.zeros(len(pairs), 1, 1)
             answers = self.wait(self._sample(pairs, uniforms, PROBE, stop=False))
             rows = []
             for agent, [(tokens, logps)] in zip(base.agents, answers, strict=True):
-                rows.append(Row(agent, prompt, tokens, logps=logps))
+                rows.append(Row(agent, PROMPT, tokens, logps=logps))
             score(base, rows, PROBE)
             gaps = [(row.scored.cpu() - torch.tensor(row.logps)).abs().mean() for row in rows]
             gap = float(sum(gaps)) / len(gaps)

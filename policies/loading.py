@@ -163,8 +163,7 @@ def largest_gap(base: Base, decode: Callable, score: Callable) -> float:
     They are those of a few tokens as `decode` samples them, and as `score` scores them, of the
     frozen base.
     """
-    vocabulary = len(base.head.weight)
-    prompts = [tuple(number % vocabulary for number in ids) for ids in ((5, 3, 9, 4), (7, 2))]
+    prompts = [(5, 3, 9, 4), (7, 2)]  # any tokens
     uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
     answers = decode(base, prompts, None, uniforms, PROBE)
     rows = []
@@ -199,7 +198,7 @@ def device() -> torch.device:
     """
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    place = next(filter(None, map(os.environ.get, ("LOCAL_RANK", "SLURM_LOCALID"))), "0")
+    place = os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0
     return torch.device("cuda", int(place))
 
 

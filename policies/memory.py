@@ -74,9 +74,11 @@ def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = 4 if base.device.type == "cpu" else base.net.dtype.itemsize  # attention.RowCache
-    held = 2 * config.num_hidden_layers * heads * head * size * (prompt + samples * limit)
+    token_bytes = 2 * config.num_hidden_layers * heads * head * size  # keys and values
+    cache = token_bytes * (prompt + samples * limit)
     logits = samples * len(base.head.weight) * LOGIT_BYTES
-    return max(1, share(base) // (held + logits + prompt * activation_bytes(base)))
+    needed = cache + logits + prompt * activation_bytes(base)
+    return max(1, share(base) // needed)
 
 
 def halving(bases: Iterable[Base], work: Callable):

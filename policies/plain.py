@@ -93,7 +93,7 @@ def score(
     base: Base,
     rows: list[Row],
     sampling: Sampling,
-    backward: Callable[[list[Row], Tensor, Tensor], None] | None = None,
+    backward: Callable | None = None,
     frozen: bool = False,
 ) -> None:
     """Set `row.scored`, the log-probabilities of the response, of each row.

@@ -49,7 +49,7 @@ def score(
     base: Base,
     rows: list[Row],
     sampling: Sampling,
-    backward: Callable[[list[Row], Tensor, Tensor], None] | None = None,
+    backward: Callable | None = None,
     frozen: bool = False,
 ) -> None:
     """Score responses in micro-batches and set `row.scored` of each row.
@@ -78,9 +78,9 @@ def score(
         for number, key in enumerate(chunk_keys):
             chunk_rows += by_prompt[key]
             owners += [number] * len(by_prompt[key])
-        copy = COPY * max(map(len, prompts))
+        copy = COPY * max(map(len, prompts))  # each row copies its prompt's keys and values
         for numbers in pack([copy + len(row.tokens) for row in chunk_rows], max_tokens):
-            numbers.sort(key=owners.__getitem__)  # rows of one prompt are copies side by side
+            numbers.sort(key=owners.__getitem__)  # by prompt, and so by agent
             batch = [chunk_rows[number] for number in numbers]
             batch_owners = torch.tensor([owners[number] for number in numbers], device=base.device)
             with torch.set_grad_enabled(learns):

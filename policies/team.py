@@ -71,13 +71,18 @@ class Team(nn.Module):
             return self.engine.sample(prompts, uniforms, sampling)
         answers: dict[int, list[Response]] = {}
         for base in self.bases:
-            numbers = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
-            numbers.sort(key=lambda n: prompts[n][0])  # by agent
-            agents = [prompts[n][0] for n in numbers]
-            texts = [prompts[n][1] for n in numbers]
-            responses = decode(base, texts, agents, uniforms[numbers], sampling)
+            numbers = []
+            agents = []
+            base_prompts = []
+            for agent in base.agents:
+                for number, (asked, prompt) in enumerate(prompts):
+                    if asked == agent:
+                        numbers.append(number)
+                        agents.append(agent)
+                        base_prompts.append(prompt)
+            responses = decode(base, base_prompts, agents, uniforms[numbers], sampling)
             answers |= zip(numbers, responses, strict=True)
-        return [answers[n] for n in range(len(prompts))]
+        return [answers[number] for number in range(len(prompts))]
 
     def policies(self) -> list[int]:
         """Return the agent by which each policy is known: all agents, or the first of each base."""

@@ -237,7 +237,7 @@ def warm_start(model, rows, seed, recipe):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", choices=TASKS, default="coop")
     args = parser.parse_args()
     folder = TINY / args.task.replace("coop", "")
