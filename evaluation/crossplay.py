@@ -16,7 +16,8 @@ from evaluation.report import align
 from training.defaults import resolve_bits
 from training.flags import part_of
 from training.folder import check_bases, write_json
-from training.heldout import largest_return, play, progress
+from training.heldout import play, progress
+from training.metrics import largest_return
 from training.plugins import TaskOptions, find_reward, items_of, make_task
 
 SAME = ("task", "reward", "data", "num_agents", "model", "lora_rank", "lora_alpha", "turns")

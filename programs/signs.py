@@ -19,7 +19,7 @@ def trivial_cooperation(run) -> bool:
         return False
     if called < SELDOM or wrapper > OFTEN * passed:
         return True
-    measured = any(run.values("metric/load_bearing"))  # code_paper does not measure it
+    measured = any(run.series["metric/load_bearing"])  # code_paper does not measure it
     return measured and needed < OFTEN * passed
 
 

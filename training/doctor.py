@@ -50,26 +50,23 @@ class Run:
                 names.append(name)
         return names
 
-    def values(self, name: str) -> list[float]:
-        return self.series[name]
-
     def mean(self, name: str) -> float:
         """Return the mean over all steps."""
-        return statistics.fmean(self.values(name))
+        return statistics.fmean(self.series[name])
 
     def start(self, name: str) -> float:
         """Return the mean over the first fifth of the steps."""
-        values = self.values(name)
+        values = self.series[name]
         return statistics.fmean(values[: fifth(values)])
 
     def end(self, name: str) -> float:
         """Return the mean over the last fifth of the steps."""
-        values = self.values(name)
+        values = self.series[name]
         return statistics.fmean(values[-fifth(values) :])
 
     def change(self, name: str) -> tuple[float, float]:
         """Return the mean of the last fifth minus that of the first, and its standard error."""
-        values = self.values(name)
+        values = self.series[name]
         window = fifth(values)
         first = statistics.variance(values[:window])
         last = statistics.variance(values[-window:])
@@ -103,11 +100,11 @@ def silent_agent(run: Run) -> bool:
 
 def feedback_shock(run: Run) -> bool | None:
     """Return whether the last scored turn earns less than the first. Other turns log 0."""
-    turns = [name for name in run.names("turn_*/reward") if any(run.values(name))]
+    turns = [name for name in run.names("turn_*/reward") if any(run.series[name])]
     if len(turns) < 2:
         return None
     first, *_, last = turns
-    gaps = list(map(operator.sub, run.values(last), run.values(first)))
+    gaps = list(map(operator.sub, run.series[last], run.series[first]))
     gaps = gaps[-fifth(gaps) :]
     error = statistics.stdev(gaps) / math.sqrt(len(gaps))
     measurable = max(2 * error, MEASURABLE * abs(run.end(first)))

@@ -33,10 +33,11 @@ CHECKPOINT = "checkpoints/last.ckpt"
 
 def run_folder(name: str) -> Path:
     """Return the folder of a run that is named by its folder, or by its name in runs/."""
+    path = Path(name)
     in_runs = Path("runs") / name
-    if in_runs.is_dir() and not Path(name, "args.json").is_file():
+    if in_runs.is_dir() and not (path / "args.json").is_file():
         return in_runs
-    return Path(name)
+    return path
 
 
 def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
@@ -46,8 +47,10 @@ def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
 
 def policy_of(agent: int, flags: dict) -> int:
     """Return the number of an agent's policy, which is that of its first agent."""
+    if not flags.get("share"):
+        return agent
     models = flags["model"]
-    return models.index(models[agent]) if flags.get("share") else agent
+    return models.index(models[agent])
 
 
 def has_agents(directory: Path, flags: dict) -> bool:
@@ -179,8 +182,8 @@ def set_model_names(record: dict, name_of: Callable[[str], str]) -> None:
     flags["model"] = list(map(name_of, flags["model"]))
     if flags.get("judge"):
         flags["judge"] = name_of(flags["judge"])
-    fingerprints = record.get("bases", {})
-    record["bases"] = {name_of(name): value for name, value in fingerprints.items()}
+    bases = record.get("bases", {})
+    record["bases"] = {name_of(name): value for name, value in bases.items()}
 
 
 def write_args(directory: Path, args) -> None:

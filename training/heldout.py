@@ -13,7 +13,7 @@ from tqdm import tqdm
 from magrpo import EVAL, MAGRPO, Node, Rollout, agent_rewards, team_mean
 from policies import parallel
 from policies.sampling import Sampling
-from training.metrics import largest_return, mean_parts
+from training.metrics import mean_parts, problem_returns
 
 ALIGNED_CHAIN = (1, True)  # Rollout's joints and chain: how held-out problems are played
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
@@ -64,8 +64,7 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
     with progress(title, 2 * len(items), file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
         for prefix, samples, sampling in passes:
             turns = play(module.rollout, items, seed, samples, sampling, bar)
-            largest = largest_return(turns, module.rollout)
-            returns = [node.value / largest for node in turns[0]]
+            returns = problem_returns(turns, module.rollout)
             deviation = statistics.stdev(returns) if len(items) > 1 else 0.0
             per_problem[f"{prefix}return"] = returns
             measures[f"{prefix}return"] = statistics.fmean(returns)

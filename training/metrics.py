@@ -14,15 +14,15 @@ from policies import parallel
 from policies.scoring import CAP, Row
 from rewards import logged
 
+Measures = dict[str, float]  # by their names in metrics.jsonl
 KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
 
 
-def measure(module) -> dict[str, float]:
+def measure(module) -> Measures:
     """Return the metrics of the step that `module` has just made."""
     nodes = list(itertools.chain(*module.turns))
     spreads = reward_spreads(module)
-    mean_return = np.mean([node.value for node in module.turns[0]])
-    metrics = {"return": mean_return / largest_return(module.turns, module.rollout)}
+    metrics = {"return": np.mean(problem_returns(module.turns, module.rollout))}
     metrics |= mean_parts(nodes)
     metrics["reward_std"] = spreads.mean()
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
@@ -46,7 +46,7 @@ def measure(module) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def completions(nodes: list, agent: int) -> dict[str, float]:
+def completions(nodes: list, agent: int) -> Measures:
     """Return the measures of an agent's responses, {} where it did not speak."""
     count = 0
     tokens = 0
@@ -68,7 +68,7 @@ def completions(nodes: list, agent: int) -> dict[str, float]:
     }
 
 
-def timing(module, nodes: list) -> dict[str, float]:
+def timing(module, nodes: list) -> Measures:
     """Return the seconds of the step's parts, and the tokens sampled per second."""
     seconds = dict(module.rollout.seconds)
     seconds["reward"] -= seconds["judge"]  # the judge's seconds are part of the reward's
@@ -96,9 +96,10 @@ def reward_spreads(module) -> torch.Tensor:
 
     The agent whose rewards differ most counts.
     """
-    groups = [group for group in module.groups() if is_scored(group)] or module.groups()
+    groups = module.groups()
+    scored = [group for group in groups if is_scored(group)]
     spreads = []
-    for group in groups:
+    for group in scored or groups:
         rewards = torch.cat([node.rewards for node in group], 1)  # (n, joint responses)
         spreads.append(rewards.std(1, correction=0).max())
     return torch.stack(spreads)
@@ -107,6 +108,12 @@ def reward_spreads(module) -> torch.Tensor:
 def is_scored(nodes: list) -> bool:
     """Return whether a joint response is scored. A reward returns {} if it does not score."""
     return any(any(node.parts) for node in nodes)
+
+
+def problem_returns(turns: list[list], rollout) -> list[float]:
+    """Return the normalised return, 0 to 1, of each problem."""
+    largest = largest_return(turns, rollout)
+    return [node.value / largest for node in turns[0]]
 
 
 def largest_return(turns: list[list], rollout) -> float:
@@ -118,7 +125,7 @@ def largest_return(turns: list[list], rollout) -> float:
     return rollout.reward.maximum * sum(factors)
 
 
-def influences(nodes: list) -> dict[str, float]:
+def influences(nodes: list) -> Measures:
     """Return how much of the reward's variance each of two agents makes, alone and together.
 
     The unit is the reward squared. The figures are means over the nodes where both agents speak.
@@ -147,7 +154,7 @@ def influences(nodes: list) -> dict[str, float]:
     return dict(zip(names, sums / len(nodes), strict=True))
 
 
-def logp_differences(rows: list[Row], engine: bool) -> dict[str, float]:
+def logp_differences(rows: list[Row], engine: bool) -> Measures:
     """Return how far the first update's log-probabilities are from the decode's, in nats.
 
     It is 0 if no process has scored a row.
@@ -156,8 +163,10 @@ def logp_differences(rows: list[Row], engine: bool) -> dict[str, float]:
     tokens = max(len(gaps), 1)
     metrics = {
         "logp_difference/mean": gaps.abs().sum() / tokens,
-        "logp_difference/max": gaps.abs().max() if len(gaps) else 0.0,
+        "logp_difference/max": 0.0,
     }
+    if len(gaps):
+        metrics["logp_difference/max"] = gaps.abs().max()
     if engine:
         metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().sum() / tokens
     return metrics
@@ -176,7 +185,7 @@ def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
     return torch.cat([torch.zeros(0, dtype=torch.float64), *itertools.chain(*answers)])
 
 
-def mean_parts(nodes: list) -> dict[str, float]:
+def mean_parts(nodes: list) -> Measures:
     """Return the mean of each part of the reward over the scored joint responses, as logged.
 
     A part that a joint response lacks counts as 0.
@@ -194,7 +203,7 @@ def mean_parts(nodes: list) -> dict[str, float]:
 
 
 @torch.no_grad()
-def divergences(module, nodes: list) -> dict[str, float]:
+def divergences(module, nodes: list) -> Measures:
     """Return KL(policy || frozen base) per token of each agent that spoke, by the k3 estimator.
 
     It reads an agent's first response at its first nodes, so that the pass has few rows.

@@ -20,10 +20,9 @@ HATCHES = ("///", "...", "---", "|||")  # of the agents: stripes, dots, bars, po
 RED = {"linestyle": "", "color": "red", "mfc": "none", "ms": 5}
 WRONG = {"marker": "x", "label": "wrong", **RED}  # a block
 MISSING = {"marker": "s", "label": "missing", **RED}  # a place without a block
-Picture = dict[str, list[list[tuple]]]
 
 
-def write(directory: Path, target: list[Picture], frames: list[dict], colors: dict) -> None:
+def write(directory: Path, target: list[dict], frames: list[dict], colors: dict) -> None:
     """Write build.png (the target, the first frame and the last) and build.gif (all frames)."""
     before = frames[0] | {"name": "before training"}
     after = frames[-1] | {"name": "after training"}
@@ -39,7 +38,7 @@ def write(directory: Path, target: list[Picture], frames: list[dict], colors: di
     )
 
 
-def compared(target: list[Picture], frames: list[dict], colors: dict[str, str], dpi: int):
+def compared(target: list[dict], frames: list[dict], colors: dict, dpi: int):
     """Return an image with a row for each problem: its target, then what each frame built."""
     # Imported here: a run without pictures does not load matplotlib.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -55,7 +54,9 @@ def compared(target: list[Picture], frames: list[dict], colors: dict[str, str], 
     for column, frame in enumerate(columns):
         for row, picture in enumerate(frame["drawn"]):
             axes = grid[row, column]
-            head = f"{frame['name']}\n" if row == 0 else ""
+            head = ""
+            if row == 0:
+                head = f"{frame['name']}\n"
             if frame["returns"]:
                 head += f"return {frame['returns'][row]:.2f}"
             axes.set_title(head, fontsize=8, loc="left")
@@ -72,7 +73,7 @@ def compared(target: list[Picture], frames: list[dict], colors: dict[str, str], 
     return Image.frombuffer("RGBA", size, canvas.buffer_rgba()).convert("RGB")
 
 
-def legend(colors: dict[str, str], agents: list[int]) -> list:
+def legend(colors: dict, agents: list[int]) -> list:
     """Return the legend's entries: the blocks, the agents and the two marks."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -81,15 +82,19 @@ def legend(colors: dict[str, str], agents: list[int]) -> list:
     for agent in agents:
         label = f"built by agent {agent}"
         handles.append(Patch(facecolor="w", edgecolor="grey", hatch=hatch(agent), label=label))
-    return [*handles, Line2D([], [], **WRONG), Line2D([], [], **MISSING)]
+    for mark in (WRONG, MISSING):
+        handles.append(Line2D([], [], **mark))
+    return handles
 
 
 def hatch(agent: int | None) -> str | None:
     """Return an agent's pattern, None for cells that nobody built."""
-    return None if agent is None else HATCHES[agent % len(HATCHES)]
+    if agent is None:
+        return None
+    return HATCHES[agent % len(HATCHES)]
 
 
-def paint(axes, picture: Picture, colors: dict[str, str]) -> set[int]:
+def paint(axes, picture: dict, colors: dict) -> set[int]:
     """Draw all grids, ACROSS beside each other. Return the agents that built something."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -101,7 +106,9 @@ def paint(axes, picture: Picture, colors: dict[str, str]) -> set[int]:
         axes.text(left, top - 0.2, title, fontsize=6)
         for y, row in enumerate(rows, top):
             for x, (block, agent, wrong) in enumerate(row, left):
-                color = colors.get(block, "grey") if block else "w"
+                color = colors.get(block, "grey")
+                if not block:
+                    color = "w"
                 cell = Rectangle((x, y), 1, 1, facecolor=color, edgecolor="#0004")
                 rectangles[agent].append(cell)
                 if wrong:

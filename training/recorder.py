@@ -22,7 +22,7 @@ from policies.loading import save_agent
 from training import pictures
 from training.folder import CHECKPOINT, json_line, write_json
 from training.heldout import as_markdown, evaluate, play, played, sample_record
-from training.metrics import largest_return, measure, memory_gib
+from training.metrics import measure, memory_gib, problem_returns
 
 
 class Stopped(BaseException):
@@ -228,8 +228,7 @@ class Recorder(L.Callback):
         with trainer.precision_plugin.forward_context():  # the precision of training
             turns = play(module.rollout, items, seed, 1, greedy, tqdm(disable=True))
         drawn = [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]]
-        largest = largest_return(turns, module.rollout)
-        returns = [node.value / largest for node in turns[0]]
+        returns = problem_returns(turns, module.rollout)
         name = f"step {module.global_step}"
         self.frames.append({"name": name, "drawn": drawn, "returns": returns})
 

@@ -3,7 +3,6 @@
 import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from itertools import chain
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from rewards import asks, total
 TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 THREADS = 8
+Parts = dict[str, float]  # of a reward, by name
 
 
 class RewardError(RuntimeError):
@@ -50,7 +50,7 @@ class Scorer:
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="reward")
         self.seconds = 0.0  # that the judge took in the latest call
 
-    def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[dict[str, float]]:
+    def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
         """Return the named parts of each (item, responses), in order."""
         self.seconds = 0.0
         answers = {}
@@ -60,11 +60,14 @@ class Scorer:
             calls = [Questions(answers) for _ in waiting]
             self._score(joints, waiting, calls, scores)
             waiting = [number for number in waiting if scores[number] is None]
-            questions = list(dict.fromkeys(chain.from_iterable(call.new for call in calls)))
+            questions = {}  # in the order of the calls, each once
+            for call in calls:
+                questions |= dict.fromkeys(call.new)
             if questions:
                 start = time.perf_counter()
-                answers.update(zip(questions, self.judge(questions), strict=True))
+                answered = self.judge(list(questions))
                 self.seconds += time.perf_counter() - start
+                answers.update(zip(questions, answered, strict=True))
         return scores
 
     def _score(self, joints: list, waiting: list[int], calls: list[Questions], scores: list):
@@ -72,8 +75,9 @@ class Scorer:
         futures = []
         try:
             for number, lm in zip(waiting, calls, strict=True):
-                item, texts = joints[number]
-                arguments = (item, texts, lm) if self.needs_model else (item, texts)
+                arguments = list(joints[number])
+                if self.needs_model:
+                    arguments.append(lm)
                 futures.append(self.pool.submit(self.reward, *arguments))
             for number, lm, future in zip(waiting, calls, futures, strict=True):
                 wait([future], timeout=TIMEOUT)
@@ -84,9 +88,7 @@ class Scorer:
                 future.cancel()
 
 
-def _parts(
-    future: Future, number: int, maximum: float, item: dict, texts: list[str]
-) -> dict[str, float]:
+def _parts(future: Future, number: int, maximum: float, item: dict, texts: list[str]) -> Parts:
     """Return the parts that a call returned. Raise RewardError if it broke the contract."""
     cause = None
     try:
@@ -106,12 +108,12 @@ def _parts(
     raise RewardError(message, future.done(), number) from cause
 
 
-def _broken_promise(parts: dict[str, float], agents: int, maximum: float) -> str:
+def _broken_promise(parts: Parts, agents: int, maximum: float) -> str:
     """Return what is wrong with these parts, or ""."""
     team = {f"agent/{agent}" for agent in range(agents)}
-    strangers = [name for name in parts if name.startswith("agent/") and name not in team]
-    if strangers:
-        return f"returned {parts}, which pays {strangers[0]} in a team of {agents}"
+    for name in parts:
+        if name.startswith("agent/") and name not in team:
+            return f"returned {parts}, which pays {name} in a team of {agents}"
     if not all(math.isfinite(value) for value in parts.values()):
         return f"returned {parts}"
     paid = total(parts, agents)
