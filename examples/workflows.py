@@ -54,7 +54,7 @@ class Workflow(CodeTask):
 
 class Sequential(Workflow):
     def schedule(self):
-        return [[agent] for agent in range(self.num_agents)]
+        return [[agent] for agent in self.writers]
 
     def observe(self, agent, item, history):
         return wrote(item, range(agent)) + self.of.observe(agent, item, [])
