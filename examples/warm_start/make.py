@@ -258,7 +258,7 @@ def main():
         tokenizer = make_tokenizer(texts, recipe.corpus.PIECES)
         trained = model = make_model(tokenizer, recipe.layers)
     ids = encode(tokenizer, rows)
-    print(f"corpus: {recipe.problems * recipe.examples} examples", flush=True)
+    print(f"corpus: {recipe.problems * recipe.examples} examples")
     warm_start(trained, ids, SEED, recipe)
     model.to(torch.bfloat16).save_pretrained(folder)
     if args.task == "many":
