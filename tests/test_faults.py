@@ -191,9 +191,7 @@ def five(tmp_path_factory) -> Path:
     ("owner", "name", "call", "signalled"),
     [
         (Recorder, "evaluate", 2, True),  # on dev, after the test problems
-        pytest.param(Recorder, "evaluate", 2, False, marks=pytest.mark.slow),
         (Recorder, "shares", 4, False),  # the task's scheme
-        pytest.param(Recorder, "draw", 5, False, marks=pytest.mark.slow),
         (MAGRPO, "set_gradients", 8, False),  # of the second update
     ],
 )
@@ -235,7 +233,6 @@ def test_a_step_is_kept_whole_or_made_again(
     ("number", "moment", "delay"),
     [
         (signal.SIGINT, "start", 0.0),
-        pytest.param(signal.SIGTERM, "start", 1.5, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, "saving", 0.0, marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, "training", 0.3, marks=pytest.mark.slow),
     ],

@@ -4,7 +4,6 @@ What is told and how soon, models of one's own, runs that were stopped or kept, 
 """
 
 import json
-import re
 import shutil
 import signal
 import subprocess
@@ -163,12 +162,3 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
     assert "--- frozen-0, greedy" in printed.out
     evaluation.main(["--task", DEFAULT, "--limit", "1", "--greedy", "--method", "naive"])
     assert "newest" not in capsys.readouterr().err
-
-
-def test_prompts_of_a_plug_in_are_shown_and_its_items_are_asked(plugin, capsys):
-    evaluation.main(["--task", plugin, "--show", "2", "--method", "naive"])
-    out = capsys.readouterr().out
-    for word in ("cat", "sun"):
-        assert re.search(rf"^Line 1 rhymes with {word}: +\| Line 2 rhymes with {word}:", out, re.M)
-    evaluation.main(["--task", plugin, "--ask", json.dumps({"word": "moon"})])
-    assert "Line 1 rhymes with moon:" in capsys.readouterr().out

