@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import assert_close
+from helpers import assert_close, move_adapters, refused
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
-from test_train import lines, refused, run
+from test_train import lines, run
 from transformers import AutoModelForCausalLM
 
 import eval as evaluation
@@ -20,8 +20,8 @@ from policies.loading import load_base, load_model, save_agent
 TINY = str(EMBEDDED)
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--dry-run"]
 TASK = """
-from examples.rendezvous import Rendezvous
-class Mine(Rendezvous):
+from tasks import Coop
+class Mine(Coop):
     model = {model!r}
 """
 
@@ -32,9 +32,7 @@ def adapter(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("adapter") / "mine"
     base = load_base(TINY, [0], 4, 8, 32, False)
     torch.manual_seed(1)
-    for name, parameter in base.named_parameters():
-        if "lora_B" in name:
-            parameter.data.normal_(std=0.02)
+    move_adapters(base, 0.02)
     save_agent(base, 0, path)
     return path
 
@@ -58,19 +56,17 @@ def test_it_is_the_base_with_the_adapter_merged(adapter, tmp_path):
     plain = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
     alone = logits(plain)
     expected = logits(PeftModel.from_pretrained(plain, adapter).eval())
-    found = logits(load_model(str(adapter), 32, False)[0])
     assert (expected - alone).abs().max() > 0.1
-    assert_close(found, expected)
+    assert_close(logits(load_model(str(adapter), 32, False)[0]), expected)
     base = load_base(str(adapter), [0], 4, 8, 32, False)  # a second one goes on top of it
-    for name, parameter in base.named_parameters():
-        if "lora_B" in name:
-            parameter.data.normal_(std=0.02)
-    save_agent(base, 0, tmp_path / "second")
-    assert bases(str(tmp_path / "second")) == [f"{tmp_path}/second", str(adapter), TINY]
+    move_adapters(base, 0.02)
+    second = str(tmp_path / "second")
+    save_agent(base, 0, second)
+    assert bases(second) == [second, str(adapter), TINY]
     merged = load_model(str(adapter), 32, False)[0]
     assert_close(
-        logits(load_model(f"{tmp_path}/second", 32, False)[0]),
-        logits(PeftModel.from_pretrained(merged, tmp_path / "second").eval()),
+        logits(load_model(second, 32, False)[0]),
+        logits(PeftModel.from_pretrained(merged, second).eval()),
     )
 
 
@@ -81,19 +77,17 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     record = json.loads((path / "args.json").read_text())
     assert record["bases"] == {str(copied): fingerprint(str(copied))}
     assert record["args"]["lr"] == 3e-3  # the embedded model's, which it is
-    agent = path / "agents" / "0"
-    saved = json.loads((agent / "adapter_config.json").read_text())
+    saved = json.loads((path / "agents" / "0" / "adapter_config.json").read_text())
     assert saved["base_model_name_or_path"] == str(copied.resolve())
     train.main(["--resume", str(path), "--max-steps", "3"])
     assert len(lines(path, "metrics.jsonl")) == 3
     capsys.readouterr()
     train.main([*SMALL, *task, "--init", str(path)])
     assert f"agent 0: 155,648 trainable parameters, from {path}/agents/0" in capsys.readouterr().out
-    told = refused(capsys, *SMALL, *task, "--model", "tiny", "--init", path)
-    assert "was trained on (other weights" in told
-    asked = ["--run", str(path), "--limit", "1", "--method", "trained", "--num-samples", "1"]
-    evaluation.main(asked)
-    assert "trained" in capsys.readouterr().out
+    error = refused(capsys, *SMALL, *task, "--model", "tiny", "--init", path)
+    assert "was trained on (other weights" in error
+    small = ["--limit", "1", "--method", "trained", "--num-samples", "1"]
+    evaluation.main(["--run", str(path), *small])
     weights = copied / "adapter_model.safetensors"
     save_file({name: value * 2 for name, value in load_file(weights).items()}, weights)
     assert "is not what" in refused(capsys, "--resume", path, "--max-steps", "4")
@@ -113,7 +107,7 @@ def test_a_fingerprint_is_of_the_content(adapter, copied):
     assert fingerprint(str(copied)) != known
 
 
-def test_it_is_told_in_one_line(copied, capsys):
+def test_it_has_16_or_32_bits(copied, capsys):
     assert "--bits 4 is not for" in refused(capsys, *SMALL, "--model", copied, "--bits", "4")
 
 
@@ -124,9 +118,5 @@ def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
     assert args.model == [str(adapter)] * 2
     assert args.lr == 3e-3
     assert train.parse(["--task", "mine.py:Mine", "--model", "tiny"]).model == [TINY] * 2
-    argv = ["--limit", "1", "--num-samples", "1", "--method", "naive"]
-    evaluation.main(["--task", "mine.py:Mine", *argv, "--json", "table.json"])
-    assert json.loads(Path("table.json").read_text())["methods"]
-    capsys.readouterr()
     Path("mine.py").write_text(TASK.format(model="far/away"))
     assert "model 'far/away' is no folder" in refused(capsys, "--task", "mine.py:Mine", *SMALL)

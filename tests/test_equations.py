@@ -107,10 +107,6 @@ def test_samples_that_met_meet_others_first(agents, group, rounds):
         assert {max(met.values()) for met in meetings(agents, group, count)} == {1}
 
 
-def test_samples_of_four_agents_meet_twice_half_as_often_as_by_chance():
-    assert min(map(len, meetings(4, 8, 8))) >= 0.7 * 8 * 8
-
-
 @pytest.mark.parametrize("group", range(2, 8))
 def test_samples_of_three_agents_meet_again_as_late_as_shifts_allow(group):
     """Every choice of the third agent's shifts beside the second's 0, 1, ..., G - 1: the rounds in
@@ -231,6 +227,7 @@ class Game(Task):
     size = 2
     context = math.inf
     first_reward: ClassVar = [[1.0, -1.0], [0.5, 2.0]]  # by both agents' actions
+    first_own: ClassVar = [[0.5, -1.0], [2.0, 0.0]]  # what agent 0 earns alone
     second_reward: ClassVar = [0.0, 3.0]  # by agent 0's action
 
     def __init__(self, silent: bool):
@@ -268,16 +265,20 @@ class Game(Task):
         length, action = texts[0]
         assert (texts[1] == "") == (self.silent and length != "2")
         if length == "2":
-            return self.first_reward[int(action)][int(texts[1][1])]
-        return self.second_reward[int(action)]
+            actions = int(action), int(texts[1][1])
+            shared = self.first_reward[actions[0]][actions[1]]
+            return {"reward": shared, "agent/0": self.first_own[actions[0]][actions[1]]}
+        return {"reward": self.second_reward[int(action)]}
 
-    reward.maximum = 3.0
+    reward.maximum = 9.0
 
 
 def true_two_turn_gradient(logits, gamma: float) -> torch.Tensor:
-    """By agent 0's logit at turn 0, agent 1's, and agent 0's at turn 1 after either action."""
+    """By agent 0's logit at turn 0, agent 1's, and agent 0's at turn 1 after either action. Agent 1
+    does not follow what agent 0 earns alone."""
     chances = torch.stack([1 - logits.sigmoid(), logits.sigmoid()], 1)  # (4, 2)
     now = chances[0] @ doubles(*Game.first_reward) @ chances[1]
+    now = now + chances[0] @ doubles(*Game.first_own) @ chances[1].detach()
     later = chances[0] @ chances[2:] @ doubles(*Game.second_reward)
     (true,) = torch.autograd.grad(now + gamma * later, logits)
     if gamma:  # each turn's own return counts undiscounted from that turn on (Eq. 2)

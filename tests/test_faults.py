@@ -14,8 +14,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,6 @@ from training import folder
 from training import scoring as contract
 from training.recorder import Recorder, Stopped
 
-LINUX = sys.platform == "linux"
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
 SMALL += ["--lr-schedule", "constant", "--save-every", "3", "--sample-every", "2"]
@@ -56,10 +55,6 @@ def in_this_process(path: Path, steps: int, *argv) -> Path:
 
 def resume(path: Path, *argv) -> None:
     train.main(["--resume", str(path), *map(str, argv)])
-
-
-def no_drafts(path: Path) -> bool:
-    return not list(path.rglob("*.tmp"))
 
 
 def test_a_text_s_own_line_ends_split_no_line(tmp_path):
@@ -113,7 +108,8 @@ def moments(path: Path, process: subprocess.Popen) -> dict:
 
     def handles_signals() -> bool:
         status = Path(f"/proc/{process.pid}/status").read_text()
-        return bool(int(status.split("SigCgt:")[1].split()[0], 16) >> (signal.SIGTERM - 1) & 1)
+        caught = int(status.split("SigCgt:")[1].split()[0], 16)
+        return bool(caught >> (signal.SIGTERM - 1) & 1)
 
     before = written()
     return {
@@ -125,22 +121,27 @@ def moments(path: Path, process: subprocess.Popen) -> dict:
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_20_times_ends_the_same(tmp_path):
-    path, chance = tmp_path / "killed", random.Random(3)
+    path = tmp_path / "killed"
+    chance = random.Random(3)
+    longest = {"saving": 0, "start": 2, "training": 0.4}  # seconds until the kill
     order = ["saving"] * 6 + ["start"] * 4 + ["training"] * 10
     chance.shuffle(order)
     for moment in order:
         process = start(path, *SMALL, "--max-steps", 200, "--run", path)
         wait(process, moments(path, process)[moment])
-        time.sleep({"saving": 0, "start": chance.uniform(0, 2)}.get(moment, chance.uniform(0, 0.4)))
+        time.sleep(chance.uniform(0, longest[moment]))
         process.kill()
         process.communicate()
     resume(path)
     whole = in_this_process(tmp_path / "whole", 200)
     assert_same_run(path, whole)
-    assert [row["step"] for row in lines(path, "metrics.jsonl") if "return" in row] == [*range(200)]
-    one, other = (json.loads((run / "summary.json").read_text()) for run in (path, whole))
-    assert (one["after"], one["returns"]) == (other["after"], other["returns"])
-    assert no_drafts(path)
+    assert_same_end(path, whole)
+    assert not list(path.rglob("*.tmp"))
+
+
+def assert_same_end(path: Path, other: Path) -> None:
+    one, two = (json.loads((run / "summary.json").read_text()) for run in (path, other))
+    assert (one["after"], one["returns"]) == (two["after"], two["returns"])
 
 
 def test_a_run_that_is_killed_in_its_last_evaluation_goes_on(two, tmp_path, monkeypatch):
@@ -157,8 +158,7 @@ def test_a_run_that_is_killed_in_its_last_evaluation_goes_on(two, tmp_path, monk
     assert not (path / "summary.json").exists()
     resume(path)
     assert_same_run(path, two)
-    summaries = [json.loads((run / "summary.json").read_text()) for run in (path, two)]
-    assert summaries[0]["after"] == summaries[1]["after"]
+    assert_same_end(path, two)
 
 
 def test_a_run_that_was_continued_plays_with_its_newest_agents(two, tmp_path, monkeypatch, capsys):
@@ -191,9 +191,7 @@ def five(tmp_path_factory) -> Path:
     ("owner", "name", "call", "signalled"),
     [
         (Recorder, "evaluate", 2, True),  # on dev, after the test problems
-        pytest.param(Recorder, "evaluate", 2, False, marks=pytest.mark.slow),
         (Recorder, "shares", 4, False),  # the task's scheme
-        pytest.param(Recorder, "draw", 5, False, marks=pytest.mark.slow),
         (MAGRPO, "set_gradients", 8, False),  # of the second update
     ],
 )
@@ -201,7 +199,9 @@ def test_a_step_is_kept_whole_or_made_again(
     owner, name, call, signalled, five, tmp_path, monkeypatch, capsys
 ):
     """The fourth one fails: a checkpoint holds no step without its metrics, and no half of one."""
-    path, calls, method = tmp_path / "run", [], getattr(owner, name)
+    path = tmp_path / "run"
+    method = getattr(owner, name)
+    calls = []
 
     def broken(*args):
         calls.append(1)
@@ -215,8 +215,11 @@ def test_a_step_is_kept_whole_or_made_again(
         patched.setattr(owner, name, broken)
         with pytest.raises(SystemExit):
             in_this_process(path, 5, *WHOLE)
-    told = capsys.readouterr()
-    assert ("Go on from step 3" in told.out) if signalled else ("is of step 3;" in told.err)
+    printed = capsys.readouterr()
+    if signalled:
+        assert "Go on from step 3" in printed.out
+    else:
+        assert "is of step 3;" in printed.err
     assert torch.load(path / folder.CHECKPOINT, weights_only=True)["global_step"] == 3
     resume(path)
     assert_same_run(path, five)
@@ -225,32 +228,31 @@ def test_a_step_is_kept_whole_or_made_again(
 # --- SIGINT and SIGTERM ---------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("number", "moment", "delay"),
     [
         (signal.SIGINT, "start", 0.0),
-        pytest.param(signal.SIGTERM, "start", 1.5, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, "saving", 0.0, marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, "training", 0.3, marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_ends_a_run_with_one_line(number, moment, delay, tmp_path):
-    path, name = tmp_path / "run", signal.Signals(number).name
+    path = tmp_path / "run"
+    name = signal.Signals(number).name
     process = start(path, *SMALL, "--max-steps", 30, "--run", path)
     seen = moments(path, process)
-    for one in dict.fromkeys(["start", moment]):
-        wait(process, seen[one])
+    wait(process, seen["start"])
+    wait(process, seen[moment])
     time.sleep(delay)
     process.send_signal(number)
-    said, err = process.communicate(timeout=900)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 130
     if moment == "start":
         assert err == f"train.py: stopped by {name}\n"
     else:
         assert err == ""
-        assert f"stopped by {name} at step" in said
-        assert f"python train.py --resume {path}" in said
+        assert f"stopped by {name} at step" in out
 
 
 def test_a_signal_is_not_taken_for_an_error_of_the_users_code(tmp_path, capsys):
@@ -298,25 +300,19 @@ def largest_file(size: int):
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp_path, capsys):
     full = tmp_path / "full"
     shutil.copytree(two, full)
-    checkpoint = full / "checkpoints" / "last.ckpt"
+    checkpoint = full / folder.CHECKPOINT
     before = checkpoint.read_bytes()
     with largest_file(len(before) // 2):
-        said = refused(capsys, "--resume", full, "--max-steps", 6)
-    assert f"cannot save {checkpoint}" in said
-    assert "is the disk full?" in said
-    assert f"mend it and go on: python train.py --resume {full}" in said
+        error = refused(capsys, "--resume", full, "--max-steps", 6)
+    assert f"cannot save {checkpoint}" in error
+    assert f"mend it and go on: python train.py --resume {full}" in error
     assert checkpoint.read_bytes() == before
-    assert no_drafts(full)
+    assert not list(full.rglob("*.tmp"))
     resume(full, "--max-steps", 6)
     assert_same_run(full, six)
 
 
 # --- rewards --------------------------------------------------------------------------------------
-
-BAD = [
-    ("raise KeyError('gone')", "mine.py, line 9: the reward raised KeyError: 'gone'"),
-    ("return float('nan')", "returned {'reward': nan}"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -327,37 +323,32 @@ def healthy(tmp_path_factory) -> Path:
     return in_this_process(folder / "run", 8, "--reward", folder / "mine.py:reward")
 
 
-def assert_fails_and_goes_on(said: str, path: Path, told: str, healthy: Path) -> None:
-    assert told in said
-    assert "for item {" in said
-    assert "and responses [" in said
-    assert f"mend it and go on: python train.py --resume {path}" in said
-    done = [row for row in lines(path, "metrics.jsonl") if "return" in row]
-    state = torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)
-    assert 0 < state["global_step"] == len(done) < 8
-    (path.parent / "bad").unlink()
-    resume(path)
-    assert_same_run(path, healthy)
-
-
-@pytest.mark.parametrize(("bad", "told"), BAD)
-def test_a_reward_that_fails_late_loses_nothing(bad, told, healthy, tmp_path, capsys):
-    """It works for some steps, fails, is mended; what it was given is told."""
-    (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
-    (tmp_path / "bad").touch()
-    path, name = tmp_path / "run", f"{tmp_path}/mine.py:reward"
-    argv = [*SMALL, "--max-steps", 8, "--run", path, "--reward", name, "--save-every", 99]
-    assert_fails_and_goes_on(refused(capsys, *argv), path, told, healthy)
-
-
-def test_a_reward_that_hangs_late_loses_nothing(healthy, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        ("raise KeyError('gone')", "mine.py, line 9: the reward raised KeyError: 'gone'"),
+        ("return float('nan')", "returned {'reward': nan}"),
+        ("time.sleep(9)", "did not answer within 3 s"),
+    ],
+)
+def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, monkeypatch, capsys):
+    """It works for some steps, fails, is mended. The line has what it was given."""
     monkeypatch.setattr(contract, "TIMEOUT", 3.0)
     monkeypatch.setattr(os, "_exit", sys.exit)  # it would wait for the reward's thread
-    (tmp_path / "mine.py").write_text(REWARD.replace("BAD", "time.sleep(9)"))
+    (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
     (tmp_path / "bad").touch()
-    path, name = tmp_path / "run", f"{tmp_path}/mine.py:reward"
-    said = refused(capsys, *SMALL, "--max-steps", 8, "--run", path, "--reward", name)
-    assert_fails_and_goes_on(said, path, "did not answer within 3 s", healthy)
+    path = tmp_path / "run"
+    argv = [*SMALL, "--max-steps", 8, "--run", path, "--save-every", 99]
+    line = refused(capsys, *argv, "--reward", f"{tmp_path}/mine.py:reward")
+    resumes = f"mend it and go on: python train.py --resume {path}"
+    for text in (error, "for item {", "and responses [", resumes):
+        assert text in line
+    steps = [row for row in lines(path, "metrics.jsonl") if "return" in row]
+    state = torch.load(path / folder.CHECKPOINT, weights_only=True)
+    assert 0 < state["global_step"] == len(steps) < 8
+    (tmp_path / "bad").unlink()
+    resume(path)
+    assert_same_run(path, healthy)
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGALRM])
@@ -368,9 +359,9 @@ def test_nothing_waits_for_calls_that_have_not_begun(number, monkeypatch):
     def reward(item, responses):
         calls.append(1)
         time.sleep(0.05)  # so that all calls are queued
-        if item["number"] == 0 and number is None:
-            raise ValueError("bad")
         if item["number"] == 0:
+            if number is None:
+                raise ValueError("bad")
             os.kill(os.getpid(), number)
         return 1.0
 
@@ -378,7 +369,8 @@ def test_nothing_waits_for_calls_that_have_not_begun(number, monkeypatch):
         raise Stopped
 
     reward.maximum = 1.0
-    scorer, before = contract.Scorer(reward), signal.signal(signal.SIGALRM, stop)
+    scorer = contract.Scorer(reward)
+    before = signal.signal(signal.SIGALRM, stop)
     with pytest.raises((contract.RewardError, Stopped)):
         scorer([({"number": number}, []) for number in range(300)])
     signal.signal(signal.SIGALRM, before)
@@ -388,17 +380,17 @@ def test_nothing_waits_for_calls_that_have_not_begun(number, monkeypatch):
 
 def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
-        "from examples.rendezvous import Rendezvous\ncalls = []\n"
-        "class Task(Rendezvous):\n"
+        "from tasks import Coop\ncalls = []\n"
+        "class Task(Coop):\n"
         "    def feedback(self, item, responses):\n"
         "        calls.append(1)\n"
         "        return ['a', 'b'] if len(calls) < 20 else {}['gone']\n"
     )
     path = tmp_path / "run"
     argv = ["--task", f"{tmp_path}/mine.py:Task", "--turns", 2, "--joint", "aligned"]
-    said = refused(capsys, *SMALL, "--max-steps", 8, "--run", path, *argv)
-    assert "mine.py, line 6: KeyError: 'gone'" in said
-    assert f"--resume {path}" in said
+    line = refused(capsys, *SMALL, "--max-steps", 8, "--run", path, *argv)
+    assert "mine.py, line 6: KeyError: 'gone'" in line
+    assert f"--resume {path}" in line
     assert lines(path, "metrics.jsonl")
 
 
@@ -418,33 +410,27 @@ def test_a_line_that_was_cut_is_written_again(two, six, tmp_path):
 
 def test_a_training_holds_its_lock(tmp_path, monkeypatch):
     """Until its end, and no longer."""
-    tried = []
+    checked = []
 
     def save(recorder, trainer):
-        with (
-            pytest.raises(ValueError, match="another process"),
-            folder.lock_run_folder(recorder.directory),
-        ):
-            pass
-        tried.append(1)
+        with pytest.raises(ValueError, match="another process"):
+            folder.lock_run_folder(recorder.directory).__enter__()
+        checked.append(1)
 
     monkeypatch.setattr(Recorder, "save", save)
     in_this_process(tmp_path / "run", 2)
-    assert tried
+    assert checked
     with folder.lock_run_folder(tmp_path / "run"):
         pass
 
 
 def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     """As /dev/null stays what it is: put in its place, a file would ruin the machine of a root."""
-    from training.folder import write_whole
-
-    os.mkfifo(tmp_path / "pipe")
-    read = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_text()))
-    found: list[str] = []
-    read.start()
-    write_whole(tmp_path / "pipe", "text")
-    read.join(10)
-    assert found == ["text"]
-    assert (tmp_path / "pipe").is_fifo()
-    assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        text = pool.submit(pipe.read_text)
+        folder.write_whole(pipe, "text")
+        assert text.result(10) == "text"
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

@@ -8,7 +8,7 @@ import gguf
 import psutil
 import pytest
 import torch
-from helpers import assert_close, refused
+from helpers import assert_close, move_adapters, refused
 from peft import AutoPeftModelForCausalLM
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
@@ -58,12 +58,12 @@ def packed(tmp_path_factory):
     model = Qwen2ForCausalLM(config)
     path = tmp_path_factory.mktemp("gguf") / "little.gguf"
     file = gguf.GGUFWriter(path, "qwen2")
-    file.add_block_count(2)
-    file.add_context_length(2048)
-    file.add_embedding_length(32)
-    file.add_feed_forward_length(64)
-    file.add_head_count(4)
-    file.add_head_count_kv(2)
+    file.add_block_count(config.num_hidden_layers)
+    file.add_context_length(config.max_position_embeddings)
+    file.add_embedding_length(config.hidden_size)
+    file.add_feed_forward_length(config.intermediate_size)
+    file.add_head_count(config.num_attention_heads)
+    file.add_head_count_kv(config.num_key_value_heads)
     file.add_layer_norm_rms_eps(config.rms_norm_eps)
     file.add_rope_freq_base(config.rope_parameters["rope_theta"])
     file.add_tokenizer_model("gpt2")
@@ -86,30 +86,27 @@ def packed(tmp_path_factory):
     return path, model
 
 
-TASK = "--max-prompt-tokens 900 --batch-size 1 --num-generations 2 --max-new-tokens 4"
-SMALL = f"{TASK} --max-steps 1 --eval-limit 1 --lora-rank 2"
-
-
-def run(*argv: str) -> None:
-    train.main([*SMALL.split(), *argv])
+SMALL = "--max-prompt-tokens 900 --batch-size 1 --num-generations 2 --max-new-tokens 4 "
+SMALL += "--max-steps 1 --eval-limit 1 --lora-rank 2"
 
 
 def test_it_is_the_model_that_was_packed(packed):
     path, model = packed
-    found, tokenizer = loading.load_model(str(path), 32, False)
+    loaded, tokenizer = loading.load_model(str(path), 32, False)
     ids = torch.randint(0, END - 1, (2, 9))
-    assert_close(found(ids).logits, model(ids).logits)
+    assert_close(loaded(ids).logits, model(ids).logits)
     assert tokenizer.eos_token_id == END
-    assert tokenizer.apply_chat_template(
-        [{"role": "user", "content": "a"}], tokenize=False, add_generation_prompt=True
-    ).startswith("<|im_start|>a<|im_end|><|im_start|>")
+    chat = [{"role": "user", "content": "a"}]
+    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    assert text.startswith("<|im_start|>a<|im_end|><|im_start|>")
 
 
 @pytest.mark.parametrize("rank", ["2", "0"])
 def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, monkeypatch, capsys):
     path, _ = packed
     monkeypatch.chdir(tmp_path)
-    run("--model", str(path), "--run", "one", "--lora-rank", rank, "--chat-template")
+    argv = ["--model", str(path), "--run", "one", "--lora-rank", rank, "--chat-template"]
+    train.main([*SMALL.split(), *argv])
     agent = Path("runs/one/agents/0")
     recorded = json.loads(Path("runs/one/args.json").read_text())
     assert recorded["bases"] == {str(path): fingerprint(str(path))}
@@ -119,16 +116,14 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
         named = json.loads((agent / "adapter_config.json").read_text())["base_model_name_or_path"]
         assert Path(named) == path.parent
         saved = AutoPeftModelForCausalLM.from_pretrained(agent, gguf_file=path.name)
-        for name, parameter in saved.named_parameters():
-            parameter.data.normal_() if "lora_B" in name else None  # far from where it started
+        move_adapters(saved, 1.0)
         saved.save_pretrained(agent, save_embedding_layers=False)
-    (merged, tokenizer), ids = loading.load_model(str(agent), 32, False), torch.tensor([[5, 6, 7]])
-    there = saved(ids).logits[..., : len(TOKENS)]  # peft adds a row for a token of the tokenizer
-    assert_close(merged(ids).logits, there)
+    merged, tokenizer = loading.load_model(str(agent), 32, False)
+    ids = torch.tensor([[5, 6, 7]])
+    expected = saved(ids).logits[..., : len(TOKENS)]  # peft adds a row for a tokenizer's token
+    assert_close(merged(ids).logits, expected)
     assert tokenizer.chat_template == CHAT
-    assert torch.isfinite(saved(torch.tensor([[5, 6, 7]])).logits).all()
     assert AutoTokenizer.from_pretrained(agent).eos_token_id == END
-    capsys.readouterr()
     evaluation.main(["--run", "one", "--method", "trained", "--limit", "1"])
     assert "trained" in capsys.readouterr().out
 
@@ -136,14 +131,13 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
 def test_what_cannot_be_read_is_told(packed, tmp_path, monkeypatch, capsys):
     path, _ = packed
     monkeypatch.chdir(tmp_path)
-
-    def told(*argv: str) -> str:
-        return refused(capsys, *SMALL.split(), "--run", "x", *argv)
-
-    assert "--bits 8" in told("--model", str(path), "--bits", "8")
     Path("cut.gguf").write_bytes(path.read_bytes()[:5000])
-    assert "cannot load the model" in told("--model", "cut.gguf")
     Path("other.gguf").write_bytes(path.read_bytes().replace(b"qwen2", b"qwexx"))
-    assert "an architecture that transformers reads" in told("--model", "other.gguf")
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000))
-    assert "0.0 GB are free: give fewer --bits" in told("--model", str(path))
+    for argv, error in (
+        (["--model", path, "--bits", 8], "--bits 8"),
+        (["--model", "cut.gguf"], "cannot load the model"),
+        (["--model", "other.gguf"], "an architecture that transformers reads"),
+        (["--model", path], "0.0 GB are free: give fewer --bits"),
+    ):
+        assert error in refused(capsys, *SMALL.split(), "--run", "x", *argv)

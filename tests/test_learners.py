@@ -2,26 +2,26 @@
 python -m pytest tests/test_learners.py
 """
 
-import contextlib
 import json
 import shutil
+import signal
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import flags, refused
+from helpers import WORLD, WORLD_FLAGS, at_step, flags, refused
 from test_magrpo import Echo, long_answers, moved, rewarding, small_team, snapshot
-from test_train import adapters, assert_same_run, lines
-from test_train import interrupt_after as stop_after
+from test_train import adapters, assert_same_run, lines, signalled_after
 
 import eval as evaluation
 import policies.finding
 import policies.team
 import train as program
+from evaluation.methods import record
 from evaluation.players import saved_name
-from magrpo import MAGRPO, Episode, Node, Rollout
+from magrpo import Episode, Node, Rollout
 from policies.decoding import Response
 from policies.sampling import Sampling
 from training.heldout import evaluate, sample_record
@@ -34,7 +34,8 @@ ROOT = Path(program.__file__).parent
 
 def make(reward, *argv, team=None, task=None, maximum=1e4):
     """A module with an optimizer, outside Lightning's loop; `step` makes one step of it."""
-    args, task = flags(*argv), task or Echo()
+    args = flags(*argv)
+    task = task or Echo()
     team = team or small_team(args.num_agents, args.lora_rank)
     scorer = Scorer(rewarding(reward, maximum))
     module = program.module_of(team, task, scorer, task.items("train"), args)
@@ -42,15 +43,6 @@ def make(reward, *argv, team=None, task=None, maximum=1e4):
     module.optimizers = lambda: optimizer
     module.manual_backward = lambda loss: loss.backward()
     return module
-
-
-@contextlib.contextmanager
-def at_step(number: int):
-    MAGRPO.global_step = number
-    try:
-        yield
-    finally:
-        del MAGRPO.global_step
 
 
 def step(module, number: int = 0):
@@ -66,7 +58,7 @@ class Diary(Echo):
     """The world keeps what agent 1 wrote; nobody but agent 0 is shown it."""
 
     def __init__(self):
-        self.told = []
+        self.asked = []
 
     def observe(self, agent, item, history):
         seen = item.get("said", "") if agent == 0 else ""
@@ -76,41 +68,42 @@ class Diary(Echo):
         return item | {"day": item.get("day", 0) + 1, "said": responses[1]}
 
     def feedback(self, item, responses):
-        self.told.append(item.get("day", 0))
+        self.asked.append(item.get("day", 0))
         return ["!", "!"]
 
 
-HOW = [["--branching", "tree"], ["--branching", "chain"], ["--joint", "aligned"]]
-
-
-@pytest.mark.parametrize("how", HOW, ids=" ".join)
-def test_the_next_turn_is_in_the_world_that_the_joint_response_made(how):
-    days, task = [], Diary()
+@pytest.mark.parametrize("argv", ["--branching tree", "--branching chain", "--joint aligned"])
+def test_the_next_turn_is_in_the_world_that_the_joint_response_made(argv):
+    task = Diary()
 
     def reward(item, texts):
-        days.append(item.get("day", 0))
         return {"reward": float(len(texts[0])), "metric/day": item.get("day", 0)}
 
-    module = step(make(reward, "--turns", "3", *how, task=task))
-    assert set(days) == {0, 1, 2}
-    assert set(task.told) == {0, 1}  # after the last turn nobody is told anything
+    module = step(make(reward, "--turns", "3", *argv.split(), task=task))
+    assert set(task.asked) == {0, 1}  # no feedback after the last turn
     for turn, nodes in enumerate(module.turns):
         for node in nodes:
             assert node.item.get("day", 0) == turn
             assert {parts["metric/day"] for parts in node.parts} == {turn}
-            for s, child in enumerate(node.children):
-                theirs = node.responses[1][s].text
-                assert child.item["said"] == theirs
+            for sample, child in enumerate(node.children):
+                text = node.responses[1][sample].text
+                assert child.item["said"] == text
                 history = "".join(r + f for r, f in child.histories[0])
-                assert child.observations[0] == f"{node.item['word']}:0:{history}{theirs}"
-    assert sample_record(0, module.turns[2][0], 2, 0)["prompts"][0].endswith(
-        module.turns[2][0].item["said"]
-    )
+                assert child.observations[0] == f"{node.item['word']}:0:{history}{text}"
+    last = module.turns[2][0]
+    assert sample_record(0, last, 2, 0)["prompts"][0].endswith(last.item["said"])
 
 
-def test_a_partner_s_text_reaches_nobody_unless_the_task_puts_it_there():
-    """Agents of tagged texts: agent 1's is seen by agent 0, through the item; never the other way,
-    nor where the world keeps it and nobody is shown it."""
+class Silent(Diary):
+    """The world keeps what agent 1 wrote, and nobody is shown it."""
+
+    def observe(self, agent, item, history):
+        return Echo.observe(self, agent, item, history)
+
+
+@pytest.mark.parametrize("task", [Diary(), Silent()])
+def test_a_partner_s_text_reaches_nobody_unless_the_task_puts_it_there(task, monkeypatch):
+    """Agent 0 is shown agent 1's tag through the item, and never the other way."""
 
     def tagged(self, nodes, sampling, act=Rollout.act):
         act(self, nodes, sampling)
@@ -119,36 +112,28 @@ def test_a_partner_s_text_reaches_nobody_unless_the_task_puts_it_there():
                 for response in responses:
                     response.text = f"<{agent}>"
 
-    class Silent(Diary):
-        def observe(self, agent, item, history):
-            return Echo.observe(self, agent, item, history)
-
-    for task, seen in ((Diary(), True), (Silent(), False)):
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Rollout, "act", tagged)
-            module = make(long_answers, "--turns", "3", "--branching", "chain", task=task)
-            with at_step(0):
-                turns = module.play(2)
-        for node in turns[1] + turns[2]:
-            assert ("<1>" in node.observations[0]) == seen
-            assert "<0>" in node.observations[0]
-            assert "<0>" not in node.observations[1]
+    monkeypatch.setattr(Rollout, "act", tagged)
+    module = make(long_answers, "--turns", "3", "--branching", "chain", task=task)
+    with at_step(0):
+        turns = module.play(2)
+    for node in turns[1] + turns[2]:
+        assert "<0>" in node.observations[0]
+        assert "<0>" not in node.observations[1]
+        assert ("<1>" in node.observations[0]) == (type(task) is Diary)
 
 
 def test_an_evaluation_plays_in_the_world_that_moves_on():
-    from evaluation.methods import record
-
     task = Diary()
     task.scheme = lambda item, responses: f"day {item['day']}"
     reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4, 1.0))
     rollout = Rollout(small_team(), task, reward, Episode(turns=3, gamma=0.5))
-    how = ((0, 1, 0, 0), 2, Sampling(1.0, 0, 1.0, 4), 1, True)
-    (root,), *_ = rollout(task.items("test")[:1], *how)
+    sampling = Sampling(1.0, 0, 1.0, 4)
+    [root], *_ = rollout(task.items("test")[:1], (0, 1, 0, 0), 2, sampling, 1, True)
     for sample in range(2):
-        found = record(rollout, root, sample)
-        assert found["scheme"] == "day 2"  # that of the last turn
-        assert [turn["parts"]["reward"] for turn in found["turns"]] == [0, 0.25, 0.5]
-        assert found["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
+        line = record(rollout, root, sample)
+        assert line["scheme"] == "day 2"  # that of the last turn
+        assert [turn["parts"]["reward"] for turn in line["turns"]] == [0, 0.25, 0.5]
+        assert line["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
 
 
 def test_an_advance_may_change_the_item_that_it_is_given():
@@ -167,50 +152,33 @@ def test_an_advance_may_change_the_item_that_it_is_given():
 
 
 @pytest.mark.parametrize(
-    "how",
+    "argv",
     [
-        ["--joint", "cross"],
-        ["--turns", "2", "--branching", "tree", "--joint", "aligned", "--gamma", "0.5"],
-        ["--lora-rank", "0"],
-        ["--advantage", "max"],
+        "--joint cross",
+        "--turns 2 --branching tree --joint aligned --gamma 0.5",
+        "--lora-rank 0 --advantage max",
     ],
-    ids=" ".join,
 )
-def test_own_pay_changes_one_agent_s_gradient_and_not_the_other_s(how):
+def test_own_pay_changes_one_agent_s_gradient_and_not_the_other_s(argv):
     def own(item, texts):
         return {"reward": long_answers(item, texts), "agent/0": 3.0 * texts[0].count("0")}
 
     def constant(item, texts):
         return {"reward": long_answers(item, texts), "agent/1": 100.0}
 
-    rank = int(how[1]) if "--lora-rank" in how else 4
-    ends = {}
-    for reward in (long_answers, own, constant):
-        team = small_team(rank=rank)
-        step(make(reward, "--lr", "0.01", *how, team=team))
-        ends[reward] = [[p.detach().clone() for p in team.parameters_of(i)] for i in range(2)]
-
-    def same(one, other, agent):
-        pairs = zip(ends[one][agent], ends[other][agent], strict=True)
-        return all(torch.equal(a, b) for a, b in pairs)
-
-    assert same(long_answers, own, 1)
-    assert not same(long_answers, own, 0)
-    assert same(long_answers, constant, 0)
+    without, with_own, with_constant = (
+        step(make(reward, "--lr", "0.01", *argv.split())).team
+        for reward in (long_answers, own, constant)
+    )
+    assert same(without, with_own, 1)
+    assert not same(without, with_own, 0)
+    assert same(without, with_constant, 0)
 
 
-def test_own_pay_of_a_later_turn_is_its_own_agent_s_return():
-    def reward(item, texts):
-        return {"reward": float(len(texts[1])), "agent/0": float(texts[0].count("0"))}
-
-    module = step(make(reward, "--turns", "2", "--gamma", "0.5", "--joint", "aligned"))
-    for node in module.turns[0]:
-        for s, child in enumerate(node.children):
-            later = [part["reward"] for part in child.parts]
-            own = [part["agent/0"] for part in child.parts]
-            team = node.parts[s]["reward"] + 0.5 * sum(later) / len(later)
-            mine = team + node.parts[s]["agent/0"] + 0.5 * sum(own) / len(own)
-            assert node.returns[:, s].tolist() == pytest.approx([mine, team])
+def same(team, other, agent: int) -> bool:
+    """Whether two teams have the same agent, to the last bit."""
+    pairs = zip(team.parameters_of(agent), other.parameters_of(agent), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
 
 
 def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
@@ -219,11 +187,13 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
         return {"rouge/l": 0.25, "metric/b": 7.0, **own}
 
     module = step(make(reward, maximum=1.0))
-    found = measure_of(module)
-    assert (found["agent/0/reward"], found["reward/rouge/l"], found["metric/b"]) == (0.5, 0.25, 7.0)
-    assert 0 < found["agent/1/reward"] < 1
-    want = 0.25 + (0.5 + found["agent/1/reward"]) / 2
-    assert found["return"] == found["turn_0/reward"] == pytest.approx(want)
+    metrics = measure_of(module)
+    own = metrics["agent/1/reward"]
+    assert 0 < own < 1
+    assert metrics["agent/0/reward"] == 0.5
+    assert metrics["reward/rouge/l"] == 0.25
+    assert metrics["metric/b"] == 7
+    assert metrics["return"] == metrics["turn_0/reward"] == pytest.approx(0.5 + own / 2)
     held_out = evaluate(module, module.problems[:2])[0]
     assert held_out["return"] == pytest.approx(0.5 + held_out["agent/1/reward"] / 2)
     record = sample_record(0, module.turns[0][0], 0, 1)
@@ -234,10 +204,12 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
 def test_a_scalar_of_numpy_in_an_item_can_be_written_and_loaded_again(kind, tmp_path):
     """A checkpoint holds records, too."""
     node = Node(0, {"task_id": kind(7)}, (), [[]], 1)
-    node.observations, node.responses = [np.str_("asked")], [[Response([], "said", [], 0.0, True)]]
-    record = json.loads(json.dumps(sample_record(0, node, 0, 0)))
-    torch.save(sample_record(0, node, 0, 0), tmp_path / "record")
-    assert torch.load(tmp_path / "record", weights_only=True) == record
+    node.observations = [np.str_("asked")]
+    node.responses = [[Response([], "said", [], 0.0, True)]]
+    record = sample_record(0, node, 0, 0)
+    torch.save(record, tmp_path / "record")
+    loaded = torch.load(tmp_path / "record", weights_only=True)
+    assert loaded == json.loads(json.dumps(record))
 
 
 def test_a_group_teaches_as_soon_as_one_agent_s_pay_differs():
@@ -258,76 +230,61 @@ def measure_of(module) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "error"),
     [
         ({"agent/2": 1.0}, "which pays agent/2 in a team of 2, for item"),
         ({"agent/01": 1.0}, "which pays agent/01 in a team of 2, for item"),
-        (
-            {"a": 0.5, "agent/1": 2.0, "metric/b": 7.0},
-            "in all 1.5, which is above its maximum of 1",
-        ),
-        ({"a": 0.5, "agent/1": 1.0 + 1e-6, "metric/b": 7.0}, None),  # but for rounding 1
+        ({"a": 0.5, "agent/1": 2.0, "metric/b": 7.0}, "1.5, which is above its maximum of 1"),
     ],
 )
-def test_pay_that_was_not_promised_is_told(parts, told):
-    scorer = Scorer(rewarding(lambda item, texts: parts, 1.0))
-    if told is None:
-        assert scorer([({}, ["", ""])]) == [parts]
-        return
-    with pytest.raises(RewardError, match=told):
-        scorer([({}, ["", ""])])
+def test_pay_that_was_not_promised_is_refused(parts, error):
+    with pytest.raises(RewardError, match=error):
+        Scorer(rewarding(lambda item, texts: parts, 1.0))([({}, ["", ""])])
+
+
+def test_pay_may_exceed_the_maximum_by_rounding():
+    parts = {"a": 0.5, "agent/1": 1.0 + 1e-6, "metric/b": 7.0}
+    assert Scorer(rewarding(lambda item, texts: parts, 1.0))([({}, ["", ""])]) == [parts]
 
 
 # --- partners that do not learn -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("rank", "bases", "how"),
+    ("bases", "argv"),
     [
-        (4, None, []),
-        (4, None, ["--kl-coef", "0.1"]),
-        (4, [[0], [1]], ["--turns", "2", "--branching", "chain"]),
-        (0, None, ["--lora-rank", "0"]),
+        (None, "--kl-coef 0.1"),
+        ([[0], [1]], "--turns 2 --branching chain"),
+        (None, "--lora-rank 0"),
     ],
 )
-def test_a_frozen_agent_acts_and_costs_no_update(rank, bases, how, monkeypatch):
-    team, scored = small_team(2, rank, bases), []
+def test_a_frozen_agent_acts_and_costs_no_update(bases, argv, monkeypatch):
+    """Whoever learns takes the step that it would take beside a partner that learns."""
+    rank = 0 if "--lora-rank" in argv else 4
+    free, team = (small_team(2, rank, bases) for _ in range(2))
+    step(make(long_answers, *argv.split(), team=free))
     before = snapshot(team)
-    monkeypatch.setattr(
-        policies.team,
-        "score",
-        lambda base, rows, *how, score=policies.team.score: (
-            scored.extend(row.agent for row in rows) or score(base, rows, *how)
-        ),
-    )
-    module = make(long_answers, "--freeze", "1", *how, team=team)
-    for number in range(3):
-        step(module, number)
-    changed = moved(team, before)
-    mine, theirs = (
-        {n for n, p in team.named_parameters() if any(p is q for q in team.parameters_of(agent))}
-        for agent in range(2)
-    )
-    assert mine & changed
-    assert not theirs & changed
-    assert all(p.grad is None for p in team.parameters_of(1))
-    state = module.optimizers().state
-    assert all(parameter not in state for parameter in team.parameters_of(1))
-    assert any(parameter in state for parameter in team.parameters_of(0))
+    scored = []
+
+    def watched(base, rows, *rest, score=policies.team.score):
+        scored.extend(row.agent for row in rows)
+        score(base, rows, *rest)
+
+    monkeypatch.setattr(policies.team, "score", watched)
+    module = make(long_answers, "--freeze", "1", *argv.split(), team=team)
+    step(module)
+    assert same(team, free, 0)
+    step(module, 1)
     assert set(scored) == {0}
+    named = dict(team.named_parameters())
+    changed = {id(named[name]) for name in moved(team, before)}
+    assert changed <= {*map(id, team.parameters_of(0))}
+    assert changed
+    state = module.optimizers().state
+    assert {*map(id, state)} == {*map(id, team.parameters_of(0))}
+    assert all(p.grad is None for p in team.parameters_of(1))
     assert module.turns[0][0].responses[1]  # it acts
     assert measure_of(module)["grad_norm/1"] == 0
-
-
-def test_a_partner_s_rest_changes_nothing_for_who_learns():
-    """The first step of an agent is the same whether its partner learns or not."""
-    ends = []
-    for argv in ([], ["--freeze", "1"]):
-        team = small_team()
-        step(make(long_answers, *argv, team=team))
-        ends.append([p.detach().clone() for p in team.parameters_of(0)])
-    for other in ends[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(ends[0], other, strict=True))
 
 
 # --- from where: --init, on the real command line -------------------------------------------------
@@ -371,9 +328,9 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
 
 def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     """Saved once; it resumes exactly, and starts a team that shares or does not."""
-    how = ["--share", "--updates", "2", "--lr-schedule", "constant"]
-    path = run(tmp_path / "shared", *how, steps=2)
-    whole = run(tmp_path / "whole", *how, steps=3)
+    shares = ["--share", "--updates", "2", "--lr-schedule", "constant"]
+    path = run(tmp_path / "shared", *shares, steps=2)
+    whole = run(tmp_path / "whole", *shares, steps=3)
     assert [file.name for file in (path / "agents").iterdir()] == ["0"]
     assert "agents of one base are one policy (1 in all)" in capsys.readouterr().out
     program.main(["--resume", str(path), "--max-steps", "3"])
@@ -381,36 +338,36 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     apart = run(tmp_path / "apart", "--init", path, "--freeze", 0, steps=1)
     assert agent(apart) == agent(path) != agent(apart, 1)
     evaluation.main(["--run", str(path), "--limit", "1", "--num-samples", "1"])
-    out = capsys.readouterr().out
-    assert "trained" in out
-    assert "frozen-0" not in out  # there is no such team
+    assert "frozen-0" not in capsys.readouterr().out  # there is no such team
+    # The agents of a checkpoint are those that the run saved.
     shutil.copytree(path, tmp_path / "cut", ignore=shutil.ignore_patterns("agents"))
-    file = tmp_path / "cross.json"  # the agents of a checkpoint are those that the run saved
-    how = ["--limit", "1", "--greedy", "--json", str(file)]
-    evaluation.main(["--crossplay", str(path), str(tmp_path / "cut"), *how])
-    assert len({value for row in json.loads(file.read_text())["returns"] for value in row}) == 1
+    returns = crossplay(path, tmp_path / "cut")
+    assert len({*returns[0], *returns[1]}) == 1
     copies = types.SimpleNamespace(bases=[types.SimpleNamespace(agents=[i]) for i in range(2)])
     flags = {"model": ["tiny", "tiny"], "share": True}
     assert saved_name("bases.1.model.weight", copies, flags) == "team.bases.0.model.weight"
     assert "there is one policy" in refused(capsys, *SMALL, "--share", "--init", trained)
-    assert "they are one policy" in refused(capsys, *SMALL, "--share", "--freeze", 0)
+
+
+def crossplay(*runs: Path) -> list[list[float]]:
+    file = runs[-1].parent / "cross.json"
+    small = ["--limit", "3", "--greedy", "--json", str(file)]
+    evaluation.main(["--crossplay", *map(str, runs), *small])
+    return json.loads(file.read_text())["returns"]
 
 
 def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
     """Each cell is what the team would earn that starts from these agents."""
     other = run(tmp_path / "other", "--seed", "1", "--lr", "0.1")
-    file, runs = tmp_path / "cross.json", [trained, other]
-    how = ["--limit", "3", "--greedy", "--json", str(file)]
-    evaluation.main(["--crossplay", *map(str, runs), *how])
+    returns = crossplay(trained, other)
     assert "with their own partners" in capsys.readouterr().out
-    table = json.loads(file.read_text())["returns"]
     mixed = ["--init", trained / "agents" / "0", other / "agents" / "1"]
     before = summary(run(tmp_path / "mixed", *mixed, steps=1))["before"]
-    assert table[0][1] == pytest.approx(before["greedy/return"])
-    for place, path in enumerate(runs):
+    assert returns[0][1] == pytest.approx(before["greedy/return"])
+    for number, path in enumerate((trained, other)):
         after = summary(path)["after"]["greedy/return"]
-        assert table[place][place] == pytest.approx(after)
-    assert len({value for row in table for value in row}) > 1
+        assert returns[number][number] == pytest.approx(after)
+    assert len({*returns[0], *returns[1]}) > 1
     assert "two runs or more" in refused(capsys, "--crossplay", trained, program=evaluation)
 
 
@@ -421,11 +378,11 @@ def test_a_clone_that_moves_takes_its_runs_along(tmp_path, monkeypatch):
         monkeypatch.chdir(path)
         monkeypatch.setattr(policies.finding, "EMBEDDED", path / "tiny")
 
-    old, new = tmp_path / "old", tmp_path / "new"
+    old = tmp_path / "old"
+    new = tmp_path / "new"
     shutil.copytree(ROOT / "tiny", old / "tiny", ignore=shutil.ignore_patterns("*py*"))
     clone(old)
-    path = run(old / "run", "--model", "tiny", "tiny/half", "--eval-limit", "1", steps=1)
-    assert not [f for f in path.rglob("*.json") if str(old) in f.read_text() and f.parent != path]
+    path = run(old / "run", "--model", "tiny", "tiny/half", "--eval-limit", "none", steps=1)
     record = json.loads((path / "args.json").read_text())
     assert record["args"]["model"] == [*record["bases"]] == ["tiny", "tiny/half"]
     before = shutil.copytree(path, old / "before")
@@ -435,22 +392,17 @@ def test_a_clone_that_moves_takes_its_runs_along(tmp_path, monkeypatch):
     (new / "elsewhere").mkdir()
     clone(new)
     monkeypatch.chdir(new / "elsewhere")
-    small = ["--limit", "1", "--greedy"]
-    evaluation.main(["--crossplay", "../run", "../before", *small])
+    crossplay(new / "run", new / "before")
     for name in ("run", "before"):
-        evaluation.main(["--run", f"../{name}", "--method", "trained", *small])
         program.main(["--resume", f"../{name}", "--max-steps", "2"])
         assert policies.finding.base_of(new / name / "agents" / "1") == str(new / "tiny" / "half")
     assert_same_run(new / "run", new / "before")
 
 
-def edit(path: Path, **changes) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 def other_base(path: Path) -> None:
     shutil.copytree(ROOT / "tiny", path, ignore=shutil.ignore_patterns("*py*"))
-    edit(path / "config.json", rms_norm_eps=1e-5)
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 1e-5}))
 
 
 def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
@@ -469,44 +421,25 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
         assert said in refused(capsys, *SMALL, *argv)
 
 
-PAY = """
-from examples.board import Board
-from examples.rendezvous import meet
-def pay(item, responses):
-    return meet(item, responses) | {"agent/1": len(responses[1]) / 99}
-pay.maximum = 2.0
-"""
-
-
-@pytest.fixture
-def everything(trained, tmp_path) -> list:
-    """Flags of a run that has all of it: a world that moves on, own pay, --init, who learns."""
-    (tmp_path / "mine.py").write_text(PAY)
-    shutil.copytree(trained, tmp_path / "from")
-    argv = ["--task", f"{tmp_path}/mine.py:Board", "--reward", f"{tmp_path}/mine.py:pay"]
-    argv += ["--turns", 2, "--num-agents", 2, "--init", tmp_path / "from", "--freeze", 1]
-    return argv
-
-
-def test_a_stopped_run_goes_on_exactly(everything, tmp_path, monkeypatch):
-    """From its checkpoint alone: the agents that it began with need not be there any more."""
-    whole = run(tmp_path / "whole", *everything, steps=6)
-    assert lines(whole, "metrics.jsonl")[0]["agent/1/reward"] > 0
-    norms = [[row[f"grad_norm/{i}"] > 0 for i in (0, 1)] for row in lines(whole, "metrics.jsonl")]
-    assert norms == [[True, False]] * 6
-    import test_train
-
-    def small(path, *argv, steps):
-        return run(path, *everything, *argv, steps=steps)
-
-    monkeypatch.setattr(test_train, "run", small)
-    with pytest.raises(SystemExit) as stopped:
-        stop_after(tmp_path / "half", 15, 3)
+def test_a_stopped_run_goes_on_exactly(trained, tmp_path, monkeypatch):
+    """From its checkpoint alone, with all there is: a world that moves on, own pay, --init, a
+    frozen agent. The agents that it began with need not be there any more."""
+    monkeypatch.chdir(tmp_path)
+    Path("world.py").write_text(WORLD)
+    shutil.copytree(trained, "from")
+    argv = [*WORLD_FLAGS, "--init", "from", "--freeze", "1"]
+    whole = run(tmp_path / "whole", *argv, steps=6)
+    for metrics in lines(whole, "metrics.jsonl"):
+        assert metrics["agent/0/reward"] > 0
+        assert [metrics[f"grad_norm/{i}"] > 0 for i in range(2)] == [True, False]
+    half = tmp_path / "half"
+    with pytest.raises(SystemExit) as stopped, signalled_after(3, signal.SIGTERM):
+        run(half, *argv, "--save-every", 100, steps=6)
     assert stopped.value.code == 130
-    shutil.rmtree(tmp_path / "from")
-    program.main(["--resume", str(tmp_path / "half")])
-    assert_same_run(tmp_path / "half", whole)
-    assert summary(tmp_path / "half")["returns"] == summary(whole)["returns"]
+    shutil.rmtree("from")
+    program.main(["--resume", str(half)])
+    assert_same_run(half, whole)
+    assert summary(half)["returns"] == summary(whole)["returns"]
 
 
 OWN = """
@@ -523,11 +456,11 @@ def test_an_evaluation_and_a_score_know_own_pay(tmp_path, capsys):
     out = [f"--json={tmp_path}/json", f"--samples={tmp_path}/samples"]
     evaluation.main([*argv, *out, "--method", "naive", "single"])
     assert "agent/0/reward" in capsys.readouterr().out
-    found = json.loads((tmp_path / "json").read_text())["methods"]
-    rows = {name: [row[key] for key in KEYS if key in row] for name, row in found.items()}
+    methods = json.loads((tmp_path / "json").read_text())["methods"]
+    rows = {}
+    for name, row in methods.items():
+        rows[name] = [row[key] for key in KEYS if key in row]
     assert rows == {"naive": [0.5, 0.25, 0.5, 0.0], "single": [0.75, 0.25, 0.5]}
-    evaluation.main(["--from-samples", f"{tmp_path}/samples", f"--json={tmp_path}/again"])
-    assert json.loads((tmp_path / "again").read_text())["methods"] == found
     evaluation.main(["--from-samples", f"{tmp_path}/samples", "--show", "1"])
     assert "all 0.25, agent/0 0.50, agent/1 0.00" in capsys.readouterr().out
     (tmp_path / "lines").write_text('{"item": {}, "responses": ["a", "b"]}\n')

@@ -1,7 +1,7 @@
 """The module on a small model, in Lightning's own loop: python -m pytest tests/test_magrpo.py"""
 
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 
 import lightning as L
 import numpy as np
@@ -165,14 +165,9 @@ def test_a_response_is_rewarded_with_its_own_partners(joint, each):
     module = train(reward, "--joint", joint)
     assert len(asked) == 2 * 4 * each
     for node in module.turns[0]:
-        rewards = defaultdict(list)  # by agent and sample
         for chosen, value in zip(node.joints.tolist(), node.team_rewards.tolist(), strict=True):
             assert value == reward(node.item, node.texts(chosen))
-            for agent, sample in enumerate(chosen):
-                rewards[agent, sample].append(value)
-        for agent, sample in itertools.product(range(2), range(4)):
-            mean = sum(rewards[agent, sample]) / each
-            assert float(node.returns[agent, sample]) == pytest.approx(mean)
+        for sample in range(4):
             texts, parts = played(node, sample)
             assert texts == node.texts((sample, sample))
             assert parts["reward"] == reward(node.item, texts)
@@ -332,12 +327,6 @@ def test_every_sample_has_its_own_random_numbers(monkeypatch):
         nodes += itertools.chain(*module.play(2))
     assert len({node.key for node in nodes}) == len(nodes)
     assert len({str([r.tokens for r in node.responses[0]]) for node in nodes}) == len(nodes)
-
-
-def test_the_learning_rate_follows_its_schedule():
-    module = train(long_answers, "--lr", "0.01", "--warmup-steps", "1", steps=3)
-    assert measure(module)["lr"] == pytest.approx(0.01 * (1 - 0.9 * 1 / 2))
-    assert module.optimizers().param_groups[1]["lr"] == measure(module)["lr"]
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch):

@@ -5,7 +5,7 @@ python -m pytest tests/test_memory.py; bench/memory.py measures what a run takes
 
 import pytest
 import torch
-from helpers import assert_same_gradients, random_rows, small_base
+from helpers import assert_same_gradients, random_rows, small_base, uniforms
 from test_policies import gradients
 
 from policies import decoding, memory, scoring
@@ -13,33 +13,32 @@ from policies.decoding import decode
 from policies.sampling import Sampling
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
-PROMPTS, AGENTS = [tuple(range(3, 12 - n)) for n in range(6)], [0, 0, 0, 1, 1, 1]
+PROMPTS = [tuple(range(3, 12 - number)) for number in range(6)]
+AGENTS = [0, 0, 0, 1, 1, 1]
 
 
 def tokens(base) -> list[list[list[int]]]:
-    uniforms = torch.rand(6, 2, 8, generator=torch.Generator().manual_seed(0)).double()
-    return [[r.tokens for r in own] for own in decode(base, PROMPTS, AGENTS, uniforms, PLAIN)]
-
-
-def record(monkeypatch) -> list[int]:
-    """How many prompts each decode is given from now on."""
-    seen, whole = [], decoding._decode
-    monkeypatch.setattr(
-        decoding, "_decode", lambda *what: seen.append(len(what[1])) or whole(*what)
-    )
-    return seen
+    answers = decode(base, PROMPTS, AGENTS, uniforms(6, 2, 8), PLAIN)
+    return [[response.tokens for response in responses] for responses in answers]
 
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     base = small_base()
-    want, seen = tokens(base), record(monkeypatch)
+    want = tokens(base)
+    sizes = []
+
+    def watched(base, prompts, *rest, whole=decoding._decode):
+        sizes.append(len(prompts))
+        return whole(base, prompts, *rest)
+
+    monkeypatch.setattr(decoding, "_decode", watched)
     monkeypatch.setattr(memory, "host", lambda: 2**30)
     bytes_of_one = 2**30 / memory.prompts_at_once(base, 9, 2, 8)
     monkeypatch.setattr(memory, "host", lambda: (count + 0.5) * bytes_of_one)
     assert tokens(base) == want
-    assert seen[0] == count
-    assert sum(seen) == 6
+    assert sizes[0] == count
+    assert sum(sizes) == 6
 
 
 def scarce(monkeypatch, module, name: str, most: int) -> None:
@@ -58,7 +57,8 @@ def test_where_memory_runs_out_less_is_done_at_once(monkeypatch):
     base = small_base()
     bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8)
     monkeypatch.setattr(memory, "host", lambda: bytes_of_eight)
-    rows, answers = random_rows(base, 12), tokens(base)
+    rows = random_rows(base, 12)
+    answers = tokens(base)
     whole = gradients(base, rows)
     scarce(monkeypatch, decoding, "_decode", 2)
     assert tokens(base) == answers
@@ -70,7 +70,7 @@ def test_where_memory_runs_out_less_is_done_at_once(monkeypatch):
     assert base.halved > 2
 
 
-def test_where_it_never_suffices_the_user_is_told(monkeypatch):
+def test_where_it_never_suffices_the_user_reads_why(monkeypatch):
     scarce(monkeypatch, decoding, "_decode", 0)
     with pytest.raises(RuntimeError, match="out of memory, however little is done at once: give"):
         tokens(small_base())

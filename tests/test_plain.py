@@ -1,11 +1,21 @@
 """Models that only transformers' own forward pass can run: python -m pytest tests/test_plain.py"""
 
 import json
+from pathlib import Path
 
 import pytest
-import torch
 import transformers
-from helpers import Tokenizer, assert_close, random_rows, refused, small_model
+from helpers import (
+    WORLD,
+    WORLD_FLAGS,
+    Tokenizer,
+    assert_close,
+    move_adapters,
+    random_rows,
+    refused,
+    small_model,
+    uniforms,
+)
 from test_policies import KINDS, LLAMA, gradients, looped, small_kind
 from test_train import assert_same_run
 
@@ -37,26 +47,24 @@ def test_a_model_of_other_layers_runs_as_transformers_runs_it(kind, monkeypatch,
     monkeypatch.setitem(KINDS, kind, OTHERS[kind])
     base = Base(small_kind(kind), Tokenizer(), [0, 1], 4, 8)
     choose_path(base)
-    warning = capsys.readouterr().err.splitlines()
-    assert len(warning) == 1
-    assert "runs through transformers' own forward pass, which is slower" in warning[0]
-    for name, parameter in base.named_parameters():
-        if "lora_B" in name:
-            parameter.data.normal_(std=0.2)
+    [warning] = capsys.readouterr().err.splitlines()
+    assert "runs through transformers' own forward pass, which is slower" in warning
+    move_adapters(base)
     rows = random_rows(base)
-    uniforms = torch.rand(len(rows), 1, 5, generator=torch.Generator().manual_seed(1))
-    prompts, agents = [row.prompt for row in rows], [row.agent for row in rows]
+    prompts = [row.prompt for row in rows]
+    agents = [row.agent for row in rows]
     sampling = Sampling(0.7, 9, 0.8, 5)
-    answers = team.decode(base, prompts, agents, uniforms, sampling)
-    for row, (response,) in zip(rows, answers, strict=True):
-        row.tokens, row.logps = response.tokens, response.logps
+    answers = team.decode(base, prompts, agents, uniforms(len(rows), 1, 5), sampling)
+    for row, [response] in zip(rows, answers, strict=True):
+        row.tokens = response.tokens
+        row.logps = response.logps
     team.score(base, rows, sampling)
     for row in rows:
         assert_close(row.scored, row.logps)
         assert_close(row.scored, looped(base, row, sampling).detach())
     got = gradients(base, rows, team.score)
     assert {name.split(".")[-2] for name in got} == {"agent0", "agent1"}
-    assert all(float(gradient.abs().max()) > 0 for gradient in got.values())
+    assert all(gradient.any() for gradient in got.values())
 
 
 def test_a_model_that_computes_something_else_is_run_as_it_computes():
@@ -99,21 +107,6 @@ def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch):
     assert load_base("tiny", [0], 4, 8, bits, False).plain == (factor != 1)
 
 
-PLUGIN = """
-class Short:
-    def items(self, split):
-        return [{"task_id": number, "word": "a" * number} for number in range(2, 5)]
-
-    def observe(self, agent, item, history):
-        return f"{item['word']}, {agent}:"
-
-
-def length(item, texts):
-    return float(len(texts[0]) + len(texts[1]))
-
-
-length.maximum = 99.0
-"""
 SMALL = ["--batch-size", "2", "--num-generations", "3", "--max-new-tokens", "4", "--lr", "0.01"]
 SMALL += ["--lr-schedule", "constant", "--eval-limit", "none"]
 
@@ -122,10 +115,10 @@ SMALL += ["--lr-schedule", "constant", "--eval-limit", "none"]
 def argv(tmp_path, monkeypatch) -> list[str]:
     """Flags that train a small Mamba."""
     monkeypatch.setitem(KINDS, "mamba", OTHERS["mamba"])
-    plugin = tmp_path / "plugin.py"
-    plugin.write_text(PLUGIN)
     model = saved("mamba", tmp_path / "model")
-    return [*SMALL, "--model", model, "--task", f"{plugin}:Short", "--reward", f"{plugin}:length"]
+    monkeypatch.chdir(tmp_path)
+    Path("world.py").write_text(WORLD)
+    return [*SMALL, *WORLD_FLAGS, "--model", model]
 
 
 def learned(run) -> None:
@@ -139,7 +132,9 @@ def learned(run) -> None:
 
 def test_a_state_space_model_trains_resumes_and_is_evaluated(argv, tmp_path):
     argv += ["--kl-coef", "0.1"]
-    whole, parts, table = tmp_path / "whole", tmp_path / "parts", tmp_path / "table.json"
+    whole = tmp_path / "whole"
+    parts = tmp_path / "parts"
+    table = tmp_path / "table.json"
     train.main([*argv, "--max-steps", "2", "--run", str(whole)])
     train.main([*argv, "--max-steps", "1", "--run", str(parts)])
     train.main(["--resume", str(parts), "--max-steps", "2"])

@@ -7,13 +7,13 @@ import json
 import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import pytest
-from test_train import assert_same_run
+from test_train import assert_same_run, lines
 
 import magrpo
+import rewards
 import train
+from programs.sandbox.box import Sandbox
 
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "2"]
 SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
@@ -22,13 +22,11 @@ SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
 def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
     """Neither the threads that call the reward nor the sandbox's workers; verdicts are not kept
     from one run to the next."""
-    rewards = pytest.importorskip("rewards")
-    sandbox = pytest.importorskip("programs.sandbox.box")
     for threads, workers in ((1, 1), (16, 3)):
         monkeypatch.setattr(
             magrpo, "ThreadPoolExecutor", lambda _, n=threads, **names: ThreadPoolExecutor(n)
         )
-        with sandbox.Sandbox(workers=workers) as box:
+        with Sandbox(workers=workers) as box:
             monkeypatch.setattr(rewards, "box", box)
             path = str(tmp_path / str(threads))
             train.main([*SMALL, "--turns", "2", "--joint", "aligned", "--run", path])
@@ -36,9 +34,8 @@ def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
     assert_same_run(tmp_path / "1", tmp_path / "16")
 
 
-FLAGS = "--seed 7 --lr 0.01 --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1"
-FLAGS += " --num-agents 3 --joint 2 --normalize token"
-FLAGS += " --warmup-steps 1"
+FLAGS = "--seed 7 --lr 0.01 --turns 2 --branching chain --gamma 0.5 --kl-coef 0.1 --num-agents 3 "
+FLAGS += "--joint 2 --normalize token --warmup-steps 1"
 
 
 def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monkeypatch):
@@ -48,14 +45,12 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
     monkeypatch.setattr(sys, "argv", ["train.py", *argv, "--run", str(tmp_path / "one")])
     train.main()
     record = json.loads((tmp_path / "one" / "args.json").read_text())
-    assert set(record["versions"]) >= {"python", "torch", "transformers", "peft", "lightning"}
     python, script, *again = shlex.split(record["command"])
     assert (python, script) == ("python", "train.py")
     train.main([*again, "--run", str(tmp_path / "two")])
     assert_same_run(tmp_path / "one", tmp_path / "two")
     two = json.loads((tmp_path / "two" / "args.json").read_text())
-    different = {k for k, v in record["args"].items() if two["args"][k] != v}
-    assert different == {"run"}
+    assert record["args"] | {"run": two["args"]["run"]} == two["args"]
     assert two["bases"] == record["bases"]
     assert all(record["bases"].values())
 
@@ -64,5 +59,5 @@ def test_another_seed_is_another_run(tmp_path):
     for seed in ("0", "1"):
         argv = [*SMALL, "--max-steps", "1", "--eval-limit", "none", "--seed", seed]
         train.main([*argv, "--run", str(tmp_path / seed)])
-    one, two = ((Path(tmp_path) / seed / "samples.jsonl").read_text() for seed in ("0", "1"))
+    one, two = (lines(tmp_path / seed, "samples.jsonl") for seed in ("0", "1"))
     assert one != two

@@ -48,23 +48,21 @@ def trained(path: Path, *argv, steps: int = 2) -> list[dict]:
     ids=lambda argv: " ".join(argv) or "default",
 )
 def test_a_run_and_its_evaluation(argv, tmp_path, capsys):
-    rows = trained(tmp_path / "run", *argv)
-    assert len(rows) == 2
-    assert all(0 <= row["memory_gib"] < 1 for row in rows)
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert 0 <= summary["after"]["return"] <= 1
-    said = ["--limit", "2", "--num-samples", "2", "--method", "trained", "single"]
-    evaluation.main(["--run", str(tmp_path / "run"), *said, "--debug"])
-    told = capsys.readouterr().out
-    assert "device:  pretend card" in told
-    assert "trained" in told
+    for row in trained(tmp_path / "run", *argv):
+        assert 0 <= row["memory_gib"] < 1
+    methods = ["--limit", "2", "--num-samples", "2", "--method", "trained", "single"]
+    evaluation.main(["--run", str(tmp_path / "run"), *methods, "--debug"])
+    out = capsys.readouterr().out
+    assert "device:  pretend card" in out
+    assert "trained" in out
 
 
 def test_the_card_learns_what_the_cpu_learns(tmp_path, monkeypatch):
-    there = trained(tmp_path / "card", "--eval-limit", "none", "--temperature", "0.7")
+    argv = ["--eval-limit", "none", "--temperature", "0.7"]
+    there = trained(tmp_path / "card", *argv)
     with monkeypatch.context() as away:
         away.setattr(torch.cuda, "is_available", lambda: False)
-        here = trained(tmp_path / "cpu", "--eval-limit", "none", "--temperature", "0.7")
+        here = trained(tmp_path / "cpu", *argv)
     for name in ("return", "grad_norm/0", "grad_norm/1", "entropy/0", "completions/1/mean_length"):
         assert there[0][name] == pytest.approx(here[0][name], rel=rounding()), name
 
@@ -99,16 +97,19 @@ def test_two_processes_with_a_card_each(tmp_path):
 
 def test_a_decode_waits_for_the_card_at_every_eighth_token():
     """And sends nothing there. No row ends early."""
-    base, prompts = small_base().to("cuda"), [(3, 4, 5), (6, 7), (8, 9, 10), (11, 12)]
-    base.ends, found = frozenset([10**6]), []
+    base = small_base().to("cuda")
+    base.ends = frozenset([10**6])
+    waits = []
+    uploads = []
     for tokens in (32, 64):
-        uniforms = torch.rand(4, 3, tokens, dtype=torch.float64)
-        before = card.count("waits"), card.count("uploads")
-        decode(base, prompts, [0, 0, 1, 1], uniforms, PLAIN)
-        found.append((card.count("waits") - before[0], card.count("uploads") - before[1]))
-    (few, sent), (many, again) = found
-    assert (many - few) / 32 <= 1 / 8
-    assert sent == again
+        numbers = torch.rand(4, 3, tokens, dtype=torch.float64)
+        waits.append(-card.count("waits"))
+        uploads.append(-card.count("uploads"))
+        decode(base, [(3, 4, 5), (6, 7), (8, 9, 10), (11, 12)], [0, 0, 1, 1], numbers, PLAIN)
+        waits[-1] += card.count("waits")
+        uploads[-1] += card.count("uploads")
+    assert (waits[1] - waits[0]) / 32 <= 1 / 8
+    assert uploads[0] == uploads[1]
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -117,21 +118,22 @@ def test_a_decode_waits_for_the_card_at_every_eighth_token():
 def test_a_dry_run_takes_what_the_run_takes(tmp_path):
     """bench/memory.py has the whole table."""
     make_model(tmp_path, 4096, 256)
-    found = measured(str(tmp_path), True, {"batch": 2, "response": 16, "bits": 32, "turns": 2})
-    assert 1 / 1.2 < found["expected"] / found["peak"] < 1.2, found
+    row = measured(str(tmp_path), True, {"batch": 2, "response": 16, "bits": 32, "turns": 2})
+    assert 1 / 1.2 < row["expected"] / row["peak"] < 1.2
 
 
 def test_a_small_card_learns_the_same(tmp_path, monkeypatch):
     """Where memory runs out, less is done at once, in decodes and in passes of the update."""
     monkeypatch.setattr(memory, "share", lambda base: 2**25 >> base.halved)
-    argv, runs, room = ("--eval-limit", "none"), [], 2**40
+    runs = []
+    room = 2**40
     for name in ("large", "small"):
         gc.collect()
         before = card.count("held")
         card.limit(before + room)
         card.reset_peak()
         try:
-            runs += trained(tmp_path / name, *argv, steps=1)
+            runs += trained(tmp_path / name, "--eval-limit", "none", steps=1)
         finally:
             card.limit(2**60)
         room = (card.count("peak") - before) * 3 // 4

@@ -1,8 +1,7 @@
-"""Bits of the frozen base where --bits does not say: python -m pytest tests/test_bits.py"""
+"""Bits of the frozen base where --bits does not say: python -m pytest tests/test_defaults.py"""
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,45 +18,30 @@ FAST, SLOW = {16: 1e-5, 32: 2e-5}, {16: 5e-5, 32: 1e-5}  # what a probe may find
 
 
 @pytest.fixture
-def probed(monkeypatch):
-    """Sets what the probe finds, on a machine without a card; None: it must not be made."""
+def probe(monkeypatch):
+    """Set what the probe finds, on a machine without a GPU. Without a call no probe may run."""
 
-    def find(seconds: dict | None) -> None:
+    def set_seconds(seconds: dict | None) -> None:
         monkeypatch.setattr(defaults, "seconds_of_a_token", lambda: dict(seconds))
 
     monkeypatch.setattr(loading, "device", lambda: torch.device("cpu"))
-    find(None)
-    return find
+    set_seconds(None)
+    return set_seconds
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> str:
-    """One that is not the embedded one, as far as anyone can tell."""
-    path = tmp_path_factory.mktemp("models") / "pretrained"
-    shutil.copytree(
-        str(EMBEDDED), path, ignore=shutil.ignore_patterns("*.py", "build", "many", "half")
-    )
-    return str(path)
-
-
-def settled(*argv) -> int:
+def resolved(*argv) -> int:
     args = train.parse(list(argv))
     defaults.resolve_bits(args)
     return args.bits
 
 
-def recorded(run: Path) -> int:
-    return json.loads((run / "args.json").read_text())["args"]["bits"]
-
-
-def test_a_cpu_takes_the_faster(probed, capsys):
-    probed(FAST)
-    assert settled("--model", "their/model") == 16
+def test_a_cpu_takes_the_faster(probe, capsys):
+    probe(FAST)
+    assert resolved("--model", "their/model") == 16
     assert "bits:    16, 32 bits take 2.0 times as long on this CPU" in capsys.readouterr().out
-    probed(SLOW)
-    assert settled("--model", "their/model") == 32
+    probe(SLOW)
+    assert resolved("--model", "their/model") == 32
     assert "bits:    32, 16 bits take 5.0 times as long on this CPU" in capsys.readouterr().out
-    assert settled("--model", "their/model", "tiny") == 32  # one is pretrained
 
 
 @pytest.mark.parametrize(
@@ -71,20 +55,24 @@ def test_a_cpu_takes_the_faster(probed, capsys):
         (["--bits", "4"], 4),
     ],
 )
-def test_where_nothing_is_probed(argv, expected, probed):
-    assert settled(*argv) == expected
+def test_where_nothing_is_probe(argv, expected, probe):
+    assert resolved(*argv) == expected
 
 
-def test_a_card_takes_16(probed, monkeypatch):
+def test_a_card_takes_16(probe, monkeypatch):
     monkeypatch.setattr(loading, "device", lambda: torch.device("cuda", 0))
-    assert settled("--model", "their/model") == 16
-    assert settled("--model", "their/model", "--devices", "2") == 16
-    assert settled() == 32
+    assert resolved("--model", "their/model") == 16
+    assert resolved("--model", "their/model", "--devices", "2") == 16
+    assert resolved() == 32
 
 
-def test_a_run_records_it_and_keeps_it(probed, model, tmp_path, monkeypatch):
+def test_a_run_records_it_and_keeps_it(probe, tmp_path, monkeypatch):
     """Resumed or evaluated, where a probe would now find the other."""
-    run, loaded = tmp_path / "run", []
+    run = tmp_path / "run"
+    model = tmp_path / "pretrained"  # not the embedded one, as far as anyone can tell
+    left_out = shutil.ignore_patterns("*.py", "build", "many", "half")
+    shutil.copytree(str(EMBEDDED), model, ignore=left_out)
+    loaded = []
     load = loading.load_model
 
     def watched(name, bits, *rest):
@@ -92,12 +80,11 @@ def test_a_run_records_it_and_keeps_it(probed, model, tmp_path, monkeypatch):
         return load(name, bits, *rest)
 
     monkeypatch.setattr(loading, "load_model", watched)
-    probed(FAST)
-    train.main([*SMALL, "--model", model, "--max-steps", "1", "--run", str(run)])
-    assert recorded(run) == 16
-    probed(SLOW)
+    probe(FAST)
+    train.main([*SMALL, "--model", str(model), "--max-steps", "1", "--run", str(run)])
+    probe(SLOW)
     train.main(["--resume", str(run), "--max-steps", "2"])
-    assert recorded(run) == 16
+    assert json.loads((run / "args.json").read_text())["args"]["bits"] == 16
     short = ["--limit", "1", "--num-samples", "1", "--max-new-tokens", "8", "--greedy"]
     evaluation.main(["--run", str(run), "--method", "naive", *short])
     assert loaded == [16, 16, 16]
