@@ -32,15 +32,16 @@ HEALTHY = {
 
 def rows(steps: int = 60, **ends) -> list[dict]:
     """Metrics of a run: each goes from its first to its last value, and stays there. 0 is exact."""
-    rng, found = random.Random(0), []
+    rng = random.Random(0)
+    lines = []
     for step in range(steps):
         done = min(2 * step / steps, 1)
-        found.append({"step": step})
+        lines.append({"step": step})
         for name, pair in (HEALTHY | ends).items():
             if pair is not None:
                 value = pair[0] + (pair[1] - pair[0]) * done
-                found[-1][name] = value + rng.gauss(0, 0.01) if any(pair) else 0.0
-    return found
+                lines[-1][name] = value + rng.gauss(0, 0.01) if any(pair) else 0.0
+    return lines
 
 
 class Made(Task):
