@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import rewards
-import train
 from tasks import Arxiv, Tldr
 from writing.text import SEPARATOR, has_end, transitions, words
 
@@ -316,12 +315,3 @@ def test_observations(kind):
 
 
 # --- end to end -----------------------------------------------------------------------------------
-
-
-def test_training_with_the_embedded_team(tmp_path):
-    (tmp_path / "posts.jsonl").write_text((json.dumps({"prompt": POST}) + "\n") * 3)
-    argv = ["--task", "tldr", "--data", f"{tmp_path}/posts.jsonl", "--run", f"{tmp_path}/run"]
-    argv += ["--max-steps", "1", "--batch-size", "1", "--num-generations", "2"]
-    train.main([*argv, "--eval-limit", "1", "--max-new-tokens", "16"])
-    metrics = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
-    assert {"reward/writing", "metric/grounded", "seconds/judge"} <= metrics.keys()
