@@ -105,8 +105,10 @@ def test_agents_who_speak_at_some_steps_have_metrics_there_alone():
     for row in lines[:45]:
         del row["completions/0/mean_length"]
     found = verdicts(lines)
-    signs = ("agent 0 does not matter", "feedback shock", "rollout mismatch", "silent agent")
-    assert [found[sign] for sign in signs] == [True, True, None, False]
+    assert found["agent 0 does not matter"]
+    assert found["feedback shock"]
+    assert found["rollout mismatch"] is None
+    assert found["silent agent"] is False
 
 
 @pytest.mark.parametrize("ends", [STILL, MATTERS, APART | LONG])

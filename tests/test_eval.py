@@ -266,9 +266,7 @@ def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypat
     assert " | agent 1" in said
     assert max(map(len, said.splitlines())) <= 100
     run("--run", team, "--show", 1, "--method", "trained")  # plays only what it shows
-    said = capsys.readouterr().out
-    assert said.count("=== coop/test/") == 1
-    assert "--- trained, greedy, turn 0" in said
+    assert capsys.readouterr().out.count("=== coop/test/") == 1
 
 
 def test_a_model_s_text_cannot_control_the_terminal():

@@ -102,15 +102,14 @@ def test_a_part_that_a_response_lacks_is_0_as_in_training(whole):
 
 def test_a_method_that_was_never_scored_is_left_out():
     """Its return, of nothing, would be 0, and win where others are paid less."""
-    records = [record(name, 0, s, True) for name in ("naive", "trained") for s in (0, 1)]
-    for played in records[:2]:
-        played["turns"][0]["parts"] = {}
-    found = summary(records)
+    naive, trained = (record(name, 0, 0, True) for name in ("naive", "trained"))
+    naive["turns"][0]["parts"] = {}
+    found = summary([naive, trained])
     assert list(found["methods"]) == ["trained"]
     assert "vs" not in found["methods"]["trained"]
     assert "no method naive: the reward scores none of its turns" in found["settings"]["title"]
     with pytest.raises(ValueError, match="the reward scores no turn of any method"):
-        summary(records[:2])
+        summary([naive])
 
 
 def test_the_table_has_every_measure():

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import rounding
-from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.warm_start import corpus, make
@@ -114,27 +112,3 @@ def test_the_warm_start_writes_functions(model, tokenizer):
             ]
             assert new[-1] == tokenizer.eos_token_id
             assert tokenizer.decode(new).startswith(f"def {name}(x")
-
-
-def test_training_on_trees_is_training_on_single_examples(model, tokenizer):
-    problems = SPLITS["train"][:20]
-    author = corpus.Author(0, problems)
-    rows = [(item["prompt"], [author.example(item) for _ in range(3)]) for item in problems[:2]]
-
-    def losses(text: str) -> torch.Tensor:
-        ids = tokenizer(text, return_tensors="pt")["input_ids"]
-        return functional.cross_entropy(model(ids).logits[0, :-1], ids[0, 1:], reduction="none")
-
-    weighted = []  # (weight, losses)
-    with torch.no_grad():
-        found = make.loss_of(model, make.collate(make.encode(tokenizer, rows), 0.1))
-        for problem, pairs in rows:
-            start = len(tokenizer(problem)["input_ids"])
-            weighted.append((0.1, losses(problem)))
-            for context, response in pairs:
-                before = len(tokenizer(problem + context)["input_ids"])
-                of_all = losses(problem + context + response + "<eos>")
-                weighted += [(0.1, of_all[start : before - 1]), (1.0, of_all[before - 1 :])]
-    total = sum(weight * values.sum() for weight, values in weighted)
-    size = sum(weight * len(values) for weight, values in weighted)
-    assert found.item() == pytest.approx(float(total / size), rel=rounding())
