@@ -251,8 +251,14 @@ def run(whole, tmp_path) -> Path:
 
 
 def edit_args(run: Path, **changes) -> None:
-    args = json.loads((run / "args.json").read_text())["args"]
-    edit(run / "args.json", args=without_none(args | changes))
+    """Changes flags of a run; a flag of None is taken out."""
+    record = json.loads((run / "args.json").read_text())
+    for name, value in changes.items():
+        if value is None:
+            del record["args"][name]
+        else:
+            record["args"][name] = value
+    (run / "args.json").write_text(json.dumps(record))
 
 
 def drop_weights(run: Path) -> None:

@@ -430,14 +430,10 @@ time.sleep(60)
 @pytest.mark.parametrize("fork", [False, True], ids=["alone", "with_a_fork"])
 def test_workers_die_with_the_trainer(fork):
     code = TRAINER.format(root=str(ROOT.parent.parent), fork=fork)
-    trainer = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", code],
-        text=True,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    trainer = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     with trainer.stdout as output:
-        assert output.readline() == "ready\n"
+        assert output.readline() == b"ready\n"
         assert soon(lambda: len(family(trainer.pid)) == 6 + fork)  # judge, zygote, candidate twice
         pids = family(trainer.pid)
         trainer.kill()

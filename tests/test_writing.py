@@ -7,6 +7,7 @@ the form that `eval.py --score` takes; all of it was written for the tests.
 import itertools
 import json
 import math
+import re
 import time
 from pathlib import Path
 
@@ -306,11 +307,10 @@ def test_observations(kind):
     for prompt in (one, two):
         assert shown in prompt
         if kind is Tldr:  # neither agent is told that there is another one
-            said = words(prompt.replace(shown, ""))
-            assert not {"agent", "writer", "another", "other", "partner"} & {*said}
+            said = prompt.replace(shown, "")
+            assert not re.search("agent|writer|another|other|partner", said, re.IGNORECASE)
     again = task.observe(0, item, [("my text", "what I was told")])
-    assert again.startswith(one)
-    assert again.index("my text") < again.index("what I was told")
+    assert re.fullmatch(re.escape(one) + ".*my text.*what I was told.*", again, re.DOTALL)
     assert kind(num_agents=1).observe(0, item, []).count(SEPARATOR) == 1
 
 
