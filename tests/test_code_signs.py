@@ -7,7 +7,7 @@ from test_doctor import rows
 from test_doctor import verdicts as verdicts_of
 
 from programs import signs
-from tasks import Coop, Tldr
+from tasks import Coop
 
 ATOMIC = {"metric/pass": (0.6, 0.95), "metric/coop": (0.01, 0.02)}
 BLIND = ATOMIC | {"metric/load_bearing": (0, 0), "metric/coop": (0, 0)}
@@ -38,12 +38,6 @@ def test_a_healthy_run_shows_no_sign():
 )
 def test_signs_in_the_metrics(sign, fires, ends):
     assert verdicts(rows(**ends))[sign] is fires
-
-
-def test_a_writing_task_says_what_is_a_bonus():
-    for end, fires in ((0.3, True), (0.9, False)):
-        ends = {"reward/coherence": (0.2, 0.9), "reward/consistency": (0.5, end)}
-        assert verdicts_of(rows(**ends), task=Tldr)["reward hacking"] is fires
 
 
 def sample(step: int, task_id: str, responses: list[str], passed: bool = True) -> dict:

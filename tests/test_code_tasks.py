@@ -3,9 +3,6 @@
 python -m pytest tests/test_code_tasks.py
 """
 
-import csv
-import gzip
-import json
 import textwrap
 from pathlib import Path
 
@@ -63,21 +60,15 @@ MBPP_ROW = {
 
 
 def write(path: Path, rows: list[dict]) -> Path:
-    """The rows in the format that the file's name asks for."""
-    name = path.name.removesuffix(".gz")
-    if name.endswith(".parquet"):
-        pandas.DataFrame(rows).to_parquet(path)
-        return path
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "wt", encoding="utf-8", newline="") as file:
-        if name.endswith(".csv"):
-            writer = csv.DictWriter(file, rows[0].keys())
-            writer.writeheader()
-            writer.writerows(rows)
-        elif name.endswith(".jsonl"):
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-        else:
-            json.dump(rows, file)
+    """The rows in the format that the file's name asks for; pandas compresses a .gz."""
+    table = pandas.DataFrame(rows)
+    match path.name.split(".")[1]:
+        case "parquet":
+            table.to_parquet(path)
+        case "csv":
+            table.to_csv(path, index=False)
+        case kind:
+            table.to_json(path, orient="records", lines=kind == "jsonl")
     return path
 
 
@@ -106,21 +97,23 @@ def test_the_hub_is_read_through_datasets(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("task", "count", "train_rows", "dev_rows", "test_rows"),
+    ("task", "count", "borders"),  # of train, dev and test
     [
-        (HumanEval, 164, range(33, 133), range(32), range(133, 164)),
-        (CoopHumanEval, 82, range(50), range(50, 66), range(66, 82)),
-        (MBPP, 427, range(15, 65), range(15), range(65, 257)),
-        (HumanEval, 82, range(50), range(50, 66), range(66, 82)),  # by count: 16 is a fifth of 82
-        (MBPP, 3, range(1), range(1, 2), range(2, 3)),
+        (HumanEval, 164, (33, 133, 0, 32, 133, 164)),
+        (CoopHumanEval, 82, (0, 50, 50, 66, 66, 82)),
+        (MBPP, 427, (15, 65, 0, 15, 65, 257)),
+        (HumanEval, 82, (0, 50, 50, 66, 66, 82)),  # by count: 16 is a fifth of 82
+        (MBPP, 3, (0, 1, 1, 2, 2, 3)),
     ],
 )
-def test_splits_are_the_papers_rows_or_fifths(
-    tmp_path, task, count, train_rows, dev_rows, test_rows
-):
+def test_splits_are_the_papers_rows_or_fifths(tmp_path, task, count, borders):
     source = task(str(write(tmp_path / "a.jsonl", many(count))))
-    for split, rows in (("train", train_rows), ("dev", dev_rows), ("test", test_rows)):
-        assert [item["task_id"] for item in source.items(split)] == [f"own/{i}" for i in rows]
+    found = []
+    for split in ("train", "dev", "test"):
+        numbers = [int(item["task_id"].removeprefix("own/")) for item in source.items(split)]
+        assert numbers == list(range(numbers[0], numbers[-1] + 1))
+        found += [numbers[0], numbers[-1] + 1]
+    assert tuple(found) == borders
 
 
 SPLIT = {  # body of check(candidate): its tests, without indentation; f is the entry point
@@ -168,13 +161,14 @@ def test_what_stands_outside_check_rides_along_where_it_is_needed():
         "    for a, b in CASES:\n        assert candidate(a) == b\n"
         "check(f)\n"
     )
-    first, second = split_tests(source, "f")
-    assert "import numpy.testing" in first
-    assert "def close" in first
-    assert "CASES" not in first
-    assert "CASES = [(1, 2)]" in second
-    assert "OTHER" not in second
-    assert "\ncheck(f)" not in first + second
+    tests = split_tests(source, "f")
+    for text, found in (
+        ("def close", [True, False]),
+        ("CASES = [(1, 2)]", [False, True]),
+        ("OTHER", [False, False]),
+        ("\ncheck(f)", [False, False]),
+    ):
+        assert [text in test for test in tests] == found
 
 
 def test_an_mbpp_row_becomes_an_item_with_its_signature():
@@ -185,8 +179,6 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature():
     assert "def half" in item["setup"]  # a test calls it
     assert "other" not in item["setup"]
     assert len(item["tests"]) == 2
-    assert all(teams.verdict(item, [item["solution"]]).passed)
-    assert not any(teams.verdict(item, ["def scale(p, k=1, *r):\n    return 0"]).passed)
 
 
 def test_an_answer_is_a_file_to_be_continued():
@@ -199,41 +191,35 @@ def test_an_answer_is_a_file_to_be_continued():
         assert not any(test in text for test in item["tests"])
     assert aux.endswith("\n\nhelper.py:\n```python\n")
     assert aux.removesuffix(".py:\n```python\n") + "2.py:\n```python\n" == aux2, "told alike"
-    assert main.endswith(
-        "main.py:\n```python\nfrom helper import aux\nfrom helper2 import aux2\n\n"
-    )
-    assert alone.endswith("\n\nmain.py:\n```python\n")
+    opened = "main.py:\n```python\n"
+    assert main.endswith(f"{opened}from helper import aux\nfrom helper2 import aux2\n\n")
+    assert alone.endswith(f"\n\n{opened}")
 
 
-def test_reference_solutions_pass_their_tests_and_what_raises_none():
-    for item in map(code_item, ROWS):
-        assert all(teams.verdict(item, [item["solution"]]).passed)
-        raises = f"def {item['entry_point']}(*_):\n    raise KeyError"
-        assert not any(teams.verdict(item, [raises]).passed)
+@pytest.mark.parametrize("row", [*ROWS, MBPP_ROW], ids=["plain", "helper", "lines", "mbpp"])
+def test_reference_solutions_pass_their_tests_and_what_raises_none(row):
+    item = code_item(row)
+    assert all(teams.verdict(item, [item["solution"]]).passed)
+    raises = f"def {item['entry_point']}(*_):\n    raise KeyError"
+    assert not any(teams.verdict(item, [raises]).passed)
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_recipes_parse_and_name_what_exists(path):
+def test_recipes_are_the_papers(path):
     args = train.parse([f"@{path}"])
     assert issubclass(resolve(args.task, TASKS, "task"), HumanEval)
-    assert args.joint == "aligned"
-    assert (args.num_generations, args.num_agents) == (4, 2)
+    paper = ("aligned", 4, 2, 1, "code_paper", 1e-5)
+    flags = (args.joint, args.num_generations, args.num_agents, args.gamma, args.reward, args.lr)
+    assert flags == paper
     assert (args.turns == 2) == ("2turns" in path.stem) == bool(args.feedback)
-    assert (args.lr, args.max_new_tokens, args.batch_size) == (1e-5, 256, 1)
-    assert args.reward == "code_paper"
-    assert args.gamma == 1
-    small = train.parse([f"@{path}", f"@{path.parent}/laptop.args", "--model", "small"])
-    assert (small.bits, small.model, small.task) == (32, ["small"] * 2, args.task)
+    laptop = train.parse([f"@{path}", f"@{path.parent}/laptop.args", "--model", "small"])
+    assert (laptop.bits, laptop.task) == (32, args.task)
 
 
-@pytest.mark.parametrize(
-    ("text", "entry"),
-    [
-        ("Drop the undef values of xs, then def ine the rest.", "solve"),
-        ('import math\n\ndef drop(xs):\n    """Drop the undef values."""\n', "drop"),
-    ],
-)
-def test_ask_tells_a_question_from_a_signature(text, entry):
-    item = HumanEval().ask(text)
-    assert item["entry_point"] == entry
-    assert text in item["prompt"]
+def test_ask_tells_a_question_from_a_signature():
+    signature = 'import math\n\ndef drop(xs):\n    """Drop the undef values."""\n'
+    question = "Drop the undef values of xs, then def ine the rest."
+    for text, entry in ((question, "solve"), (signature, "drop")):
+        item = HumanEval().ask(text)
+        assert item["entry_point"] == entry
+        assert text in item["prompt"]

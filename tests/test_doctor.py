@@ -32,15 +32,16 @@ HEALTHY = {
 
 def rows(steps: int = 60, **ends) -> list[dict]:
     """Metrics of a run: each goes from its first to its last value, and stays there. 0 is exact."""
-    rng, found = random.Random(0), []
+    rng = random.Random(0)
+    lines = []
     for step in range(steps):
         done = min(2 * step / steps, 1)
-        found.append({"step": step})
+        lines.append({"step": step})
         for name, pair in (HEALTHY | ends).items():
             if pair is not None:
                 value = pair[0] + (pair[1] - pair[0]) * done
-                found[-1][name] = value + rng.gauss(0, 0.01) if any(pair) else 0.0
-    return found
+                lines[-1][name] = value + rng.gauss(0, 0.01) if any(pair) else 0.0
+    return lines
 
 
 class Made(Task):
@@ -104,8 +105,10 @@ def test_agents_who_speak_at_some_steps_have_metrics_there_alone():
     for row in lines[:45]:
         del row["completions/0/mean_length"]
     found = verdicts(lines)
-    signs = ("agent 0 does not matter", "feedback shock", "rollout mismatch", "silent agent")
-    assert [found[sign] for sign in signs] == [True, True, None, False]
+    assert found["agent 0 does not matter"]
+    assert found["feedback shock"]
+    assert found["rollout mismatch"] is None
+    assert found["silent agent"] is False
 
 
 @pytest.mark.parametrize("ends", [STILL, MATTERS, APART | LONG])

@@ -148,28 +148,20 @@ def test_it_measures_what_the_run_measured(whole, team, solo):
     assert table["trained"]["return"] != table["naive"]["return"]
 
 
-@pytest.mark.parametrize(
-    ("method", "agent", "like", "same"),
-    [
-        ("trained", 0, "naive", False),
-        ("trained", 1, "naive", False),
-        ("frozen-0", 0, "trained", True),
-        ("frozen-0", 1, "naive", True),
-        ("frozen-1", 0, "naive", True),
-        ("frozen-1", 1, "trained", True),
-        ("sequential", 0, "naive", True),
-        ("sequential", 1, "naive", False),
-        ("discussion", 0, "naive", True),
-        ("discussion", 1, "naive", True),
-    ],
-)
-def test_who_writes_at_first_what_the_same_agent_writes_elsewhere(method, agent, like, same, whole):
-    texts = [
-        [record["turns"][0]["responses"][agent] for record in records(whole, name)]
-        for name in (method, like)
-    ]
+SAME = ["frozen-0 0 trained", "frozen-0 1 naive", "frozen-1 0 naive", "frozen-1 1 trained"]
+SAME += ["sequential 0 naive", "discussion 0 naive", "discussion 1 naive"]
+OTHER = ["trained 0 naive", "trained 1 naive", "sequential 1 naive"]
+
+
+@pytest.mark.parametrize("pair", SAME + OTHER)
+def test_who_writes_at_first_what_the_same_agent_writes_elsewhere(pair, whole):
+    method, agent, like = pair.split()
+    texts = []
+    for name in (method, like):
+        turns = [record["turns"][0] for record in records(whole, name)]
+        texts.append([turn["responses"][int(agent)] for turn in turns])
     assert len(texts[0]) == 6
-    assert (texts[0] == texts[1]) == same
+    assert (texts[0] == texts[1]) == (pair in SAME)
 
 
 def test_the_second_round_of_a_discussion_counts(whole):
@@ -266,9 +258,7 @@ def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypat
     assert " | agent 1" in said
     assert max(map(len, said.splitlines())) <= 100
     run("--run", team, "--show", 1, "--method", "trained")  # plays only what it shows
-    said = capsys.readouterr().out
-    assert said.count("=== coop/test/") == 1
-    assert "--- trained, greedy, turn 0" in said
+    assert capsys.readouterr().out.count("=== coop/test/") == 1
 
 
 def test_a_model_s_text_cannot_control_the_terminal():

@@ -3,6 +3,8 @@
 python -m pytest tests/test_extraction.py
 """
 
+import textwrap
+
 import pytest
 from code_pairs import GARBAGE
 
@@ -65,9 +67,7 @@ EXTRACTED = {
 def test_extraction_keeps_what_the_function_needs(name):
     text, expected = EXTRACTED[name]
     part = extract(text, "aux", SOLVE)
-    assert "\n".join(line for line in part.source.split("\n") if line) == "\n".join(
-        line for line in expected.split("\n") if line
-    )
+    assert list(filter(None, part.source.split("\n"))) == list(filter(None, expected.split("\n")))
     assert part.returns
     assert not part.broken
 
@@ -90,20 +90,20 @@ def test_a_function_cut_short_does_not_parse(text):
     assert not part.source
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("return 1", True),
-        ("if x:\n    return x\nelse:\n    raise ValueError", True),
-        ("return", False),
-        ("return None", False),
-        ("def inner():\n    return x\ninner()", False),
-        ("y = lambda: (yield 1)", False),
-    ],
-)
-def test_what_returns_a_value(body, expected):
-    text = "def aux(x):\n" + "".join(f"    {line}\n" for line in body.split("\n"))
-    assert extract(text, "aux", SOLVE).returns is expected
+RETURNS = {
+    "return 1": True,
+    "if x:\n    return x\nelse:\n    raise ValueError": True,
+    "return": False,
+    "return None": False,
+    "def inner():\n    return x\ninner()": False,
+    "y = lambda: (yield 1)": False,
+}
+
+
+@pytest.mark.parametrize("body", RETURNS)
+def test_what_returns_a_value(body):
+    text = "def aux(x):\n" + textwrap.indent(body, "    ")
+    assert extract(text, "aux", SOLVE).returns is RETURNS[body]
 
 
 def test_a_partner_name_is_never_bound():
@@ -159,13 +159,10 @@ WILD = [  # each leads to something that two modules of one process share
 ]
 
 
-@pytest.mark.parametrize(
-    ("bodies", "shareable"), [(TAME, True), (WILD, False)], ids=["tame", "wild"]
-)
-def test_what_outlasts_no_module_is_shareable(bodies, shareable):
-    for body in bodies:
-        inside = "".join(f"    {line}\n" for line in body.split("\n"))
-        assert extract(f"def aux(x):\n{inside}", "aux", SOLVE).shareable is shareable, body
+@pytest.mark.parametrize("body", TAME + WILD)
+def test_what_outlasts_no_module_is_shareable(body):
+    text = "def aux(x):\n" + textwrap.indent(body, "    ")
+    assert extract(text, "aux", SOLVE).shareable is (body in TAME)
 
 
 @pytest.mark.parametrize("name", GARBAGE)

@@ -149,14 +149,15 @@ def test_chat_templates_are_given_the_runs_arguments(plugin, tmp_path):
 
 def test_any_reward_scores_a_file(plugin, tmp_path, capsys):
     rows = [{"item": {"prompt": "def f():"}, "responses": [t, "b"], "mine": 7} for t in ("a", "ab")]
-    file, out = str(tmp_path / "joint.jsonl"), tmp_path / "out.jsonl"
-    Path(file).write_text("\n".join(map(json.dumps, rows)) + "\n\n")
-    evaluation.main(["--score", file, "--reward", plugin, "--samples", str(out)])
+    file, out = tmp_path / "joint.jsonl", tmp_path / "out.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    evaluation.main(["--score", str(file), "--reward", plugin, "--samples", str(out)])
     assert capsys.readouterr().out.startswith("2 joint responses, of a maximum of 2")
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    for line, row in zip(lines, rows, strict=True):
-        assert line.pop("reward") == pytest.approx(sum(line["parts"].values()))
-        assert line.pop("parts").keys() == {"text_0", "text_1"}
-        assert line == row
-    evaluation.main(["--score", file, "--task", "tldr", "--reward", "tldr_paper"])
+    for line, row in zip(out.read_text().splitlines(), rows, strict=True):
+        scored = json.loads(line)
+        parts = scored.pop("parts")
+        assert parts.keys() == {"text_0", "text_1"}
+        assert scored.pop("reward") == pytest.approx(sum(parts.values()))
+        assert scored == row
+    evaluation.main(["--score", str(file), "--task", "tldr", "--reward", "tldr_paper"])
     assert "structure" in capsys.readouterr().out

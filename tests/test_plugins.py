@@ -10,6 +10,12 @@ import rewards
 import tasks
 from training.plugins import resolve, user_line
 
+
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
 SOURCE = """
 from __future__ import annotations
 import dataclasses
@@ -34,9 +40,8 @@ def write(folder: Path, stem: str) -> str:
 
 
 @pytest.mark.parametrize("stem", ["mine", "json", "tasks", "wave", "two.dots"])
-def test_a_file_is_loaded_once_whatever_its_name(stem, tmp_path, monkeypatch):
+def test_a_file_is_loaded_once_whatever_its_name(stem, tmp_path):
     """Also beside a file of that name in another folder, and a module of the library or ours."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
     kinds = []
     for name in ("a", "b"):
         file = write(tmp_path / name, stem)
@@ -45,34 +50,29 @@ def test_a_file_is_loaded_once_whatever_its_name(stem, tmp_path, monkeypatch):
         assert sys.modules[task.__module__].Task is task
         assert task().word == name
         with pytest.raises(KeyError) as raised:
-            reward({"of": name}, [])
-        assert task.seen == [{"of": name}]
+            reward(name, [])
         assert user_line(raised.value) == f"{file}, line 11: "
         kinds.append(task)
-    assert kinds[0] is not kinds[1]
-    assert kinds[0].seen == [{"of": "a"}]
+    assert [task.seen for task in kinds] == [["a"], ["b"]]
     if stem in ("json", "tasks", "wave"):  # wave is imported here for the first time
         assert not hasattr(importlib.import_module(stem), "reward")
 
 
-def test_a_dotted_path_names_the_same_module(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
+def test_a_dotted_path_names_the_same_module(tmp_path):
     file = write(tmp_path / "c", "own_plug_in")
     task = resolve(f"{file}:Task", {}, "task")
     assert resolve("own_plug_in.Task", {}, "task") is task
 
 
-def test_a_file_is_loaded_anew_when_it_has_changed_or_failed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
+def test_a_file_is_loaded_anew_when_it_has_changed_or_failed(tmp_path):
     file = tmp_path / "changing.py"
-    for source, value in (("reward = 1", 1), ("reward = 2", 2), ("reward = 1 / 0", None)):
-        file.write_text(source)
-        if value:
-            assert resolve(f"{file}:reward", {}, "reward") == value
-        else:
-            with pytest.raises(ValueError, match=r"cannot load the reward .* ZeroDivisionError"):
-                resolve(f"{file}:reward", {}, "reward")
-            assert "changing" not in sys.modules
+    for value in (1, 2):
+        file.write_text(f"reward = {value}")
+        assert resolve(f"{file}:reward", {}, "reward") == value
+    file.write_text("reward = 1 / 0")
+    with pytest.raises(ValueError, match=r"cannot load the reward .* ZeroDivisionError"):
+        resolve(f"{file}:reward", {}, "reward")
+    assert "changing" not in sys.modules
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,6 @@ def test_a_file_is_loaded_anew_when_it_has_changed_or_failed(tmp_path, monkeypat
     [
         ("coding.paper.CoopHumanEval", tasks.PaperCoopHumanEval),
         ("coding.coop.Coop", tasks.Coop),
-        ("writing.tasks.Tldr", tasks.Tldr),
         ("coding.rewards.code", rewards.code),
         ("writing.paper.tldr_paper", rewards.tldr_paper),
     ],

@@ -46,42 +46,49 @@ def test_every_file_and_folder_that_it_names_is_there():
 def test_every_command_is_understood(command, monkeypatch):
     monkeypatch.chdir(ROOT)
     script, *argv = shlex.split(command.replace("$s", "0"))[1:]
-    if {"--help", "--resume"} & set(argv) or PLUGIN in command:  # it is run below
-        return
-    parsed = (train if script == "train.py" else evaluation).parse(argv)
-    assert parsed.seed == (0 if "--seed" not in argv else int(argv[argv.index("--seed") + 1]))
+    if not {"--help", "--resume"} & set(argv) and PLUGIN not in command:  # it is run below
+        (train if script == "train.py" else evaluation).parse(argv)
 
 
 def test_every_flag_and_make_target_that_it_names_exists():
-    known = set(re.findall(r"--[a-z][a-z-]+", train.parser().format_help()))
+    helps = train.parser().format_help() + evaluation.parser().format_help()
     named = set(re.findall(r"`(--[a-z][a-z-]+)", README))  # other pages name other programs' flags
-    known |= set(re.findall(r"--[a-z][a-z-]+", evaluation.parser().format_help()))
-    assert named <= known
+    assert named <= set(re.findall(r"--[a-z][a-z-]+", helps))
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", TEXT, re.MULTILINE)) <= targets
 
 
-def test_make_passes_flags_on():
-    for target, mine in (("train", "train.py --max-steps 3"), ("real", "--max-steps 3")):
-        make = ["make", "--no-print-directory", "--dry-run", target, "ARGS=--max-steps 3"]
-        done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
-        assert done.stdout.splitlines()[-1].endswith(mine)
+@pytest.mark.parametrize("target", ["train", "real"])
+def test_make_passes_flags_on(target):
+    make = ["make", "--no-print-directory", "--dry-run", target, "ARGS=--max-steps 3"]
+    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith(" --max-steps 3\n")
 
 
 def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, capsys):
     """The code block, as a file, through the command that stands at its top."""
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    (mine,) = [block for block in blocks if "class Rhyme" in block and "def rhymes" in block]
+    (source,) = [block for block in blocks if "class Rhyme" in block and "def rhymes" in block]
+    (using,) = [block for block in blocks if "AutoPeftModel" in block]
+    (command,) = [command for command in COMMANDS if PLUGIN in command]
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     Path("tiny").symlink_to(ROOT / "tiny")  # as in the project's folder
-    Path(PLUGIN).write_text(mine)
-    (line,) = [c for c in COMMANDS if PLUGIN in c]
-    small = "--max-steps 1 --batch-size 2 --num-generations 2 --max-new-tokens 8 --run x"
-    train.main([*shlex.split(line)[2:], *small.split()])
+    Path(PLUGIN).write_text(source)
+    small = [
+        "--max-steps",
+        "1",
+        "--batch-size",
+        "2",
+        "--num-generations",
+        "2",
+        "--max-new-tokens",
+        "8",
+    ]
+    flags = shlex.split(command)[2:]
+    train.main([*flags, *small, "--run", "x"])
     row = json.loads(Path("runs/x/metrics.jsonl").read_text())
     assert 0 <= row["return"] <= 1
-    (using,) = [block for block in blocks if "AutoPeftModel" in block]
     capsys.readouterr()
     exec(using.replace("runs/coop-1", "runs/x"), found := {})
     assert "# write solve, you can call aux\ndef solve(xs):" in capsys.readouterr().out
@@ -90,21 +97,19 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     agent = AutoPeftModelForCausalLM.from_pretrained("runs/x/agents/1").float()
     assert_close(merged(ids).logits, agent(ids).logits)
     assert AutoTokenizer.from_pretrained("solver")(found["prompt"])["input_ids"] == ids[0].tolist()
-    plain = [word for word in shlex.split(line)[2:] if word != "--reward" and ":rhymes" not in word]
-    train.main([*plain, *small.replace("--run x", "--run y --turns 2").split()])
+    flags = [word for word in flags if word != "--reward" and ":rhymes" not in word]
+    train.main([*flags, *small, "--run", "y", "--turns", "2"])
     assert "turn_1/reward" in json.loads(Path("runs/y/metrics.jsonl").read_text())
 
 
-def test_the_metrics_table_is_complete(tmp_path):
+def test_the_metrics_table_is_complete():
     from test_train import NAMES
 
     table = (ROOT / "docs" / "metrics.md").read_text()
     rows = re.findall(r"^\| (`[^|]*`) \|", table, re.MULTILINE)
-    patterns = [
-        re.sub(r"<\w+>", r"[^/]+", name) for row in rows for name in re.findall(r"`([^`]+)`", row)
-    ]
-    for name in NAMES:
-        assert any(re.fullmatch(pattern, name) for pattern in patterns), name
+    named = re.findall("`([^`]+)`", " ".join(rows))
+    pattern = "|".join(re.sub(r"<\w+>", "[^/]+", name) for name in named)
+    assert [name for name in NAMES if not re.fullmatch(pattern, name)] == []
 
 
 def test_the_map_of_magrpo_names_what_is_there_in_its_section():

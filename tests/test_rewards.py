@@ -223,36 +223,13 @@ def test_the_slope_against_stand_ins_run_by_hand(name):
     assert metrics(scores) == [0, 1, 0, 0, 0]
 
 
-def test_the_order_of_answers_for_any_number_of_tests():
-    """p of n tests with the parts' contribution c: more than p alone, less than all alone."""
-
-    def earned(passed: int, without: int) -> float:
-        p = passed / n
-        c = teams.contribution(p, without / n)
-        assert 0 <= c <= 1
-        assert (c > 0) == (without < passed)
-        return p + rewards.cooperation(p, c)
-
-    for n in range(1, 21):
-        for passed, without in itertools.product(range(1, n + 1), range(n + 1)):
-            value = earned(passed, without)
-            assert (value > passed / n) == (without < passed)
-            assert (value < 1.0) == (passed < n)  # 1.0 is what a right answer alone earns
-            if without < passed < n:
-                assert earned(passed + 1, without) > value
-            if 0 < without <= passed:
-                assert earned(passed, without - 1) >= value
-        assert earned(n, n // 2) == 2.5
-
-
 def test_a_partners_own_version_is_a_stand_in_as_far_as_it_goes():
     """main's own aux, which is dropped, passes 3 of 5 tests, and the helper's 4: c is 1/2."""
     own, better = (EVEN.replace("== 0", f"== 0 and x < {n}") for n in (7, 11))
-    scores = rewards.code(SQUARES, [better, own + FILTER])
-    assert scores["tests"] == 0.8
-    assert scores["cooperation"] == pytest.approx(0.2 * (0.8 - 0.6) / (1 - 0.6))
-    alone = rewards.code(SQUARES, [better, FILTER])
-    assert alone["cooperation"] == pytest.approx(0.2 * (0.8 - 0.2) / (1 - 0.2))
+    for solve, without in ((own + FILTER, 0.6), (FILTER, 0.2)):
+        scores = rewards.code(SQUARES, [better, solve])
+        assert scores["tests"] == 0.8
+        assert scores["cooperation"] == pytest.approx(0.2 * (0.8 - without) / (1 - without))
     both = main("return sum(aux2(x) for x in xs if aux(x))")  # one of three has written two parts
     square = "def aux2(x):\n    return x * x\n"
     shared = rewards.code(SQUARES, [EVEN + square, square, both])

@@ -259,26 +259,18 @@ def test_a_verdict_says_what_happened(box):
     assert 0 < verdict.seconds < 20
 
 
-@pytest.mark.skipif(not LINUX, reason="no memory limit elsewhere")
-def test_memory_is_limited():
-    code = "def f(n): return len(bytearray(n << 20))"
-    with Sandbox(workers=1, memory_mb=100) as box:
-        [verdict] = box.run([Program(code, ["assert f(60)", "assert f(120)"], "f")])
-    assert (verdict.passed, verdict.outcome) == ([True, False], "memory")
-
-
-def test_no_tests_still_tell_whether_it_loads(box):
-    loads, fails = box.run([Program("def f(): pass", [], "f"), Program("def f(:", [], "f")])
-    assert (loads.passed, loads.outcome, fails.outcome) == ([], "ok", "error")
+@pytest.mark.parametrize(("code", "outcome"), [("def f(): pass", "ok"), ("def f(:", "error")])
+def test_no_tests_still_tell_whether_it_loads(box, code, outcome):
+    [verdict] = box.run([Program(code, [], "f")])
+    assert (verdict.passed, verdict.outcome) == ([], outcome)
 
 
 def test_errors_are_bounded_and_can_be_encoded(box):
     """Half of a character in an error would pass through feedback into a prompt."""
-    code = "def f(text, n):\n    raise ValueError(text * n)"
-    tests = ["f('x', 10 ** 6)", "assert False, 'y' * 10 ** 6", "f('\\ud800', 2)"]
+    code = "def f(text):\n    raise ValueError(text)"
+    tests = ["f('x' * 10 ** 6)", "assert False, 'y' * 10 ** 6", "f('\\ud800')"]
     [verdict] = box.run([Program(code, tests, "f")])
-    assert [len(error) for error in verdict.errors[:2]] == [300, 300]
-    assert verdict.errors[2] == "ValueError: ??"
+    assert [len(error) for error in verdict.errors] == [300, 300, len("ValueError: ?")]
 
 
 def test_a_bad_input_does_not_cost_the_other_tests():
@@ -438,14 +430,10 @@ time.sleep(60)
 @pytest.mark.parametrize("fork", [False, True], ids=["alone", "with_a_fork"])
 def test_workers_die_with_the_trainer(fork):
     code = TRAINER.format(root=str(ROOT.parent.parent), fork=fork)
-    trainer = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", code],
-        text=True,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    trainer = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     with trainer.stdout as output:
-        assert output.readline() == "ready\n"
+        assert output.readline() == b"ready\n"
         assert soon(lambda: len(family(trainer.pid)) == 6 + fork)  # judge, zygote, candidate twice
         pids = family(trainer.pid)
         trainer.kill()

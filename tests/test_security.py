@@ -46,27 +46,24 @@ class Bomb:
         return (Path.touch, (self.path,))
 
 
-def texts(run: Path) -> dict[str, str]:
+def texts(run: Path) -> list[str]:
+    """What TensorBoard has of a run's samples and flags."""
     events = EventAccumulator(str(run), size_guidance={"tensors": 0})
     events.Reload()
-    return {
-        tag: events.Tensors(tag)[0].tensor_proto.string_val[0].decode()
-        for tag in events.Tags()["tensors"]
-    }
+    tags = ("sample/text_summary", "flags/text_summary")
+    return [events.Tensors(tag)[0].tensor_proto.string_val[0].decode() for tag in tags]
 
 
 def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     """torch and peft would run it, if they were asked to, or left to."""
-    run, mark = tmp_path / "run", tmp_path / "it-ran"
+    run, mark, adapter = tmp_path / "run", tmp_path / "it-ran", tmp_path / "adapter"
     train.main([*SMALL, "--run", str(run)])
-    checkpoint, adapter = run / "checkpoints" / "last.ckpt", tmp_path / "adapter"
+    checkpoint = run / "checkpoints" / "last.ckpt"
     torch.save({"state_dict": {}, "global_step": 1, "x": Bomb(mark)}, checkpoint)
     torch.load(checkpoint, weights_only=False)
     assert mark.exists(), "this is no bomb"
     mark.unlink()
-    with pytest.raises(SystemExit):
-        train.main(["--resume", str(run), "--max-steps", "2"])
-    assert "UnpicklingError" in capsys.readouterr().err
+    assert "UnpicklingError" in refused(capsys, "--resume", run, "--max-steps", "2")
     adapter.mkdir()
     torch.save({"a": torch.ones(1)}, adapter / "adapter_model.bin")
     assert load_peft_weights(str(adapter), device="cpu"), "peft reads such a file"
@@ -88,21 +85,17 @@ class Model(LlamaForCausalLM):
 
 
 def test_a_model_s_own_code_runs_with_the_flag_alone(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "cache")
-    )
-    monkeypatch.syspath_prepend(tmp_path / "cache")
-    model, mark = tmp_path / "model", tmp_path / "it-ran"
-    shutil.copytree(ROOT / "tiny", model, ignore=shutil.ignore_patterns("*py*"))
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(cache))
+    monkeypatch.syspath_prepend(cache)
+    model, mark, run = tmp_path / "model", tmp_path / "it-ran", str(tmp_path / "run")
+    shutil.copytree(EMBEDDED, model, ignore=shutil.ignore_patterns("*py*", "build", "half", "many"))
     config = json.loads((model / "config.json").read_text()) | {"model_type": "mine"}
     config["auto_map"] = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
     (model / "config.json").write_text(json.dumps(config))
     (model / "mine.py").write_text(MODEL.replace("MARK", repr(str(mark))))
-    run = str(tmp_path / "run")
     argv = [*SMALL, "--model", str(model), "--run", run]
-    with pytest.raises(SystemExit):
-        train.main(argv)
-    assert "--trust-remote-code" in capsys.readouterr().err
+    assert "--trust-remote-code" in refused(capsys, *argv)
     assert not mark.exists()
     argv += ["--trust-remote-code", "--lora-rank", "0"]
     train.main(argv)
@@ -153,8 +146,7 @@ def test_tensorboard_shows_texts_as_texts(tmp_path):
     file, run = tmp_path / "mine.py", tmp_path / "<b>a|b"
     file.write_text(TASK.replace("FILE", str(file)))
     train.main([*SMALL, "--task", f"{file}:Task", "--run", str(run)])
-    found = texts(run)
-    sample, flags = found["sample/text_summary"], found["flags/text_summary"]
+    sample, flags = texts(run)
     assert "<script>alert(1)</script>" in sample
     assert all(line.startswith("    ") for line in sample.splitlines())  # a block of code
     page = plugin_util.markdown_to_safe_html(sample)

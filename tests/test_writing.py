@@ -7,6 +7,7 @@ the form that `eval.py --score` takes; all of it was written for the tests.
 import itertools
 import json
 import math
+import re
 import time
 from pathlib import Path
 
@@ -14,7 +15,6 @@ import numpy as np
 import pytest
 
 import rewards
-import train
 from tasks import Arxiv, Tldr
 from writing.text import SEPARATOR, has_end, transitions, words
 
@@ -307,21 +307,11 @@ def test_observations(kind):
     for prompt in (one, two):
         assert shown in prompt
         if kind is Tldr:  # neither agent is told that there is another one
-            said = words(prompt.replace(shown, ""))
-            assert not {"agent", "writer", "another", "other", "partner"} & {*said}
+            said = prompt.replace(shown, "")
+            assert not re.search("agent|writer|another|other|partner", said, re.IGNORECASE)
     again = task.observe(0, item, [("my text", "what I was told")])
-    assert again.startswith(one)
-    assert again.index("my text") < again.index("what I was told")
+    assert re.fullmatch(re.escape(one) + ".*my text.*what I was told.*", again, re.DOTALL)
     assert kind(num_agents=1).observe(0, item, []).count(SEPARATOR) == 1
 
 
 # --- end to end -----------------------------------------------------------------------------------
-
-
-def test_training_with_the_embedded_team(tmp_path):
-    (tmp_path / "posts.jsonl").write_text((json.dumps({"prompt": POST}) + "\n") * 3)
-    argv = ["--task", "tldr", "--data", f"{tmp_path}/posts.jsonl", "--run", f"{tmp_path}/run"]
-    argv += ["--max-steps", "1", "--batch-size", "1", "--num-generations", "2"]
-    train.main([*argv, "--eval-limit", "1", "--max-new-tokens", "16"])
-    metrics = json.loads((tmp_path / "run" / "metrics.jsonl").read_text())
-    assert {"reward/writing", "metric/grounded", "seconds/judge"} <= metrics.keys()

@@ -5,7 +5,6 @@ the same teams.
 """
 
 import math
-import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -55,6 +54,7 @@ def test_a_command_is_found_in_what_stands_around_it(text):
         "/setblock \u0661 2 3 stone",  # an Arabic digit, which int() would read
         "/setblock 1 2 3",
         "/setblock 1 2 3 glass",  # the partner's
+        "/setblock 1 2 3 dirt",  # nobody's
         "/setblock 6 2 3 stone",
         "/setblock " + "9" * 5000 + " 2 3 stone",  # more digits than int() takes
         "/fill 0 0 0 1000 1000 1000 stone",  # 10^9 cells
@@ -182,12 +182,7 @@ def hacks(item: dict) -> dict[str, list[str]]:
         "a silent partner": [one, ""],
         "the same twice": [one, one],
         "the whole box": [whole, whole],
-        "prose": ["I will build the left half.", "Then I take the right one."],
         "more commands than are read": [idle * 300 + one, idle * 300 + two],
-        "commands within prose": [" and then ".join(one.splitlines()), two],
-        "outside": [one, re.sub(r"\d+", "99", two)],
-        "relative": [one, re.sub(r"\d+", r"~\g<0>", two)],
-        "no block of anybody's": [one, re.sub(r"[a-z_]+$", "dirt", two, flags=re.M)],
     }
 
 

@@ -10,12 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import rounding
-from safetensors import safe_open
-from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import rewards
 from examples.warm_start import corpus, make
 from tasks import Coop
 
@@ -68,19 +64,6 @@ def test_every_convention_passes_all_tests_where_both_agents_follow_it():
             assert corpus.check(item, team) == (5, 5, None), (name, item["prompt"])
 
 
-def test_rewards_of_the_conventions():
-    """Each division of labour earns it all; to do it alone or to hand it on does not. Nor does it
-    to hand it on backwards, which takes no knowledge of the problem."""
-    for item in SPLITS["dev"][:2]:
-        alone = [corpus.helper("map", item["parts"]), corpus.main_function("ignore", item["parts"])]
-        for name, team in [*gold(item).items(), ("whole", alone)]:
-            if len(team) == 2:
-                scores = rewards.code(item, team)
-                worth = sum(value for key, value in scores.items() if "/" not in key)
-                handed_on = name == "whole" or (name, item["parts"][2]) == ("map", "{}[::-1]")
-                assert worth == (2.5 if handed_on else 4.0), (name, item["prompt"])
-
-
 def test_an_agent_sees_the_problem_its_own_history_and_its_role():
     task, item = Coop(num_agents=4), SPLITS["train"][0]
     names = ["aux", "aux2", "aux3", "solve"]
@@ -113,10 +96,8 @@ def test_tokenizer_round_trips_any_text(tokenizer):
     assert len(tokenizer) == 512
 
 
-def test_shipped_files_are_small_bf16_and_load(model):
-    assert sum(path.stat().st_size for path in TINY.glob("*.[js]*")) < 2_000_000
-    with safe_open(TINY / "model.safetensors", "pt") as weights:
-        assert {weights.get_tensor(name).dtype for name in weights.keys()} == {torch.bfloat16}  # noqa: SIM118
+def test_shipped_files_are_small_and_load(model):
+    assert sum(path.stat().st_size for path in TINY.glob("*.[js]*")) < 2_000_000  # bf16
     assert model.config.eos_token_id == model.generation_config.eos_token_id == 1
     assert model.config.max_position_embeddings >= 8192
 
@@ -131,27 +112,3 @@ def test_the_warm_start_writes_functions(model, tokenizer):
             ]
             assert new[-1] == tokenizer.eos_token_id
             assert tokenizer.decode(new).startswith(f"def {name}(x")
-
-
-def test_training_on_trees_is_training_on_single_examples(model, tokenizer):
-    problems = SPLITS["train"][:20]
-    author = corpus.Author(0, problems)
-    rows = [(item["prompt"], [author.example(item) for _ in range(3)]) for item in problems[:2]]
-
-    def losses(text: str) -> torch.Tensor:
-        ids = tokenizer(text, return_tensors="pt")["input_ids"]
-        return functional.cross_entropy(model(ids).logits[0, :-1], ids[0, 1:], reduction="none")
-
-    weighted = []  # (weight, losses)
-    with torch.no_grad():
-        found = make.loss_of(model, make.collate(make.encode(tokenizer, rows), 0.1))
-        for problem, pairs in rows:
-            start = len(tokenizer(problem)["input_ids"])
-            weighted.append((0.1, losses(problem)))
-            for context, response in pairs:
-                before = len(tokenizer(problem + context)["input_ids"])
-                of_all = losses(problem + context + response + "<eos>")
-                weighted += [(0.1, of_all[start : before - 1]), (1.0, of_all[before - 1 :])]
-    total = sum(weight * values.sum() for weight, values in weighted)
-    size = sum(weight * len(values) for weight, values in weighted)
-    assert found.item() == pytest.approx(float(total / size), rel=rounding())

@@ -2,11 +2,9 @@
 
 import itertools
 import json
-import random
 from pathlib import Path
 
 import pytest
-from transformers import AutoTokenizer
 
 import train
 from examples.warm_start import divisions, make
@@ -16,65 +14,57 @@ from tasks import Coop
 from tiny import problems as coop
 
 MANY = make.TINY / "many"
-HALF = make.TINY / "half"
-SPLITS = ("train", "dev", "test")
 
 
-def some(agents: int, count: int, split: str = "test") -> list[dict]:
-    return list(itertools.islice(coop.problems(split, distinct=True, agents=agents), count))
+def some(agents: int, count: int) -> list[dict]:
+    return list(itertools.islice(coop.problems("test", distinct=True, agents=agents), count))
 
 
-ITEMS = {agents: some(agents, 25) for agents in (3, 4)}
-
-
-def team(item: dict, order: list[str], way: str = "elements") -> list[str]:
+def team(item: dict, order: list[str], way: str) -> list[str]:
     """A team that divides a problem; order: the helpers of its predicates and of its transform."""
-    jobs = ["predicate", *["second"] * (len(order) - 2), "transform"]
-    jobs = dict(zip(order, jobs, strict=True))
-    if way == "lists":
-        jobs = {name: job.replace("predicate", "filter") for name, job in jobs.items()}
-        jobs = {name: job.replace("second", "filter second") for name, job in jobs.items()}
-    helpers = [divisions.helper(jobs[name], item["parts"], name, False) for name in sorted(order)]
+    first, second = {"elements": ("predicate", "second"), "lists": ("filter", "filter second")}[way]
+    jobs = [first, *[second] * (len(order) - 2), "transform"]
+    helpers = []
+    for name, job in sorted(zip(order, jobs, strict=True)):
+        helpers.append(divisions.helper(job, item["parts"], name, False))
     return [*helpers, divisions.main_function(way, item["parts"], order)]
 
 
-@pytest.mark.parametrize("agents", [3, 4])
-def test_splits_hold_compositions_of_their_own(agents):
+@pytest.mark.parametrize(("agents", "names"), [(3, 4), (4, 5)])
+def test_splits_hold_compositions_of_their_own(agents, names):
     """Whichever of two predicates comes first."""
     found = {}
-    for split in SPLITS:
-        named = coop._compositions(agents)[split]
-        assert {len(names) for names in named} == {4 if agents == 3 else 5}
-        found[split] = {(n[0], frozenset((n[1], *n[4:])), *n[2:4]) for n in named}
+    parts = {}
+    for split, compositions in coop._compositions(agents).items():
+        assert {len(composition) for composition in compositions} == {names}
+        found[split] = {(c[0], frozenset((c[1], *c[4:])), *c[2:4]) for c in compositions}
+        parts[split] = {(c[0], part) for c in compositions for part in c[1:]}
     assert sum(map(len, found.values())) == len(set.union(*found.values()))
-    parts = {s: {(c[0], part) for c in found[s] for part in (*c[1], *c[2:])} for s in SPLITS}
     assert parts["dev"] | parts["test"] <= parts["train"]
 
 
 @pytest.mark.parametrize(("agents", "way"), [(3, "elements"), (4, "elements"), (4, "lists")])
 def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
     names = ["aux", "aux2", "aux3"][: agents - 1]
-    for item, order in zip(ITEMS[agents][:2], itertools.permutations(names), strict=False):
-        parts = code(item, team(item, list(order), way))
+    for item, order in zip(some(agents, 2), (names, names[::-1]), strict=True):
+        parts = code(item, team(item, order, way))
         assert sum(v for name, v in parts.items() if "/" not in name) == code.maximum, parts
         assert parts["metric/load_bearing"] == parts["metric/coop"] == 1
 
 
 @pytest.mark.slow
 def test_three_agents_learn_to_need_each_other(tmp_path):
-    argv = ["--num-agents", "3", "--max-steps", "60", "--run", str(tmp_path / "run")]
-    train.main(argv)
+    train.main(["--num-agents", "3", "--max-steps", "60", "--run", str(tmp_path / "run")])
     found = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert found["before"]["metric/coop"] < 0.05
     assert found["after"]["metric/coop"] > 0.5
 
 
 def test_who_starts_from_the_adapter():
-    assert [Coop.model(agents) for agents in (1, 2)] == [None, None]
-    assert [Path(Coop.model(agents)) for agents in (3, 4, 8)] == [MANY] * 3
-    assert Path(base_of(MANY)).resolve() == MANY.parent
-    assert train.parse(["--num-agents", "3"]).model == [str(MANY)] * 3
+    for agents, model in ((1, EMBEDDED), (2, EMBEDDED), (3, MANY), (8, MANY)):
+        assert train.parse(["--num-agents", str(agents)]).model == [str(model)] * agents
     assert train.parse(["--num-agents", "3", "--model", "tiny"]).model == [str(EMBEDDED)] * 3
+    assert Path(base_of(MANY)).resolve() == MANY.parent
     assert sum(path.stat().st_size for path in MANY.iterdir()) < 1_500_000
 
 
@@ -94,12 +84,12 @@ def test_four_agents_answer_what_their_role_asks():
     """Greedy, from the warm start: every helper's own name, and a solve that calls."""
     from policies.loading import load_model
 
-    model, _ = load_model(str(MANY), 32, False)
-    tokenizer, task = AutoTokenizer.from_pretrained(MANY.parent), Coop(num_agents=4)
+    model, tokenizer = load_model(str(MANY), 32, False)
     for agent, name in enumerate(["aux", "aux2", "aux3", "solve"]):
         said = []
-        for item in random.Random(0).sample(ITEMS[4], 3):
-            ids = tokenizer(task.observe(agent, item, []), return_tensors="pt")
-            new = model.generate(**ids, max_new_tokens=80, do_sample=False)
+        for item in some(4, 3):
+            prompt = Coop(num_agents=4).observe(agent, item, [])
+            ids = tokenizer(prompt, return_tensors="pt")
+            new = model.generate(**ids, max_new_tokens=12, do_sample=False)
             said.append(tokenizer.decode(new[0, ids.input_ids.shape[1] :]))
         assert sum(text.startswith(f"def {name}(x") for text in said) >= 2, said
