@@ -428,7 +428,10 @@ def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
 
 @functools.lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, size: int) -> np.ndarray:
-    """Return the order of the problems in an epoch, from a stream of random numbers of its own."""
+    """Return the order of the problems in an epoch, from a stream of random numbers of its own.
+
+    Runs that were started before the order had its own stream are resumed in another order.
+    """
     return generator(seed, ORDER, epoch).permutation(size)
 
 
