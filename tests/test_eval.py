@@ -62,7 +62,7 @@ def whole(team, solo) -> Path:
     outputs = [f"--{name}={path / name}" for name in ("json", "csv", "samples")]
     said, progress = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(progress):
-        run("--run", team, "--run", solo, "--limit", 2, "--num-samples", 3, *outputs)
+        run("--run", team, "--run", solo, "--limit", 2, "--num-samples", 4, *outputs)
     (path / "said").write_text(said.getvalue())
     (path / "progress").write_text(progress.getvalue())
     return path
@@ -117,7 +117,7 @@ def test_every_method_has_every_measure(whole):
     for name in METHODS:
         row = table[name]
         assert row.keys() >= set(keys.split())
-        assert sum(scheme["count"] for scheme in row["schemes"].values()) == 6
+        assert sum(scheme["count"] for scheme in row["schemes"].values()) == 8
         assert 0 <= row["return"] <= 1
         assert row["tokens_per_s"] > 0
         assert ("vs" in row) == (name != "trained")
@@ -160,7 +160,7 @@ def test_who_writes_at_first_what_the_same_agent_writes_elsewhere(pair, whole):
     for name in (method, like):
         turns = [record["turns"][0] for record in records(whole, name)]
         texts.append([turn["responses"][int(agent)] for turn in turns])
-    assert len(texts[0]) == 6
+    assert len(texts[0]) == 8
     assert (texts[0] == texts[1]) == (pair in SAME)
 
 
@@ -191,7 +191,7 @@ def test_two_evaluations_with_one_seed_are_identical_and_another_seed_differs(
 ):
     rows = [methods(whole)["sequential"]]
     for seed in (0, 8):
-        flags = ["--method", "sequential", "--limit", 2, "--num-samples", 3, "--seed", seed]
+        flags = ["--method", "sequential", "--limit", 2, "--num-samples", 4, "--seed", seed]
         run("--run", team, *flags, "--json", tmp_path / "json")
         rows.append(methods(tmp_path)["sequential"])
     first, again, other = ([row[key] for key in TIMELESS] for row in rows)
