@@ -21,7 +21,6 @@ Reading takes time linear in the length of a response. A fill is never larger th
 import itertools
 import operator
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 Cell = tuple[int, ...]
@@ -82,18 +81,18 @@ class World:
         return sum("" in used for used in blocks)
 
 
-def box(low: Cell, high: Cell) -> Iterator[Cell]:
+def box(low, high):
     """Return all cells between two corners, both included."""
     return itertools.product(*(range(a, b + 1) for a, b in zip(low, high, strict=True)))
 
 
-def beside(cell: Cell) -> list[Cell]:
+def beside(cell):
     """Return the cells that share a side with this one, along x and y."""
     x, y, *z = cell
     return [(x - 1, y, *z), (x + 1, y, *z), (x, y - 1, *z), (x, y + 1, *z)]
 
 
-def build(rules: Rules, responses) -> World:
+def build(rules, responses):
     """Return the world after the agents' commands."""
     commands = [read(text, rules, agent) for agent, text in enumerate(responses)]
     cells = dict(rules.standing)
@@ -103,7 +102,7 @@ def build(rules: Rules, responses) -> World:
     return World(rules, commands, {cell: put for cell, put in cells.items() if put[0] != AIR})
 
 
-def read(text, rules: Rules, agent) -> list[Command]:
+def read(text, rules, agent):
     """Return the accepted commands of an agent's response."""
     accepted: list[Command] = []
     left = dict(rules.material)
@@ -121,7 +120,7 @@ def read(text, rules: Rules, agent) -> list[Command]:
     return accepted
 
 
-def lines(text) -> Iterator[str]:
+def lines(text):
     """Return the lines that may be commands, without fences and list marks."""
     parts = text.split("```", 2)
     if len(parts) == 3:
@@ -132,7 +131,7 @@ def lines(text) -> Iterator[str]:
     return filter(None, (_MARK.sub("", line.strip()) for line in text.split("\n")))
 
 
-def parse(line, rules: Rules, agent) -> Command | None:
+def parse(line, rules, agent):
     """Return the command of a line, None if this agent may not give it."""
     word, *words = line.split()
     name = word.removeprefix("/").lower()
