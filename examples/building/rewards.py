@@ -67,7 +67,7 @@ def measures(built, correct):
     material = built.rules.material
     if material:
         total = sum(material.values()) * len(built.commands)
-        parts["metric/unused"] = 1 - used / max(total, 1)
+        parts["metric/unused"] = 1 - used / total
     return parts
 
 
