@@ -61,7 +61,7 @@ def test_it_is_the_base_with_the_adapter_merged(adapter, tmp_path):
     base = load_base(str(adapter), [0], 4, 8, 32, False)  # a second one goes on top of it
     move_adapters(base, 0.02)
     second = str(tmp_path / "second")
-    save_agent(base, 0, second)
+    save_agent(base, 0, Path(second))
     assert bases(second) == [second, str(adapter), TINY]
     merged = load_model(str(adapter), 32, False)[0]
     assert_close(

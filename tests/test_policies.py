@@ -161,8 +161,8 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, rank, merged_
     move_adapters(base)
     agents = AGENTS if rank else [0] * len(PROMPTS)
     sampling = PLAIN if rank else Sampling(0.0, 0, 1.0, 8)
-    fast = sampled(base, PROMPTS, agents, 4, sampling)
-    slow = sampled(base, PROMPTS, agents, 4, sampling, plain.decode)
+    fast = sampled(base, PROMPTS, agents, 3, sampling)
+    slow = sampled(base, PROMPTS, agents, 3, sampling, plain.decode)
     for got, want in zip(itertools.chain(*fast), itertools.chain(*slow), strict=True):
         assert (got.tokens, got.text, got.ended) == (want.tokens, want.text, want.ended)
         assert_close(got.logps, want.logps)
