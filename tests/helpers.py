@@ -205,9 +205,9 @@ class World:
     def observe(self, agent, item, history):
         return f"{item['task_id']} {item['said']}:"
     def advance(self, item, responses):
-        return item | {"said": responses[1][:9]}
+        return item | {"said": responses[-1][:9]}
 def pay(item, responses):
-    return {"reward": len(responses[1]) % 7, "agent/0": len(responses[0]) / 999}
+    return {"reward": len(responses[-1]) % 7, "agent/0": len(responses[0]) / 999}
 pay.maximum = 9.0
 """
 WORLD_FLAGS = ["--task", "world.py:World", "--reward", "world.py:pay", "--turns", "2"]
