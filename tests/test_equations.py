@@ -421,7 +421,8 @@ def table_node(table):
     group = len(table)
     joints = torch.tensor([*itertools.product(range(group), repeat=2)]).flip(0)
     rewards = torch.from_numpy(table)[joints[:, 0], joints[:, 1]]
-    return SimpleNamespace(samples=group, joints=joints, team_rewards=rewards)
+    prompts = [(1, 2)] * 2  # both agents speak
+    return SimpleNamespace(samples=group, joints=joints, team_rewards=rewards, prompts=prompts)
 
 
 def test_influences_are_unbiased():
