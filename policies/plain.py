@@ -41,11 +41,7 @@ def acting(base: Base, agent: int | None):
 
 @torch.inference_mode()
 def decode(
-    base: Base,
-    prompts: Sequence[tuple[int, ...]],
-    agents: Sequence[int] | None,
-    uniforms: Tensor,
-    sampling: Sampling,
+    base: Base, prompts: Sequence, agents: Sequence | None, uniforms: Tensor, sampling: Sampling
 ) -> list[list[Response]]:
     """Sample S responses to each prompt, by its agent. agents None: by the frozen base.
 
@@ -80,29 +76,19 @@ def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> 
         if ended.all():
             break
         ids = new[:, None] if cache else torch.cat([ids, new[:, None]], 1)
-    rows = zip(
-        torch.stack(tokens, 1).tolist(),  # (S, T)
-        torch.stack(logps, 1).tolist(),
-        torch.stack(entropies, 1).tolist(),
-        strict=True,
-    )
-    return [response_of(base, *row) for row in rows]
+    columns = [torch.stack(values, 1).tolist() for values in (tokens, logps, entropies)]  # (S, T)
+    return [response_of(base, *row) for row in zip(*columns, strict=True)]
 
 
 def score(
-    base: Base,
-    rows: list[Row],
-    sampling: Sampling,
-    backward: Callable | None = None,
-    frozen: bool = False,
+    base: Base, rows: list[Row], sampling: Sampling, backward: Callable | None = None, frozen=False
 ) -> None:
     """Set `row.scored`, the log-probabilities of the response, of each row.
 
     backward(rows, logps (R, T), mask (R, T)) is called for every micro-batch, as in scoring.py.
     None: no gradients. With `frozen` the base scores, without adapters.
     """
-    logit_tokens = share(base) / LOGIT_BYTES / len(base.head.weight)
-    max_tokens = min(update_tokens(base), logit_tokens)
+    max_tokens = min(update_tokens(base), share(base) / LOGIT_BYTES / len(base.head.weight))
     learns = backward is not None and not frozen
     for agent in sorted({row.agent for row in rows}):
         agent_rows = [row for row in rows if row.agent == agent]
