@@ -6,7 +6,6 @@ python -m pytest tests/test_reproducibility.py
 import json
 import shlex
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 from test_train import assert_same_run, lines
 
@@ -32,7 +31,7 @@ def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
             monkeypatch.setattr(teams, "box", box)
             path = str(tmp_path / str(threads))
             train.main([*SMALL, "--turns", "2", "--joint", "aligned", "--run", path])
-            assert len(box._workers) <= workers
+            assert 0 < len(box._workers) <= workers
     assert_same_run(tmp_path / "1", tmp_path / "16")
 
 
