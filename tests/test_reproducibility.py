@@ -6,6 +6,7 @@ python -m pytest tests/test_reproducibility.py
 import json
 import shlex
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from test_train import assert_same_run, lines
 
