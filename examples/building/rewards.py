@@ -67,7 +67,7 @@ def measures(built, correct):
     material = built.rules.material
     if material:
         total = sum(material.values()) * len(built.commands)
-        parts["metric/unused"] = 1 - used / total
+        parts["metric/unused"] = 1 - used / max(total, 1)  # nothing may be left to a later turn
     return parts
 
 

@@ -233,7 +233,7 @@ def warm_start(model, rows, seed, recipe):
             part.step()
         model.zero_grad()
         if step % 100 == 0:
-            print(f"step {step} of {end}: loss {loss:.3f}", flush=True)
+            print(f"step {step} of {end}: loss {loss:.3f}")
 
 
 def main():
