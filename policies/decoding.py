@@ -79,13 +79,14 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     inputs = torch.tensor([[prompts[owner][-1]] for owner in owners], device=device)
     with base.acting(agents and [agents[owner] for owner in owners], 1, keep=True):
         for step in range(limit):
-            hidden = base.hidden(inputs, starts[alive] + step, cache)
+            # A GPU does not wait for these calls, where indexing by a tensor may make it wait.
+            hidden = base.hidden(inputs, starts.index_select(0, alive) + step, cache)
             logits = base.logits(hidden[:, -1])
-            new, logp, entropy = choose(logits, uniforms[alive, step], sampling)
-            tokens[alive, step] = new
-            logps[alive, step] = logp
-            entropies[alive, step] = entropy
-            ended[alive] |= ends[new]
+            new, logp, entropy = choose(logits, uniforms[:, step].index_select(0, alive), sampling)
+            tokens[:, step].index_copy_(0, alive, new)
+            logps[:, step].index_copy_(0, alive, logp)
+            entropies[:, step].index_copy_(0, alive, entropy)
+            ended.index_copy_(0, alive, ended.index_select(0, alive) | ends.index_select(0, new))
             inputs = new[:, None]
             if (step + 1) % LOOK[device.type]:
                 continue
