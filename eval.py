@@ -122,7 +122,8 @@ class Args:
     engine_folder: str | None = flag(None, "folder where they find adapters", metavar="DIR")
 
     # --- how they play
-    limit: int = flag(100, "test problems, 0: all", SIZE)
+    split: str = flag("test", "problems that are played", choices=("dev", "test"))
+    limit: int = flag(100, "number of problems, 0: all", SIZE)
     num_samples: int = flag(15, "joint responses per problem", COUNT)
     greedy: bool = flag(False, "greedy decoding only (sampled and greedy)")
     temperature: float | None = flag(None, "divisor of the logits (the run's)", at_least(float, 0))
@@ -223,7 +224,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     flags = run_flags(args, team or solo)
     task = make_task(part_of(flags, TaskOptions))
     reward = find_reward(task)
-    items = items_of(task, "test")[: args.limit or None]
+    items = items_of(task, args.split)[: args.limit or None]
     if not items:
         raise ValueError(f"task {flags.task!r} has no test items")
     quiet()  # names are checked: what follows imports torch

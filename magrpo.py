@@ -54,6 +54,7 @@ from policies.team import Team
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
 TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
+MOST_DOUBLINGS = 5  # --keep-problems leaves a problem out of 31 epochs at most
 
 
 # --------------------------------------------------------------------------------------------------
@@ -273,9 +274,8 @@ class Rollout:
         self.episode = episode
         self.pool = ThreadPoolExecutor(8, thread_name_prefix="feedback")
         self.seconds: dict[str, float] = defaultdict(float)
-        stop = "" if episode.chat_template else task.stop  # in a chat, a response ends by itself
         for base in set(team.base_of.values()):
-            base.end_at(stop)
+            base.end_at(task.stop)
 
     def __call__(
         self, items: list, key: tuple, samples: int, sampling: Sampling, joints: float, chain: bool
@@ -315,11 +315,18 @@ class Rollout:
             )
         return nodes
 
-    def encode(self, agent: int, text: str) -> tuple[int, ...]:
-        """Return a prompt's token ids; ValueError where the prompt is too long."""
+    def encode(self, agent: int, item: dict, text: str) -> tuple[int, ...]:
+        """Return a prompt's token ids, those of the answer's beginning included.
+
+        ValueError: the prompt is too long.
+        """
         episode = self.episode
         return self.team.base_of[agent].encode(
-            text, episode.chat_template, episode.max_prompt_tokens, episode.max_new_tokens
+            text,
+            episode.chat_template,
+            episode.max_prompt_tokens,
+            episode.max_new_tokens,
+            self.task.begin(agent, item),
         )
 
     def speakers(self, item: dict, turn: int) -> list[int]:
@@ -335,7 +342,7 @@ class Rollout:
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
         """Let the agents who speak answer their own prompts, decoded together over all nodes."""
         size = self.team.size
-        prompts = []  # (agent, token ids)
+        asked = []  # (agent, item, token ids of its prompt)
         uniforms = []  # random numbers in [0, 1) that decide the tokens
         for node in nodes:
             node.observations = [""] * size
@@ -344,15 +351,27 @@ class Rollout:
             for agent in speakers:
                 text = self.task.observe(agent, node.item, node.histories[agent])
                 node.observations[agent] = text
-                node.prompts[agent] = self.encode(agent, text)
-                prompts.append((agent, node.prompts[agent]))
+                node.prompts[agent] = self.encode(agent, node.item, text)
+                asked.append((agent, node.item, node.prompts[agent]))
             shape = (size, node.samples, sampling.max_new_tokens)
             uniforms.append(generator(*node.key).random(shape)[speakers])
         uniforms = torch.from_numpy(np.concatenate(uniforms))
-        answers = iter(self.team.sample(prompts, uniforms, sampling))
+        answers = iter(self.answers(asked, uniforms, sampling))
         for node in nodes:
             silence = [Response([], "", [], 0.0, True)] * node.samples
             node.responses = [next(answers) if prompt else silence for prompt in node.prompts]
+
+    def answers(
+        self, asked: list[tuple[int, dict, tuple]], uniforms: Tensor, sampling: Sampling
+    ) -> list[list[Response]]:
+        """Return S responses to each (agent, item, prompt). A text has its given beginning."""
+        prompts = [(agent, prompt) for agent, _, prompt in asked]
+        answers = self.team.sample(prompts, uniforms, sampling)
+        for (agent, item, _), responses in zip(asked, answers, strict=True):
+            begun = self.task.begin(agent, item)
+            for response in responses:
+                response.text = begun + response.text
+        return answers
 
     def score_joints(self, nodes: list[Node], joints: float) -> None:
         """Score joint responses of every node, so that each response is in as many of them."""
@@ -417,15 +436,6 @@ def generator(*key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(key))
 
 
-def problem_numbers(start: int, count: int, size: int, seed: int) -> list[int]:
-    """Return the numbers of the problems at positions start, ...: a new order every epoch."""
-    numbers = []
-    for position in range(start, start + count):
-        epoch, place = divmod(position, size)
-        numbers.append(int(_order(seed, epoch, size)[place]))
-    return numbers
-
-
 @functools.lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, size: int) -> np.ndarray:
     """Return the order of the problems in an epoch, from a stream of random numbers of its own.
@@ -433,6 +443,60 @@ def _order(seed: int, epoch: int, size: int) -> np.ndarray:
     Runs that were started before the order had its own stream are resumed in another order.
     """
     return generator(seed, ORDER, epoch).permutation(size)
+
+
+@dataclass
+class Visits:
+    """What --keep-problems remembers of a run. It decides which problems the next step plays.
+
+    A problem is outside where the share of its joint responses that pass is below LOW or above
+    HIGH. After k visits outside in a row, it is left out of the next 2^k - 1 epochs. So it is tried
+    again, and less and less often.
+    """
+
+    position: int = 0  # in the endless order of problems
+    outside: dict[int, int] = field(default_factory=dict)  # problem -> visits outside in a row
+    due: dict[int, int] = field(
+        default_factory=dict
+    )  # problem -> epoch in which it is played again
+
+    def next(self, count: int, size: int, seed: int) -> tuple[list[tuple[int, int]], int]:
+        """Return the next `count` problems that are due, and the position after them.
+
+        A problem is given by its number and its epoch. Every epoch has a new order.
+        """
+        chosen = []
+        position = self.position
+        while len(chosen) < count:
+            epoch, place = divmod(position, size)
+            number = int(_order(seed, epoch, size)[place])
+            if self.due.get(number, 0) <= epoch:
+                chosen.append((number, epoch))
+            position += 1
+        return chosen, position
+
+    def record(self, number: int, epoch: int, share: float, keep: tuple[float, float]) -> None:
+        """Note that this share of a problem's joint responses passed in an epoch."""
+        low, high = keep
+        streak = 0 if low <= share <= high else self.outside.get(number, 0) + 1
+        self.outside[number] = streak
+        self.due[number] = epoch + 2 ** min(streak, MOST_DOUBLINGS)
+
+    def left_out(self, size: int) -> float:
+        """Return the share of the problems that the next epoch leaves out."""
+        following = self.position // size + 1
+        return sum(due > following for due in self.due.values()) / size
+
+
+def pass_shares(nodes: list[Node]) -> dict[int, float]:
+    """Return the share of each problem's scored joint responses that pass."""
+    passes = defaultdict(list)
+    for node in nodes:
+        for parts in filter(None, node.parts):
+            if "metric/pass" not in parts:
+                raise ValueError("--keep-problems needs a reward that reports metric/pass")
+            passes[node.problem].append(parts["metric/pass"])
+    return {problem: sum(values) / len(values) for problem, values in passes.items()}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -462,6 +526,7 @@ class Algorithm:
     warmup_steps: int = 0
     max_steps: int = 130
     freeze: tuple[int, ...] = ()
+    keep_problems: tuple[float, float] | None = None
     seed: int = 0
 
 
@@ -489,6 +554,7 @@ class MAGRPO(L.LightningModule):
         self.algorithm = algorithm
         self.sampling = sampling
         self.rollout = Rollout(team, task, reward, episode)
+        self.visits = Visits()
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step
@@ -497,17 +563,34 @@ class MAGRPO(L.LightningModule):
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
         self.optimizers().zero_grad()  # the rollout may need the memory
-        self.turns = self.play(self.algorithm.batch_size * parallel.place()[1])  # steps 1 to 4
+        count = self.algorithm.batch_size * parallel.place()[1]
+        self.turns = self.play(count)  # steps 1 to 4
         self.set_advantages()  # step 5
         with self.rollout.timed("update"):
             self.norms = self.update(self.rows())  # steps 6 and 7
+        if self.algorithm.keep_problems:
+            self.record_visits(count)
+
+    def next_problems(self, count: int) -> tuple[list[tuple[int, int]], int]:
+        """Return the next step's problems, as `Visits.next`: a function of what is remembered."""
+        options = self.algorithm
+        if not options.keep_problems:  # then the step alone decides
+            self.visits.position = self.global_step * count
+        return self.visits.next(count, len(self.problems), options.seed)
+
+    def record_visits(self, count: int) -> None:
+        """Note how the step's problems went. The step is complete, so it may be saved."""
+        chosen, position = self.next_problems(count)
+        for problem, share in pass_shares(self.turns[-1]).items():
+            self.visits.record(*chosen[problem], share, self.algorithm.keep_problems)
+        self.visits.position = position
 
     def play(self, count: int) -> list[list[Node]]:
         """Return the rollout of the next `count` problems, a function of the seed and the step."""
         options = self.algorithm
         step = self.global_step
-        numbers = problem_numbers(step * count, count, len(self.problems), options.seed)
-        items = [self.problems[number] for number in numbers]
+        chosen, _ = self.next_problems(count)
+        items = [self.problems[number] for number, _ in chosen]
         joints = {"aligned": 1, "cross": math.inf}.get(options.joint, options.joint)
         return parallel.play(
             self.rollout,
@@ -643,6 +726,12 @@ class MAGRPO(L.LightningModule):
     def train_dataloader(self):
         """Return endless empty batches: the problems of a step depend on its number alone."""
         return itertools.repeat(0)
+
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["visits"] = vars(self.visits)
+
+    def on_load_checkpoint(self, checkpoint):
+        self.visits = Visits(**checkpoint.get("visits", {}))  # older runs have none
 
     def state_dict(self, *args, **kwargs):
         """Return what is trained, and not the frozen bases."""

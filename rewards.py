@@ -112,7 +112,7 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     a family of tricks.
     """
     team = team_parts(item, responses)
-    *helpers, main = team
+    *helpers, _ = team
     scores = _levels(item, team, {name: part.returns for name, part in team.items()})
     if scores["syntax"]:
         scores["syntax"] -= TEXT * (1 - _share_kept(team, responses))
@@ -124,16 +124,27 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     needed = [name for name in helpers if adds[name]]
     in_place = [name for name in needed if not team[name].returns]  # it changes its argument
     scores["structure"] += HELPERS * len(in_place) / len(helpers)
-    c = sum(min(adds[name], adds[main]) for name in helpers) / len(helpers)
+    c, metrics = _division(adds)
     scores["cooperation"] = cooperation(p, c)
     if p == 1:
-        scores["metric/load_bearing"] = len(needed) / len(helpers)
-        scores["metric/wrapper"] = float(bool(needed) and not adds[main])
-        scores["metric/coop"] = float(c == 1)
+        scores |= metrics
     return scores
 
 
 code.maximum = 4.0
+
+
+def _division(adds: dict[str, float]) -> tuple[float, dict[str, float]]:
+    """Return c, and what is logged of a program that passes all tests."""
+    *helpers, main = adds
+    needed = [name for name in helpers if adds[name]]
+    c = sum(min(adds[name], adds[main]) for name in helpers) / len(helpers)
+    metrics = {
+        "metric/load_bearing": len(needed) / len(helpers),
+        "metric/wrapper": float(bool(needed) and not adds[main]),
+        "metric/coop": float(c == 1),
+    }
+    return c, metrics
 
 
 def cooperation(p: float, c: float) -> float:
@@ -144,6 +155,35 @@ def cooperation(p: float, c: float) -> float:
     is not needed.
     """
     return c * (COOPERATION if p == 1 else TESTS - p)
+
+
+FORM = 0.05  # both functions are defined, and all of it compiles
+TEXT_IS_CODE = 0.05  # the responses are code as a whole
+
+
+def code_pass(item: dict, responses: list[str]) -> dict[str, float]:
+    """Return 1 + c / 2 for a program that passes all tests, plus at most 0.1 for form and text.
+
+    c is 1 if the team fails without the part of each agent, as in `code`. So a wrong program, which
+    earns 0.1 at most, never earns more than a right one.
+    """
+    team = team_parts(item, responses)
+    levels = _levels(item, team, {name: part.returns for name, part in team.items()})
+    scores = {name: value for name, value in levels.items() if name.startswith("metric/")}
+    scores |= {"form": 0.0, "text": 0.0, "tests": levels["metric/pass"], "cooperation": 0.0}
+    scores["metric/tests"] = levels["tests"]
+    if levels["syntax"]:
+        scores["form"] = FORM * levels["structure"]
+        scores["text"] = TEXT_IS_CODE * _share_kept(team, responses)
+        scores["metric/aux_called"] = len(used_helpers(team)) / (len(team) - 1)
+    if scores["tests"]:
+        c, metrics = _division(contributions(item, responses, team, 1.0))
+        scores |= metrics
+        scores["cooperation"] = c / 2
+    return scores
+
+
+code_pass.maximum = FORM + TEXT_IS_CODE + 1.5
 
 
 def code_paper(item: dict, responses: list[str]) -> dict[str, float]:
@@ -445,6 +485,7 @@ def _as_released(levels: Levels, texts: tuple[str, str]):
 
 REWARDS = {
     "code": "rewards.code",
+    "code_pass": "rewards.code_pass",
     "code_paper": "rewards.code_paper",
     "tldr": "rewards.tldr",
     "tldr_paper": "rewards.tldr_paper",

@@ -12,12 +12,13 @@ Search this file for the words of a prompt to change it.
 
 import functools
 import itertools
+import random
 import re
 from pathlib import Path
 from typing import Any, ClassVar
 
-from programs.extraction import helper_names
-from programs.items import code_item, read_items, signature
+from programs.extraction import helper_names, part_names
+from programs.items import code_item, pro_item, read_items, signature
 from programs.rows import fifths, file_rows, hub_rows
 from writing.text import (
     ARXIV_LENGTHS,
@@ -45,7 +46,7 @@ class Task:
     reward: str | None = None  # default reward; make_task replaces it with the run's
     model: Any = None  # default model, or a function of the number of agents that returns it
     field = "prompt"  # the field of an item that holds the problem's text
-    stop = ""  # a token that begins with this text ends a response, except in a chat
+    stop = ""  # a token that begins with this text ends a response
     modes: tuple[str, ...] = ()  # the names that --feedback takes
     colors: ClassVar[dict[str, str]] = {}  # block -> "#rrggbb" in the legend's order, for `draw`
     # Columns of eval.py's table: name -> part of the reward. "pass@k" is the expected best of k
@@ -84,6 +85,13 @@ class Task:
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
         """Return one agent's prompt. `history` has its earlier responses with their feedback."""
         raise NotImplementedError(f"{type(self).__name__} has no observe(agent, item, history)")
+
+    def begin(self, agent: int, item: dict) -> str:
+        """Return the beginning of an agent's answer, such as an open code fence.
+
+        It belongs to the prompt, so it is not trained on. The response's text begins with it.
+        """
+        return ""
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         """Return the text that each agent reads after a turn."""
@@ -153,7 +161,7 @@ class CodeTask(Task):
     def scheme(self, item: dict, responses: list[str]) -> str:
         from programs.schemes import classify
 
-        return classify(responses, item["entry_point"])
+        return classify(responses, item)
 
     def ask(self, text: str) -> dict:
         """Return an item without tests, of a question, or of a signature with its docstring."""
@@ -232,36 +240,18 @@ def passed_line(passed: int, total: int, error: str | None) -> str:
     return f"# passed {passed} of {total}" + (f", {error}" if error else "")
 
 
-# An answer is a file that the prompt begins. A pretrained model continues the file, while it would
-# add explanations in a chat. All agents of a team see the same example and the same convention for
-# helpers.
-_TOGETHER = (
-    "{count} programmers write each of these programs. {helpers} The last one writes main.py, "
-    "which calls {names}. Nobody sees the file of another one. "
+_TEAM = (
+    "{count} programmers write this program together, and none of them sees what another one "
+    "writes."
 )
-_ALONE = (
-    "Each of these programs has a helper, the function `aux`, and a main function that calls it. "
+_HELPER = (
+    "You write the helper function `{name}`. It returns data that is useful for the solution, and "
+    "the programmer of `{entry}` calls it."
 )
-_CONVENTION = "A helper takes one value and says whether it counts: True or False."
-_EXAMPLE = '''\
-def frost_days(days):
-    """Days are dicts with the temperatures "low" and "high". Return the days on which it froze all
-    day.
-    """
-'''
-_HELPER = """\
-def aux(value):
-    return value["high"] < 0
-"""
-_MAIN = """\
-def frost_days(days):
-    return [day for day in days if aux(day)]
-"""
-
-
-def fenced(name: str, *texts: str) -> str:
-    """Return a file as a prompt shows it, its fence still open."""
-    return f"{name}.py:\n```python\n" + "\n".join(texts)
+_MAIN = "You write `{entry}`. You can call {calls}, which your {partners}."
+_SINGLE = "First write a helper function `aux`, then `{entry}`, which calls it."
+_ANSWER = "Answer with {names} in one Python code block, without explanations or examples."
+_AGAIN = "\n\nYour earlier answer:\n\n{response}\n\n{feedback}Answer again, and better."
 
 
 class HumanEval(CodeTask):
@@ -275,7 +265,7 @@ class HumanEval(CodeTask):
     its own order. Its last fifth is test, and the fifth before it is dev.
     """
 
-    stop = "``"  # begins the fence that ends a file; a tokenizer may split the three backticks
+    stop = "``"  # begins the fence that ends an answer; a tokenizer may split the three backticks
     rows = 164
     hub = ("openai/openai_humaneval", None, "test")  # name, configuration, split
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
@@ -292,38 +282,46 @@ class HumanEval(CodeTask):
         return self.problems[first:end]
 
     def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """Return an example program, the problem, and the beginning of the agent's file.
-
-        At later turns, the agent's own responses with their feedback stand before that beginning.
-        """
-        files = {f"helper{name[3:]}": name for name in self.helpers}  # helper, helper2, ...
-        if self.num_agents == 1:
-            intro = _ALONE
-            shown = [fenced("main", _HELPER, _MAIN)]
-        else:
-            intro = _TOGETHER.format(
-                count=self.num_agents,
-                helpers=" ".join(
-                    f"One writes {f}.py with the function `{files[f]}`." for f in files
-                ),
-                names=", ".join(f"`{name}`" for name in self.helpers),
-            )
-            main = fenced("main", "from helper import aux\n", _MAIN)
-            shown = [fenced("helper", _HELPER), main]
-        example = _EXAMPLE + "\n" + "".join(f"{file}```\n\n" for file in shown)
-        problem = "### Program 2\n\n" + item["prompt"].strip("\n") + "\n\n"
-        prompt = f"{intro}{_CONVENTION}\n\n### Program 1\n\n{example}{problem}"
-        if self.num_agents == 1:
-            begun = fenced("main", "")
-        elif agent < self.num_agents - 1:
-            begun = fenced(list(files)[agent], "")
-        else:
-            imports = [f"from {file} import {name}" for file, name in files.items()]
-            begun = fenced("main", *imports, "", "")
+        """Return the problem and the agent's role, then its own responses with their feedback."""
+        text = self.question(agent, item)
         for response, feedback in history:
-            prompt += begun + response.strip("\n") + "\n```\n\n"
-            prompt += (f"{feedback}\n\n" if feedback else "") + "Revised: "
-        return prompt + begun
+            feedback = f"{feedback}\n\n" if feedback else ""
+            text += _AGAIN.format(response=response.strip("\n"), feedback=feedback)
+        return text
+
+    def question(self, agent: int, item: dict) -> str:
+        """Return the problem and the agent's role. The roles are the paper's, in other words."""
+        *helpers, entry = part_names(item, self.num_agents)
+        problem = item["prompt"].strip("\n")
+        if self.num_agents == 1:
+            role = _SINGLE.format(entry=entry)
+            answer = _ANSWER.format(names="both functions")
+            return f"Complete this Python program.\n\n{problem}\n\n{role} {answer}"
+        team = _TEAM.format(count=self.num_agents)
+        if agent < len(helpers):
+            name = helpers[agent]
+            role = _HELPER.format(name=name, entry=entry)
+        else:
+            name = entry
+            calls = _and([f"`{helper}`" for helper in helpers])
+            partners = "partner writes" if len(helpers) == 1 else "partners write"
+            role = _MAIN.format(entry=entry, calls=calls, partners=partners)
+        answer = _ANSWER.format(names=f"the complete function `{name}`")
+        return f"{problem}\n\n{team} {role} {answer}"
+
+    def begin(self, agent: int, item: dict) -> str:
+        """Return an open fence, main's import of its partners' functions, and the `def` line."""
+        if self.num_agents == 1:
+            return "```python\n"
+        names = part_names(item, self.num_agents)
+        imports = ""
+        if agent == self.num_agents - 1:
+            imports = f"from partner import {', '.join(names[:-1])}\n\n\n"
+        try:
+            first_line = signature(item["prompt"], names[agent]) + "\n"
+        except ValueError:  # the problem does not say what the helper takes
+            first_line = f"def {names[agent]}("
+        return f"```python\n{imports}{first_line}"
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
         from programs.feedback import configured
@@ -354,119 +352,72 @@ class MBPP(HumanEval):
     ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
 
 
-# The paper's roles: helpers return useful data. Main may call them, and its signature is given.
-_RULES = "Write only Python code: no markdown, no tests, no examples, no explanation."
-_END = """
-    # your code here
-    return result
-
-Your code:
-"""
-_PAPER_HELPER = (
-    """\
-{problem}
-
-Several programmers solve this problem together, and none of them sees what another one writes.
-You write the helper function `{name}`.
-The programmer of `{entry}` will call it, so let it return data that is useful for the solution.
-{rules}
-Write `{name}` and nothing else, in this form:
-
-def {name}(...):"""
-    + _END
-)
-_PAPER_MAIN = (
-    """\
-{problem}
-
-Several programmers solve this problem together, and none of them sees what another one writes.
-You write the function `{entry}`, and you have access to {calls}.
-You can call what helps you and keep the returned value in a variable.
-Do not define {helpers} yourself.
-{rules}
-Write `{entry}` and nothing else, with exactly this signature:
-
-{signature}"""
-    + _END
-)
-_PAPER_SINGLE = (
-    """\
-{problem}
-
-Solve this problem with two functions.
-The helper `aux` returns data that is useful for the solution, and `{entry}` calls `aux`.
-{rules}
-Write both functions and nothing else, in this form:
-
-def aux(...):
-    # your code here
-    return result
-
-{signature}"""
-    + _END
-)
-_PAPER_AGAIN = """\
-{response}
-
-{feedback}Revise {names}.
-{rules}
-
-Your code:
-"""
-
-
-class PaperRoles:
-    """Ask as the paper does. Mixed into a task, it replaces the prompt."""
-
-    stop = ""
-
-    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """Return the problem and the agent's role, then its own responses with their feedback."""
-        entry = item["entry_point"]
-        if self.num_agents == 1:
-            template = _PAPER_SINGLE
-            written = [*self.helpers, entry]
-        elif agent < self.num_agents - 1:
-            template = _PAPER_HELPER
-            written = [self.helpers[agent]]
-        else:
-            template = _PAPER_MAIN
-            written = [entry]
-        prompt = template.format(
-            problem=item["prompt"].strip("\n"),
-            entry=entry,
-            name=written[0],
-            calls=_and([f"`{helper}(...)`" for helper in self.helpers]),
-            helpers=_and([f"`{helper}`" for helper in self.helpers]),
-            signature=signature(item["prompt"], entry),
-            rules=_RULES,
-        )
-        for response, feedback in history:
-            prompt += _PAPER_AGAIN.format(
-                response=response.strip("\n"),
-                feedback=f"{feedback}\n\n" if feedback else "",
-                names=_and([f"`{name}`" for name in written]),
-                rules=_RULES,
-            )
-        return prompt
-
-
 def _and(names: list[str]) -> str:
     """Return "a", "a and b" or "a, b and c"."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 
 
-class PaperHumanEval(PaperRoles, HumanEval):
-    pass
+class MBPPPro(HumanEval):
+    """CodeEval-Pro/mbpp-pro (arXiv 2412.21199): 378 problems that have two parts by themselves.
+
+    A row has a base problem and a harder one, whose solution calls the base function. Agent 0
+    writes the base function, agent 1 the harder one, and the tests call the harder one. A single
+    agent writes both. A split is part of one fixed permutation: 258 problems for training, 40 for
+    development and 80 for tests. The base problems are MBPP's.
+    """
+
+    reward = "code_pass"
+    most_agents = 2
+    rows = 378
+    hub = ("CodeEval-Pro/mbpp-pro", None, "train")
+    ranges: ClassVar = {"train": (0, 258), "dev": (258, 298), "test": (298, 378)}
+
+    @functools.cached_property
+    def problems(self) -> list[dict]:
+        """Return all items, in the order of the splits."""
+        items = read_items(self.data, self.hub, pro_item)
+        random.Random(0).shuffle(items)
+        return items
+
+    def question(self, agent: int, item: dict) -> str:
+        """Return both problems, and which of them is the agent's."""
+        [helper], entry = item["helpers"], item["entry_point"]
+        base, harder = item["statements"]
+        if self.num_agents == 1:
+            answer = _ANSWER.format(names="both complete functions")
+            return f"{_PRO_SINGLE}\n\n{base}\n\n\n{harder}\n\n{answer}"
+        if agent == 0:
+            answer = _ANSWER.format(names=f"the complete function `{helper}`")
+            relation = "Your partner's function, which calls yours"
+            return f"{_PRO_TEAM}\n\n{base}\n\n{relation}:\n\n{harder}\n\n{answer}"
+        answer = _ANSWER.format(names=f"the complete function `{entry}`")
+        relation = "Your partner's function, which yours calls"
+        call = f"Call `{helper}` and do not define it."
+        return f"{_PRO_TEAM}\n\n{harder}\n\n{relation}:\n\n{base}\n\n{answer} {call}"
+
+    def ask(self, text: str) -> dict:
+        raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(_PRO_FIELDS)}")
 
 
-class PaperCoopHumanEval(PaperRoles, CoopHumanEval):
-    pass
+_PRO_TEAM = (
+    "Two programmers write one Python module. Neither sees the other's code.\n\nYour function:"
+)
+_PRO_SINGLE = "Write a Python module with these two functions. The second one calls the first."
+_PRO_FIELDS = ("helpers", "statements", "entry_point", "prompt", "setup", "tests")
 
 
-class PaperMBPP(PaperRoles, MBPP):
-    pass
+class HumanEvalPro(MBPPPro):
+    """CodeEval-Pro/humaneval-pro: 164 such problems, for tests only. Train on mbpppro."""
+
+    rows = 164
+    hub = ("CodeEval-Pro/humaneval-pro", None, "train")
+    ranges: ClassVar = {"test": (0, 164)}
+
+    def items(self, split: str) -> list[dict]:
+        if split not in self.ranges:
+            raise ValueError("task humanevalpro has test problems only: train on mbpppro")
+        return super().items(split)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -595,9 +546,8 @@ TASKS = {
     "humaneval": "tasks.HumanEval",
     "coophumaneval": "tasks.CoopHumanEval",
     "mbpp": "tasks.MBPP",
-    "humaneval_paper": "tasks.PaperHumanEval",
-    "coophumaneval_paper": "tasks.PaperCoopHumanEval",
-    "mbpp_paper": "tasks.PaperMBPP",
+    "mbpppro": "tasks.MBPPPro",
+    "humanevalpro": "tasks.HumanEvalPro",
     "tldr": "tasks.Tldr",
     "arxiv": "tasks.Arxiv",
     "classeval": "examples.classeval.classeval.ClassEval",

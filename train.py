@@ -142,6 +142,13 @@ class Args:
         metavar="NAME=VALUE",
         action=TemplateArgs,
     )
+    keep_problems: list[float] | None = flag(
+        None,
+        "bounds of a problem's share of passing joint responses; outside, it is played less",
+        SHARE,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+    )
     updates: int = flag(1, "optimizer updates per rollout (PPO-clipped from the second on)", COUNT)
     clip: list[float] | None = flag(
         None, "bounds of PPO's ratio (0.2 0.2)", SHARE, nargs=2, metavar=("LOW", "HIGH")

@@ -48,9 +48,9 @@ class Sequential(Rollout):
                 for sample in range(node.samples):
                     texts = {k: node.responses[k][sample].text for k in range(agent)}
                     text = f"{shown(texts)}\n\n{prompt}" if texts else prompt
-                    prompts.append((agent, self.encode(agent, text)))
+                    prompts.append((agent, node.item, self.encode(agent, node.item, text)))
             uniforms = torch.from_numpy(np.concatenate([numbers[agent] for numbers in draws]))
-            answers = iter(self.team.sample(prompts, uniforms[:, None], sampling))
+            answers = iter(self.answers(prompts, uniforms[:, None], sampling))
             for node in nodes:
                 node.responses.append([next(answers)[0] for _ in range(node.samples)])
 

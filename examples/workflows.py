@@ -40,6 +40,9 @@ class Workflow(CodeTask):
         start["writers"] = self.writers
         return [item | start for item in self.of.items(split)]
 
+    def begin(self, agent, item):
+        return self.of.begin(agent, item)
+
     def speakers(self, item, turn):
         if turn >= len(item["schedule"]):
             raise ValueError(f"this workflow ends after --turns {len(item['schedule'])}")

@@ -173,14 +173,17 @@ class Base(nn.Module):
                     begins.add(token)
         self.ends = self.eos | begins
 
-    def encode(self, text: str, chat: bool, limit: int, room: int = 0) -> tuple[int, ...]:
+    def encode(
+        self, text: str, chat: bool, limit: int, room: int = 0, begun: str = ""
+    ) -> tuple[int, ...]:
         """Return a prompt's token ids. Raise ValueError where the prompt cannot be used whole.
 
-        It has to fit into `limit`, and with `room` new tokens into the model's context.
+        It has to fit into `limit`, and with `room` new tokens into the model's context. begun: the
+        beginning of the answer, the end of the prompt.
         """
         if not isinstance(text, str):
             raise ValueError(f"a prompt, which observe() gives, has to be a text, not {text!r:.60}")
-        ids = self.ids(text, chat)
+        ids = self.ids(text, chat, begun)
         if len(ids) > limit:
             raise ValueError(
                 f"a prompt has {len(ids)} tokens and --max-prompt-tokens is {limit}; prompts are "
@@ -197,12 +200,13 @@ class Base(nn.Module):
             raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
         return tuple(ids)
 
-    def ids(self, text: str, chat: bool) -> list[int]:
+    def ids(self, text: str, chat: bool, begun: str = "") -> list[int]:
         """Return a prompt's token ids. They end with EOS only where the text or the template does.
 
         A prompt after which the tokenizer adds EOS (add_eos_token) would already be answered.
         """
         if not chat:
+            text = f"{text}\n\n{begun}" if begun else text
             ids = self.tokenizer(text)["input_ids"]
             written = self.tokenizer(text, add_special_tokens=False)["input_ids"]
             added = self.final_ends(ids) - self.final_ends(written)
@@ -211,9 +215,10 @@ class Base(nn.Module):
             mend = "give --no-chat-template, or take the instruction-tuned model"
             raise ValueError(f"--chat-template: the model has no chat template: {mend}")
         messages = [{"role": "user", "content": text}]
-        return self.tokenizer.apply_chat_template(
+        ids = self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False, **self.template_args
         )
+        return ids + self.tokenizer(begun, add_special_tokens=False)["input_ids"]
 
     def final_ends(self, ids: list[int]) -> int:
         """Return how many end-of-sequence tokens stand at the end of ids."""

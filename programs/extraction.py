@@ -73,11 +73,15 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     source = "\n".join(sources[index] for index in indices)
     compile(source, "<response>", "exec")
 
+    kept = set(indices)
+    for index, (node, _) in enumerate(statements):  # a partner's function is there: nothing to run
+        if isinstance(node, ast.ImportFrom) and _binds(node) <= foreign:
+            kept.add(index)
     part = Part(
         source,
         reads=frozenset(reads),
         shareable=all(_shareable(statements[index][0]) for index in indices),
-        kept=frozenset(indices),
+        kept=frozenset(kept),
     )
     definitions = [index for index in indices if name in _binds(statements[index][0])]
     if not definitions:
@@ -172,6 +176,11 @@ def characters(text: str) -> int:
 def helper_names(agents: int) -> list[str]:
     """Return the helpers of a team: aux, aux2, ... A single agent writes aux as well as main."""
     return ["aux", *(f"aux{i}" for i in range(2, agents))]
+
+
+def part_names(item: dict, agents: int) -> list[str]:
+    """Return the functions of a team, the main function last. An item may name its helpers."""
+    return [*item.get("helpers", helper_names(agents)), item["entry_point"]]
 
 
 @functools.lru_cache(maxsize=512)  # enough for one step; syntax trees are large

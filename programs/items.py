@@ -1,4 +1,4 @@
-"""Turn rows with HumanEval's or MBPP's fields into code items.
+"""Turn rows with the fields of HumanEval, MBPP, or their Pro forms into code items.
 
 The row's function check(candidate) becomes a list of tests, each of them scored on its own. The
 prompt's imports and helper functions become the item's setup. All decisions rest on syntax trees.
@@ -67,6 +67,69 @@ def code_item(row: dict) -> dict:
     if isinstance(solution, str) and solution.strip():
         item["solution"] = solution if "test_list" in row else row["prompt"] + solution
     return item
+
+
+def pro_item(row: dict) -> dict:
+    """Return the code item of a row of HumanEval Pro or MBPP Pro (arXiv 2412.21199).
+
+    A row has a base problem and a harder one, whose solution calls the base function. `helpers`
+    holds the name of the base function, and `statements` the text of both problems. A statement is
+    a comment and the function's first lines. Raise ValueError, which says what is wrong.
+    """
+    row = row | {"id": str(row.get("id"))}
+    check_texts(row, "raw_problem raw_solution new_problem new_solution test_code")
+    base = row["raw_problem"] + row["raw_solution"]
+    harder = row["new_problem"] + row["new_solution"]
+    tests = _parsed(row["test_code"])
+    harder_tree = _parsed(harder)
+    problem = _parsed(row["raw_problem"]) or _parsed(row["raw_problem"].rstrip() + "\n    pass\n")
+    if not (_parsed(base) and harder_tree and tests and problem and _functions(problem)):
+        raise ValueError("the problems with their solutions, and the tests, have to be Python")
+    called = _names(tests)
+    entries = [node for node in _functions(harder_tree) if node.name in called]
+    if not entries:
+        raise ValueError("the tests call no function of the harder problem")
+    entry = entries[-1]
+    helper = _functions(problem)[-1].name
+    statement = row["raw_problem"].strip("\n")
+    if helper == entry.name:  # two functions of one program need two names
+        helper = f"base_{helper}"
+        statement = re.sub(rf"\b{entry.name}\b", helper, statement)
+        base = re.sub(rf"\b{entry.name}\b", helper, base)
+    statements = [_with_body(statement), _with_body(_harder_statement(harder, entry, row))]
+    [check] = ast.parse("def check(candidate): pass").body
+    check.body = tests.body
+    imports = [node for node in harder_tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    setup = [_setup(_parsed(statements[0]), helper), *map(ast.unparse, imports)]
+    return {
+        "task_id": row["id"],
+        "prompt": "\n\n".join(statements),
+        "statements": statements,
+        "helpers": [helper],
+        "entry_point": entry.name,
+        "tests": split_tests(ast.unparse(check), entry.name),
+        "setup": "\n".join(setup),
+        "solution": f"{base}\n\n{harder}",
+    }
+
+
+def _harder_statement(source: str, entry: ast.FunctionDef, row: dict) -> str:
+    """Return the comments above a function, and its first line.
+
+    Its docstring belongs to the statement if the problem has it, and else to the solution.
+    """
+    above = source.split("\n")[: entry.lineno - 1]
+    comments = [line for line in above if line.startswith("#")]
+    body = ast.Expr(ast.Constant(...))
+    document = entry.body[0]
+    if ast.get_docstring(entry) and ast.unparse(document).strip('"')[:40] in row["new_problem"]:
+        body = document
+    return "\n".join([*comments, ast.unparse(_stub(entry, body))])
+
+
+def _with_body(statement: str) -> str:
+    """Return a problem that parses: a function without a docstring gets `...` as its body."""
+    return statement if _parsed(statement) else f"{statement.rstrip()}\n    ..."
 
 
 def _setup(prompt: ast.Module, entry: str) -> str:

@@ -24,15 +24,16 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from programs.extraction import extract, helper_names
+from programs.extraction import extract, part_names
 
 _COMPUTED = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
 
 
-def classify(responses: list[str], entry_point: str) -> str:
+def classify(responses: list[str], item: dict) -> str:
     """Return the scheme of a joint response, the main function's author last."""
-    return scheme_of(responses[-1], entry_point, frozenset(helper_names(len(responses))))
+    *helpers, main = part_names(item, len(responses))
+    return scheme_of(responses[-1], main, frozenset(helpers))
 
 
 @functools.lru_cache(maxsize=8192)

@@ -1,7 +1,7 @@
 """Put a coding team's functions together, run them, and measure what each function adds.
 
-responses[-1] has the main function. The other responses have the helpers aux, aux2, ... A single
-agent writes aux and main in one text. All parts form one program, helpers first. An author cannot
+responses[-1] has the main function, and the others have the helpers. A single agent writes a helper
+and main in one text. All parts form one program, helpers first. An author cannot
 define a partner's function: a statement that binds its name is dropped. Other names are shared, and
 the later definition wins.
 
@@ -14,7 +14,7 @@ anything.
 import atexit
 import functools
 
-from programs.extraction import Part, extract, helper_names
+from programs.extraction import Part, extract, part_names
 from programs.sandbox.box import Program, Sandbox, Verdict
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
@@ -69,7 +69,7 @@ atexit.register(box.close)
 
 def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     """Return the parts by the name of their function, the main function last."""
-    names = [*helper_names(len(responses)), item["entry_point"]]
+    names = part_names(item, len(responses))
     if len(responses) == 1:
         responses = responses * 2
     team = {}

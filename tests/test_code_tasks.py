@@ -1,8 +1,9 @@
-"""HumanEval, CoopHumanEval and MBPP: reading rows, making items of them, what the agents are asked.
+"""Code tasks: reading rows, making items of them, what the agents are asked.
 
 python -m pytest tests/test_code_tasks.py
 """
 
+import itertools
 import textwrap
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import datasets
 import pandas
 import pytest
 
+import rewards
 import train
 from programs import teams
-from programs.items import code_item, signature, split_tests
-from tasks import MBPP, TASKS, CoopHumanEval, HumanEval
+from programs.items import code_item, pro_item, signature, split_tests
+from tasks import MBPP, TASKS, CoopHumanEval, HumanEval, HumanEvalPro, MBPPPro
 from training.plugins import resolve
 
 RECIPES = sorted((Path(train.__file__).parent / "recipes").glob("*humaneval*.args"))
@@ -180,19 +182,108 @@ def test_an_mbpp_row_becomes_an_item_with_its_signature():
     assert len(item["tests"]) == 2
 
 
-def test_an_answer_is_a_file_to_be_continued():
-    item, task = code_item(ROWS[1]), HumanEval(num_agents=3)
-    aux, aux2, main = (task.observe(agent, item, []) for agent in range(3))
-    alone = HumanEval(num_agents=1).observe(0, item, [])
-    for text in (aux, aux2, main, alone):
+def test_an_answer_begins_with_the_agents_own_def_line():
+    item = code_item(ROWS[1])
+    task = HumanEval(num_agents=3)
+    prompts = [task.observe(agent, item, []) for agent in range(3)]
+    prompts.append(HumanEval(num_agents=1).observe(0, item, []))
+    for text in prompts:
         assert item["prompt"].strip() in text
-        assert text.count("```") % 2, "the last fence is open"
         assert not any(test in text for test in item["tests"])
-    assert aux.endswith("\n\nhelper.py:\n```python\n")
-    assert aux.removesuffix(".py:\n```python\n") + "2.py:\n```python\n" == aux2, "told alike"
-    opened = "main.py:\n```python\n"
-    assert main.endswith(f"{opened}from helper import aux\nfrom helper2 import aux2\n\n")
-    assert alone.endswith(f"\n\n{opened}")
+    aux, aux2, main = (task.begin(agent, item) for agent in range(3))
+    assert (aux, aux2) == ("```python\ndef aux(", "```python\ndef aux2(")
+    assert main.startswith("```python\nfrom partner import aux, aux2\n\n\ndef ")
+    assert signature(item["prompt"], item["entry_point"]) + "\n" in main
+    assert HumanEval(num_agents=1).begin(0, item) == "```python\n"
+    again = task.observe(0, item, [("def aux(x): ...", "1 of 3 tests")])
+    assert again.startswith(prompts[0])
+    assert "def aux(x): ...\n\n1 of 3 tests\n\n" in again
+
+
+PRO = {  # row -> the statements' first and last lines
+    "two parts": (
+        {
+            "id": 3,
+            "raw_problem": "# Square a number.\nimport math\ndef square(x):\n",
+            "raw_solution": "    return x * x\n",
+            "new_problem": "# Sum of squares.\nfrom typing import List\ndef squares(xs: List):\n",
+            "new_solution": "    return sum(square(x) for x in xs)\n",
+            "test_code": "assert squares([2, 3]) == 13\nwant = 1\nassert squares([1]) == want\n",
+        },
+        ("square", "squares"),
+    ),
+    "the def line stands in the solution": (
+        {
+            "id": 4,
+            "raw_problem": "def half(x):\n    return x / 2\n\ndef square(x):\n",
+            "raw_solution": "    return x * x\n",
+            "new_problem": "# Sum of\n",
+            "new_solution": "# squares.\ndef squares(xs):\n    return sum(map(square, xs))\n",
+            "test_code": "assert squares([2, 3]) == 13\n",
+        },
+        ("square", "squares"),
+    ),
+    "the base function is written again": (
+        {
+            "id": 5,
+            "raw_problem": "# Square a number.\ndef square(x):\n",
+            "raw_solution": "    return x * x\n",
+            "new_problem": "# Sum of squares.\ndef square(x):\n",
+            "new_solution": "    return x * x\n\ndef squares(xs):\n"
+            "    return sum(map(square, xs))\n",
+            "test_code": "assert squares([2, 3]) == 13\n",
+        },
+        ("square", "squares"),
+    ),
+    "both have one name": (
+        {
+            "id": 6,
+            "raw_problem": "# Square a number.\ndef f(x):\n",
+            "raw_solution": "    return x * x\n",
+            "new_problem": "# Sum of squares.\ndef f(xs):\n",
+            "new_solution": "    return sum(x * x for x in xs)\n",
+            "test_code": "assert f([2, 3]) == 13\n",
+        },
+        ("base_f", "f"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRO)
+def test_a_pro_problem_has_two_functions(name):
+    row, (helper, entry) = PRO[name]
+    item = pro_item(row)
+    assert (item["helpers"], item["entry_point"]) == ([helper], entry)
+    base, harder = item["statements"]
+    assert f"def {helper}(" in base
+    assert f"def {entry}(" in harder
+    assert f"def {helper}(" not in harder
+    assert "# squares." in harder or "# Sum of squares." in harder
+    for text in item["statements"]:
+        assert "return x * x" not in text, "a solution"
+    task = MBPPPro(num_agents=2)
+    for agent in range(2):
+        prompt = task.observe(agent, item, [])
+        assert all(statement in prompt for statement in item["statements"])
+    assert task.begin(0, item) == f"```python\ndef {helper}(x):\n"
+    assert task.begin(1, item).startswith(
+        f"```python\nfrom partner import {helper}\n\n\ndef {entry}"
+    )
+    assert rewards.code_pass(item, [item["solution"]])["tests"] == 1.0
+    assert all(teams.verdict(item, [item["solution"]]).passed)
+
+
+def test_a_pro_task_has_its_splits(tmp_path):
+    rows = [PRO["two parts"][0] | {"id": number} for number in range(378)]
+    task = MBPPPro(str(write(tmp_path / "a.jsonl", rows)))
+    splits = [[item["task_id"] for item in task.items(s)] for s in ("train", "dev", "test")]
+    assert [len(ids) for ids in splits] == [258, 40, 80]
+    assert splits[1][:4] == ["112", "338", "138", "8"], "the permutation is fixed"
+    assert len(set(itertools.chain(*splits))) == 378
+    task = HumanEvalPro(str(write(tmp_path / "b.jsonl", rows[:164])))
+    assert len(task.items("test")) == 164
+    with pytest.raises(ValueError, match="train on mbpppro"):
+        task.items("train")
 
 
 @pytest.mark.parametrize("row", [*ROWS, MBPP_ROW], ids=["plain", "helper", "lines", "mbpp"])

@@ -22,6 +22,7 @@ from magrpo import (
     TRAIN,
     Algorithm,
     Episode,
+    Visits,
     advantages,
     agent_rewards,
     arrangement,
@@ -30,7 +31,6 @@ from magrpo import (
     kl_loss,
     learning_rate_factor,
     policy_loss,
-    problem_numbers,
     sample_returns,
     team_mean,
 )
@@ -403,14 +403,35 @@ def test_learning_rate_schedules():
 
 
 def test_problem_order_is_a_function_of_the_position():
-    order = problem_numbers(0, 30, 10, seed=3)
+    def numbers(position, count, seed=3):
+        chosen, _ = Visits(position).next(count, 10, seed)
+        return [number for number, _ in chosen]
+
+    order = numbers(0, 30)
     assert sorted(order[:10]) == sorted(order[10:20]) == list(range(10))
     assert order[:10] != order[10:20]
-    assert problem_numbers(7, 5, 10, seed=3) == order[7:12]
-    assert problem_numbers(0, 10, 10, seed=4) != order[:10]
+    assert numbers(7, 5) == order[7:12]
+    assert numbers(0, 10, seed=4) != order[:10]
     for epoch, stream in itertools.product((0, 1), (TRAIN, EVAL)):  # numpy adds the zeros
-        numbers = problem_numbers(10 * epoch, 10, 10, seed=3)
-        assert numbers != generator(3, stream, 0, 0).permutation(10).tolist()
+        assert numbers(10 * epoch, 10) != generator(3, stream, 0, 0).permutation(10).tolist()
+
+
+def test_a_problem_that_teaches_nothing_is_left_out_of_more_and_more_epochs():
+    visits = Visits()
+    played = collections.defaultdict(list)  # problem -> epochs
+    for _ in range(60):
+        chosen, position = visits.next(4, 10, seed=0)
+        for number, epoch in chosen:
+            played[number].append(epoch)
+            passes = {0: 0.0, 1: 1.0, 2: 0.1, 3: float(epoch == 0)}.get(number, 0.5)
+            visits.record(number, epoch, passes, (0.1, 0.9))
+        visits.position = position
+    last = played[5][-1]
+    assert played[2] == played[5] == list(range(last + 1))  # the bounds count as inside
+    assert played[0] == played[1] == [e for e in (0, 2, 6, 14, 30) if e <= last]
+    assert played[3] == played[0]
+    visits.record(0, 30, 0.5, (0.1, 0.9))
+    assert visits.due[0] == 31, "it teaches again"
 
 
 # --- who mattered: the analysis of variance -------------------------------------------------------

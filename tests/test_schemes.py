@@ -10,6 +10,8 @@ from code_pairs import GARBAGE
 
 from programs import schemes
 
+SOLVE = {"entry_point": "solve"}
+
 
 def programs(text: str) -> list[tuple[str, str]]:
     """(label, main function) of every program of a text; a line "# label" stands above each."""
@@ -89,25 +91,25 @@ ASIDE = """
 
 @pytest.mark.parametrize(("label", "main"), programs(PROGRAMS) + programs(ASIDE))
 def test_labels(label, main):
-    assert schemes.classify(["", main], "solve") == label
+    assert schemes.classify(["", main], SOLVE) == label
 
 
 @pytest.mark.parametrize("name", GARBAGE)
 def test_any_text_gets_an_answer(name):
-    assert schemes.classify(["", GARBAGE[name]], "solve") == "other"
+    assert schemes.classify(["", GARBAGE[name]], SOLVE) == "other"
 
 
 def test_names_of_other_helpers_and_single_agents():
     main = "def solve(xs):\n    return sum(aux2(x) for x in xs if aux(x))"
-    assert schemes.classify(["", "", main], "solve") == "coordinator"
-    assert schemes.classify(["", main.replace("aux2(x)", "x")], "solve") == "strategy filter"
+    assert schemes.classify(["", "", main], SOLVE) == "coordinator"
+    assert schemes.classify(["", main.replace("aux2(x)", "x")], SOLVE) == "strategy filter"
     alone = "def aux(x):\n    return x\n\n" + main.replace("aux2(x)", "x")
-    assert schemes.classify([alone], "solve") == "strategy filter"
+    assert schemes.classify([alone], SOLVE) == "strategy filter"
     through = "def square(x):\n    return aux(x) ** 2\n\nsolve = lambda xs: sum(map(square, xs))"
-    assert schemes.classify(["", through], "solve") == "coordinator"
+    assert schemes.classify(["", through], SOLVE) == "coordinator"
 
 
 def test_a_name_that_hides_the_helper_is_not_the_helper():
     main = "def solve(xs, {0}):\n    {1}\n    return sum(aux(x) for x in xs)"
-    assert schemes.classify(["", main.format("aux=abs", "pass")], "solve") == "unused"
-    assert schemes.classify(["", main.format("n=0", "aux = abs")], "solve") == "unused"
+    assert schemes.classify(["", main.format("aux=abs", "pass")], SOLVE) == "unused"
+    assert schemes.classify(["", main.format("n=0", "aux = abs")], SOLVE) == "unused"

@@ -165,6 +165,8 @@ def conflict(args) -> str:
         return "--freeze with --share: name all agents of a base, or none; they are one policy"
     if args.template_arg and not args.chat_template:
         return "--template-arg is given to the chat template: it needs --chat-template"
+    if args.keep_problems and args.keep_problems[0] >= args.keep_problems[1]:
+        return "--keep-problems LOW HIGH: LOW has to be below HIGH"
     if args.clip and args.updates == 1:
         return "--clip is of a rollout's second update and later ones: it needs --updates 2 or more"
     if args.kl_coef and args.updates > 1:

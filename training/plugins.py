@@ -25,7 +25,7 @@ from training.flags import meant, named
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 
 MOVED = {  # where older runs found this project's own tasks and rewards
-    "coding.paper.": "tasks.Paper",
+    "coding.paper.": "tasks.",
     "coding.coop.": "tasks.",
     "coding.tasks.": "tasks.",
     "coding.rewards.": "rewards.",
@@ -145,7 +145,7 @@ def make_task(args: TaskOptions) -> Task:
     check_signature(name, cls, **options)
     task = cls(**options)
     task.reward = args.reward or task.reward
-    for method in ("items", "observe", "feedback", "advance", "scheme", "draw"):
+    for method in ("items", "observe", "begin", "feedback", "advance", "scheme", "draw"):
         _, *wanted = inspect.signature(getattr(Task, method)).parameters
         check_signature(f"{name}: {method}", getattr(task, method), *wanted)
     if cls.advance is not Task.advance:
@@ -207,5 +207,5 @@ def check_prompts(rollout, items: Iterable[dict]) -> int:
             except Exception as error:
                 error.add_note(f"(agent {agent}'s prompt for item {item!r:.300})")
                 raise
-            longest = max(longest, len(rollout.encode(agent, text)))
+            longest = max(longest, len(rollout.encode(agent, item, text)))
     return longest

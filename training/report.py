@@ -52,9 +52,8 @@ def describe_base(base, module) -> str:
     """Return a base's name, size and agents. Warn of a chat model that gets raw text."""
     name = module.team.options.model[base.agents[0]]
     frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
-    continued = module.rollout.task.stop  # prompts are to be continued, not answered
     is_chat_model = getattr(base.tokenizer, "chat_template", None)
-    if is_chat_model and not module.rollout.episode.chat_template and not continued:
+    if is_chat_model and not module.rollout.episode.chat_template:
         message = f"{name} has a chat template and prompts go to it as raw text"
         advice = "if it is instruction-tuned, add --chat-template"
         print(f"warning: {message}: {advice}", file=sys.stderr)
