@@ -311,11 +311,9 @@ class HumanEval(CodeTask):
 
     def begin(self, agent: int, item: dict) -> str:
         """Return an open fence, main's import of its partners' functions, and the `def` line."""
-        if self.num_agents == 1:
-            return "```python\n"
         names = part_names(item, self.num_agents)
         imports = ""
-        if agent == self.num_agents - 1:
+        if agent == self.num_agents - 1 > 0:
             imports = f"from partner import {', '.join(names[:-1])}\n\n\n"
         try:
             first_line = signature(item["prompt"], names[agent]) + "\n"
