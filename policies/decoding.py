@@ -61,23 +61,30 @@ def decode(
 def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Response]]:
     samples, limit = uniforms.shape[1:]
     device = base.device
-    lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
-    starts = lengths.repeat_interleave(samples)[:, None]  # (R, 1)
+    sizes = [len(prompt) - 1 for prompt in prompts]
+    lengths = torch.tensor(sizes, device=device)
+    starts = lengths.repeat_interleave(samples)
+    starts = starts[:, None]  # (R, 1)
     count = len(starts)  # R
     owners = [row // samples for row in range(count)]  # each row's prompt
     prefix = base.prefill(prompts, agents)
-    grid = Grid(owners, lengths, max(map(len, prompts)) - 1, prefix[0][0].shape[1])
-    cache = Cache([RowCache(keys, values, grid, count, limit) for keys, values in prefix])
-    ends = torch.zeros(len(base.head.weight), dtype=torch.bool, device=device)  # (V,)
-    ends[[token for token in base.ends if token < len(ends)]] = True
+    keys, _ = prefix[0]
+    grid = Grid(owners, lengths, max(sizes), heads=keys.shape[1])
+    caches = [RowCache(keys, values, grid, count, limit) for keys, values in prefix]
+    cache = Cache(caches)
+    known = len(base.head.weight)
+    ends = torch.zeros(known, dtype=torch.bool, device=device)  # (V,)
+    ends[[token for token in base.ends if token < known]] = True
     uniforms = uniforms.flatten(0, 1).to(device)  # (R, T)
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros(count, limit, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
     alive = torch.arange(count, device=device)  # the rows still decoded
-    inputs = torch.tensor([[prompts[owner][-1]] for owner in owners], device=device)
-    with base.acting(agents and [agents[owner] for owner in owners], 1, keep=True):
+    last = [prompts[owner][-1:] for owner in owners]
+    inputs = torch.tensor(last, device=device)  # (R, 1)
+    row_agents = agents and [agents[owner] for owner in owners]
+    with base.acting(row_agents, 1, keep=True):
         for step in range(limit):
             # A GPU does not wait for these calls, where indexing by a tensor may make it wait.
             hidden = base.hidden(inputs, starts.index_select(0, alive) + step, cache)
@@ -101,8 +108,8 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
                 alive = alive[kept]
                 inputs = inputs[kept]
                 base.act(agents and [agents[owner] for owner in owners])
-    rows = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), strict=True)
-    responses = [response_of(base, *row) for row in rows]
+    columns = [table.tolist() for table in (tokens, logps, entropies)]
+    responses = [response_of(base, *row) for row in zip(*columns, strict=True)]
     return [responses[start : start + samples] for start in range(0, count, samples)]
 
 
@@ -111,7 +118,8 @@ def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Re
 
     The rest of the row means nothing.
     """
-    end = next((i for i, token in enumerate(tokens) if token in base.ends), None)
+    places = [place for place, token in enumerate(tokens) if token in base.ends]
+    end = places[0] if places else None
     size = len(tokens) if end is None else end + 1
     return Response(
         tokens=tokens[:size],
