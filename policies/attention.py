@@ -140,17 +140,16 @@ class RowCache(PrefixCache):
         mixed = mixed.view(rows, 1, heads, -1)
         return mixed.to(query.dtype)
 
-    def select(self, rows: Tensor, grid: Grid) -> None:
-        """Keep these rows and their prompts, which `grid` lays out anew."""
+    def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
+        """Keep these rows, and their prompts at these places. `grid` lays them out anew."""
         self.row_keys = self.row_keys[rows]
         self.row_values = self.row_values[rows]
-        if grid.prompts != self.grid.prompts:
-            kept = [self.grid.prompts.index(prompt) for prompt in grid.prompts]
+        if len(prompts) < len(self.grid.prompts):
             heads = (-1, grid.heads)
             keys = self.keys.unflatten(0, heads)
-            self.keys = keys[kept].flatten(0, 1)
+            self.keys = keys[prompts].flatten(0, 1)
             values = self.values.unflatten(0, heads)
-            self.values = values[kept].flatten(0, 1)
+            self.values = values[prompts].flatten(0, 1)
         self.grid = grid
 
 

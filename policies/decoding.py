@@ -86,14 +86,13 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     row_agents = agents and [agents[owner] for owner in owners]
     with base.acting(row_agents, 1, keep=True):
         for step in range(limit):
-            # A GPU does not wait for these calls, where indexing by a tensor may make it wait.
-            hidden = base.hidden(inputs, starts.index_select(0, alive) + step, cache)
+            hidden = base.hidden(inputs, starts[alive] + step, cache)
             logits = base.logits(hidden[:, -1])
-            new, logp, entropy = choose(logits, uniforms[:, step].index_select(0, alive), sampling)
-            tokens[:, step].index_copy_(0, alive, new)
-            logps[:, step].index_copy_(0, alive, logp)
-            entropies[:, step].index_copy_(0, alive, entropy)
-            ended.index_copy_(0, alive, ended.index_select(0, alive) | ends.index_select(0, new))
+            new, logp, entropy = choose(logits, uniforms[alive, step], sampling)
+            tokens[alive, step] = new
+            logps[alive, step] = logp
+            entropies[alive, step] = entropy
+            ended[alive] |= ends[new]
             inputs = new[:, None]
             if (step + 1) % LOOK[device.type]:
                 continue
@@ -102,14 +101,17 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
                 break
             if len(kept) <= 0.75 * len(alive):  # copying the cache costs about one step
                 owners = [owners[row] for row in kept.tolist()]
+                before = grid.prompts
                 grid = Grid(owners, lengths, grid.width, grid.heads)
+                places = [before.index(prompt) for prompt in grid.prompts]
+                places = torch.tensor(places, device=device)  # once for all layers
                 for layer in cache.layers:
-                    layer.select(kept, grid)
+                    layer.select(kept, places, grid)
                 alive = alive[kept]
                 inputs = inputs[kept]
                 base.act(agents and [agents[owner] for owner in owners])
-    columns = [table.tolist() for table in (tokens, logps, entropies)]
-    responses = [response_of(base, *row) for row in zip(*columns, strict=True)]
+    rows = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), strict=True)
+    responses = [response_of(base, *row) for row in rows]
     return [responses[start : start + samples] for start in range(0, count, samples)]
 
 

@@ -77,7 +77,7 @@ def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
     last = kept.clamp(min=1) - 1
     least = ranked.gather(-1, last)
     if count < known:
-        more = (kept[:, 0] == count).nonzero()[:, 0]  # rows
+        more = (kept[:, 0] == count).nonzero()[:, 0]  # rows; on a GPU the host waits for them
         if len(more):
             least[more] = nucleus(logits[more], top_p, known)
     return least
