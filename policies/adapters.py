@@ -64,14 +64,16 @@ class Adapters:
         weight, bias, sizes = self._once(merge, layers, x.dtype)
         x = self.groups.split(x)
         outputs = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
-        return self.groups.join(outputs).split_with_sizes(sizes, 1)
+        outputs = self.groups.join(outputs)
+        return outputs.split_with_sizes(sizes, 1)
 
     def _beside(self, layers: Linears, x: Tensor) -> list[Tensor]:
         """Return x W + s (x A) B: A is one product for all layers, B one for each layer."""
         # In the update adapters compute in single precision, as their gradients need it.
         dtype = torch.float32 if self.kept is None else x.dtype
         downs, ups, scale = self._once(stack, layers, dtype)
-        inner = torch.bmm(self.groups.split(x.to(dtype)), downs)  # (n, C, k r)
+        grouped = self.groups.split(x.to(dtype))  # (n, C, in)
+        inner = torch.bmm(grouped, downs)  # (n, C, k r)
         parts = inner.chunk(len(layers), 2)  # of each layer, (n, C, r)
         outputs = []
         for layer, part, up in zip(layers, parts, ups, strict=True):
@@ -83,8 +85,9 @@ class Adapters:
                 grouped.baddbmm_(part, up, alpha=scale)  # in place
                 output = grouped.flatten(0, 1)
             else:
-                delta = self.groups.join(torch.bmm(part, up))
-                output = torch.add(output, delta.to(output.dtype), alpha=scale)
+                delta = torch.bmm(part, up)
+                delta = self.groups.join(delta).to(output.dtype)
+                output = torch.add(output, delta, alpha=scale)
             outputs.append(output)
         return outputs
 
@@ -99,8 +102,10 @@ class Adapters:
     def _forward(self, layer: LoraLayer, x: Tensor) -> Tensor:
         if not self.names:
             return type(layer).forward(layer, x)
-        [output] = self.linear((layer,), x.flatten(0, -2))
-        return output.view(*x.shape[:-1], -1)
+        shape = x.shape[:-1]
+        x = x.flatten(0, -2)
+        [output] = self.linear((layer,), x)
+        return output.view(*shape, -1)
 
 
 def stack(layers: Linears, names: tuple, dtype) -> tuple[Tensor, list[Tensor], float]:
@@ -112,11 +117,15 @@ def stack(layers: Linears, names: tuple, dtype) -> tuple[Tensor, list[Tensor], f
     ups = []
     for name in names:
         downs += [layer.lora_A[name].weight for layer in layers]  # (r, in) each
-    down = torch.cat(downs).unflatten(0, (len(names), -1)).transpose(1, 2)
+    down = torch.cat(downs)  # (n k r, in)
+    down = down.unflatten(0, (len(names), -1))
+    down = down.transpose(1, 2).to(dtype)
     for layer in layers:
         up = torch.stack([layer.lora_B[name].weight for name in names])
-        ups.append(up.transpose(1, 2).to(dtype))
-    return down.to(dtype), ups, layers[0].scaling[names[0]]
+        up = up.transpose(1, 2)
+        ups.append(up.to(dtype))
+    scale = layers[0].scaling[names[0]]
+    return down, ups, scale
 
 
 def merge(layers: Linears, names: tuple, dtype) -> tuple[Tensor, Tensor | None, list[int]]:
@@ -128,7 +137,8 @@ def merge(layers: Linears, names: tuple, dtype) -> tuple[Tensor, Tensor | None, 
     parts = downs.chunk(len(layers), 2)
     merged = []
     for layer, down, up in zip(layers, parts, ups, strict=True):
-        merged.append(torch.baddbmm(_base(layer).weight.T, down, up, alpha=scale))
+        weight = _base(layer).weight.T
+        merged.append(torch.baddbmm(weight, down, up, alpha=scale))
     biases = [_base(layer).bias for layer in layers]
     bias = None if biases[0] is None else torch.cat(biases)
     sizes = [up.shape[2] for up in ups]
@@ -160,7 +170,8 @@ class Groups:
         if min(sizes) < self.size:
             places = []
             for number, size in enumerate(sizes):
-                places.append(torch.arange(size) + number * self.size)
+                start = number * self.size
+                places.append(torch.arange(start, start + size))
             self.place = torch.cat(places).to(device)
 
     def pad(self, x: Tensor) -> Tensor:

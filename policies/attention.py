@@ -42,23 +42,27 @@ class Grid:
         lengths = lengths[self.prompts]
         self.padding = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
         if int(lengths.min()) < width:
-            padded = torch.arange(width, device=lengths.device) >= lengths[:, None]
+            places = torch.arange(width, device=lengths.device)
+            padded = places >= lengths[:, None]
             padding = torch.zeros(padded.shape, device=lengths.device)
-            padding = padding.masked_fill(padded, -math.inf)[:, None]
+            padding = padding.masked_fill(padded, -math.inf)
+            padding = padding[:, None]
             self.padding = padding.repeat_interleave(heads, 0)
 
     def by_prompt(self, x: Tensor) -> Tensor:
         """(R h, g, X) -> (P h, S g, X)."""
         rows = x.unflatten(0, (-1, self.heads))  # (R, h, g, X)
         layout = self.groups.pad(rows)
-        layout = layout.unflatten(0, (-1, self.groups.size)).transpose(1, 2)  # (P, h, S, g, X)
-        return layout.flatten(2, 3).flatten(0, 1)
+        layout = layout.unflatten(0, (-1, self.groups.size))  # (P, S, h, g, X)
+        layout = layout.transpose(1, 2).flatten(2, 3)  # (P, h, S g, X)
+        return layout.flatten(0, 1)
 
     def by_row(self, x: Tensor) -> Tensor:
         """(P h, S g, X) -> (R h, g, X)."""
         layout = x.unflatten(1, (self.groups.size, -1))  # (P h, S, g, X)
-        layout = layout.unflatten(0, (-1, self.heads)).transpose(1, 2)  # (P, S, h, g, X)
-        rows = self.groups.unpad(layout.flatten(0, 1))  # (R, h, g, X)
+        layout = layout.unflatten(0, (-1, self.heads))  # (P, h, S, g, X)
+        layout = layout.transpose(1, 2).flatten(0, 1)  # (P S, h, g, X)
+        rows = self.groups.unpad(layout)  # (R, h, g, X)
         return rows.flatten(0, 1)
 
 
@@ -92,8 +96,9 @@ class RowCache(PrefixCache):
         self.values = values.flatten(0, 1)  # (P h, W, D)
         self.grid = grid
         self.used = 0  # tokens of each row's response
-        self.row_keys = keys.new_empty(rows, grid.heads, room, keys.shape[3])  # (R, h, T, D)
-        self.row_values = values.new_empty(rows, grid.heads, room, values.shape[3])
+        shape = (rows, grid.heads, room)
+        self.row_keys = keys.new_empty(*shape, keys.shape[3])  # (R, h, T, D)
+        self.row_values = values.new_empty(*shape, values.shape[3])
 
     def get_seq_length(self) -> int:
         return self.grid.width + self.used
@@ -112,31 +117,39 @@ class RowCache(PrefixCache):
         """
         grid = self.grid
         rows, heads, _, size = query.shape
-        query = (query * scaling).view(rows * grid.heads, -1, size)  # (R h, g, D)
-        keys = self.row_keys.flatten(0, 1).narrow(1, 0, self.used)
-        values = self.row_values.flatten(0, 1).narrow(1, 0, self.used)
-        prompt = capped(_products(grid.by_prompt(query), self.keys), softcap)  # (P h, S g, W)
+        query = query * scaling
+        query = query.view(rows * grid.heads, -1, size)  # (R h, g, D)
+        prompt = _products(grid.by_prompt(query), self.keys)  # (P h, S g, W)
+        prompt = capped(prompt, softcap)
         if grid.padding is not None:
             prompt += grid.padding
-        response = capped(_products(query, keys.transpose(1, 2)), softcap)  # (R h, g, T)
+        keys = self.row_keys.flatten(0, 1)
+        keys = keys.narrow(1, 0, self.used)  # (R h, T, D)
+        response = _products(query, keys.transpose(1, 2))  # (R h, g, T)
+        response = capped(response, softcap)
         scores = torch.cat([prompt, grid.by_prompt(response)], -1)
         weights = scores.softmax(-1).to(self.values.dtype)
         prompt, response = weights.split_with_sizes([grid.width, self.used], -1)
-        mixed = grid.by_row(torch.bmm(prompt, self.values))  # (R h, g, D)
+        mixed = torch.bmm(prompt, self.values)
+        mixed = grid.by_row(mixed)  # (R h, g, D)
         response = grid.by_row(response).to(mixed.dtype)
+        values = self.row_values.flatten(0, 1)
+        values = values.narrow(1, 0, self.used)  # (R h, T, D)
         values = values.to(mixed.dtype)  # autocast does not see a product in place
         mixed.baddbmm_(response, values)  # in place: saves a copy
-        return mixed.view(rows, 1, heads, -1).to(query.dtype)
+        mixed = mixed.view(rows, 1, heads, -1)
+        return mixed.to(query.dtype)
 
-    def select(self, rows: Tensor, grid: Grid) -> None:
-        """Keep these rows and their prompts, which `grid` lays out anew."""
+    def select(self, rows: Tensor, prompts: Tensor, grid: Grid) -> None:
+        """Keep these rows, and their prompts at these places. `grid` lays them out anew."""
         self.row_keys = self.row_keys[rows]
         self.row_values = self.row_values[rows]
-        if grid.prompts != self.grid.prompts:
-            kept = [self.grid.prompts.index(prompt) for prompt in grid.prompts]
+        if len(prompts) < len(self.grid.prompts):
             heads = (-1, grid.heads)
-            self.keys = self.keys.unflatten(0, heads)[kept].flatten(0, 1)
-            self.values = self.values.unflatten(0, heads)[kept].flatten(0, 1)
+            keys = self.keys.unflatten(0, heads)
+            self.keys = keys[prompts].flatten(0, 1)
+            values = self.values.unflatten(0, heads)
+            self.values = values[prompts].flatten(0, 1)
         self.grid = grid
 
 
@@ -174,15 +187,19 @@ def attend(module, query, key, value, attention_mask, scaling=None, softcap=None
         )
     else:  # the queries that share a head's keys go beside each other: keys are never repeated
         if attention_mask is None:
-            attention_mask = query.new_ones(1, 1, tokens, tokens, dtype=torch.bool).tril()
+            attention_mask = query.new_ones(1, 1, tokens, tokens, dtype=torch.bool)
+            attention_mask = attention_mask.tril()
         query = query.reshape(rows, key.shape[1], -1, size)
         mask = attention_mask.repeat(1, 1, sharing, 1)
         if softcap is None:
             mixed = F.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
         else:
-            scores = (query * scaling).float() @ key.float().transpose(2, 3)
-            scores = capped(scores, softcap).masked_fill(~mask, -math.inf)
-            mixed = scores.softmax(-1).to(value.dtype) @ value
+            query = query * scaling
+            scores = query.float() @ key.float().transpose(2, 3)
+            scores = capped(scores, softcap)
+            scores = scores.masked_fill(~mask, -math.inf)
+            weights = scores.softmax(-1)
+            mixed = weights.to(value.dtype) @ value
     mixed = mixed.view(rows, heads, tokens, -1)
     return mixed.transpose(1, 2).contiguous(), None
 

@@ -39,7 +39,13 @@ class Base(nn.Module):
     """
 
     def __init__(
-        self, model, tokenizer, agents: list[int], lora_rank: int, lora_alpha: int, share=False
+        self,
+        model,
+        tokenizer,
+        agents: list[int],
+        lora_rank: int,
+        lora_alpha: int,
+        share: bool = False,
     ):
         super().__init__()
         self.tokenizer = tokenizer
@@ -134,7 +140,8 @@ class Base(nn.Module):
         width = max(map(len, prompts)) - 1
         ids = torch.zeros(len(prompts), width, dtype=torch.long)
         for row, prompt in enumerate(prompts):
-            ids[row, : len(prompt) - 1] = torch.tensor(prompt[:-1])
+            start = prompt[:-1]
+            ids[row, : len(start)] = torch.tensor(start)
         positions = torch.arange(width, device=self.device)[None]
         cache = DynamicCache()
         with self.acting(agents, width):
@@ -142,7 +149,12 @@ class Base(nn.Module):
         return [(layer.keys, layer.values) for layer in cache.layers]
 
     def hidden(
-        self, tokens: Tensor, positions: Tensor, cache: Cache, mask=None, keys_only: bool = False
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        cache: Cache,
+        mask: Tensor | None = None,
+        keys_only: bool = False,
     ) -> Tensor:
         """Return the last hidden states (R, T, hidden) of tokens (R, T) that continue the cache.
 
@@ -169,7 +181,10 @@ class Base(nn.Module):
         begins = set()
         if text:
             for name, token in self.tokenizer.get_vocab().items():
-                if text in name and self.tokenizer.decode([token]).lstrip().startswith(text):
+                if text not in name:
+                    continue
+                token_text = self.tokenizer.decode([token])
+                if token_text.lstrip().startswith(text):
                     begins.add(token)
         self.ends = self.eos | begins
 
@@ -190,12 +205,15 @@ class Base(nn.Module):
                 f"never cut: raise the limit or drop the item ({text[:60]!r}...)"
             )
         if len(ids) + room > self.context:
-            message = f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than"
-            raise ValueError(f"{message} the model's context of {self.context} ({text[:60]!r}...)")
+            raise ValueError(
+                f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than "
+                f"the model's context of {self.context} ({text[:60]!r}...)"
+            )
         known = self.net.config.get_text_config().vocab_size
         if max(ids, default=0) >= known:
-            message = f"the tokenizer is of another model: token {max(ids)}"
-            raise ValueError(f"{message}, and the model knows {known}")
+            raise ValueError(
+                f"the tokenizer is of another model: token {max(ids)}, and the model knows {known}"
+            )
         if len(ids) < 2:
             raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
         return tuple(ids)
@@ -233,9 +251,10 @@ class Base(nn.Module):
         Decoders like Llama 2's strip the first space of a text, and a response follows a prompt. So
         it is decoded after a letter, which is then cut off.
         """
+        decode = self.tokenizer.decode
         letter = self.tokenizer("x", add_special_tokens=False)["input_ids"]
-        before = self.tokenizer.decode(letter, skip_special_tokens=True)
-        text = self.tokenizer.decode([*letter, *response], skip_special_tokens=True)
+        before = decode(letter, skip_special_tokens=True)
+        text = decode([*letter, *response], skip_special_tokens=True)
         return text[len(before) :]
 
 
@@ -248,7 +267,8 @@ def context(config) -> float:
     kinds = getattr(config, "layer_types", None)
     if kinds is None or "sliding_attention" in kinds:
         limits.append(getattr(config, "sliding_window", None))
-    return min((limit for limit in limits if limit), default=math.inf)
+    limits = [limit for limit in limits if limit]
+    return min(limits, default=math.inf)
 
 
 def adapted(model) -> list[str] | str:
@@ -258,17 +278,22 @@ def adapted(model) -> list[str] | str:
     those of the mixers: of attention and of what takes its place.
     """
     modules = [module for module in model.modules() if not isinstance(module, nn.Conv1d)]
-    weights = [weight for module in modules for weight in module.parameters(recurse=False)]
-    stacked = any(weight.dim() > 2 for weight in weights)
-    refused = ["out_proj"] if model.config.model_type in STATE_SPACE else []
+    stacked = False
+    for module in modules:
+        for weight in module.parameters(recurse=False):
+            stacked |= weight.dim() > 2
+    refused = []
+    if model.config.model_type in STATE_SPACE:
+        refused = ["out_proj"]
     if not stacked and not refused:
         return "all-linear"
     if stacked:
         modules = [module for module in modules if is_mixer(module)]
+    head = model.get_output_embeddings()
     names = set()
     for module in modules:
         for name, layer in module.named_children():
-            if isinstance(layer, nn.Linear) and layer is not model.get_output_embeddings():
+            if isinstance(layer, nn.Linear) and layer is not head:
                 names.add(name)
     names = names.difference(refused)
     if not names:

@@ -61,32 +61,38 @@ def decode(
 def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Response]]:
     samples, limit = uniforms.shape[1:]
     device = base.device
-    lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
-    starts = lengths.repeat_interleave(samples)[:, None]  # (R, 1)
+    sizes = [len(prompt) - 1 for prompt in prompts]
+    lengths = torch.tensor(sizes, device=device)
+    starts = lengths.repeat_interleave(samples)
+    starts = starts[:, None]  # (R, 1)
     count = len(starts)  # R
     owners = [row // samples for row in range(count)]  # each row's prompt
     prefix = base.prefill(prompts, agents)
-    grid = Grid(owners, lengths, max(map(len, prompts)) - 1, prefix[0][0].shape[1])
-    cache = Cache([RowCache(keys, values, grid, count, limit) for keys, values in prefix])
-    ends = torch.zeros(len(base.head.weight), dtype=torch.bool, device=device)  # (V,)
-    ends[[token for token in base.ends if token < len(ends)]] = True
+    keys, _ = prefix[0]
+    grid = Grid(owners, lengths, max(sizes), heads=keys.shape[1])
+    caches = [RowCache(keys, values, grid, count, limit) for keys, values in prefix]
+    cache = Cache(caches)
+    known = len(base.head.weight)
+    ends = torch.zeros(known, dtype=torch.bool, device=device)  # (V,)
+    ends[[token for token in base.ends if token < known]] = True
     uniforms = uniforms.flatten(0, 1).to(device)  # (R, T)
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros(count, limit, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
     alive = torch.arange(count, device=device)  # the rows still decoded
-    inputs = torch.tensor([[prompts[owner][-1]] for owner in owners], device=device)
-    with base.acting(agents and [agents[owner] for owner in owners], 1, keep=True):
+    last = [prompts[owner][-1:] for owner in owners]
+    inputs = torch.tensor(last, device=device)  # (R, 1)
+    row_agents = agents and [agents[owner] for owner in owners]
+    with base.acting(row_agents, 1, keep=True):
         for step in range(limit):
-            # A GPU does not wait for these calls, where indexing by a tensor may make it wait.
-            hidden = base.hidden(inputs, starts.index_select(0, alive) + step, cache)
+            hidden = base.hidden(inputs, starts[alive] + step, cache)
             logits = base.logits(hidden[:, -1])
-            new, logp, entropy = choose(logits, uniforms[:, step].index_select(0, alive), sampling)
-            tokens[:, step].index_copy_(0, alive, new)
-            logps[:, step].index_copy_(0, alive, logp)
-            entropies[:, step].index_copy_(0, alive, entropy)
-            ended.index_copy_(0, alive, ended.index_select(0, alive) | ends.index_select(0, new))
+            new, logp, entropy = choose(logits, uniforms[alive, step], sampling)
+            tokens[alive, step] = new
+            logps[alive, step] = logp
+            entropies[alive, step] = entropy
+            ended[alive] |= ends[new]
             inputs = new[:, None]
             if (step + 1) % LOOK[device.type]:
                 continue
@@ -95,9 +101,12 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
                 break
             if len(kept) <= 0.75 * len(alive):  # copying the cache costs about one step
                 owners = [owners[row] for row in kept.tolist()]
+                before = grid.prompts
                 grid = Grid(owners, lengths, grid.width, grid.heads)
+                places = [before.index(prompt) for prompt in grid.prompts]
+                places = torch.tensor(places, device=device)  # once for all layers
                 for layer in cache.layers:
-                    layer.select(kept, grid)
+                    layer.select(kept, places, grid)
                 alive = alive[kept]
                 inputs = inputs[kept]
                 base.act(agents and [agents[owner] for owner in owners])
@@ -111,7 +120,8 @@ def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Re
 
     The rest of the row means nothing.
     """
-    end = next((i for i, token in enumerate(tokens) if token in base.ends), None)
+    places = [place for place, token in enumerate(tokens) if token in base.ends]
+    end = places[0] if places else None
     size = len(tokens) if end is None else end + 1
     return Response(
         tokens=tokens[:size],

@@ -89,7 +89,13 @@ class Server:
         return models[0].get("max_model_len")
 
     async def complete(
-        self, model: str, prompt: tuple, seed: int, samples: int, sampling: Sampling, ends: list
+        self,
+        model: str,
+        prompt: tuple,
+        seed: int,
+        samples: int,
+        sampling: Sampling,
+        ends: list,
     ) -> list[tuple]:
         """Return token ids and log-probabilities of each sample, with the token that ends it."""
         body = {
@@ -136,7 +142,8 @@ class Engine:
     def __init__(self, team, urls: list[str], folder: str | None):
         self.base_of = team.base_of
         self.run = f"magrpo-{secrets.token_hex(4)}"
-        self.servers = dict(zip(team.bases, map(Server, urls), strict=True))
+        servers = [Server(url) for url in urls]
+        self.servers = dict(zip(team.bases, servers, strict=True))
         self.names: dict[int, str] = {}  # of the policies' adapters, as the servers have them
         self.folder = tempfile.TemporaryDirectory(prefix=f"{self.run}-", dir=folder)
         os.chmod(self.folder.name, 0o755)  # a server may be another user's
@@ -175,11 +182,15 @@ class Engine:
         """Return S pairs of tokens and log-probabilities for each prompt. stop: where they end."""
         policies = [self.base_of[agent].policy_of[agent] for agent, _ in prompts]
         await asyncio.gather(*map(self.load, {*policies}))
-        seeds = (uniforms[:, 0, 0].double() * 2**53).long().tolist()
+        seeds = uniforms[:, 0, 0].double() * 2**53
+        seeds = seeds.long().tolist()
         requests = []
         for (agent, prompt), policy, seed in zip(prompts, policies, seeds, strict=True):
             base = self.base_of[agent]
-            ends = sorted(t for t in base.ends if t < len(base.head.weight)) if stop else []
+            known = len(base.head.weight)
+            ends = []
+            if stop:
+                ends = sorted(token for token in base.ends if token < known)
             request = self.servers[base].complete(
                 self.names[policy], prompt, seed, uniforms.shape[1], sampling, ends
             )
@@ -233,7 +244,10 @@ class Engine:
             for agent, [(tokens, logps)] in zip(base.agents, answers, strict=True):
                 rows.append(Row(agent, PROMPT, tokens, logps=logps))
             score(base, rows, PROBE)
-            gaps = [(row.scored.cpu() - torch.tensor(row.logps)).abs().mean() for row in rows]
+            gaps = []
+            for row in rows:
+                differences = row.scored.cpu() - torch.tensor(row.logps)
+                gaps.append(differences.abs().mean())
             gap = float(sum(gaps)) / len(gaps)
             if not gap <= APART:
                 why = f"gives tokens log-probabilities {gap:.2g} nats off on average"

@@ -32,17 +32,22 @@ class Judge:
                     f"a reward asks of {size} tokens, and the context of the model that it asks "
                     f"is {self.base.context}: take shorter items, or another --judge"
                 )
-        score(self.base, [row for row in rows if row.tokens], PLAIN, frozen=True)
+        full_rows = [row for row in rows if row.tokens]
+        score(self.base, full_rows, PLAIN, frozen=True)
         answers = []
         for row in rows:
-            answers.append(row.scored.double().cpu().numpy() if row.tokens else np.zeros(0))
+            logps = np.zeros(0)
+            if row.tokens:
+                logps = row.scored.double().cpu().numpy()
+            answers.append(logps)
         return answers
 
     def row(self, prompt: str, text: str) -> Row:
         ids = self.base.ids(prompt, self.chat)
         tokens = self.base.tokenizer(text, add_special_tokens=False)["input_ids"]
         opening = [min(self.base.eos)] * (2 - len(ids))  # before a text without a prompt
-        return Row(self.base.agents[0], (*opening, *ids), tokens)
+        prompt_ids = (*opening, *ids)
+        return Row(self.base.agents[0], prompt_ids, tokens)
 
 
 def load_judge(name: str, team: TeamOptions, chat: bool) -> Judge:

@@ -36,7 +36,9 @@ class Layer:
         self.qkv = (attention.q_proj, attention.k_proj, attention.v_proj)
         self.output = (attention.o_proj,)
         self.scaling = attention.scaling
-        self.heads = [p.out_features // attention.head_dim for p in self.qkv[:2]]  # queries, keys
+        query_heads = attention.q_proj.out_features // attention.head_dim
+        key_heads = attention.k_proj.out_features // attention.head_dim
+        self.heads = [query_heads, key_heads]
         self.gate_up = (mlp.gate_proj, mlp.up_proj)
         self.down = (mlp.down_proj,)
         self.activation = mlp.act_fn.forward
@@ -83,28 +85,41 @@ class Layers:
         return angles.split(self.size, -1)
 
     def __call__(
-        self, tokens: Tensor, positions: Tensor, cache: Cache, mask: Tensor | None, keys_only: bool
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        cache: Cache,
+        mask: Tensor | None,
+        keys_only: bool,
     ) -> Tensor:
         """Return the last hidden states (R, T, hidden) of tokens (R, T); see Base.hidden."""
         shape = tokens.shape
-        cos, sin = self.rotations(positions, cache.get_seq_length() + shape[1])
-        x = self.net.embed_tokens(tokens).flatten(0, 1)
+        length = cache.get_seq_length() + shape[1]
+        cos, sin = self.rotations(positions, length)
+        x = self.net.embed_tokens(tokens)
+        x = x.flatten(0, 1)  # (N, hidden)
         for index, layer in enumerate(self.layers):
-            parts = self.linear(layer.qkv, layer.input_norm(x))
+            normed = layer.input_norm(x)
+            parts = self.linear(layer.qkv, normed)
             query, key, value = (part.view(*shape, -1, self.size) for part in parts)
             if layer.q_norm:
                 query = layer.q_norm(query)
                 key = layer.k_norm(key)
             heads = torch.cat([query, key], 2)
             heads = heads * cos + heads.roll(self.size // 2, -1) * sin  # rotated by position
-            query, key = heads.transpose(1, 2).split_with_sizes(layer.heads, 1)
+            heads = heads.transpose(1, 2)
+            query, key = heads.split_with_sizes(layer.heads, 1)
             key, value = cache.update(key, value.transpose(1, 2), index)
             if keys_only and index + 1 == len(self.layers):
                 break
             mixed, _ = attend(None, query, key, value, mask, layer.scaling)
-            [output] = self.linear(layer.output, mixed.view(len(x), -1))
+            mixed = mixed.view(len(x), -1)
+            [output] = self.linear(layer.output, mixed)
             x = x + output
-            gate, up = self.linear(layer.gate_up, layer.post_norm(x))
-            [output] = self.linear(layer.down, layer.activation(gate) * up)
+            normed = layer.post_norm(x)
+            gate, up = self.linear(layer.gate_up, normed)
+            inner = layer.activation(gate) * up
+            [output] = self.linear(layer.down, inner)
             x = x + output
-        return self.norm(x).view(*shape, -1)
+        x = self.norm(x)
+        return x.view(*shape, -1)

@@ -68,7 +68,8 @@ def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> 
     for step in range(limit):
         outputs = base.net(input_ids=ids, use_cache=True, **cache)
         cache = {name: outputs[name] for name in CACHES if outputs.get(name) is not None}
-        new, logp, entropy = choose(outputs.logits[:, -1], uniforms[:, step], sampling)  # (S,)
+        logits = outputs.logits[:, -1]  # (S, V)
+        new, logp, entropy = choose(logits, uniforms[:, step], sampling)  # (S,)
         tokens.append(new)
         logps.append(logp)
         entropies.append(entropy)

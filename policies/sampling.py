@@ -45,14 +45,16 @@ def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tens
         logits = logits / sampling.temperature
     truncated = logits
     if 0 < sampling.top_k < logits.shape[-1]:
-        least = truncated.topk(sampling.top_k).values[..., -1:]
+        ranked = truncated.topk(sampling.top_k).values
+        least = ranked[..., -1:]
         truncated = truncated.masked_fill(truncated < least, -math.inf)
     if sampling.top_p < 1:
         least = nucleus(truncated, sampling.top_p)
         truncated = truncated.masked_fill(truncated < least, -math.inf)
     if keep is None or truncated is logits:
         return truncated
-    return truncated.scatter(-1, keep, logits.gather(-1, keep))
+    kept = logits.gather(-1, keep)
+    return truncated.scatter(-1, keep, kept)
 
 
 def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
@@ -65,15 +67,19 @@ def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
     hundred tokens nearly always hold the mass. So `count` tokens are ranked first. All are ranked
     only in rows where `count` are too few.
     """
-    count = min(count, logits.shape[-1])
+    known = logits.shape[-1]
+    count = min(count, known)
     ranked = logits.topk(count).values
-    mass = (ranked - logits.logsumexp(-1, keepdim=True)).exp()
-    kept = (mass.cumsum(-1) - mass < top_p).sum(-1, keepdim=True)  # likelier ones: below top_p
-    least = ranked.gather(-1, kept.clamp(min=1) - 1)
-    if count < logits.shape[-1]:
-        more = (kept[:, 0] == count).nonzero()[:, 0]  # rows
+    total = logits.logsumexp(-1, keepdim=True)
+    mass = (ranked - total).exp()
+    likelier = mass.cumsum(-1) - mass  # mass of the tokens before each token
+    kept = (likelier < top_p).sum(-1, keepdim=True)
+    last = kept.clamp(min=1) - 1
+    least = ranked.gather(-1, last)
+    if count < known:
+        more = (kept[:, 0] == count).nonzero()[:, 0]  # rows; on a GPU the host waits for them
         if len(more):
-            least[more] = nucleus(logits[more], top_p, logits.shape[-1])
+            least[more] = nucleus(logits[more], top_p, known)
     return least
 
 
@@ -104,7 +110,8 @@ def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
     points = uniforms.double()[:, None] * total
     below = 1 - 1e-12  # rounding must not lead past the last token of nonzero probability
     points = points.minimum(below * total)
-    return torch.searchsorted(ends, points, right=True)[:, 0]
+    tokens = torch.searchsorted(ends, points, right=True)  # (R, 1)
+    return tokens[:, 0]
 
 
 def target_logps(logits: Tensor, targets: Tensor, sampling: Sampling) -> Tensor:
@@ -138,7 +145,8 @@ class TokenLogps(torch.autograd.Function):
         ctx.logps_of = logps_of
         ctx.size = size
         ctx.weights = weights
-        ctx.save_for_backward(hidden, targets, torch.cat(slopes) if learns else None)
+        slope = torch.cat(slopes) if learns else None
+        ctx.save_for_backward(hidden, targets, slope)
         return torch.cat(values)
 
     @staticmethod
@@ -148,9 +156,11 @@ class TokenLogps(torch.autograd.Function):
         if totals:
             for start in range(0, len(hidden), ctx.size):
                 part = slice(start, start + ctx.size)
+                states = hidden[part].detach()
                 with torch.enable_grad():
-                    logps = ctx.logps_of(hidden[part].detach(), targets[part])
+                    logps = ctx.logps_of(states, targets[part])
                 weight_grads = torch.autograd.grad(logps, ctx.weights, grad[part])
                 for total, weight_grad in zip(totals, weight_grads, strict=True):
                     total.add_(weight_grad)
-        return slope * grad[:, None].to(slope.dtype), None, None, None, *totals
+        scale = grad[:, None].to(slope.dtype)
+        return slope * scale, None, None, None, *totals

@@ -67,7 +67,8 @@ def score(
         by_prompt[row.agent, row.prompt].append(row)
     keys = list(by_prompt)
     max_tokens = update_tokens(base)
-    for chunk in pack([len(prompt) for _, prompt in keys], max_tokens):
+    lengths = [len(prompt) for _, prompt in keys]
+    for chunk in pack(lengths, max_tokens):
         chunk_keys = sorted(keys[number] for number in chunk)  # by agent
         agents = None if frozen else [agent for agent, _ in chunk_keys]
         prompts = [prompt for _, prompt in chunk_keys]
@@ -79,12 +80,14 @@ def score(
             chunk_rows += by_prompt[key]
             owners += [number] * len(by_prompt[key])
         copy = COPY * max(map(len, prompts))  # each row copies its prompt's keys and values
-        for numbers in pack([copy + len(row.tokens) for row in chunk_rows], max_tokens):
+        costs = [copy + len(row.tokens) for row in chunk_rows]
+        for numbers in pack(costs, max_tokens):
             numbers.sort(key=owners.__getitem__)  # by prompt, and so by agent
             batch = [chunk_rows[number] for number in numbers]
-            batch_owners = torch.tensor([owners[number] for number in numbers], device=base.device)
+            batch_owners = [owners[number] for number in numbers]
             with torch.set_grad_enabled(learns):
-                logps, mask = _score(base, batch, prefix.of(batch_owners), sampling, frozen)
+                cached = prefix.of(torch.tensor(batch_owners, device=base.device))
+                logps, mask = _score(base, batch, cached, sampling, frozen)
             for row, values in zip(batch, logps.detach(), strict=True):
                 row.scored = values[: len(row.tokens)]
             if backward:
@@ -100,8 +103,13 @@ class Prefix:
     """
 
     def __init__(self, layers: list[tuple[Tensor, Tensor]]):
-        self.ends = [tensor for pair in layers for tensor in pair]  # keys and values in turn
-        self.leaves = [end.detach().requires_grad_(end.requires_grad) for end in self.ends]
+        self.ends = []  # keys and values in turn
+        self.leaves = []
+        for pair in layers:
+            for end in pair:
+                leaf = end.detach()
+                self.ends.append(end)
+                self.leaves.append(leaf.requires_grad_(end.requires_grad))
 
     def of(self, owners: Tensor) -> list[Tensor]:
         """Return keys and values (R, ...) of the prompts numbered owners (R,)."""
@@ -126,19 +134,23 @@ def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling
     limit = max(len(row.tokens) for row in rows)
     device = base.device
     targets = padded([torch.tensor(row.tokens) for row in rows]).to(device)
-    opening = torch.tensor([[row.prompt[-1]] for row in rows], device=device)
-    lengths = torch.tensor([[len(row.prompt) - 1] for row in rows], device=device)
+    opening = torch.tensor([row.prompt[-1:] for row in rows], device=device)  # (r, 1)
+    inputs = torch.cat([opening, targets[:, :-1]], 1)
+    lengths = [[len(row.prompt) - 1] for row in rows]
+    lengths = torch.tensor(lengths, device=device)  # (r, 1)
     steps = torch.arange(limit, device=device)
-    with base.acting(None if frozen else [row.agent for row in rows], limit):
-        hidden = base.hidden(
-            torch.cat([opening, targets[:, :-1]], 1),
-            lengths + steps,
-            Cache(layers=list(map(PrefixCache, prefix[::2], prefix[1::2]))),
-            _mask(base, lengths, prefix[0].shape[2], limit),
-        )
-    sizes = torch.tensor([[len(row.tokens)] for row in rows], device=device)
+    layers = map(PrefixCache, prefix[::2], prefix[1::2])
+    cache = Cache(layers=list(layers))
+    width = prefix[0].shape[2]
+    attention_mask = _mask(base, lengths, width, limit)
+    agents = None if frozen else [row.agent for row in rows]
+    with base.acting(agents, limit):
+        hidden = base.hidden(inputs, lengths + steps, cache, attention_mask)
+    sizes = [[len(row.tokens)] for row in rows]
+    sizes = torch.tensor(sizes, device=device)  # (r, 1)
     mask = steps < sizes
-    real = mask.flatten().nonzero().squeeze(-1)  # places of the tokens that are not padding
+    real = mask.flatten().nonzero()
+    real = real.squeeze(-1)  # places of the tokens that are not padding
     # A CPU computes as many logits at once as its cache holds, a GPU enough to keep its cores busy.
     logits = 2 ** (21 if device.type == "cpu" else 26)
     logps = TokenLogps.apply(
@@ -163,9 +175,12 @@ def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     Yao et al. 2025 do the same (Your Efficient RL Framework Secretly Brings You Off-Policy RL
     Training).
     """
-    before = logps.detach() if rows[0].old is None else padded([row.old for row in rows])
+    before = logps.detach()
+    if rows[0].old is not None:
+        before = padded([row.old for row in rows])
     sampled = padded([logps.new_tensor(row.logps) for row in rows])
-    return (before - sampled).exp().clamp(max=CAP)
+    ratio = (before - sampled).exp()
+    return ratio.clamp(max=CAP)
 
 
 def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:
@@ -178,7 +193,8 @@ def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:
     places = torch.arange(width, device=base.device) < lengths
     prompt = places[:, None, None].expand(-1, 1, limit, width)
     causal = torch.ones(limit, limit, dtype=torch.bool, device=base.device).tril()
-    return torch.cat([prompt, causal.expand(len(lengths), 1, limit, limit)], -1)
+    causal = causal.expand(len(lengths), 1, limit, limit)
+    return torch.cat([prompt, causal], -1)
 
 
 def pack(costs: list[float], limit: float) -> Iterator[list[int]]:
@@ -191,7 +207,9 @@ def pack(costs: list[float], limit: float) -> Iterator[list[int]]:
     """
     order = sorted(range(len(costs)), key=lambda number: -costs[number])
     while order:
-        batches = math.ceil(len(order) / max(1, int(limit / costs[order[0]])))
+        largest = costs[order[0]]
+        most = max(1, int(limit / largest))
+        batches = math.ceil(len(order) / most)
         count = math.ceil(len(order) / batches)
         yield order[:count]
         order = order[count:]

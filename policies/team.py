@@ -80,13 +80,15 @@ class Team(nn.Module):
                         numbers.append(number)
                         agents.append(agent)
                         base_prompts.append(prompt)
-            responses = decode(base, base_prompts, agents, uniforms[numbers], sampling)
+            base_uniforms = uniforms[numbers]
+            responses = decode(base, base_prompts, agents, base_uniforms, sampling)
             answers |= zip(numbers, responses, strict=True)
         return [answers[number] for number in range(len(prompts))]
 
     def policies(self) -> list[int]:
         """Return the agent by which each policy is known: all agents, or the first of each base."""
-        return sorted({self.base_of[agent].policy_of[agent] for agent in range(self.size)})
+        policies = {self.policy_of(agent) for agent in range(self.size)}
+        return sorted(policies)
 
     def policy_of(self, agent: int) -> int:
         """Return the agent by which an agent's policy is known."""
@@ -96,7 +98,11 @@ class Team(nn.Module):
         return self.base_of[agent].parameters_of(agent)
 
     def score(
-        self, rows: list[Row], sampling: Sampling, backward: Callable | None = None, frozen=False
+        self,
+        rows: list[Row],
+        sampling: Sampling,
+        backward: Callable | None = None,
+        frozen: bool = False,
     ) -> None:
         """Score responses base by base; see policies/scoring.py."""
         for base in self.bases:

@@ -73,7 +73,11 @@ _REDUCERS = {
 }
 _INT_REDUCERS = ("sum", "largest", "smallest", "sorted", "reversed", "last", "count")
 _WORD_REDUCERS = ("sorted", "reversed", "last", "count", "joined", "total", "longest")
-_INTEGERS = (*range(-40, 41), *range(-195, 196, 10), *range(-99, 100, 7))
+_INTEGERS = (
+    *range(-40, 41),
+    *range(-195, 196, 10),
+    *range(-99, 100, 7),
+)
 _WORDS = """
     apple arm at bat be bird bread bus candle cat civic cloud cup dad deed do dog dolphin eagle
     echo eel egg elephant eve fish garden go goose grape green hat house idea ink iron island kayak
@@ -114,7 +118,9 @@ def _compositions(agents: int) -> dict[str, list[tuple]]:
             numeric = domain == "int" or transform == "length"
             reducers = _INT_REDUCERS if numeric else _WORD_REDUCERS
             for reducer, second in itertools.product(reducers, seconds):
-                if _is_useful(predicate, transform, reducer, agents) and predicate not in second:
+                if predicate in second:
+                    continue
+                if _is_useful(predicate, transform, reducer, agents):
                     names = (domain, predicate, transform, reducer, *second)
                     splits[_split_of(names)].append(names)
     return splits
@@ -136,7 +142,8 @@ def _split_of(names: tuple[str, ...]) -> str:
     domain, predicate, transform, reducer, *second = names
     if not predicate:
         return "train"
-    text = "/".join((domain, *sorted((predicate, *second)), transform, reducer))
+    predicates = sorted([predicate, *second])
+    text = "/".join([domain, *predicates, transform, reducer])
     digest = hashlib.md5(text.encode()).digest()
     return {0: "dev", 1: "test"}.get(digest[0] % 14, "train")
 
@@ -147,8 +154,11 @@ def _compose(rng: random.Random, names: tuple[str, ...]) -> dict:
     predicates, transforms, _ = _DOMAINS[domain]
 
     def drawn() -> dict:
-        k = rng.randint(4, 6) if domain == "word" else rng.randint(2, 9)
-        return {"k": k, "m": rng.randint(3, 9), "c": rng.choice("elnrst")}
+        return {
+            "k": rng.randint(4, 6) if domain == "word" else rng.randint(2, 9),
+            "m": rng.randint(3, 9),
+            "c": rng.choice("elnrst"),
+        }
 
     values = drawn()
     noun, predicate = (text.format(**values) for text in predicates[predicate_name])
@@ -157,28 +167,33 @@ def _compose(rng: random.Random, names: tuple[str, ...]) -> dict:
     parts = (predicate, transform, reducer)
     if second:
         values = drawn()
-        among, second_predicate = (text.format(**values) for text in predicates[second[0]])
+        texts = predicates[second[0]]
+        among, second_predicate = (text.format(**values) for text in texts)
         noun = f"{noun} among the {among}"
         parts = (*parts, second_predicate)
     subject = f"{change} of the {noun} in xs" if change else f"{noun} in xs"
     # The solution's helper and main divide the work: the predicate, or else the transform.
     predicate, transform, reducer = whole(parts)
-    main = comprehension("aux(x)", transform) if predicate else comprehension("", "aux(x)")
+    main = comprehension("", "aux(x)")
+    if predicate:
+        main = comprehension("aux(x)", transform)
+    helper_lines = f"def aux(x):\n    return {predicate or transform}\n"
+    main_lines = f"def solve(xs):\n    return {reducer.format(main)}\n"
     return {
         "prompt": f'def solve(xs):\n    """Return {phrase.format(subject)}."""\n',
         "entry_point": "solve",
         "setup": "",
         "composition": names,
         "parts": parts,
-        "solution": f"def aux(x):\n    return {predicate or transform}\n\n\n"
-        f"def solve(xs):\n    return {reducer.format(main)}\n",
+        "solution": f"{helper_lines}\n\n{main_lines}",
     }
 
 
 def whole(parts: tuple[str, ...]) -> tuple[str, str, str]:
     """Return (predicate, transform, reducer) of parts that may have two predicates."""
     predicate, transform, reducer, *second = parts
-    return " and ".join([predicate, *second]), transform, reducer
+    predicate = " and ".join([predicate, *second])
+    return predicate, transform, reducer
 
 
 def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]:
@@ -189,10 +204,18 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]
     differ. Inputs for the mutants that the five let pass are added to the same tests.
     """
     predicate, transform, reducer = whole(parts)
-    pairs = [(predicate, transform), ("", transform), (predicate, ""), ("", "")]
+    pairs = [
+        (predicate, transform),
+        ("", transform),
+        (predicate, ""),
+        ("", ""),
+    ]
     pairs += [(part, transform) for part in (parts[0], *parts[3:])]
-    bodies = [reducer.format(comprehension(*pair)) for pair in dict.fromkeys(pairs)]
-    solve, *partial = (_python(f"lambda xs: {body}") for body in bodies)
+    functions = []
+    for pair in dict.fromkeys(pairs):
+        body = reducer.format(comprehension(*pair))
+        functions.append(_python(f"lambda xs: {body}"))
+    solve, *partial = functions
 
     pool = _DOMAINS[domain][2]
     kept = _python(f"lambda xs: {comprehension(predicate, 'x')}")(pool)
@@ -203,9 +226,11 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]
     for attempt in range(40):
         if attempt == 10 and not inputs:
             return []
-        xs = rng.choices(kept, k=rng.randint(2, 6))
+        count = rng.randint(2, 6)
+        xs = rng.choices(kept, k=count)
         if predicate:
-            xs += rng.choices(dropped, k=rng.randint(1, len(parts)))
+            count = rng.randint(1, len(parts))
+            xs += rng.choices(dropped, k=count)
         rng.shuffle(xs)
         wrong = [0, 1, -1, "", [], None, xs]  # constant stubs (True == 1), and xs handed on
         wrong += [solve(earlier) for earlier in inputs]
@@ -213,7 +238,8 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]
         if _answer(solve, xs) not in wrong:
             inputs.append(xs)
         if len(inputs) == 5:
-            return _assertions(solve, inputs, _inputs_for_mutants(inputs, whole(parts)))
+            more_inputs = _inputs_for_mutants(inputs, whole(parts))
+            return _assertions(solve, inputs, more_inputs)
     return []
 
 
@@ -222,8 +248,11 @@ def _assertions(solve, inputs: list[list], more_inputs: list[list]) -> list[str]
     tests = [[xs] for xs in inputs]
     for number, xs in enumerate(more_inputs):
         tests[1 + number % 4].append(xs)
-    calls = [[f"solve({xs!r}) == {solve(xs)!r}" for xs in test] for test in tests]
-    return [f"assert {' and '.join(test)}" for test in calls]
+    assertions = []
+    for test in tests:
+        calls = [f"solve({xs!r}) == {solve(xs)!r}" for xs in test]
+        assertions.append(f"assert {' and '.join(calls)}")
+    return assertions
 
 
 def _inputs_for_mutants(inputs: list[list], parts: tuple[str, str, str]) -> list[list]:
@@ -232,18 +261,28 @@ def _inputs_for_mutants(inputs: list[list], parts: tuple[str, str, str]) -> list
     Mutants (DeMillo et al. 1978) are solutions with one fault: see `_killed`.
     """
     rng = random.Random(str(inputs))
-    keeps = _python(f"lambda x: {parts[0] or True}")
-    edges = [rng.choice(group) for group in _edges(parts[0], isinstance(inputs[0][0], int))]
-    killed = set().union(*(_killed(xs, parts, edges) for xs in inputs))
+    predicate = parts[0]
+    keeps = _python(f"lambda x: {predicate or True}")
+    integers = isinstance(inputs[0][0], int)
+    edges = [rng.choice(group) for group in _edges(predicate, integers)]
+    killed = set()
+    for xs in inputs:
+        killed |= _killed(xs, parts, edges)
 
-    candidates = [rng.choices(edges, k=rng.randint(2, 6)) for _ in range(8)]
-    candidates += [[*xs[:2], *xs[:2]] for xs in inputs[:2]]
+    candidates = []
+    for _ in range(8):
+        count = rng.randint(2, 6)
+        candidates.append(rng.choices(edges, k=count))
+    for xs in inputs[:2]:
+        candidates.append(xs[:2] * 2)
     kept = [x for xs in inputs for x in xs if keeps(x)]
     for edge in edges:
-        if edge not in killed:
-            for x in (rng.choice(edges), rng.choice(kept)):
-                candidates += [[edge], [edge, x], [x, edge]]
-    return _greedy_cover([(xs, _killed(xs, parts, edges)) for xs in candidates], killed)
+        if edge in killed:
+            continue
+        for x in (rng.choice(edges), rng.choice(kept)):
+            candidates += [[edge], [edge, x], [x, edge]]
+    pairs = [(xs, _killed(xs, parts, edges)) for xs in candidates]
+    return _greedy_cover(pairs, killed)
 
 
 def _killed(xs: list, parts: tuple[str, str, str], edges: list) -> set:
@@ -263,7 +302,10 @@ def _killed(xs: list, parts: tuple[str, str, str], edges: list) -> set:
     answer = _answer(reduce, kept)
     if answer is None:
         return set()
-    mutants = {"once": list(dict.fromkeys(kept)), "order": kept[::-1]}
+    mutants = {
+        "once": list(dict.fromkeys(kept)),
+        "order": kept[::-1],
+    }
     if integers:
         mutants["sign"] = [-y for y in kept]
     for edge in set(edges) & set(xs):
@@ -276,9 +318,14 @@ def _greedy_cover(candidates: list[tuple[list, set]], covered: set) -> list[list
 
     Each step takes the input that kills most of the mutants left, the shortest of several.
     """
+
+    def gain(pair: tuple) -> tuple[int, int]:
+        xs, mutants = pair
+        return len(mutants - covered), -len(xs)
+
     chosen = []
     for _ in candidates:
-        xs, mutants = max(candidates, key=lambda pair: (len(pair[1] - covered), -len(pair[0])))
+        xs, mutants = max(candidates, key=gain)
         if mutants <= covered:
             break
         chosen.append(xs)
@@ -294,20 +341,26 @@ def _edges(predicate: str, integers: bool) -> list[list]:
     if "% 10" in predicate:
         numbers |= {10 * n for n in numbers}
     if integers:
-        near = {sign * (n + d) for n in numbers for d in (0, 1, -1) for sign in (1, -1)}
+        near = set()
+        for n in numbers:
+            near.update([n - 1, n, n + 1])
+            near.update([-n - 1, -n, 1 - n])
         return [[n] for n in sorted(near)]
     letters = "".join(re.findall(r'"(\w+)"', predicate))
     groups = {}
     for word in _WORDS.split():
+        first = word[0]
+        last = word[-1]
+        size = len(word)
         if len(letters) == 1:
-            places = word[0], word[1], word[2:-2], word[-2], word[-1]
+            places = (first, word[1], word[2:-2], word[-2], last)
             likeness = tuple(letters in place for place in places)
         elif letters:
-            likeness = (word[0] in letters + "y" and word[0],)
+            likeness = (first in letters + "y" and first,)
         elif "len" in predicate:
-            likeness = (abs(len(word) - max(numbers)) < 2 and len(word),)
+            likeness = (abs(size - max(numbers)) < 2 and size,)
         else:
-            likeness = word[0] == word[-1], word[0] == word[-1] and keeps(word), len(word) % 2
+            likeness = (first == last, first == last and keeps(word), size % 2)
         groups.setdefault(likeness, []).append(word)
     return [words for likeness, words in groups.items() if any(likeness)]
 
@@ -332,6 +385,7 @@ def problems(split: str, seed: str = "", distinct: bool = False, agents: int = 2
             continue
         if distinct:
             seen.add(item["prompt"])
-        tests = _tests(rng, item["composition"][0], item["parts"])
+        domain = item["composition"][0]
+        tests = _tests(rng, domain, item["parts"])
         if tests:
             yield item | {"tests": tests}

@@ -138,12 +138,13 @@ void each(c10::IValue& value, F f) {  // f(tensor) in its place; an index may be
 }
 
 // Whether the host waits: the result, or its shape, depends on numbers that are on the card.
-bool waits(const c10::OperatorHandle& op, const std::vector<Tensor>& given) {
+bool waits(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
   if (op.hasTag(at::Tag::data_dependent_output)) return true;
   if (!op.hasTag(at::Tag::dynamic_output_shape)) return false;
-  bool indexing = op.schema().name() == "aten::index", bits = false;
-  for (auto& t : given) bits |= t.scalar_type() == at::kBool || t.scalar_type() == at::kByte;
-  return !indexing || bits;
+  if (op.schema().name() != "aten::index") return true;
+  for (Maybe t : arguments[1].toOptionalTensorList())  // a mask; numbers of rows give the shape
+    if (t && (t->scalar_type() == at::kBool || t->scalar_type() == at::kByte)) return true;
+  return false;
 }
 
 void run(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
@@ -182,7 +183,7 @@ void run(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* 
       return there.back();
     });
   }
-  const bool waited = waits(op, there);
+  const bool waited = waits(op, arguments);
   {
     at::AutoDispatchBelowADInplaceOrView plain;
     c10::impl::ExcludeDispatchKeyGuard full(c10::autocast_dispatch_keyset);
