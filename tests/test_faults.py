@@ -78,6 +78,26 @@ def six(two) -> Path:
     return path
 
 
+def test_a_resumed_run_leaves_out_the_same_problems(tmp_path, monkeypatch):
+    """--keep-problems: of five problems, those that never or always passed rest at the next try."""
+    (tmp_path / "few.py").write_text(
+        "from tasks import Coop\n"
+        "class Few(Coop):\n"
+        "    def items(self, split): return super().items(split)[:3]\n"
+        "def lengths(item, responses):\n"
+        "    return {'metric/pass': float(len(responses[0]) % 2), 'reward': len(responses[1]) % 7}\n"
+        "lengths.maximum = 6.0\n"
+    )
+    argv = ["--task", f"{tmp_path}/few.py:Few", "--reward", f"{tmp_path}/few.py:lengths"]
+    argv += ["--keep-problems", 0.4, 0.6]
+    whole = in_this_process(tmp_path / "whole", 8, *argv)
+    part = in_this_process(tmp_path / "part", 5, *argv)
+    resume(part, "--max-steps", 8)
+    assert_same_run(whole, part)
+    rows = lines(whole, "metrics.jsonl")
+    assert any(row.get("problems_left_out") for row in rows)
+
+
 # --- kill -9 --------------------------------------------------------------------------------------
 
 

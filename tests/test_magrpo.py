@@ -154,6 +154,33 @@ def test_a_response_ends_at_the_tasks_stop():
     assert [response.tokens for response in responses("")] == [r.tokens for r in free]
 
 
+def test_the_beginning_of_an_answer_belongs_to_the_prompt():
+    """It is not trained on. The reward, the feedback and the next prompt read it."""
+
+    class Begun(Echo):
+        def begin(self, agent, item):
+            return f"<{agent}"
+
+    task = Begun()
+    args = flags("--turns", "2", "--max-new-tokens", "8")
+    scored = []
+    scorer = Scorer(rewarding(lambda item, texts: scored.extend(texts) or len(scored)))
+    module = module_of(small_team(), task, scorer, task.items("train"), args)
+    module.turns = module.play(1)
+    module.set_advantages()
+    assert all(text[:2] in ("<0", "<1") for text in scored)
+    for node in itertools.chain(*module.turns):
+        for agent, responses in enumerate(node.responses):
+            text = f"{node.observations[agent]}\n\n<{agent}"
+            assert node.prompts[agent] == module.team.base_of[agent].encode(text, False, 999)
+            for response in responses:
+                assert response.text.startswith(f"<{agent}")
+                assert len(response.tokens) == len(response.logps) <= 8
+    assert "<0" in module.turns[1][0].observations[0], "its history"
+    for row in module.rows():
+        assert len(row.tokens) <= 8
+
+
 @pytest.mark.parametrize(("joint", "each"), [("aligned", 1), ("cross", 4), ("3", 3)])
 def test_a_response_is_rewarded_with_its_own_partners(joint, each):
     asked = []

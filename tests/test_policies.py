@@ -427,6 +427,10 @@ def test_chat_template_is_applied_once():
     ids = base.encode("add one", chat=True, limit=99)
     assert base.tokenizer.decode(ids) == "<eos>user:add one assistant:"
     assert ids.count(base.tokenizer.eos_token_id) == 1
+    begun = base.encode("add one", chat=True, limit=99, begun="def f(x):\n")
+    assert base.tokenizer.decode(begun) == "<eos>user:add one assistant:def f(x):\n"
+    begun = base.encode("add one", chat=False, limit=99, begun="def f(x):\n")
+    assert base.tokenizer.decode(begun) == "add one\n\ndef f(x):\n"
 
 
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
