@@ -85,7 +85,8 @@ def test_a_resumed_run_leaves_out_the_same_problems(tmp_path, monkeypatch):
         "class Few(Coop):\n"
         "    def items(self, split): return super().items(split)[:3]\n"
         "def lengths(item, responses):\n"
-        "    return {'metric/pass': float(len(responses[0]) % 2), 'reward': len(responses[1]) % 7}\n"
+        "    passed = float(len(responses[0]) % 2)\n"
+        "    return {'metric/pass': passed, 'reward': len(responses[1]) % 7}\n"
         "lengths.maximum = 6.0\n"
     )
     argv = ["--task", f"{tmp_path}/few.py:Few", "--reward", f"{tmp_path}/few.py:lengths"]
