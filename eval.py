@@ -159,10 +159,8 @@ def parser() -> Parser:
 def parse(argv: list[str] | None = None) -> Args:
     top = parser()
     args = Args(**vars(top.parse_args(argv)))
-    given = set()
-    for field in dataclasses.fields(Args):
-        if getattr(args, field.name) != field.default:
-            given.add(field.name)
+    default = Args()
+    given = {name for name, value in vars(args).items() if value != getattr(default, name)}
     for mode in MODES.keys() & given:
         name = "--" + mode.replace("_", "-")
         value = getattr(args, mode)
