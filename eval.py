@@ -45,6 +45,7 @@ MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {"json"},
+    "html": set(),
     "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
     "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
@@ -81,6 +82,9 @@ class Args:
         "runs: a table and a picture of their curves, seeds grouped",
         nargs="+",
         metavar="DIR",
+    )
+    html: list[str] | None = flag(
+        None, "runs: one page of their curves and samples, page.html", nargs="+", metavar="DIR"
     )
     crossplay: list[str] | None = flag(
         None, "runs: a table of agents that change partners", nargs="+", metavar="DIR"
@@ -156,10 +160,8 @@ def parser() -> Parser:
 def parse(argv: list[str] | None = None) -> Args:
     top = parser()
     args = Args(**vars(top.parse_args(argv)))
-    given = set()
-    for field in dataclasses.fields(Args):
-        if getattr(args, field.name) != field.default:
-            given.add(field.name)
+    default = Args()
+    given = {name for name, value in vars(args).items() if value != getattr(default, name)}
     for mode in MODES.keys() & given:
         name = "--" + mode.replace("_", "-")
         value = getattr(args, mode)
@@ -402,6 +404,10 @@ def main(argv: list[str] | None = None) -> None:
             from evaluation import plots
 
             plots.compare(args.compare, args.json)
+        elif args.html:
+            from evaluation.page import write_page
+
+            print(f"page: {write_page(args.html)}")
         elif args.crossplay:
             quiet()
             crossplay(args)

@@ -17,7 +17,7 @@ import numpy as np
 
 from evaluation.measures import interval, mean_and_error, t95
 from evaluation.report import align
-from training.folder import read_args, read_records, reading, run_folder, write_json
+from training.folder import read_args, read_records, read_summary, run_folder, write_json
 
 ENDS = {  # what an evaluation measured, and its label
     "before/return": "sampled,\nbefore",
@@ -78,12 +78,8 @@ def read_groups(names: list[str]) -> list[Group]:
         group.rows[seed] = [row for row in rows if "return" in row]  # others are evaluations
         if not group.rows[seed]:
             raise ValueError(f"{directory}: no step was made")
-        summary = directory / "summary.json"
-        if summary.is_file():
-            with reading(summary):
-                returns = json.loads(summary.read_text())["returns"]
-            if returns:
-                group.returns[seed] = returns
+        if returns := read_summary(directory).get("returns"):
+            group.returns[seed] = returns
     tell_apart(list(groups.values()))
     return list(groups.values())
 

@@ -157,7 +157,10 @@ def test_tensorboard_shows_texts_as_texts(tmp_path):
     assert {line.count("|") for line in flags.splitlines()} == {3}
 
 
-@pytest.mark.parametrize("flag", ["--run", "--ask", "--crossplay", "--doctor", "--compare"])
+RUN_FLAGS = ["--run", "--ask", "--crossplay", "--doctor", "--compare", "--html"]
+
+
+@pytest.mark.parametrize("flag", RUN_FLAGS)
 def test_the_readme_names_the_flags_that_execute_a_run_s_plug_ins(flag, tmp_path, capsys):
     (tmp_path / "mine.py").write_text("open(__file__ + '.ran', 'w').close()\nraise KeyError")
     run = tmp_path / "run"

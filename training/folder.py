@@ -63,11 +63,8 @@ def has_agents(directory: Path, flags: dict) -> bool:
             return False
     if not (directory / CHECKPOINT).is_file():
         return True
-    path = directory / "summary.json"
-    if not path.is_file():
-        return False
-    with reading(path):  # a run that goes on writes its new --max-steps before it trains
-        return json.loads(path.read_text())["steps"] == flags["max_steps"]
+    # A run that goes on writes its new --max-steps before it trains.
+    return read_summary(directory).get("steps") == flags["max_steps"]
 
 
 def checkpoint(resumed: str | None) -> Path | None:
@@ -317,6 +314,15 @@ def newest_run() -> Path | None:
     files = Path("runs").glob("*/args.json")
     newest = max(files, key=os.path.getmtime, default=None)
     return newest and newest.parent
+
+
+def read_summary(directory: Path) -> dict:
+    """Return a run's summary.json, {} before its end."""
+    path = directory / "summary.json"
+    if not path.is_file():
+        return {}
+    with reading(path):
+        return json.loads(path.read_text())
 
 
 def read_records(path: Path) -> list[dict]:

@@ -1,7 +1,6 @@
 """Report what will be trained, a batch of it with its memory (--dry-run), and what came of it."""
 
 import itertools
-import json
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import torch
 from magrpo import learning_rate_factor
 from policies.loading import device
 from policies.memory import halving
-from training.folder import read_args
+from training.folder import read_args, read_summary
 from training.metrics import memory_gib, reward_spreads
 from training.plugins import check_prompts
 
@@ -134,7 +133,7 @@ def continuation(directory: Path, steps: int) -> str:
 
 def report(directory: Path) -> str:
     """Return the short report at the end of a run."""
-    summary = json.loads((directory / "summary.json").read_text())
+    summary = read_summary(directory)
     before = summary["before"]
     after = summary["after"]
     lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]

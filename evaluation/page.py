@@ -1,0 +1,47 @@
+"""Write runs as one page: curves, schemes, and joint responses by step.
+
+page.html is the template. A page holds the data of its runs, and works without a network.
+"""
+
+import json
+from pathlib import Path
+
+from policies.finding import recorded_name
+from training import folder
+
+
+def write_page(names: list[str]) -> Path:
+    """Write page.html beside the first run, and return its path.
+
+    Raise ValueError if a file of this name is there that is not such a page.
+    """
+    template = Path(__file__).with_name("page.html").read_text()
+    runs = [read_run(folder.run_folder(name)) for name in names]
+    path = folder.run_folder(names[0]).resolve().parent / "page.html"
+    first_line = template.partition("\n")[0]
+    if path.exists() and not path.read_text(errors="replace").startswith(first_line):
+        raise ValueError(f"{path} is not a page of --html and would be lost: move it")
+    # JavaScript reads Python's NaN and Infinity. Without a "<", no text ends the script.
+    data = json.dumps(runs).replace("<", "\\u003c")
+    folder.write_whole(path, template.replace("/* the runs */ []", data))
+    return path
+
+
+def read_run(directory: Path) -> dict:
+    """Return what the page shows of a run."""
+    record = folder.read_args(directory)
+    folder.set_model_names(record, recorded_name)
+    path = directory / "samples.jsonl"
+    samples = folder.read_records(path)
+    prompts = {}  # each list of prompts once: the samples of a group share it
+    with folder.reading(path):
+        for sample in samples:
+            sample["prompts"] = prompts.setdefault(tuple(sample["prompts"]), len(prompts))
+    return {
+        "name": str(directory),
+        "record": record,
+        "rows": folder.read_records(directory / "metrics.jsonl"),
+        "samples": samples,
+        "prompts": list(prompts),
+        "summary": folder.read_summary(directory),
+    }
