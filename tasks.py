@@ -240,10 +240,8 @@ def passed_line(passed: int, total: int, error: str | None) -> str:
     return f"# passed {passed} of {total}" + (f", {error}" if error else "")
 
 
-_TEAM = (
-    "{count} programmers write this program together, and none of them sees what another one "
-    "writes."
-)
+# Real models are asked in a chat, or continue the text. `begin` opens their answer.
+_TEAM = "Several programmers write this program together. None of them sees the others' code."
 _HELPER = (
     "You write the helper function `{name}`. It returns data that is useful for the solution, and "
     "the programmer of `{entry}` calls it."
@@ -297,7 +295,6 @@ class HumanEval(CodeTask):
             role = _SINGLE.format(entry=entry)
             answer = _ANSWER.format(names="both functions")
             return f"Complete this Python program.\n\n{problem}\n\n{role} {answer}"
-        team = _TEAM.format(count=self.num_agents)
         if agent < len(helpers):
             name = helpers[agent]
             role = _HELPER.format(name=name, entry=entry)
@@ -307,7 +304,7 @@ class HumanEval(CodeTask):
             partners = "partner writes" if len(helpers) == 1 else "partners write"
             role = _MAIN.format(entry=entry, calls=calls, partners=partners)
         answer = _ANSWER.format(names=f"the complete function `{name}`")
-        return f"{problem}\n\n{team} {role} {answer}"
+        return f"{problem}\n\n{_TEAM} {role} {answer}"
 
     def begin(self, agent: int, item: dict) -> str:
         """Return an open fence, main's import of its partners' functions, and the `def` line."""
@@ -375,7 +372,8 @@ class MBPPPro(HumanEval):
     def problems(self) -> list[dict]:
         """Return all items, in the order of the splits."""
         items = read_items(self.data, self.hub, pro_item)
-        random.Random(0).shuffle(items)
+        if len(items) == self.rows:
+            random.Random(0).shuffle(items)
         return items
 
     def question(self, agent: int, item: dict) -> str:
@@ -386,36 +384,38 @@ class MBPPPro(HumanEval):
             answer = _ANSWER.format(names="both complete functions")
             return f"{_PRO_SINGLE}\n\n{base}\n\n\n{harder}\n\n{answer}"
         if agent == 0:
-            answer = _ANSWER.format(names=f"the complete function `{helper}`")
-            relation = "Your partner's function, which calls yours"
-            return f"{_PRO_TEAM}\n\n{base}\n\n{relation}:\n\n{harder}\n\n{answer}"
-        answer = _ANSWER.format(names=f"the complete function `{entry}`")
-        relation = "Your partner's function, which yours calls"
-        call = f"Call `{helper}` and do not define it."
-        return f"{_PRO_TEAM}\n\n{harder}\n\n{relation}:\n\n{base}\n\n{answer} {call}"
+            name = helper
+            partner = f"Your partner's function, which calls yours:\n\n{harder}"
+            own = base
+            call = ""
+        else:
+            name = entry
+            partner = f"Your partner's function, which yours calls:\n\n{base}"
+            own = harder
+            call = f" Call `{helper}` and do not define it."
+        answer = _ANSWER.format(names=f"the function `{name}` alone") + call
+        return f"{_PRO_TEAM}\n\n{partner}\n\nYour function:\n\n{own}\n\n{answer}"
 
     def ask(self, text: str) -> dict:
-        raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(_PRO_FIELDS)}")
+        fields = "helpers, statements, entry_point and prompt"
+        raise ValueError(f"--ask of this task takes an item as JSON, with {fields}")
 
 
 _PRO_TEAM = (
-    "Two programmers write one Python module. Neither sees the other's code.\n\nYour function:"
+    "Two programmers write one Python module, one function each. Neither sees the other's code."
 )
 _PRO_SINGLE = "Write a Python module with these two functions. The second one calls the first."
-_PRO_FIELDS = ("helpers", "statements", "entry_point", "prompt", "setup", "tests")
 
 
 class HumanEvalPro(MBPPPro):
     """CodeEval-Pro/humaneval-pro: 164 such problems, for tests only. Train on mbpppro."""
 
-    rows = 164
     hub = ("CodeEval-Pro/humaneval-pro", None, "train")
-    ranges: ClassVar = {"test": (0, 164)}
 
     def items(self, split: str) -> list[dict]:
-        if split not in self.ranges:
+        if split != "test":
             raise ValueError("task humanevalpro has test problems only: train on mbpppro")
-        return super().items(split)
+        return self.problems
 
 
 # --------------------------------------------------------------------------------------------------
