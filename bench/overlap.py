@@ -1,6 +1,6 @@
 """Find the problems that two code tasks share, before one of them is a test set for the other.
 
-    python examples/overlap.py mbpppro mbpp_pro.jsonl humanevalpro humaneval_pro.jsonl
+    python -m bench.overlap mbpppro mbpp_pro.jsonl humanevalpro humaneval_pro.jsonl
 
 The arguments are a task and its file, twice; a `-` in place of a file stands for the hub. Listed
 are the pairs that name a function alike, or whose texts share a fifth of their five-word runs.
@@ -9,9 +9,6 @@ Whether a listed pair is one problem is for a reader to say.
 
 import re
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from programs.extraction import part_names
 from training.plugins import task_class
