@@ -197,7 +197,7 @@ _HACKS = {
         "global aux\naux = lambda x: x % 2 == 0\nreturn sum(x * x for x in xs if aux(x))",
         (2.5, 4.0),
     ),
-    "main imports an aux": (EVEN, IMPORTED, (4.0 - thrown(FILTERED, IMPORTED), 3.0)),
+    "main imports an aux": (EVEN, IMPORTED, (4.0, 3.0)),
     "the helper writes main": (SOLVED, "return 1", (1.5 - thrown(EVEN, SOLVED), 1.5)),
     "an idle decorator of main": (
         "def aux(f):\n    return lambda *xs: f(*xs)\n",
