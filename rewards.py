@@ -273,7 +273,7 @@ def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
 # One invented sentence among good ones shows in 24 tokens, the mean length of a summary. Every
 # likelihood rises with copying and repetition, so `original` penalises them.
 #
-# The constants were chosen on human texts of SciTLDR's train split (docs/writing.md).
+# The constants were chosen on human texts of SciTLDR's train split (docs/results/writing.md).
 #
 # Two things stay unseen. A sentence may be false although its words fit (one "not" too many). The
 # language model may not know a fact itself.

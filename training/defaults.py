@@ -16,7 +16,7 @@ from training.plugins import task_class
 from training.terminal import is_first
 
 STEPS = 130  # --max-steps
-JOINTS = 4  # --joint from three agents on (docs/teams.md)
+JOINTS = 4  # --joint from three agents on (docs/results/teams.md)
 CLIP = [0.2, 0.2]  # --clip with several updates
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
 LIMIT = 0.1  # CPU seconds of the probe for --bits

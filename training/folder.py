@@ -1,6 +1,6 @@
 """Write and read a run on disk: runs/<name>/, which train.py writes.
 
-eval.py and --resume read it. The README lists its files. The process that writes there holds
+eval.py and --resume read it. docs/metrics.md lists its files. The process that writes there holds
 `lock`.
 """
 

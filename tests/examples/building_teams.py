@@ -1,6 +1,6 @@
 """Teams by hand for the building tasks: functions of an item that return the agents' responses.
 
-docs/building.md has a table of what they earn.
+docs/results/strbuild.md has a table of what they earn.
 """
 
 import itertools
