@@ -156,7 +156,8 @@ def text_used(item, agents, responses):
         for name, method in agents[agent].items():
             if name in needed and name not in replaced:
                 used += method.size
-        shares.append(min(used / max(characters(text), 1), 1.0))
+        given, _, rest = text.partition(f"class {item['entry_point']}:\n")
+        shares.append(min(used / max(characters(rest or given), 1), 1.0))
     return shares
 
 

@@ -23,7 +23,7 @@ from programs.items import read_items
 from programs.sandbox.box import Program
 from programs.teams import box, contribution
 from rewards import COMPONENTS, COOPERATION, TESTS, cooperation
-from tasks import CodeTask, Task, fenced
+from tasks import CodeTask, Task
 
 STRUCTURE = 1.0
 SYNTAX = 0.5
@@ -121,6 +121,11 @@ _METHODS = (
 )
 
 
+def fenced(name: str, *texts: str) -> str:
+    """Return a file as a prompt shows it, its fence still open."""
+    return f"{name}.py:\n```python\n" + "\n".join(texts)
+
+
 class ClassEval(Task):
     """FudanSELab/ClassEval: 100 classes with tests of each method.
 
@@ -171,21 +176,16 @@ class ClassEval(Task):
         return list(filter(None, self.problems[slice(*ends[split])]))
 
     def observe(self, agent, item, history):
-        """Return the skeleton and the beginning of the agent's file.
-
-        At later turns its responses follow, and each time the file begins again.
-        """
+        """Return the skeleton, and at later turns the agent's own responses."""
         intro = _ALONE
         methods = _METHODS
-        example_name = name = "whole"
+        example_name = "whole"
         if self.num_agents > 1:
             files = ", ".join(f"part{i + 1}.py" for i in range(self.num_agents))
             intro = _TOGETHER.format(count=self.num_agents, files=files)
             methods = _METHODS[1:3]
             example_name = "part"
-            name = f"part{agent + 1}"
         example = "class Harbour:\n" + "\n\n".join(methods)
-        begun = fenced(name, f"class {item['entry_point']}:", "")
         sections = [
             intro,
             "### Class 1",
@@ -193,12 +193,15 @@ class ClassEval(Task):
             fenced(example_name, example, "```"),
             "### Class 2",
             fenced("skeleton", item["skeleton"].strip("\n"), "```"),
-            begun,
         ]
-        prompt = "\n\n".join(sections)
         for response, _ in history:
-            prompt += response.strip("\n") + f"\n```\n\nRevised: {begun}"
-        return prompt
+            sections += [response.strip("\n") + "\n```", "Revised:"]
+        return "\n\n".join(sections)
+
+    def begin(self, agent, item):
+        """Return the first lines of the agent's file."""
+        name = f"part{agent + 1}" if self.num_agents > 1 else "whole"
+        return fenced(name, f"class {item['entry_point']}:", "")
 
 
 class Small(ClassEval):

@@ -211,13 +211,18 @@ def test_classes_that_do_not_suit_the_team_are_named(tmp_path):
 
 
 def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
-    first, second = (ClassEval().observe(agent, ITEM, []) for agent in range(2))
-    assert first.endswith("\n\npart1.py:\n```python\nclass Till:\n")
-    assert first.replace("\npart1.py:\n", "\npart2.py:\n") == second
+    task = ClassEval()
+    first, second = (task.observe(agent, ITEM, []) for agent in range(2))
+    assert first == second
+    begun = "part1.py:\n```python\nclass Till:\n"
+    assert (task.begin(0, ITEM), task.begin(1, ITEM)) == (begun, begun.replace("1", "2"))
     assert ITEM["skeleton"] in first
     alone = ClassEval(num_agents=1).observe(0, ITEM, [])
     assert "programmers" not in alone
     assert "round(" not in first + alone
-    task, written = ClassEval(), response("in_cents")
-    again = "\n```\n\nRevised: part1.py:\n```python\nclass Till:\n"
-    assert task.observe(0, ITEM, [(written, "")]) == task.observe(0, ITEM, []) + written + again
+    written = begun + response("in_cents")
+    again = "\n```\n\nRevised:"
+    assert task.observe(0, ITEM, [(written, "")]) == f"{first}\n\n{written}{again}"
+    assert classeval(ITEM, [written, response("add")]) == classeval(
+        ITEM, [response("in_cents"), response("add")]
+    ), "what was begun costs nothing"
