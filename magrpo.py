@@ -34,6 +34,7 @@ import contextlib
 import functools
 import itertools
 import math
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -558,6 +559,7 @@ class MAGRPO(L.LightningModule):
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step
+        self.skipped: set[int] = set()  # steps whose gradients were not finite
         self.updating = False  # the weights are between two steps: no checkpoint may hold them
 
     def training_step(self, batch, batch_idx):
@@ -659,8 +661,8 @@ class MAGRPO(L.LightningModule):
     def update(self, rows: list[Row]) -> list[float]:
         """Take --updates steps of every policy on its own loss, the sum over its agents.
 
-        Returns the agents' gradient norms in the last step. FloatingPointError: a norm is not
-        finite, and no weight has changed in that step.
+        Returns the agents' gradient norms in the last step. A step whose norms are not finite would
+        ruin every weight. It is skipped for all agents. FloatingPointError: three in a row were.
         """
         options = self.algorithm
         optimizer = self.optimizers()
@@ -677,8 +679,8 @@ class MAGRPO(L.LightningModule):
             halving(self.team.bases, lambda: self.set_gradients(self.learned))
             parallel.sum_gradients(list(itertools.chain(*groups)))
             norms = [float(nn.utils.clip_grad_norm_(group, GRAD_CLIP)) for group in groups]
-            if not all(map(math.isfinite, norms)):  # such a step would ruin every weight
-                raise FloatingPointError(f"gradient norms {norms} at step {self.global_step}")
+            if not all(map(math.isfinite, norms)):
+                self.skip(norms)
             self.updating = True
             # Lightning counts the steps of its wrapper: one per rollout.
             (optimizer.optimizer if remaining else optimizer).step()
@@ -688,6 +690,15 @@ class MAGRPO(L.LightningModule):
                     row.old = row.scored
         norm_of = dict(zip(self.team.policies(), norms, strict=True))
         return [norm_of[self.team.policy_of(agent)] for agent in range(self.team.size)]
+
+    def skip(self, norms: list[float]) -> None:
+        """Drop the gradients, so that the step counts and changes nothing."""
+        self.skipped.add(self.global_step)
+        message = f"gradient norms {norms} at step {self.global_step}"
+        if {*range(self.global_step - 2, self.global_step)} <= self.skipped:
+            raise FloatingPointError(f"{message}: the third step in a row that cannot be taken")
+        print(f"warning: {message}: it is skipped", file=sys.stderr)
+        self.optimizers().zero_grad()
 
     def set_gradients(self, rows: list[Row]) -> None:
         """Set the gradients of the policies' losses, in micro-batches that add up."""

@@ -356,13 +356,17 @@ def test_every_sample_has_its_own_random_numbers(monkeypatch):
     assert len({str([r.tokens for r in node.responses[0]]) for node in nodes}) == len(nodes)
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch):
+def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch, capsys):
+    """The step counts and is skipped. The third in a row ends the run."""
     team = small_team()
     before = snapshot(team)
     real = magrpo.policy_loss
     monkeypatch.setattr(magrpo, "policy_loss", lambda *args: real(*args) * float("nan"))
-    with pytest.raises(FloatingPointError, match="at step 0"):
-        train(long_answers, team=team)
+    module = train(long_answers, team=team, steps=2)
+    assert (module.global_step, measure(module)["skipped"]) == (2, 2)
+    assert "at step 1: it is skipped" in capsys.readouterr().err
+    with pytest.raises(FloatingPointError, match="at step 2: the third step in a row"):
+        train(long_answers, team=team, steps=3)
     assert moved(team, before) == set()
 
 

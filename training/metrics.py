@@ -45,6 +45,7 @@ def measure(module) -> Measures:
     metrics |= logp_differences(module.learned, bool(module.team.engine))
     if module.algorithm.updates > 1:
         metrics["clip_fraction"] = clip_fraction(module.learned, module.algorithm.clip)
+    metrics["skipped"] = len(module.skipped)
     metrics["lr"] = module.learning_rate
     metrics |= timing(module, nodes)
     return {name: float(value) for name, value in metrics.items()}
