@@ -28,7 +28,7 @@ import train
 from magrpo import MAGRPO
 from training import folder
 from training import scoring as contract
-from training.recorder import Recorder, Stopped
+from training.recorder import Recorder
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
@@ -349,33 +349,6 @@ def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, m
     (tmp_path / "bad").unlink()
     resume(path)
     assert_same_run(path, healthy)
-
-
-@pytest.mark.parametrize("number", [None, signal.SIGALRM])
-def test_nothing_waits_for_calls_that_have_not_begun(number, monkeypatch):
-    """Neither a reward that raises nor a signal."""
-    calls = []
-
-    def reward(item, responses):
-        calls.append(1)
-        time.sleep(0.05)  # so that all calls are queued
-        if item["number"] == 0:
-            if number is None:
-                raise ValueError("bad")
-            os.kill(os.getpid(), number)
-        return 1.0
-
-    def stop(*_):
-        raise Stopped
-
-    reward.maximum = 1.0
-    scorer = contract.Scorer(reward)
-    before = signal.signal(signal.SIGALRM, stop)
-    with pytest.raises((contract.RewardError, Stopped)):
-        scorer([({"number": number}, []) for number in range(300)])
-    signal.signal(signal.SIGALRM, before)
-    scorer.pool.shutdown()
-    assert len(calls) < 100
 
 
 def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):

@@ -75,18 +75,9 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     monkeypatch.syspath_prepend(tmp_path)
     Path("tiny").symlink_to(ROOT / "tiny")  # as in the project's folder
     Path(PLUGIN).write_text(source)
-    small = [
-        "--max-steps",
-        "1",
-        "--batch-size",
-        "2",
-        "--num-generations",
-        "2",
-        "--max-new-tokens",
-        "8",
-    ]
-    flags = shlex.split(command)[2:]
-    train.main([*flags, *small, "--run", "x"])
+    small = "--max-steps 1 --batch-size 2 --num-generations 2 --max-new-tokens 8"
+    flags = [*shlex.split(command)[2:], *small.split()]
+    train.main([*flags, "--run", "x"])
     row = json.loads(Path("runs/x/metrics.jsonl").read_text())
     assert 0 <= row["return"] <= 1
     capsys.readouterr()
@@ -98,7 +89,7 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     assert_close(merged(ids).logits, agent(ids).logits)
     assert AutoTokenizer.from_pretrained("solver")(found["prompt"])["input_ids"] == ids[0].tolist()
     flags = [word for word in flags if word != "--reward" and ":rhymes" not in word]
-    train.main([*flags, *small, "--run", "y", "--turns", "2"])
+    train.main([*flags, "--run", "y", "--turns", "2"])
     assert "turn_1/reward" in json.loads(Path("runs/y/metrics.jsonl").read_text())
 
 
