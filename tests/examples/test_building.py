@@ -100,15 +100,6 @@ def test_teams_by_hand_earn_what_the_docs_say():
             assert f"| {' | '.join(cells)} |" in docs
 
 
-def test_the_published_rewards_take_off_what_is_outside_and_what_spiders_do():
-    outside = [cell for cell in teams.box(STRINGS[0]) if cell not in teams.targets(STRINGS[0])]
-    texts = [teams.checkered(outside, OAK, STONE), ""]
-    assert rewards.strbuild_paper(STRINGS[0], texts)["extra"] == -1.5
-    house = HOUSES[0] | {"spiders": [3, 1]}
-    for texts, cost in ((["", ""], -0.08), ([""], 0), (["/kill", ""], 0)):
-        assert rewards.housebuild_paper(house, texts)["spiders"] == pytest.approx(cost)
-
-
 def test_a_string_is_paid_by_its_cells_and_by_its_least_useful_agent():
     item, goal = STRINGS[0], teams.targets(STRINGS[0])
     outside = next(cell for cell in teams.box(item) if cell not in goal)

@@ -198,16 +198,3 @@ def test_classes_that_do_not_suit_the_team_are_named(tmp_path):
         ClassEval(data, 5).items("train")
     with pytest.raises(ValueError, match=r"0 of 2 .* too few or too many methods: own/0, own/1"):
         Small(data).items("train")
-
-
-def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
-    first, second = (ClassEval().observe(agent, ITEM, []) for agent in range(2))
-    assert first.endswith("\n\npart1.py:\n```python\nclass Till:\n")
-    assert first.replace("\npart1.py:\n", "\npart2.py:\n") == second
-    assert ITEM["skeleton"] in first
-    alone = ClassEval(num_agents=1).observe(0, ITEM, [])
-    assert "programmers" not in alone
-    assert "round(" not in first + alone
-    task, written = ClassEval(), response("in_cents")
-    again = "\n```\n\nRevised: part1.py:\n```python\nclass Till:\n"
-    assert task.observe(0, ITEM, [(written, "")]) == task.observe(0, ITEM, []) + written + again

@@ -104,15 +104,6 @@ def test_only_the_partner_reads_a_message(kind, reads):
     assert "modulo 3 of" in task.observe(0, after, [])
 
 
-def test_a_message_is_cut_and_costs():
-    after = messages.Messages().advance(ITEM, SENT)
-    assert after["sent"] == ["8 is it", "a message that is longer than it may be a messag"]
-    assert messages.find(ITEM, ["3 7", "3 7"]) == {}
-    for answers, found in ((["3 7", "x % 3 > 7"], 1), (["7 3", "3, 7"], 0.5), (["", "9 9"], 0)):
-        parts = messages.find(after, answers)
-        assert parts == {"found": found, "length": pytest.approx(-0.0825)}
-
-
 SQUARES = {
     "entry_point": "solve",
     "setup": "",
