@@ -11,7 +11,6 @@ import math
 from types import SimpleNamespace
 from typing import ClassVar
 
-import numpy as np
 import pytest
 import torch
 from helpers import at_step
@@ -107,17 +106,6 @@ def test_samples_that_met_meet_others_first(agents, group, rounds):
         assert {max(met.values()) for met in meetings(agents, group, count)} == {1}
 
 
-@pytest.mark.parametrize("group", range(2, 8))
-def test_samples_of_three_agents_meet_again_as_late_as_shifts_allow(group):
-    """Every choice of the third agent's shifts beside the second's 0, 1, ..., G - 1: the rounds in
-    which the two differ by as many shifts are the most that there can be."""
-    best = 0
-    for shifts in itertools.permutations(range(group)):
-        best = max(best, len({(shift - k) % group for k, shift in enumerate(shifts)}))
-    for count in range(1, best + 1):
-        assert {max(met.values()) for met in meetings(3, group, count)} == {1}
-
-
 def test_returns_are_means_over_partners():
     future = doubles([10, 20], [1, 2], [0, 4])
     for count in range(1, 5):
@@ -148,12 +136,11 @@ LOGITS = {
     2: [[0.3, -0.5, 0.8], [-0.2, 0.9, 0.1]],
     3: [[0.3, -0.5], [-0.2, 0.9], [0.8, 0.1]],
 }
-ENDS = {"aligned": 1, "cross": math.inf}
 
 
 def expected_gradient(count: float, mode: str, group: int, agents: int = 2):
-    """Return the expected estimate, the true gradient and the gradient of the expected best return
-    of a group, of each agent by its own parameters. Every response is in `count` joint ones."""
+    """Return the expected estimate and the true gradient of each agent by its own parameters.
+    Every response is in `count` joint ones."""
     rewards = REWARD[agents]
     logits = [doubles(*values).requires_grad_() for values in LOGITS[agents]]
     logps = [values.log_softmax(-1) for values in logits]
@@ -166,7 +153,6 @@ def expected_gradient(count: float, mode: str, group: int, agents: int = 2):
         logp = sum(own[action] for own, action in zip(logps, chosen, strict=True))
         expected = expected + logp.exp() * rewards[chosen]
     losses = 0.0  # their gradient is the estimate's: each is weighted by its group's probability
-    bests = 0.0
     joints = arrangement(agents, group, count)
     future = torch.zeros(agents, group, dtype=F64)
     samples = [*itertools.product(range(len(rewards)), repeat=group)]
@@ -179,28 +165,9 @@ def expected_gradient(count: float, mode: str, group: int, agents: int = 2):
         loss = policy_loss(
             picked.flatten()[:, None], torch.ones(agents * group, 1), values.flatten()
         )
-        best = (picked.sum(1) * returns.amax(1)).sum()
         probability = picked.sum().exp().detach()
         losses = losses + probability * loss
-        bests = bests + probability * best
-    return gradient_of(-losses), gradient_of(expected), gradient_of(bests)
-
-
-def expected_ratio(*options) -> torch.Tensor:
-    estimate, true, _ = expected_gradient(*options)
-    return estimate / true
-
-
-@pytest.mark.parametrize("joint", ["aligned", "cross"])
-@pytest.mark.parametrize("group", [2, 3])
-def test_the_best_as_baseline_is_biased_against_the_best(joint, group):
-    """It depends on the sample that it is taken from, as the mean does, but not by a constant
-    factor: what is followed is the gradient of E[R] - E[best of G] / G."""
-    estimate, true, of_best = expected_gradient(ENDS[joint], "max", group)
-    torch.testing.assert_close(estimate, true - of_best / group, rtol=1e-9, atol=1e-9)
-    ratio = estimate / true
-    assert float(ratio.max() - ratio.min()) > 1  # no learning rate could mend that
-    assert joint == "aligned" or float(ratio.min()) < 0  # it may even point the other way
+    return gradient_of(-losses), gradient_of(expected)
 
 
 @pytest.mark.parametrize(
@@ -210,14 +177,8 @@ def test_the_best_as_baseline_is_biased_against_the_best(joint, group):
 @pytest.mark.parametrize("mode", ["mean", "rloo", "none"])
 def test_expected_gradient_is_the_true_gradient(agents, count, mode, group):
     want = (group - 1) / group if mode == "mean" else 1.0
-    ratio = expected_ratio(count, mode, group, agents)
-    torch.testing.assert_close(ratio, torch.full((6,), want, dtype=F64), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("joint", ["aligned", "cross"])
-def test_dividing_by_the_deviation_is_biased(joint):
-    ratio = expected_ratio(ENDS[joint], "std", 3)
-    assert float(ratio.max() - ratio.min()) > 0.2  # no learning rate could mend that
+    estimate, true = expected_gradient(count, mode, group, agents)
+    torch.testing.assert_close(estimate, want * true, rtol=1e-9, atol=1e-9)
 
 
 class Game(Task):
@@ -437,29 +398,12 @@ def test_a_problem_that_teaches_nothing_is_left_out_of_more_and_more_epochs():
 # --- who mattered: the analysis of variance -------------------------------------------------------
 
 
-def table_node(table):
-    """A node whose joint responses are all pairs, in another order than the table's."""
-    group = len(table)
-    joints = torch.tensor([*itertools.product(range(group), repeat=2)]).flip(0)
-    rewards = torch.from_numpy(table)[joints[:, 0], joints[:, 1]]
-    prompts = [(1, 2)] * 2  # both agents speak
-    return SimpleNamespace(samples=group, joints=joints, team_rewards=rewards, prompts=prompts)
-
-
-def test_influences_are_unbiased():
-    """Agents of three actions each; every draw of G = 2 samples with its probability."""
-    rewards = np.array([[0.0, 1.0, 4.0], [2.0, -1.0, 0.5], [0.0, 3.0, 1.0]])
-    chances = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
-    means = (rewards @ chances[1], chances[0] @ rewards)  # by each agent's own action
-    mean = chances[0] @ means[0]
-    alone = [chances[i] @ (means[i] - mean) ** 2 for i in range(2)]
-    total = chances[0] @ (rewards - mean) ** 2 @ chances[1]
-    want = [*alone, total - sum(alone)]
-    got = np.zeros(3)
-    for draw in itertools.product(range(3), repeat=4):
-        rows = list(draw[:2])
-        columns = list(draw[2:])
-        chance = np.prod(chances[0][rows]) * np.prod(chances[1][columns])
-        node = table_node(rewards[rows][:, columns])
-        got += chance * np.array([*influences([node]).values()])
-    assert got == pytest.approx(want)
+@pytest.mark.parametrize(
+    ("table", "want"), [([[0, 1], [2, 3]], (2, 0.5, 0)), ([[0, 0], [0, 4]], (0, 0, 4))]
+)
+def test_influences_of_known_tables(table, want):
+    """Each agent's alone, or together alone. The joint responses come in another order."""
+    joints = torch.tensor([*itertools.product(range(2), repeat=2)]).flip(0)
+    rewards = doubles(*table)[joints[:, 0], joints[:, 1]]
+    node = SimpleNamespace(samples=2, joints=joints, team_rewards=rewards, prompts=[(1, 2)] * 2)
+    assert [*influences([node]).values()] == pytest.approx(want)

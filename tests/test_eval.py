@@ -10,7 +10,6 @@ import io
 import json
 import re
 import shutil
-import types
 from pathlib import Path
 
 import helpers
@@ -23,7 +22,6 @@ import train
 from evaluation import methods as playing
 from evaluation import players, report
 from magrpo import Rollout
-from policies.sampling import Sampling
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
 
@@ -79,31 +77,6 @@ def records(path: Path, method: str) -> list[dict]:
 
 
 # --- the table ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seconds", "spent", "timed"),
-    [
-        ([1] * 20, 1e4, 10),  # never more than ten
-        ([2] * 20, 89, 4),
-        ([1, 1, 9, 1, 1], 90, 3),  # the third took more than those before it
-        ([100] * 3, 9, 1),  # one at least
-    ],
-)
-def test_the_timing_of_single_problems_takes_a_tenth(seconds, spent, timed, monkeypatch):
-    """The clock moves by the seconds of a problem; the warm-up takes none."""
-    clock = types.SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
-
-    def rollout(items, key, samples, sampling, *_):
-        if sampling.max_new_tokens > 1:
-            clock.now += items[0]
-        rollout.seconds["rollout"] = items[0]
-        return []
-
-    rollout.seconds = {}
-    monkeypatch.setattr(playing, "time", clock)
-    found = playing.latencies("x", rollout, seconds, Sampling(1.0, 0, 1.0, 64), 0, spent)
-    assert found["seconds"] == seconds[:timed]
 
 
 def test_every_method_has_every_measure(whole):
@@ -304,18 +277,6 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
     assert groups["a"]["after/return_low"] < 0.9 < 0.92 < groups["a"]["after/return_high"]
     assert groups["b"]["before/greedy/return"] == pytest.approx(0.36)
     assert (tmp_path / "compare.png").read_bytes()[1:4] == b"PNG"
-
-
-def test_compare_takes_one_run_and_tells_apart_runs_of_one_name(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_run(Path("runs/coop-1"), 0, 0.9)
-    run("--compare", "coop-1")
-    assert "0.900 [" in capsys.readouterr().out
-    write_run(Path("runs/coop-2"), 0, 0.5, rank=8)  # other flags: no second seed
-    Path("runs/coop-2/summary.json").unlink()  # and not finished
-    run("--compare", "coop-1", "coop-2")
-    said = capsys.readouterr().out
-    assert re.search(r"^coop --lora-rank 8 +1 +- +- +- +-$", said, re.M)
 
 
 def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):

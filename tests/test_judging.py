@@ -12,7 +12,8 @@ from helpers import assert_close, refused, rounding, small_base
 
 import eval as evaluation
 import train
-from policies.judging import Judge
+from policies import plain
+from policies.judging import PLAIN, Judge
 from training.scoring import RewardError, Scorer
 
 ROOT = Path(train.__file__).parent
@@ -32,26 +33,15 @@ def base():
     return small_base((0, 1))
 
 
-def plain(base, prompt: str, text: str) -> list[float]:
-    """Per-token loop over the frozen base, through transformers' own forward pass."""
-    base.net.set_attn_implementation("eager")
-    base.model.base_model.disable_adapter_layers()
-    for layer in base.adapters.layers:
-        layer.__dict__.pop("forward", None)
-    ids = base.tokenizer(prompt)["input_ids"]
-    values = []
-    for token in base.tokenizer(text)["input_ids"]:
-        logits = base.model(input_ids=torch.tensor([ids])).logits[0, -1]
-        values.append(float(logits.log_softmax(-1)[token]))
-        ids = [*ids, token]
-    return values
-
-
 def test_answers_are_the_frozen_bases_log_probabilities(base):
     questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("HELLO", "X"), ("HELLO", "")]
-    answers = Judge(base, chat=False)(questions)
-    for question, answer in zip(questions, answers, strict=True):
-        assert_close(answer.tolist(), plain(base, *question))
+    judge = Judge(base, chat=False)
+    answers = judge(questions)
+    assert len(answers.pop()) == 0
+    for question, answer in zip(questions, answers, strict=False):
+        row = judge.row(*question)
+        plain.score(base, [row], PLAIN, frozen=True)
+        assert_close(answer, row.scored.double())
 
 
 def test_a_prompt_may_be_empty_and_a_text_too_long(base):

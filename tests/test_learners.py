@@ -16,12 +16,12 @@ from test_magrpo import Echo, long_answers, moved, rewarding, small_team, snapsh
 from test_train import adapters, assert_same_run, lines, signalled_after
 
 import eval as evaluation
-import policies.finding
 import policies.team
 import train as program
 from evaluation.methods import record
 from evaluation.players import saved_name
 from magrpo import Episode, Node, Rollout
+from policies import finding
 from policies.decoding import Response
 from policies.sampling import Sampling
 from training.heldout import evaluate, sample_record
@@ -92,34 +92,6 @@ def test_the_next_turn_is_in_the_world_that_the_joint_response_made(argv):
                 assert child.observations[0] == f"{node.item['word']}:0:{history}{text}"
     last = module.turns[2][0]
     assert sample_record(0, last, 2, 0)["prompts"][0].endswith(last.item["said"])
-
-
-class Silent(Diary):
-    """The world keeps what agent 1 wrote, and nobody is shown it."""
-
-    def observe(self, agent, item, history):
-        return Echo.observe(self, agent, item, history)
-
-
-@pytest.mark.parametrize("task", [Diary(), Silent()])
-def test_a_partner_s_text_reaches_nobody_unless_the_task_puts_it_there(task, monkeypatch):
-    """Agent 0 is shown agent 1's tag through the item, and never the other way."""
-
-    def tagged(self, nodes, sampling, act=Rollout.act):
-        act(self, nodes, sampling)
-        for node in nodes:
-            for agent, responses in enumerate(node.responses):
-                for response in responses:
-                    response.text = f"<{agent}>"
-
-    monkeypatch.setattr(Rollout, "act", tagged)
-    module = make(long_answers, "--turns", "3", "--branching", "chain", task=task)
-    with at_step(0):
-        turns = module.play(2)
-    for node in turns[1] + turns[2]:
-        assert "<0>" in node.observations[0]
-        assert "<0>" not in node.observations[1]
-        assert ("<1>" in node.observations[0]) == (type(task) is Diary)
 
 
 def test_an_evaluation_plays_in_the_world_that_moves_on():
@@ -371,32 +343,15 @@ def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
     assert "two runs or more" in refused(capsys, "--crossplay", trained, program=evaluation)
 
 
-def test_a_clone_that_moves_takes_its_runs_along(tmp_path, monkeypatch):
-    """Also a run that has recorded the model's path, as runs once did."""
-
-    def clone(path: Path) -> None:
-        monkeypatch.chdir(path)
-        monkeypatch.setattr(policies.finding, "EMBEDDED", path / "tiny")
-
-    old = tmp_path / "old"
-    new = tmp_path / "new"
-    shutil.copytree(ROOT / "tiny", old / "tiny", ignore=shutil.ignore_patterns("*py*"))
-    clone(old)
-    path = run(old / "run", "--model", "tiny", "tiny/half", "--eval-limit", "none", steps=1)
-    record = json.loads((path / "args.json").read_text())
-    assert record["args"]["model"] == [*record["bases"]] == ["tiny", "tiny/half"]
-    before = shutil.copytree(path, old / "before")
-    for file in (before / "args.json", *before.glob("agents/*/adapter_config.json")):
-        file.write_text(file.read_text().replace('"tiny', f'"{old}/tiny'))
-    old.rename(new)
-    (new / "elsewhere").mkdir()
-    clone(new)
-    monkeypatch.chdir(new / "elsewhere")
-    crossplay(new / "run", new / "before")
-    for name in ("run", "before"):
-        program.main(["--resume", f"../{name}", "--max-steps", "2"])
-        assert policies.finding.base_of(new / name / "agents" / "1") == str(new / "tiny" / "half")
-    assert_same_run(new / "run", new / "before")
+def test_an_embedded_model_is_found_in_every_clone(tmp_path, monkeypatch):
+    """By the name that a run records, or by a path in a clone that is gone."""
+    half = str(ROOT / "tiny" / "half")
+    assert finding.recorded_name(half) == "tiny/half"
+    for name in ("tiny/half", "/a/clone/tiny/half"):
+        assert finding.located(name) == half
+    monkeypatch.chdir(tmp_path)
+    Path("tiny/half").mkdir(parents=True)  # the user's own
+    assert finding.located("tiny/half") == finding.recorded_name("tiny/half") == "tiny/half"
 
 
 def other_base(path: Path) -> None:
@@ -440,32 +395,3 @@ def test_a_stopped_run_goes_on_exactly(trained, tmp_path, monkeypatch):
     program.main(["--resume", str(half)])
     assert_same_run(half, whole)
     assert summary(half)["returns"] == summary(whole)["returns"]
-
-
-OWN = """
-def mine(item, responses):
-    return {"all": 0.25, **{f"agent/{i}": 0.5 * (i == 0) for i in range(len(responses))}}
-mine.maximum = 1.0
-"""
-
-
-def test_an_evaluation_and_a_score_know_own_pay(tmp_path, capsys):
-    (tmp_path / "own.py").write_text(OWN)
-    own = ["--reward", f"{tmp_path}/own.py:mine"]
-    argv = ["--limit", "2", "--num-samples", "2", "--max-new-tokens", "8", *own]
-    out = [f"--json={tmp_path}/json", f"--samples={tmp_path}/samples"]
-    evaluation.main([*argv, *out, "--method", "naive", "single"])
-    assert "agent/0/reward" in capsys.readouterr().out
-    methods = json.loads((tmp_path / "json").read_text())["methods"]
-    rows = {}
-    for name, row in methods.items():
-        rows[name] = [row[key] for key in KEYS if key in row]
-    assert rows == {"naive": [0.5, 0.25, 0.5, 0.0], "single": [0.75, 0.25, 0.5]}
-    evaluation.main(["--from-samples", f"{tmp_path}/samples", "--show", "1"])
-    assert "all 0.25, agent/0 0.50, agent/1 0.00" in capsys.readouterr().out
-    (tmp_path / "lines").write_text('{"item": {}, "responses": ["a", "b"]}\n')
-    evaluation.main(["--score", f"{tmp_path}/lines", *own, f"--samples={tmp_path}/scored"])
-    assert json.loads((tmp_path / "scored").read_text())["reward"] == 0.5
-
-
-KEYS = ("return", "reward/all", "agent/0/reward", "agent/1/reward")

@@ -103,36 +103,6 @@ def test_equal_rewards_move_nothing(joint):
     assert measure(module)["logp_difference/max"] == 0  # nothing was scored
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        "--num-agents 1",
-        "--num-agents 3 --joint aligned --turns 2 --branching chain",
-        "--num-agents 4 --joint 3 --turns 2 --branching chain",
-        "--turns 2 --branching tree --gamma 0.5",
-        "--turns 3 --branching chain --joint cross",
-    ],
-)
-def test_counts_of_agents_turns_and_branches(argv):
-    module = train(long_answers, *argv.split())
-    args = flags(*argv.split())
-    agents = args.num_agents
-    group = args.num_generations
-    assert len(module.turns) == args.turns
-    for turn, nodes in enumerate(module.turns):
-        wide = group**turn if args.branching == "tree" else group ** min(turn, 1)
-        assert len(nodes) == args.batch_size * wide
-        samples = 1 if turn and args.branching == "chain" else group
-        most = samples ** (agents - 1)
-        each = {"aligned": 1, "cross": most}.get(args.joint) or min(args.joint, most)
-        for node in nodes:
-            assert [len(responses) for responses in node.responses] == [samples] * agents
-            assert [len(history) for history in node.histories] == [turn] * agents
-            assert len(node.parts) == samples * each
-            assert node.advantages.shape == (agents, samples)
-        assert f"turn_{turn}/reward" in measure(module)
-
-
 def test_a_response_ends_at_the_tasks_stop():
     team, task, args = small_team(), Echo(), flags("--max-new-tokens", "24")
 

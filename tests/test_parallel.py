@@ -189,23 +189,3 @@ def test_gradients_are_none_only_where_no_process_has_one(tmp_path):
     torch.multiprocessing.start_processes(
         sum_of_two, (tmp_path / "meet",), nprocs=2, start_method="fork"
     )  # fork imports nothing anew
-
-
-def test_beside_nccl_processes_speak_over_gloo(monkeypatch):
-    """Its calls raise where a peer has died, and NCCL's wait for it."""
-    groups = []
-    monkeypatch.setattr(parallel, "place", lambda: (0, 2))
-    monkeypatch.setattr(parallel.dist, "get_backend", lambda: "nccl")
-    monkeypatch.setattr(parallel.dist, "new_group", lambda backend: f"over {backend}")
-
-    def gather(values, value, group):
-        groups.append(group)
-        values[:] = [value, "theirs"]
-
-    monkeypatch.setattr(parallel.dist, "all_gather_object", gather)
-    parallel._control.cache_clear()
-    try:
-        assert parallel.gather("a") == ["a", "theirs"]
-    finally:
-        parallel._control.cache_clear()
-    assert groups == ["over gloo"]

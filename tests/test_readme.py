@@ -80,19 +80,10 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     monkeypatch.syspath_prepend(tmp_path)
     Path("tiny").symlink_to(ROOT / "tiny")  # as in the project's folder
     Path(PLUGIN).write_text(source)
-    small = [
-        "--max-steps",
-        "1",
-        "--batch-size",
-        "2",
-        "--num-generations",
-        "2",
-        "--max-new-tokens",
-        "8",
-    ]
+    small = "--max-steps 1 --batch-size 2 --num-generations 2 --max-new-tokens 8"
     Path("words.jsonl").write_text('{"word": "cat"}\n' * 5)
-    flags = [word for word in shlex.split(command)[2:] if word != "--dry-run"]
-    train.main([*flags, *small, "--run", "x"])
+    flags = [word for word in shlex.split(command)[2:] if word != "--dry-run"] + small.split()
+    train.main([*flags, "--run", "x"])
     row = json.loads(Path("runs/x/metrics.jsonl").read_text())
     assert 0 <= row["return"] <= 1
     capsys.readouterr()
@@ -103,7 +94,7 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     agent = AutoPeftModelForCausalLM.from_pretrained("runs/x/agents/1").float()
     assert_close(merged(ids).logits, agent(ids).logits)
     assert AutoTokenizer.from_pretrained("solver")(found["prompt"])["input_ids"] == ids[0].tolist()
-    train.main([*flags, *small, "--run", "y", "--turns", "2"])
+    train.main([*flags, "--run", "y", "--turns", "2"])
     assert "turn_1/reward" in json.loads(Path("runs/y/metrics.jsonl").read_text())
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import rewards
 from tasks import Arxiv, Tldr
-from writing.text import SEPARATOR, has_end, transitions, words
+from writing.text import SEPARATOR, has_end, words
 
 TASKS = ("tldr", "arxiv")
 STRICT = {task: getattr(rewards, task) for task in TASKS}
@@ -81,22 +81,6 @@ def test_released_salad():
     salad += ["cat also such as that is so but first indeed in short just as though if when"]
     assert total(RELEASED["tldr"]({}, salad)) == pytest.approx(2.98)
     assert total(PAPER["tldr"]({}, salad)) == pytest.approx(1.5)  # what their logger gave
-
-
-def arxiv_pair(ratio: float) -> list[str]:
-    """130 words each, the same ones with all twelve categories; lengths 2,000 and ratio x 2,000."""
-    phrases = [phrases[0] for phrases in transitions().values()]
-    base = " ".join([*phrases, *(f"q{number}" for number in range(200))]).split()[:129]
-    base = " ".join(base) + " "
-    return [base + "z" * (size - len(base)) for size in (2000, round(2000 * ratio))]
-
-
-@pytest.mark.parametrize(("ratio", "reward", "paper"), [(1.655, 2.84, 0.5), (1.116, 2.61, 3.0)])
-def test_released_arxiv(ratio, reward, paper):
-    """The two published figures differ in the ratio of lengths; all else earns the most it can."""
-    pair = arxiv_pair(ratio)
-    assert total(RELEASED["arxiv"]({}, pair)) == pytest.approx(reward, abs=0.005)
-    assert total(PAPER["arxiv"]({}, pair)) == pytest.approx(paper)
 
 
 def test_released_matches_letters_and_the_paper_words():
@@ -312,6 +296,3 @@ def test_observations(kind):
     again = task.observe(0, item, [("my text", "what I was told")])
     assert re.fullmatch(re.escape(one) + ".*my text.*what I was told.*", again, re.DOTALL)
     assert kind(num_agents=1).observe(0, item, []).count(SEPARATOR) == 1
-
-
-# --- end to end -----------------------------------------------------------------------------------

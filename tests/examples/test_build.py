@@ -5,7 +5,6 @@ import json
 
 import helpers
 import pytest
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
 import train
@@ -129,17 +128,6 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     *most, last = rest  # one agent has material for the last rectangle, whichever it is
     almost = TASK.advance(after, [blocks.listed(most) + clear, blocks.listed(most[::-1])])
     assert pay(almost, blocks.listed([last]), "") == pay(almost, "", blocks.listed([last])) == 1.0
-
-
-def test_it_copies_rectangles():
-    """Greedily, of held-out problems: every command is one of the target's."""
-    model = AutoModelForCausalLM.from_pretrained(BUILD).eval()
-    tokenizer = AutoTokenizer.from_pretrained(BUILD)
-    for item in DEV[:5]:
-        ids = tokenizer(TASK.observe(0, item, []), return_tensors="pt").input_ids
-        new = model.generate(ids, max_new_tokens=60, do_sample=False)[0, ids.shape[1] :]
-        text = tokenizer.decode(new, skip_special_tokens=True)
-        assert sorted(text.split("\n")) == sorted(item["solution"].split("\n"))
 
 
 @pytest.mark.slow

@@ -4,9 +4,7 @@ The values of the published rewards are those that the authors' own simulator an
 the same teams.
 """
 
-import math
 import time
-from collections import Counter
 from pathlib import Path
 
 import building_teams as teams
@@ -102,15 +100,6 @@ def test_teams_by_hand_earn_what_the_docs_say():
             assert f"| {' | '.join(cells)} |" in docs
 
 
-def test_the_published_rewards_take_off_what_is_outside_and_what_spiders_do():
-    outside = [cell for cell in teams.box(STRINGS[0]) if cell not in teams.targets(STRINGS[0])]
-    texts = [teams.checkered(outside, OAK, STONE), ""]
-    assert rewards.strbuild_paper(STRINGS[0], texts)["extra"] == -1.5
-    house = HOUSES[0] | {"spiders": [3, 1]}
-    for texts, cost in ((["", ""], -0.08), ([""], 0), (["/kill", ""], 0)):
-        assert rewards.housebuild_paper(house, texts)["spiders"] == pytest.approx(cost)
-
-
 def test_a_string_is_paid_by_its_cells_and_by_its_least_useful_agent():
     item, goal = STRINGS[0], teams.targets(STRINGS[0])
     outside = next(cell for cell in teams.box(item) if cell not in goal)
@@ -144,31 +133,11 @@ def test_spiders_and_needless_kills_cost_a_tenth(spiders, kills, value):
     assert worth(rewards.housebuild(house, texts)) == pytest.approx(value, **EXACT)
 
 
-def test_material_for_half_of_a_house_and_half_of_that_again():
-    house = HOUSES[0]
-    text = "\n".join(teams.cells_in_turn(house, agent) for agent in (0, 1))
-    world = build(houses.rules(house, 2), [text, ""])
-    used = Counter(block for block, _ in world.cells.values())
-    for block, count in Counter(houses.target(house).values()).items():
-        assert used[block] == math.ceil(count / 2) + count // 4
-
-
 def test_the_last_block_of_a_cell_stays_and_air_takes_it_away():
     assert blocks("/setblock 0 0 0 stone\n/setblock 0 0 0 wood") == {(0, 0, 0): "wood"}
     assert blocks("/fill 0 0 0 2 0 0 stone\n/fill 1 0 0 2 0 0 air") == {(0, 0, 0): "stone"}
     texts = ["/setblock 0 0 0 stone", "/setblock 0 0 0 glass"]
     assert build(BOX, texts).cells == {(0, 0, 0): ("glass", 1)}
-
-
-def test_every_problem_can_be_solved():
-    for item in StrBuild().items("test")[:20]:
-        team = teams.LETTERS["each a half of the targets, checkered"](item)
-        assert worth(rewards.strbuild(item, team)) == pytest.approx(1.0, **EXACT)
-    for item in HouseBuild().items("test")[:20]:
-        team = teams.HOUSES["cells in turn"](item)
-        if not item["spiders"]:
-            team[0] = team[0].removeprefix("/kill\n")
-        assert worth(rewards.housebuild(item, team)) == pytest.approx(1.0, **EXACT)
 
 
 def hacks(item: dict) -> dict[str, list[str]]:

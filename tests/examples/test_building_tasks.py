@@ -42,20 +42,6 @@ def test_the_recipes_leave_room_for_the_prompts_of_four_turns(name):
     assert (args.turns, args.max_prompt_tokens) == (4, 4096)
 
 
-@pytest.mark.parametrize(
-    ("team", "scheme"),
-    [
-        ("nothing", "nothing stands"),
-        ("agent 0 fills all targets, checkered", "agent 0 alone"),
-        ("the map of perfect_feedback", "agent 0 even, 1 odd"),
-        ("each a half of the targets, checkered", "agent 0 left, 1 right"),
-    ],
-)
-def test_schemes_of_letters(team, scheme):
-    for item in STRINGS[4:]:
-        assert StrBuild().scheme(item, teams.LETTERS[team](item)) == scheme
-
-
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "12"]
 SMALL += ["--eval-limit", "1", "--max-prompt-tokens", "4096"]
 

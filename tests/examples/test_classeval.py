@@ -160,16 +160,6 @@ def test_what_is_thrown_away_costs_syntax(first, second, low, high):
     assert low <= classeval(ITEM, [response(first), response(second)])["syntax"] <= high
 
 
-def test_a_method_that_nobody_asked_for_counts_where_it_is_called():
-    extra = ADD_NOTE + "\n\n    def of_the_example(self):\n        return self.note"
-    rest = response("in_cents summary idle")
-    assert classeval(ITEM, [extra, rest])["syntax"] < 0.5
-    calls = rest.replace("return 'idle'", "return self.of_the_example()")
-    assert classeval(ITEM, [extra, calls])["syntax"] == 0.5
-    assert classeval(ITEM, [ADD_NOTE + "\n\n# and so on", rest])["syntax"] < 0.5
-    assert sum(classeval(ITEM, ["I think", ""]).values()) == 0
-
-
 def test_a_class_that_attacks_the_tests_earns_none_of_them():
     attack = (
         "    def add(self, amount):\n        import unittest\n"

@@ -3,7 +3,6 @@
 python tests/pretend/card.py -m pytest tests/pretend/cases.py
 """
 
-import gc
 import json
 import os
 import subprocess
@@ -19,7 +18,6 @@ from test_train import assert_same_run
 import eval as evaluation
 import train
 from bench.memory import make_model, measured
-from policies import memory
 from policies.decoding import decode
 from policies.sampling import Sampling
 
@@ -120,23 +118,3 @@ def test_a_dry_run_takes_what_the_run_takes(tmp_path):
     make_model(tmp_path, 4096, 256)
     row = measured(str(tmp_path), True, {"batch": 2, "response": 16, "bits": 32, "turns": 2})
     assert 1 / 1.2 < row["expected"] / row["peak"] < 1.2
-
-
-def test_a_small_card_learns_the_same(tmp_path, monkeypatch):
-    """Where memory runs out, less is done at once, in decodes and in passes of the update."""
-    monkeypatch.setattr(memory, "share", lambda base: 2**25 >> base.halved)
-    runs = []
-    room = 2**40
-    for name in ("large", "small"):
-        gc.collect()
-        before = card.count("held")
-        card.limit(before + room)
-        card.reset_peak()
-        try:
-            runs += trained(tmp_path / name, "--eval-limit", "none", steps=1)
-        finally:
-            card.limit(2**60)
-        room = (card.count("peak") - before) * 3 // 4
-    large, small = runs
-    for name in ("return", "grad_norm/0", "grad_norm/1", "entropy/0"):
-        assert small[name] == pytest.approx(large[name], rel=rounding()), name
