@@ -1,4 +1,11 @@
-"""Compares a trained team with every baseline: python eval.py --run runs/NAME [--run runs/SOLO].
+"""Evaluate a trained team: a table of the team beside its baselines, or one of the modes below.
+
+Examples:
+  python eval.py --run runs/coop-1                       # the table
+  python eval.py --ask "Return the largest even number"  # an answer of the newest run's team
+  python eval.py --compare runs/coop-1 runs/coop-2       # curves side by side
+
+The methods of the table:
 
 | method         | who answers                                                                    |
 |----------------|--------------------------------------------------------------------------------|
@@ -71,83 +78,107 @@ class Args:
 
     # --- other questions than the table
     ask: str | None = flag(
-        None, "your own problem, or an item in JSON: the team's answer", metavar="TEXT"
+        None, "the team's answer to a problem of yours, in words or as JSON", metavar="TEXT"
     )
     show: int | None = flag(
-        None, "number of problems: each method's answers, no table", COUNT, metavar="N"
+        None, "the answers of each method to the first N test problems", COUNT, metavar="N"
     )
     compare: list[str] | None = flag(
         None,
-        "runs: a table and a picture of their curves, seeds grouped",
+        "a table and a picture of the curves of runs, with seeds grouped",
         nargs="+",
         metavar="DIR",
     )
     crossplay: list[str] | None = flag(
-        None, "runs: a table of agents that change partners", nargs="+", metavar="DIR"
+        None, "a table of runs whose agents change partners", nargs="+", metavar="DIR"
     )
-    doctor: str | None = flag(None, "run: known signs of failure", metavar="DIR")
+    doctor: str | None = flag(
+        None, "a verdict on a run: which known signs of failure it shows", metavar="DIR"
+    )
     score: str | None = flag(
-        None, "JSONL file: a reward's score of each line (--samples)", metavar="FILE"
+        None,
+        "a reward's scores of the joint responses in a JSONL file (to --samples)",
+        metavar="FILE",
     )
     from_samples: str | None = flag(
-        None, "file of --samples: the table, without a model", metavar="FILE"
+        None,
+        "the table of an earlier evaluation, from its --samples, without a model",
+        metavar="FILE",
     )
 
     # --- what is compared
     run: list[str] | None = flag(
         None,
-        "a team's run, a single agent's run (the newest)",
+        "run to evaluate; a second --run: a single agent's (the newest run)",
         action="append",
         metavar="DIR",
     )
-    method: list[str] | None = flag(None, "names of methods (every one that applies)", nargs="+")
-    task: str | None = flag(None, f"{named(TASKS)}, dotted.path or file.py:Class (the run's)")
+    method: list[str] | None = flag(
+        None, "methods of the table, listed below (all that apply)", nargs="+"
+    )
+    task: str | None = flag(
+        None, f"task: {named(TASKS)}; or dotted.path or file.py:Class (the run's)"
+    )
     reward: str | None = flag(
         None,
-        f"{named(REWARDS)}, dotted.path or file.py:function (the run's; the task's own)",
+        f"reward: {named(REWARDS)}; or dotted.path or file.py:function (the run's; the task's own)",
     )
     data: str | None = flag(
         None,
-        "local file instead of the task's source (the run's)",
+        "file of problems, as in train.py (the run's)",
         metavar="FILE",
     )
     model: list[str] | None = flag(
-        None, "base; one, or one per agent (the run's; the task's)", nargs="+"
+        None, "language model; one for all agents or one each (the run's; the task's)", nargs="+"
     )
-    single_model: str | None = flag(None, "model of method single (the team's)")
-    judge: str | None = flag(None, "model for a reward that asks one (the run's; the frozen base)")
+    single_model: str | None = flag(None, "language model of method single (the team's)")
+    judge: str | None = flag(
+        None, "language model that the reward asks (the run's; the frozen model)"
+    )
     engine: list[str] | None = flag(
-        None, "servers that sample, as train.py's", nargs="+", metavar="URL"
+        None, "vLLM servers that sample the responses; one for each model", nargs="+", metavar="URL"
     )
-    engine_folder: str | None = flag(None, "folder where they find adapters", metavar="DIR")
+    engine_folder: str | None = flag(
+        None, "folder in which the servers find the adapters", metavar="DIR"
+    )
 
     # --- how they play
-    limit: int = flag(100, "test problems, 0: all", SIZE)
-    num_samples: int = flag(15, "joint responses per problem", COUNT)
-    greedy: bool = flag(False, "greedy decoding only (sampled and greedy)")
-    temperature: float | None = flag(None, "divisor of the logits (the run's)", at_least(float, 0))
-    top_p: float | None = flag(None, "nucleus sampling (the run's)", at_least(float, 1e-6, 1))
-    max_new_tokens: int | None = flag(
-        None, "largest number of tokens of a response (the run's)", COUNT
+    limit: int = flag(100, "number of test problems; 0: all", SIZE)
+    num_samples: int = flag(15, "number of sampled joint responses per problem", COUNT)
+    greedy: bool = flag(False, "the likeliest token each time, and no sampling (both)")
+    temperature: float | None = flag(
+        None, "randomness of sampling: the divisor of the logits (the run's)", at_least(float, 0)
     )
-    turns: int | None = flag(None, "turns per problem (the run's)", COUNT)
-    feedback: str | None = flag(None, "what the task tells between turns (the run's)")
+    top_p: float | None = flag(
+        None,
+        "nucleus sampling: the likeliest tokens up to this probability (the run's)",
+        at_least(float, 1e-6, 1),
+    )
+    max_new_tokens: int | None = flag(
+        None, "largest number of tokens in a response (the run's)", COUNT
+    )
+    turns: int | None = flag(
+        None, "number of answers that each agent gives to a problem (the run's)", COUNT
+    )
+    feedback: str | None = flag(None, "kind of feedback between turns (the run's)")
     chat_template: bool | None = flag(
         None,
-        "prompts wrapped in the model's chat template (the run's)",
+        "chat format for prompts (the run's)",
         action=argparse.BooleanOptionalAction,
     )
     seed: int = flag(0, "seed of every random draw", SIZE)
 
     # --- output
-    json: str | None = flag(None, "file of the whole table", metavar="FILE")
-    csv: str | None = flag(None, "file of the table, a line per method", metavar="FILE")
-    samples: str | None = flag(None, "file of every response and score (JSONL)", metavar="FILE")
-    debug: bool = flag(False, "the traceback of an error")
+    json: str | None = flag(None, "file for the whole table", metavar="FILE")
+    csv: str | None = flag(None, "file for the table, a line per method", metavar="FILE")
+    samples: str | None = flag(
+        None, "file for every response and its scores (JSONL)", metavar="FILE"
+    )
+    debug: bool = flag(False, "traceback of an error")
 
 
 def parser() -> Parser:
-    top = Parser("eval.py", description=__doc__)
+    top = Parser("eval.py", __doc__)
     add_flags(top, Args, HEADINGS)
     return top
 

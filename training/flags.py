@@ -65,16 +65,21 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors, hints at what was meant, and flag files with comments."""
+    """argparse with one-line errors, hints at what was meant, and flag files with comments.
 
-    def __init__(self, prog, **kwargs):
+    The program's docstring is its help: the first paragraph above the flags, the rest below them.
+    """
+
+    def __init__(self, prog: str, doc: str):
+        description, _, epilog = doc.partition("\n\n")
         super().__init__(
             prog,
             f"python {prog} [@FILE] [flags]",
+            description,
+            epilog,
             formatter_class=Help,
             fromfile_prefix_chars="@",
             allow_abbrev=False,
-            **kwargs,
         )
 
     def convert_arg_line_to_args(self, line):
