@@ -29,6 +29,7 @@ a run names. All but --doctor also load its models with its --trust-remote-code.
 
 import argparse
 import dataclasses
+import inspect
 import json
 import sys
 import time
@@ -41,7 +42,7 @@ from policies.finding import located
 from rewards import REWARDS
 from tasks import TASKS
 from training import folder
-from training.defaults import resolve_bits
+from training.defaults import is_embedded, resolve_bits
 from training.flags import Parser, add_flags, at_least, each, flag, named, part_of
 from training.terminal import fail, quiet, quit_on_signals
 
@@ -49,7 +50,7 @@ HOW_TIMED = """\
 latency: seconds of decoding for one problem alone ({device}), all rounds of it, mean over
 {count} problems, or fewer where that would be more than a tenth of a method's time"""
 MODES = {  # what else may be given with the flag that chooses it
-    "from_samples": {"method", "json", "csv", "samples", "show"},
+    "from_samples": {"method", "json", "csv", "samples", "show", "all"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {"json"},
     "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
@@ -68,7 +69,7 @@ HEADINGS = {  # of --help, by their first flag
     "ask": "modes",
     "run": "what is compared",
     "limit": "how they play",
-    "json": "output",
+    "all": "output",
 }
 
 
@@ -169,6 +170,7 @@ class Args:
     seed: int = flag(0, "seed of every random draw", SIZE)
 
     # --- output
+    all: bool = flag(False, "all columns in the table, as in --json and --csv")
     json: str | None = flag(None, "file for the whole table", metavar="FILE")
     csv: str | None = flag(None, "file for the table, a line per method", metavar="FILE")
     samples: str | None = flag(
@@ -295,8 +297,9 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
                     records += play_method(name, rollout, items, sampling, args.seed, samples)
                 records += play_method(name, rollout, items, sampling, args.seed, 0)
                 spent = time.perf_counter() - start
-                timing = latencies(name, rollout, items, sampling, args.seed, spent)
-                header["timing"][name] = timing
+                if not args.show:
+                    timing = latencies(name, rollout, items, sampling, args.seed, spent)
+                    header["timing"][name] = timing
             else:
                 rollout = reference(flags, task, reward)
                 records += play_method(name, rollout, items, part_of(flags, Sampling), args.seed, 1)
@@ -360,7 +363,7 @@ def table(args: Args) -> None:
         shown = [record for record in records if record["method"] in summary["methods"]]
         print(report.show(header, shown, args.show))
     else:
-        print(report.render(summary, header["measures"]))
+        print(report.render(summary, header["measures"], args.all))
     if args.json:
         folder.write_json(Path(args.json), summary)
     if args.csv:
@@ -383,10 +386,10 @@ def newest(args: Args) -> list[str] | None:
 def ask(args: Args) -> None:
     """Print the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
     from evaluation.players import Player, find_runs
-    from training.plugins import TaskOptions, check_prompts, make_task
+    from training.plugins import TaskOptions, make_task
 
-    team, solo = find_runs(args.run)
-    flags = run_flags(args, team or solo)
+    run = next(filter(None, find_runs(args.run)), None)
+    flags = run_flags(args, run)
     task = make_task(part_of(flags, TaskOptions))
     if args.ask.lstrip().startswith("{"):  # a whole item
         try:
@@ -396,19 +399,17 @@ def ask(args: Args) -> None:
         task.check(item)
     else:
         item = task.ask(args.ask)
-    quiet()
-    from magrpo import EVAL
-
+    quiet(uses_lightning=False)
     resolve_bits(flags)
-    player = Player(flags, team or solo)
-    rollout = player.rollout(trained=range(flags.num_agents))
-    check_prompts(rollout, [item])
-    [node] = rollout.roots([item], (args.seed, EVAL, 0, 0), 1)
-    sampling = player.sampling.greedy() if args.temperature is None else player.sampling
-    rollout.act([node], sampling)
-    who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
-    print(report.side_by_side(node.observations))
-    print(f"\nthe team {who}:\n{report.side_by_side(node.texts([0] * flags.num_agents))}")
+    if flags.bits >= 16:
+        sys.modules.setdefault("bitsandbytes", None)  # peft would load it, which takes a second
+    prompts, texts = Player(flags, run).ask(item, args.seed, greedy=args.temperature is None)
+    origin = f"trained by {run}" if run else "untrained (--run: another team)"
+    print(report.side_by_side(prompts))
+    print(f"\nthe team {origin}:\n{report.side_by_side(texts)}")
+    if all(map(is_embedded, flags.model)):
+        task_text = inspect.getdoc(type(task)).split("\n\n")
+        print("\nThis model is tiny and knows one kind of problem:", *task_text[:2], sep="\n")
 
 
 def crossplay(args: Args) -> None:

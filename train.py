@@ -159,6 +159,11 @@ class Args:
     )
     save_every: int = flag(10, "number of steps between checkpoints", COUNT)
     sample_every: int = flag(10, "number of steps between records in samples.jsonl", COUNT)
+    logger: str = flag(
+        "tensorboard",
+        "where the curves go besides metrics.jsonl; wandb needs pip install wandb",
+        choices=("tensorboard", "wandb", "csv", "none"),
+    )
     dry_run: bool = flag(
         False, "test of the other flags on one batch: examples, memory; writes nothing"
     )
@@ -386,16 +391,15 @@ def train(args: Args) -> None:
 
 
 def fit(module, recorder, kept: int, args: Args) -> None:
-    """Train. kept: steps of a resumed run, which TensorBoard keeps."""
+    """Train. kept: steps of a resumed run, which its logger keeps."""
     import lightning as L
-    from lightning.pytorch.loggers import TensorBoardLogger
 
     from policies.parallel import Processes
-    from training.recorder import Stopped
+    from training.recorder import Stopped, make_logger
 
     logger = False
     if is_first(args.processes):
-        logger = TensorBoardLogger(recorder.directory, "", "", purge_step=kept)
+        logger = make_logger(args.logger, recorder.directory, kept)
     # Lightning would not start on a run that has all its steps, so the recorder ends the run.
     limit = args.max_steps + 1
     trainer = L.Trainer(

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
+import importlib.util
 import json
 import shlex
 import sys
@@ -192,6 +193,8 @@ def conflict(args) -> str:
         return "--temperature 0 is greedy: all samples of a group would be the same"
     if args.eval_every and args.eval_limit is None:
         return "--eval-every needs held-out problems: not with --eval-limit none"
+    if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
+        return "--logger wandb needs a package that is not here: pip install wandb"
     return engine_conflict(args)
 
 

@@ -8,11 +8,48 @@ from pathlib import Path
 import torch
 
 from magrpo import learning_rate_factor
+from policies.finding import located, recorded_name
 from policies.loading import device
 from policies.memory import halving
+from training.doctor import ALL, NOTHING
 from training.folder import read_args
+from training.heldout import as_markdown, sample_record
 from training.metrics import memory_gib, reward_spreads
 from training.plugins import check_prompts
+from training.terminal import printable
+
+CARD = """\
+---
+library_name: {library}
+pipeline_tag: text-generation
+tags: [magrpo, multi-agent, reinforcement-learning]
+{hub}---
+# Agent {agent} of {agents}, trained on task {task}
+
+This is a trained {kind} `{base}`. MAGRPO (arXiv 2508.04652) trained it together with
+its team. All agents learned from one reward for their joint response: `{reward}`.
+
+| return on held-out problems, share of the maximum | before | after |
+|---|---|---|
+{figures}
+
+Trained by: `{command}`
+
+```python
+from {library} import {loader}
+from transformers import AutoTokenizer
+
+model = {loader}.from_pretrained("{folder}")
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+```
+"""
+NEXT = """\
+ask:       python eval.py --run {run} --ask "a problem in your words"
+show:      python eval.py --run {run} --show 3
+table:     python eval.py --run {run}
+doctor:    python eval.py --doctor {run}
+compare:   python eval.py --compare {run} ANOTHER_RUN
+continue:  {continuation}"""
 
 
 def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
@@ -91,9 +128,13 @@ def where() -> str:
 
 
 def dry_run(module) -> None:
-    """Roll out a batch, run its backward passes, and print its rewards and memory."""
+    """Roll out a batch, run its backward passes, and print an example, the rewards and memory."""
     module.turns = module.play(module.algorithm.batch_size)
     module.set_advantages()
+    print("\none joint response to the first problem:")
+    for turn, nodes in enumerate(module.turns):
+        print(printable(as_markdown(sample_record(0, nodes[0], turn, 0))))
+    print()
     for turn, nodes in enumerate(module.turns):
         responses = sum(len(r) for node in nodes for r in node.responses)
         joints = sum(len(node.parts) for node in nodes)
@@ -106,6 +147,8 @@ def dry_run(module) -> None:
     print(f"memory expected, by this and its backward passes, {place}: {expected * 2**10:.0f} MiB")
     flat = float((reward_spreads(module) < 1e-9).double().mean())
     print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")
+    if flat >= ALL:
+        print(f"try {NOTHING}")
 
 
 def backward(module) -> None:
@@ -133,6 +176,31 @@ def continuation(directory: Path, steps: int) -> str:
     return f"{command}  (the learning rate goes from {last:.2g} to {following:.2g})"
 
 
+def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
+    """Return the README.md of a trained agent, for the hub. summary: as in summary.json."""
+    record = read_args(directory)
+    flags = record["args"]
+    base = recorded_name(flags["model"][agent])
+    figures = []
+    for name, label in (("return", "sampled"), ("greedy/return", "greedy")):
+        if after := summary["after"]:
+            figures.append(f"| {label} | {summary['before'][name]:.3f} | {after[name]:.3f} |")
+    return CARD.format(
+        kind="LoRA adapter on" if flags["lora_rank"] else "copy of",
+        library="peft" if flags["lora_rank"] else "transformers",
+        loader="AutoPeftModelForCausalLM" if flags["lora_rank"] else "AutoModelForCausalLM",
+        hub="" if Path(located(base)).exists() else f"base_model: {base}\n",
+        base=base,
+        agent=agent,
+        agents=flags["num_agents"],
+        task=flags["task"],
+        reward=reward,
+        figures="\n".join(figures or ["| not measured | | |"]),
+        command=record["command"],
+        folder=directory / "agents" / str(agent),
+    )
+
+
 def report(directory: Path) -> str:
     """Return the short report at the end of a run."""
     summary = json.loads((directory / "summary.json").read_text())
@@ -147,10 +215,13 @@ def report(directory: Path) -> str:
     for when, sample in summary["example"].items():
         lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
         for agent, text in enumerate(sample["responses"]):
-            lines += [f"  agent {agent} | {line}" for line in text.splitlines() or [""]]
+            for line in printable(text).split("\n"):
+                lines.append(f"  agent {agent} | {line}")
     if (directory / "build.png").exists():
         lines.append(f"\npictures:  {directory}/build.png, build.gif")
-    lines.append(f"\ncurves:    tensorboard --logdir {directory}")
-    lines.append(f"evaluate:  python eval.py --run {directory}  (--doctor {directory})")
-    lines.append(f"continue:  {continuation(directory, summary['steps'])}")
+    lines.append("")
+    if read_args(directory)["args"]["logger"] == "tensorboard":
+        lines.append(f"curves:    tensorboard --logdir {directory}")
+    again = continuation(directory, summary["steps"])
+    lines.append(NEXT.format(run=directory, continuation=again))
     return "\n".join(lines)

@@ -10,10 +10,11 @@ from training.flags import Parser
 from training.plugins import user_line
 
 
-def quiet() -> None:
-    """Keep the libraries' remarks off the terminal."""
+def quiet(uses_lightning: bool = True) -> None:
+    """Keep the libraries' remarks off the terminal. Lightning is loaded only if it is used."""
     warnings.filterwarnings("ignore", module="lightning|transformers|torch.jit|bitsandbytes|peft")
-    import lightning.pytorch  # noqa: F401  (it sets its own level when it is imported)
+    if uses_lightning:  # it takes seconds to load, and sets its own level then
+        import lightning.pytorch  # noqa: F401
     import transformers
 
     for name in ("lightning.pytorch", "lightning.fabric", "bitsandbytes"):
@@ -45,6 +46,11 @@ def is_first(processes: int) -> bool:
     """
     names = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
     return processes == 1 or not any(int(os.environ.get(name) or 0) for name in names)
+
+
+def printable(text: str) -> str:
+    """Return a model's text without what would control the terminal."""
+    return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
 
 
 def fail(top: Parser, error: Exception) -> None:
