@@ -32,7 +32,6 @@ import dataclasses
 import inspect
 import json
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,11 +43,10 @@ from tasks import TASKS
 from training import folder
 from training.defaults import is_embedded, resolve_bits
 from training.flags import Parser, add_flags, at_least, each, flag, named, part_of
-from training.terminal import fail, quiet, quit_on_signals
+from training.terminal import drop_output, fail, quiet, quit_on_signals
 
 HOW_TIMED = """\
-latency: seconds of decoding for one problem alone ({device}), all rounds of it, mean over
-{count} problems, or fewer where that would be more than a tenth of a method's time"""
+latency: seconds of decoding for one problem alone ({device}), mean over {count} problems"""
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show", "all"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
@@ -271,38 +269,33 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     for name in singles:
         if name not in methods and not args.method:
             header["settings"]["title"] += f"\nno method {name}: this task is for teams alone"
+    single = args.single_model and located(args.single_model)
+    seats = {
+        "team": (flags, team),
+        "solo": (alone, solo),
+        "single": (single_flags(flags, single), None),
+    }
+    counts = [0] if args.greedy else [args.num_samples, 0]  # 0 is greedy
     records = []
     for seat in dict.fromkeys(method.seat for method in methods.values()):  # one in memory
-        player = None
-        if seat == "team":
-            player = Player(flags, team, reward)
-        if seat == "solo":
-            player = Player(alone, solo, reward)
-        if seat == "single":
-            model = args.single_model and located(args.single_model)
-            player = Player(single_flags(flags, model), None, reward)
-        if player:
+        player = None  # frees the memory of the one before
+        if seat:
+            player = Player(*seats[seat], reward)
             check_prompts(player.rollout(), items)
         for name, method in methods.items():
             if method.seat != seat:
                 continue
-            start = time.perf_counter()
-            if player:
-                rollout = player.rollout(method.rollout, method.trained)
-                sampling = player.sampling
-                if args.greedy:
-                    sampling = sampling.greedy()
-                else:
-                    samples = args.num_samples
-                    records += play_method(name, rollout, items, sampling, args.seed, samples)
-                records += play_method(name, rollout, items, sampling, args.seed, 0)
-                spent = time.perf_counter() - start
-                if not args.show:
-                    timing = latencies(name, rollout, items, sampling, args.seed, spent)
-                    header["timing"][name] = timing
-            else:
+            if not seat:
                 rollout = reference(flags, task, reward)
                 records += play_method(name, rollout, items, part_of(flags, Sampling), args.seed, 1)
+                continue
+            rollout = player.rollout(method.rollout, method.trained)
+            sampling = player.sampling.greedy() if args.greedy else player.sampling
+            for count in counts:
+                records += play_method(name, rollout, items, sampling, args.seed, count)
+            if not args.show:
+                timing = latencies(name, rollout, items, sampling, args.seed)
+                header["timing"][name] = timing
             if args.samples:  # what is played is not lost, whatever comes
                 folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
@@ -359,17 +352,17 @@ def table(args: Args) -> None:
             listed = ", ".join(known)
             raise ValueError(f"--method {name}: what {args.from_samples} has is {listed}")
     summary = measures.summarize(header, records, args.method or known)
-    if args.show:
-        shown = [record for record in records if record["method"] in summary["methods"]]
-        print(report.show(header, shown, args.show))
-    else:
-        print(report.render(summary, header["measures"], args.all))
     if args.json:
         folder.write_json(Path(args.json), summary)
     if args.csv:
         report.write_csv(args.csv, summary["methods"])
     if args.samples:
         folder.write_lines(Path(args.samples), [header, *records])
+    if args.show:
+        shown = [record for record in records if record["method"] in summary["methods"]]
+        print(report.show(header, shown, args.show))
+    else:
+        print(report.render(summary, header["measures"], args.all))
 
 
 def newest(args: Args) -> list[str] | None:
@@ -451,7 +444,9 @@ def main(argv: list[str] | None = None) -> None:
                 table(args)
             else:
                 ask(args)
-        sys.stdout.flush()  # a reader that has gone is told here, and not at the exit
+        sys.stdout.flush()  # a reader that has gone shows here, and not at the exit
+    except BrokenPipeError:  # every file was written before the output
+        drop_output()
     except Exception as error:
         if "--debug" in argv:
             raise

@@ -399,7 +399,7 @@ def fit(module, recorder, kept: int, args: Args) -> None:
 
     logger = False
     if is_first(args.processes):
-        logger = make_logger(args.logger, recorder.directory, kept)
+        logger = make_logger(recorder.flags, recorder.directory, kept)
     # Lightning would not start on a run that has all its steps, so the recorder ends the run.
     limit = args.max_steps + 1
     trainer = L.Trainer(

@@ -6,7 +6,6 @@ training, because the same objects make them here. `flags` are those of train.py
 """
 
 import dataclasses
-import re
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -67,29 +66,15 @@ def load_agents(team, directory: Path) -> None:
             path = folder.agent_folder(directory, agent, flags)
             load_agent(team.base_of[agent], agent, path, trusted)
         return
-    trained = []
+    trained = {}
     for name, parameter in team.named_parameters():
         if parameter.requires_grad:
-            trained.append((saved_name(name, team, flags), parameter))
+            trained[f"team.{name}"] = parameter
     # A user's own module may have trained more than the team.
-    step, weights = folder.read_checkpoint(directory, dict(trained), "team.")
-    for name, parameter in trained:
+    step, weights = folder.read_checkpoint(directory, trained, "team.")
+    for name, parameter in trained.items():
         parameter.data.copy_(weights[name])
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
-
-
-def saved_name(name: str, team, flags: dict) -> str:
-    """Return the name in a run's checkpoint of what the agents here have as `name`.
-
-    The agents here may be more policies than the run's (--share). A name is bases.<number>. ...
-    .agent<i>. ..., or a full copy's.
-    """
-    if not flags.get("share"):
-        return f"team.{name}"
-    _, number, rest = name.split(".", 2)
-    first = folder.policy_of(team.bases[int(number)].agents[0], flags)
-    base = list(dict.fromkeys(flags["model"])).index(flags["model"][first])
-    return f"team.bases.{base}." + re.sub(r"\.agent\d+\.", f".agent{first}.", rest)
 
 
 class Player:
@@ -177,10 +162,9 @@ class Player:
             prompts[agent] = self.task.observe(agent, item, [])
             limits = (flags.max_prompt_tokens, flags.max_new_tokens)
             asked.append((agent, base.encode(prompts[agent], flags.chat_template, *limits)))
+        torch.manual_seed(seed)
+        uniforms = torch.rand(len(asked), 1, flags.max_new_tokens, dtype=torch.float64)
         sampling = self.sampling.greedy() if greedy else self.sampling
-        shape = (len(asked), 1, flags.max_new_tokens)
-        random = torch.Generator().manual_seed(seed)
-        uniforms = torch.rand(shape, generator=random, dtype=torch.float64)
         answers = self.team.sample(asked, uniforms, sampling)
         for agent, [response] in zip(speakers, answers, strict=True):
             texts[agent] = response.text

@@ -5,7 +5,6 @@ python -m pytest tests/test_learners.py
 import json
 import shutil
 import signal
-import types
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ import policies.finding
 import policies.team
 import train as program
 from evaluation.methods import record
-from evaluation.players import saved_name
 from magrpo import Episode, Node, Rollout
 from policies.decoding import Response
 from policies.sampling import Sampling
@@ -339,13 +337,6 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     assert agent(apart) == agent(path) != agent(apart, 1)
     evaluation.main(["--run", str(path), "--limit", "1", "--num-samples", "1"])
     assert "frozen-0" not in capsys.readouterr().out  # there is no such team
-    # The agents of a checkpoint are those that the run saved.
-    shutil.copytree(path, tmp_path / "cut", ignore=shutil.ignore_patterns("agents"))
-    returns = crossplay(path, tmp_path / "cut")
-    assert len({*returns[0], *returns[1]}) == 1
-    copies = types.SimpleNamespace(bases=[types.SimpleNamespace(agents=[i]) for i in range(2)])
-    flags = {"model": ["tiny", "tiny"], "share": True}
-    assert saved_name("bases.1.model.weight", copies, flags) == "team.bases.0.model.weight"
     assert "there is one policy" in refused(capsys, *SMALL, "--share", "--init", trained)
 
 

@@ -214,9 +214,8 @@ def report(directory: Path) -> str:
     findings = examine(rows, samples, task)
     if not findings:
         return f"{directory}: too short to tell anything (fewer than {STEPS} steps)"
-    seen = [finding.name for finding in findings if finding.fired]
-    verdict = f"{len(seen)} of {len(findings)} signs of failure" if seen else "no sign of failure"
-    lines = [f"{directory}: {verdict}{': ' if seen else ''}{', '.join(seen)}", ""]
+    seen = ", ".join(finding.name for finding in findings if finding.fired)
+    lines = [f"{directory}: {f'signs of failure: {seen}' if seen else 'no sign of failure'}\n"]
     for finding in findings:
         state = {True: "SEEN", False: "not seen", None: "cannot tell"}[finding.fired]
         lines.append(f"{finding.name:<25}{state:<12}{finding.seen}")

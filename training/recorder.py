@@ -87,12 +87,13 @@ class Schedule:
     sample_every: int
 
 
-def make_logger(name: str, directory: Path, kept: int):
+def make_logger(flags: dict, directory: Path, kept: int):
     """Return Lightning's logger of --logger, False for none. kept: the steps of a resumed run."""
+    name = flags["logger"]
     if name == "tensorboard":
         return TensorBoardLogger(directory, "", "", purge_step=kept)
     if name == "wandb":
-        return WandbLogger(directory.name, directory, project="magrpo", group=directory.name)
+        return WandbLogger(directory.name, directory, project="magrpo", config=flags)
     if name == "csv":  # it replaces the file of its folder, which a resumed run has to keep
         return CSVLogger(directory, "csv", f"from_step_{kept}", flush_logs_every_n_steps=1)
     return False
@@ -148,9 +149,6 @@ class Recorder(L.Callback):
         if not self.begun:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", as_table(self.flags))
-            for logger in trainer.loggers:
-                if not isinstance(logger, TensorBoardLogger):
-                    logger.log_hyperparams(self.flags)
             self.draw(trainer, module)
             self.begun = True
             self.save(trainer)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from magrpo import learning_rate_factor
 from policies.finding import located, recorded_name
 from policies.loading import device
 from policies.memory import halving
@@ -26,8 +25,8 @@ tags: [magrpo, multi-agent, reinforcement-learning]
 {hub}---
 # Agent {agent} of {agents}, trained on task {task}
 
-This is a trained {kind} `{base}`. MAGRPO (arXiv 2508.04652) trained it together with
-its team. All agents learned from one reward for their joint response: `{reward}`.
+MAGRPO (arXiv 2508.04652) trained this agent from `{base}`, together with its team. All agents
+learned from one reward for their joint response: `{reward}`.
 
 | return on held-out problems, share of the maximum | before | after |
 |---|---|---|
@@ -49,7 +48,8 @@ show:      python eval.py --run {run} --show 3
 table:     python eval.py --run {run}
 doctor:    python eval.py --doctor {run}
 compare:   python eval.py --compare {run} ANOTHER_RUN
-continue:  {continuation}"""
+continue:  python train.py --resume {run} --max-steps {steps}
+           (the schedule of the learning rate is then twice as long)"""
 
 
 def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
@@ -160,42 +160,27 @@ def backward(module) -> None:
     module.team.score(module.rows(), module.sampling, add_gradients)
 
 
-def continuation(directory: Path, steps: int) -> str:
-    """Return the command that doubles a run's steps.
-
-    The learning rate's schedule is then twice as long, so the next step's rate may differ from the
-    last one's. If it does, both rates stand beside the command.
-    """
-    flags = read_args(directory)["args"]
-    schedule = (flags["lr_schedule"], flags["warmup_steps"])
-    last = flags["lr"] * learning_rate_factor(steps - 1, *schedule, steps)
-    following = flags["lr"] * learning_rate_factor(steps, *schedule, 2 * steps)
-    command = f"python train.py --resume {directory} --max-steps {2 * steps}"
-    if following == last:
-        return command
-    return f"{command}  (the learning rate goes from {last:.2g} to {following:.2g})"
-
-
 def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
     """Return the README.md of a trained agent, for the hub. summary: as in summary.json."""
     record = read_args(directory)
     flags = record["args"]
     base = recorded_name(flags["model"][agent])
-    figures = []
-    for name, label in (("return", "sampled"), ("greedy/return", "greedy")):
-        if after := summary["after"]:
-            figures.append(f"| {label} | {summary['before'][name]:.3f} | {after[name]:.3f} |")
+    figures = ["| not measured | | |"]
+    if after := summary["after"]:
+        figures = []
+        for name in ("return", "greedy/return"):
+            figures.append(f"| `{name}` | {summary['before'][name]:.3f} | {after[name]:.3f} |")
+    adapter = flags["lora_rank"] > 0
     return CARD.format(
-        kind="LoRA adapter on" if flags["lora_rank"] else "copy of",
-        library="peft" if flags["lora_rank"] else "transformers",
-        loader="AutoPeftModelForCausalLM" if flags["lora_rank"] else "AutoModelForCausalLM",
+        library="peft" if adapter else "transformers",
+        loader="AutoPeftModelForCausalLM" if adapter else "AutoModelForCausalLM",
         hub="" if Path(located(base)).exists() else f"base_model: {base}\n",
         base=base,
         agent=agent,
         agents=flags["num_agents"],
         task=flags["task"],
         reward=reward,
-        figures="\n".join(figures or ["| not measured | | |"]),
+        figures="\n".join(figures),
         command=record["command"],
         folder=directory / "agents" / str(agent),
     )
@@ -222,6 +207,5 @@ def report(directory: Path) -> str:
     lines.append("")
     if read_args(directory)["args"]["logger"] == "tensorboard":
         lines.append(f"curves:    tensorboard --logdir {directory}")
-    again = continuation(directory, summary["steps"])
-    lines.append(NEXT.format(run=directory, continuation=again))
+    lines.append(NEXT.format(run=directory, steps=2 * summary["steps"]))
     return "\n".join(lines)

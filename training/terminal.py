@@ -53,15 +53,22 @@ def printable(text: str) -> str:
     return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
 
 
+def drop_output() -> None:
+    """Drop what standard output still buffers, where its reader has gone, as `| head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def fail(top: Parser, error: Exception) -> None:
     """End a program with an error in one line, which names the place in a user's file if any."""
-    if isinstance(error, BrokenPipeError):  # as `| head`: buffered output has lost its reader
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        drop_output()
     place = user_line(error)
     message = f"{place}{error}"
     if not isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):
         hint = "" if place else " (--debug shows where)"
         message = f"{place}{type(error).__name__}: {error}{hint}"
+    if isinstance(error, ModuleNotFoundError):  # of a package that few runs need
+        message = f"{place}{error}: pip install {error.name}"
     notes = " ".join(getattr(error, "__notes__", []))
     try:
         top.error(f"{message} {notes}")
