@@ -30,9 +30,8 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
             raise ValueError(f"{directory} is not finished, and has no checkpoint: {command}")
         alone = flags["num_agents"] == 1
         if (solo if alone else team) not in (None, directory):
-            players = "one agent" if alone else "a team"
-            message = "--compare is for that, --run takes one of each"
-            raise ValueError(f"two runs of {players}: {message}")
+            message = "--run takes a team's run and a single agent's, --compare any number"
+            raise ValueError(f"{directory} is one too many: {message}")
         if alone:
             solo = directory
         else:

@@ -133,7 +133,7 @@ def test_a_run_writes_what_it_promises(finished):
         assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
     card = (finished / "agents/1/README.md").read_text()
     both = f"| {summary['before']['return']:.3f} | {summary['after']['return']:.3f} |"
-    for text in ("library_name: peft", "from `tiny`", "`code`", both, "--sample-every 2", '/1")'):
+    for text in ("library_name: peft", "from `tiny`", "`code`", both, "Trained by: `python", '/1")'):
         assert text in card
 
 
@@ -275,7 +275,7 @@ def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, cap
         ("--turns 3 --max-new-tokens 50", "turn 3 up to 46 + 2 x 50 = 146, and what the", ""),
         ("--turns 3 --max-new-tokens 1001", "= 2048, and", ""),
         ("--turns 3 --max-new-tokens 1002", "= 2050, and", "2050 tokens and what the task adds"),
-        ("--turns 2 --max-new-tokens 4080", "= 4126, and", "the model's context of 8192 has no"),
+        ("--turns 2 --max-new-tokens 4080", "= 4126, and", "the model's context of 8192 also"),
     ],
 )
 def test_how_long_a_later_prompt_may_be_is_told_at_the_start(argv, length, warning, capsys):

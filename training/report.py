@@ -107,15 +107,11 @@ def growth(first: int, module) -> str:
     added = episode.turns - 1
     last = first + added * episode.max_new_tokens
     context = min(base.context for base in module.team.bases)
-    warning = (
-        f"warning: a prompt of turn {episode.turns} may have {last} tokens and what the task adds"
-    )
-    if last > episode.max_prompt_tokens:
-        limit = f"--max-prompt-tokens {episode.max_prompt_tokens}"
-        print(f"{warning}, more than {limit}: raise it", file=sys.stderr)
-    if last + episode.max_new_tokens > context:
-        room = f"the model's context of {context} has no room for --max-new-tokens then"
-        print(f"{warning}: {room}", file=sys.stderr)
+    if last > episode.max_prompt_tokens or last + episode.max_new_tokens > context:
+        message = f"a prompt of turn {episode.turns} may have {last} tokens and what the task adds"
+        limits = f"--max-prompt-tokens {episode.max_prompt_tokens}, and the model's context"
+        room = f"{limits} of {context} also has to hold --max-new-tokens"
+        print(f"warning: {message}. The limit is {room}", file=sys.stderr)
     later = f"{first} + {added} x {episode.max_new_tokens} = {last}, and what the task adds"
     return f"prompts: up to {first} tokens at turn 1; at turn {episode.turns} up to {later}"
 
