@@ -14,7 +14,6 @@ ACROSS = 6  # columns beside each other
 HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has
 LABELS = {
     "greedy/return": "greedy",
-    "coop_rate": "coop",
     "tokens_per_problem": "tokens",
     "latency_s": "latency (s)",
     "tokens_per_s": "tokens/s",
@@ -28,7 +27,7 @@ def render(table: dict, measures: dict, everything: bool) -> str:
     """
     methods = table["methods"]
     names = dict.fromkeys(name for row in methods.values() for name in row)
-    counted = [name.replace("@k", "@1") for name in measures]
+    counted = [name.replace("@k", "@1") for name in measures if name != "coop_rate"]
     kinds = [["return", "greedy/return", *counted, "tokens_per_problem"]]
     if everything:
         kinds = [
