@@ -11,6 +11,10 @@ setup: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
+.venv/dev: .venv/ready requirements-dev.txt requirements-engine.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
 train: setup
 	$(BIN)/python train.py $(ARGS)
 
@@ -27,10 +31,10 @@ coder: setup
 	$(BIN)/python train.py @recipes/coder.args $(if $(DATA),--data $(DATA)) \
 		--model $(or $(MODEL),Qwen/Qwen2.5-Coder-0.5B-Instruct) $(ARGS)
 
-test: setup
+test: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
-lint: setup
+lint: .venv/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 

@@ -1,4 +1,11 @@
-"""Compares a trained team with every baseline: python eval.py --run runs/NAME [--run runs/SOLO].
+"""Evaluate a trained team: a table of the team beside its baselines, or one of the modes below.
+
+Examples:
+  python eval.py --run runs/coop-1                       # the table
+  python eval.py --ask "Return the largest even number"  # an answer of the newest run's team
+  python eval.py --compare runs/coop-1 runs/coop-2       # curves side by side
+
+The methods of the table:
 
 | method         | who answers                                                                    |
 |----------------|--------------------------------------------------------------------------------|
@@ -22,9 +29,9 @@ a run names. All but --doctor also load its models with its --trust-remote-code.
 
 import argparse
 import dataclasses
+import inspect
 import json
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,15 +41,14 @@ from policies.finding import located
 from rewards import REWARDS
 from tasks import TASKS
 from training import folder
-from training.defaults import resolve_bits
+from training.defaults import is_embedded, resolve_bits
 from training.flags import Parser, add_flags, at_least, each, flag, named, part_of
-from training.terminal import fail, quiet, quit_on_signals
+from training.terminal import drop_output, fail, quiet, quit_on_signals
 
 HOW_TIMED = """\
-latency: seconds of decoding for one problem alone ({device}), all rounds of it, mean over
-{count} problems, or fewer where that would be more than a tenth of a method's time"""
+latency: seconds of decoding for one problem alone ({device}), mean over {count} problems"""
 MODES = {  # what else may be given with the flag that chooses it
-    "from_samples": {"method", "json", "csv", "samples", "show"},
+    "from_samples": {"method", "json", "csv", "samples", "show", "all"},
     "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {"json"},
     "html": set(),
@@ -62,7 +68,7 @@ HEADINGS = {  # of --help, by their first flag
     "ask": "modes",
     "run": "what is compared",
     "limit": "how they play",
-    "json": "output",
+    "all": "output",
 }
 
 
@@ -72,14 +78,14 @@ class Args:
 
     # --- other questions than the table
     ask: str | None = flag(
-        None, "your own problem, or an item in JSON: the team's answer", metavar="TEXT"
+        None, "the team's answer to a problem of yours, in words or as JSON", metavar="TEXT"
     )
     show: int | None = flag(
-        None, "number of problems: each method's answers, no table", COUNT, metavar="N"
+        None, "the answers of each method to the first N test problems", COUNT, metavar="N"
     )
     compare: list[str] | None = flag(
         None,
-        "runs: a table and a picture of their curves, seeds grouped",
+        "a table and a picture of the curves of runs, with seeds grouped",
         nargs="+",
         metavar="DIR",
     )
@@ -87,72 +93,97 @@ class Args:
         None, "runs: one page of their curves and samples, page.html", nargs="+", metavar="DIR"
     )
     crossplay: list[str] | None = flag(
-        None, "runs: a table of agents that change partners", nargs="+", metavar="DIR"
+        None, "a table of runs whose agents change partners", nargs="+", metavar="DIR"
     )
-    doctor: str | None = flag(None, "run: known signs of failure", metavar="DIR")
+    doctor: str | None = flag(
+        None, "a verdict on a run: which known signs of failure it shows", metavar="DIR"
+    )
     score: str | None = flag(
-        None, "JSONL file: a reward's score of each line (--samples)", metavar="FILE"
+        None,
+        "a reward's scores of the joint responses in a JSONL file (to --samples)",
+        metavar="FILE",
     )
     from_samples: str | None = flag(
-        None, "file of --samples: the table, without a model", metavar="FILE"
+        None,
+        "the table of an earlier evaluation, from its --samples, without a model",
+        metavar="FILE",
     )
 
     # --- what is compared
     run: list[str] | None = flag(
         None,
-        "a team's run, a single agent's run (the newest)",
+        "run to evaluate; a second --run: a single agent's (the newest run)",
         action="append",
         metavar="DIR",
     )
-    method: list[str] | None = flag(None, "names of methods (every one that applies)", nargs="+")
-    task: str | None = flag(None, f"{named(TASKS)}, dotted.path or file.py:Class (the run's)")
+    method: list[str] | None = flag(
+        None, "methods of the table, listed below (all that apply)", nargs="+"
+    )
+    task: str | None = flag(
+        None, f"task: {named(TASKS)}; or dotted.path or file.py:Class (the run's)"
+    )
     reward: str | None = flag(
         None,
-        f"{named(REWARDS)}, dotted.path or file.py:function (the run's; the task's own)",
+        f"reward: {named(REWARDS)}; or dotted.path or file.py:function (the run's; the task's own)",
     )
     data: str | None = flag(
         None,
-        "local file instead of the task's source (the run's)",
+        "file of problems, as in train.py (the run's)",
         metavar="FILE",
     )
     model: list[str] | None = flag(
-        None, "base; one, or one per agent (the run's; the task's)", nargs="+"
+        None, "language model; one for all agents or one each (the run's; the task's)", nargs="+"
     )
-    single_model: str | None = flag(None, "model of method single (the team's)")
-    judge: str | None = flag(None, "model for a reward that asks one (the run's; the frozen base)")
+    single_model: str | None = flag(None, "language model of method single (the team's)")
+    judge: str | None = flag(
+        None, "language model that the reward asks (the run's; the frozen model)"
+    )
     engine: list[str] | None = flag(
-        None, "servers that sample, as train.py's", nargs="+", metavar="URL"
+        None, "vLLM servers that sample the responses; one for each model", nargs="+", metavar="URL"
     )
-    engine_folder: str | None = flag(None, "folder where they find adapters", metavar="DIR")
+    engine_folder: str | None = flag(
+        None, "folder in which the servers find the adapters", metavar="DIR"
+    )
 
     # --- how they play
     split: str = flag("test", "problems that are played", choices=("dev", "test"))
-    limit: int = flag(100, "number of problems, 0: all", SIZE)
-    num_samples: int = flag(15, "joint responses per problem", COUNT)
-    greedy: bool = flag(False, "greedy decoding only (sampled and greedy)")
-    temperature: float | None = flag(None, "divisor of the logits (the run's)", at_least(float, 0))
-    top_p: float | None = flag(None, "nucleus sampling (the run's)", at_least(float, 1e-6, 1))
-    max_new_tokens: int | None = flag(
-        None, "largest number of tokens of a response (the run's)", COUNT
+    limit: int = flag(100, "number of problems; 0: all", SIZE)
+    num_samples: int = flag(15, "number of sampled joint responses per problem", COUNT)
+    greedy: bool = flag(False, "the likeliest token each time, and no sampling (both)")
+    temperature: float | None = flag(
+        None, "randomness of sampling: the divisor of the logits (the run's)", at_least(float, 0)
     )
-    turns: int | None = flag(None, "turns per problem (the run's)", COUNT)
-    feedback: str | None = flag(None, "what the task tells between turns (the run's)")
+    top_p: float | None = flag(
+        None,
+        "nucleus sampling: the likeliest tokens up to this probability (the run's)",
+        at_least(float, 1e-6, 1),
+    )
+    max_new_tokens: int | None = flag(
+        None, "largest number of tokens in a response (the run's)", COUNT
+    )
+    turns: int | None = flag(
+        None, "number of answers that each agent gives to a problem (the run's)", COUNT
+    )
+    feedback: str | None = flag(None, "kind of feedback between turns (the run's)")
     chat_template: bool | None = flag(
         None,
-        "prompts wrapped in the model's chat template (the run's)",
+        "chat format for prompts (the run's)",
         action=argparse.BooleanOptionalAction,
     )
     seed: int = flag(0, "seed of every random draw", SIZE)
 
     # --- output
-    json: str | None = flag(None, "file of the whole table", metavar="FILE")
-    csv: str | None = flag(None, "file of the table, a line per method", metavar="FILE")
-    samples: str | None = flag(None, "file of every response and score (JSONL)", metavar="FILE")
-    debug: bool = flag(False, "the traceback of an error")
+    all: bool = flag(False, "all columns in the table, as in --json and --csv")
+    json: str | None = flag(None, "file for the whole table", metavar="FILE")
+    csv: str | None = flag(None, "file for the table, a line per method", metavar="FILE")
+    samples: str | None = flag(
+        None, "file for every response and its scores (JSONL)", metavar="FILE"
+    )
+    debug: bool = flag(False, "traceback of an error")
 
 
 def parser() -> Parser:
-    top = Parser("eval.py", description=__doc__)
+    top = Parser("eval.py", __doc__)
     add_flags(top, Args, HEADINGS)
     return top
 
@@ -164,9 +195,6 @@ def parse(argv: list[str] | None = None) -> Args:
     given = {name for name, value in vars(args).items() if value != getattr(default, name)}
     for mode in MODES.keys() & given:
         name = "--" + mode.replace("_", "-")
-        value = getattr(args, mode)
-        if isinstance(value, str) and not value.strip():
-            top.error(f"{name} is empty")
         if others := given - MODES[mode] - {mode, "debug"}:
             listed = ", ".join("--" + field.replace("_", "-") for field in sorted(others))
             top.error(f"{name} does not go with {listed}")
@@ -241,37 +269,33 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     for name in singles:
         if name not in methods and not args.method:
             header["settings"]["title"] += f"\nno method {name}: this task is for teams alone"
+    single = args.single_model and located(args.single_model)
+    seats = {
+        "team": (flags, team),
+        "solo": (alone, solo),
+        "single": (single_flags(flags, single), None),
+    }
+    counts = [0] if args.greedy else [args.num_samples, 0]  # 0 is greedy
     records = []
     for seat in dict.fromkeys(method.seat for method in methods.values()):  # one in memory
-        player = None
-        if seat == "team":
-            player = Player(flags, team, reward)
-        if seat == "solo":
-            player = Player(alone, solo, reward)
-        if seat == "single":
-            model = args.single_model and located(args.single_model)
-            player = Player(single_flags(flags, model), None, reward)
-        if player:
+        player = None  # frees the memory of the one before
+        if seat:
+            player = Player(*seats[seat], reward)
             check_prompts(player.rollout(), items)
         for name, method in methods.items():
             if method.seat != seat:
                 continue
-            start = time.perf_counter()
-            if player:
-                rollout = player.rollout(method.rollout, method.trained)
-                sampling = player.sampling
-                if args.greedy:
-                    sampling = sampling.greedy()
-                else:
-                    samples = args.num_samples
-                    records += play_method(name, rollout, items, sampling, args.seed, samples)
-                records += play_method(name, rollout, items, sampling, args.seed, 0)
-                spent = time.perf_counter() - start
-                timing = latencies(name, rollout, items, sampling, args.seed, spent)
-                header["timing"][name] = timing
-            else:
+            if not seat:
                 rollout = reference(flags, task, reward)
                 records += play_method(name, rollout, items, part_of(flags, Sampling), args.seed, 1)
+                continue
+            rollout = player.rollout(method.rollout, method.trained)
+            sampling = player.sampling.greedy() if args.greedy else player.sampling
+            for count in counts:
+                records += play_method(name, rollout, items, sampling, args.seed, count)
+            if not args.show:
+                timing = latencies(name, rollout, items, sampling, args.seed)
+                header["timing"][name] = timing
             if args.samples:  # what is played is not lost, whatever comes
                 folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
@@ -328,17 +352,17 @@ def table(args: Args) -> None:
             listed = ", ".join(known)
             raise ValueError(f"--method {name}: what {args.from_samples} has is {listed}")
     summary = measures.summarize(header, records, args.method or known)
-    if args.show:
-        shown = [record for record in records if record["method"] in summary["methods"]]
-        print(report.show(header, shown, args.show))
-    else:
-        print(report.render(summary, header["measures"]))
     if args.json:
         folder.write_json(Path(args.json), summary)
     if args.csv:
         report.write_csv(args.csv, summary["methods"])
     if args.samples:
         folder.write_lines(Path(args.samples), [header, *records])
+    if args.show:
+        shown = [record for record in records if record["method"] in summary["methods"]]
+        print(report.show(header, shown, args.show))
+    else:
+        print(report.render(summary, header["measures"], args.all))
 
 
 def newest(args: Args) -> list[str] | None:
@@ -355,32 +379,27 @@ def newest(args: Args) -> list[str] | None:
 def ask(args: Args) -> None:
     """Print the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
     from evaluation.players import Player, find_runs
-    from training.plugins import TaskOptions, check_prompts, make_task
+    from training.plugins import TaskOptions, make_task
 
-    team, solo = find_runs(args.run)
-    flags = run_flags(args, team or solo)
+    run = next(filter(None, find_runs(args.run)), None)
+    flags = run_flags(args, run)
     task = make_task(part_of(flags, TaskOptions))
     if args.ask.lstrip().startswith("{"):  # a whole item
-        try:
-            item = json.loads(args.ask)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"--ask: not one JSON object ({error})") from error
+        item = json.loads(args.ask)
         task.check(item)
     else:
         item = task.ask(args.ask)
-    quiet()
-    from magrpo import EVAL
-
+    quiet(uses_lightning=False)
     resolve_bits(flags)
-    player = Player(flags, team or solo)
-    rollout = player.rollout(trained=range(flags.num_agents))
-    check_prompts(rollout, [item])
-    [node] = rollout.roots([item], (args.seed, EVAL, 0, 0), 1)
-    sampling = player.sampling.greedy() if args.temperature is None else player.sampling
-    rollout.act([node], sampling)
-    who = f"trained by {team or solo}" if args.run else "untrained (--run: another team)"
-    print(report.side_by_side(node.observations))
-    print(f"\nthe team {who}:\n{report.side_by_side(node.texts([0] * flags.num_agents))}")
+    if flags.bits >= 16:
+        sys.modules.setdefault("bitsandbytes", None)  # peft would load it, which takes a second
+    prompts, texts = Player(flags, run).ask(item, args.seed, greedy=args.temperature is None)
+    origin = f"trained by {run}" if run else "untrained (--run: another team)"
+    print(report.side_by_side(prompts))
+    print(f"\nthe team {origin}:\n{report.side_by_side(texts)}")
+    if all(map(is_embedded, flags.model)):
+        task_text = inspect.getdoc(type(task)).split("\n\n")
+        print("\nThis model is tiny and knows one kind of problem:", *task_text[:2], sep="\n")
 
 
 def crossplay(args: Args) -> None:
@@ -426,7 +445,9 @@ def main(argv: list[str] | None = None) -> None:
                 table(args)
             else:
                 ask(args)
-        sys.stdout.flush()  # a reader that has gone is told here, and not at the exit
+        sys.stdout.flush()  # a reader that has gone shows here, and not at the exit
+    except BrokenPipeError:  # every file was written before the output
+        drop_output()
     except Exception as error:
         if "--debug" in argv:
             raise

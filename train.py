@@ -1,4 +1,12 @@
-"""Train a team: python train.py [flags]. Without flags: two agents of the embedded model."""
+"""Train a team of language models by reinforcement learning, with one reward for the whole team.
+
+Examples:
+  python train.py                                    # two small agents, on any CPU, in minutes
+  python train.py --task humaneval --model Qwen/Qwen2.5-Coder-0.5B-Instruct --chat-template
+  python train.py --resume runs/coop-1               # a run that was stopped goes on
+
+A value in brackets is the default. --dry-run shows one batch of any command and writes nothing.
+"""
 
 import contextlib
 import dataclasses
@@ -36,151 +44,198 @@ class Args:
     """Every flag of train.py, with its default and its help. None: `resolve` finds a value."""
 
     # --- the problem
-    task: str = flag(DEFAULT, f"{named(TASKS)}, dotted.path or file.py:Class")
+    task: str = flag(
+        DEFAULT, f"task: {named(TASKS)}; or a class of yours, as dotted.path or file.py:Class"
+    )
     reward: str | None = flag(
-        None, f"{named(REWARDS)}, dotted.path or file.py:function (the task's own)"
+        None,
+        f"reward: {named(REWARDS)}; or a function of yours, as dotted.path or file.py:function "
+        "(the task's own)",
     )
     data: str | None = flag(
         None,
-        "JSON, JSONL, CSV (also .gz) or Parquet file (the task's own)",
+        "file of problems: JSON, JSONL, CSV (also .gz) or Parquet (the task's own)",
         metavar="FILE",
     )
-    turns: int = flag(1, "turns per problem, with feedback between them", COUNT)
-    feedback: str | None = flag(None, "mode of the task's feedback between turns")
+    turns: int = flag(1, "number of answers that each agent gives to a problem", COUNT)
+    feedback: str | None = flag(None, "kind of feedback between turns, by the task's name for it")
 
     # --- the team
     model: list[str] | None = flag(
         None,
-        "folder (an adapter's too), hub name or .gguf; one, or one per agent (the task's, tiny)",
+        "language model: folder, name on the Hugging Face hub, or .gguf file; one for all agents "
+        "or one each (the task's own, or tiny)",
         nargs="+",
         metavar="NAME",
     )
-    num_agents: int = flag(2, "agents; 1 is single-agent GRPO on the same code path", COUNT)
+    num_agents: int = flag(2, "number of agents; 1: single-agent GRPO", COUNT)
     init: list[str] | None = flag(
         None,
-        "run whose trained agents are the start, or one agent's folder; one, or one per agent",
+        "trained agents to start from: a run, or the folder of one agent; one for all or one each",
         nargs="+",
         metavar="RUN",
     )
-    lora_rank: int = flag(16, "rank of the adapters; 0: full copies, one per agent", SIZE)
+    lora_rank: int = flag(
+        16,
+        "rank of the LoRA adapters; 0: training of all weights, a copy per agent",
+        SIZE,
+    )
     bits: int | None = flag(
         None,
-        "bits of the frozen base (16 on a GPU; on a CPU the faster of 16 and 32)",
+        "bits per weight of the frozen model (16 on a GPU; on a CPU the faster of 16 and 32)",
         int,
         choices=(32, 16, 8, 4),
     )
-    chat_template: bool = flag(False, "prompts wrapped in the model's chat template")
+    chat_template: bool = flag(
+        False, "chat format for prompts, which instruction-tuned models expect"
+    )
 
     # --- sampling
-    num_generations: int = flag(8, "G, samples per agent and prompt", COUNT)
-    temperature: float = flag(1.0, "divisor of the logits", POSITIVE)
-    top_p: float = flag(1.0, "nucleus sampling: mass of likely tokens, 1: all", TOP_P)
-    top_k: int = flag(0, "number of likeliest tokens that are sampled, 0: all", SIZE)
-    max_new_tokens: int = flag(96, "largest number of tokens of a response", COUNT)
+    num_generations: int = flag(8, "G, the group: samples of each agent to a prompt", COUNT)
+    temperature: float = flag(
+        1.0,
+        "randomness of sampling: the divisor of the logits",
+        POSITIVE,
+    )
+    top_p: float = flag(
+        1.0,
+        "nucleus sampling: the likeliest tokens up to this probability; 1: all",
+        TOP_P,
+    )
+    top_k: int = flag(0, "number of likeliest tokens to sample from; 0: all", SIZE)
+    max_new_tokens: int = flag(96, "largest number of tokens in a response", COUNT)
 
     # --- the algorithm
     advantage: str = flag(
         "mean",
-        "baseline: group mean, leave-one-out, mean and division by the deviation, best, none",
+        "advantage, a return minus: the group's mean (mean), the mean of the others (rloo, "
+        "leave-one-out), the group's best (max), nothing (none); std: mean, then division by the "
+        "group's standard deviation",
         choices=("mean", "rloo", "std", "max", "none"),
     )
     joint: int | str | None = flag(
         None,
-        "joint responses that score each response: aligned (one), cross (all), or a number "
-        "(cross; from three agents on 4)",
+        "number of joint responses in which each response is scored; aligned: one; cross: all "
+        "combinations with the partners' responses (cross; from three agents on 4)",
         at_least(int, 1, words={"aligned": "aligned", "cross": "cross"}),
         metavar="K",
     )
     branching: str = flag(
         "tree",
-        "multi-turn: tree = G new samples per joint response, chain = one",
+        "multi-turn: tree = G new samples per response, chain = one",
         choices=("tree", "chain"),
     )
-    gamma: float = flag(1.0, "discount of the next turn's return", SHARE)
-    batch_size: int = flag(12, "problems per step and process", COUNT)
+    gamma: float = flag(1.0, "discount factor on the return of the next turn", SHARE)
+    batch_size: int = flag(12, "number of problems per step (and per process)", COUNT)
     lr: float | None = flag(
         None,
-        "learning rate of Adam (1e-4, full copies 1e-5, or what the model's folder says)",
+        "learning rate of Adam (1e-4; all weights 1e-5; or what the model's folder says)",
         POSITIVE,
     )
     lr_schedule: str = flag(
         "linear",
-        "linear and cosine end at a tenth of --lr",
+        "course of the learning rate; linear and cosine fall to a tenth of --lr",
         choices=("constant", "linear", "cosine"),
     )
-    max_steps: int | None = flag(None, "steps, one rollout each (130, or as --epochs says)", COUNT)
+    max_steps: int | None = flag(None, "number of training steps (130, or as --epochs says)", COUNT)
     epochs: float | None = flag(
-        None, "passes over the problems, instead of --max-steps", at_least(float, 1e-6)
+        None, "number of passes over the problems, instead of --max-steps", at_least(float, 1e-6)
     )
 
     # --- the run
-    run: str | None = flag(None, "name in runs/, or a path with a / (the task's name and a number)")
-    resume: str | None = flag(None, "run to go on with; executes its plug-ins", metavar="DIR")
-    seed: int = flag(0, "seed of every random draw", at_least(int, 0, 2**63 - 1))
-    eval_every: int = flag(0, "steps between evaluations on dev, 0: none", SIZE)
-    eval_limit: int | None = flag(
-        100, "held-out problems, 0: all, none", at_least(int, 0, words={"none": None})
+    run: str | None = flag(
+        None,
+        "folder of the run: a name in runs/, or a path with a / (the task's name and a number)",
     )
-    save_every: int = flag(10, "steps between checkpoints", COUNT)
-    sample_every: int = flag(10, "steps between lines of samples.jsonl", COUNT)
-    dry_run: bool = flag(False, "one batch, loaded and rolled out; writes nothing")
-    debug: bool = flag(False, "the traceback of an error")
+    resume: str | None = flag(
+        None, "run to continue, with its own flags; runs its plug-in code", metavar="DIR"
+    )
+    seed: int = flag(0, "seed of every random draw", at_least(int, 0, 2**63 - 1))
+    eval_every: int = flag(0, "number of steps between evaluations on dev problems; 0: none", SIZE)
+    eval_limit: int | None = flag(
+        100,
+        "number of held-out problems before and after training; 0: all; none: no evaluation",
+        at_least(int, 0, words={"none": None}),
+    )
+    save_every: int = flag(10, "number of steps between checkpoints", COUNT)
+    sample_every: int = flag(10, "number of steps between records in samples.jsonl", COUNT)
+    logger: str = flag(
+        "tensorboard",
+        "where the curves go besides metrics.jsonl; wandb needs pip install wandb",
+        choices=("tensorboard", "wandb", "csv", "none"),
+    )
+    dry_run: bool = flag(
+        False, "test of the other flags on one batch: examples, memory; writes nothing"
+    )
+    debug: bool = flag(False, "traceback of an error")
 
     # --- advanced
-    share: bool = flag(False, "parameter sharing: agents of one base are one policy")
+    share: bool = flag(False, "parameter sharing: one policy for all agents with the same model")
     freeze: list[int] | None = flag(
-        None, "agents that act and do not learn", SIZE, nargs="+", metavar="I"
+        None, "numbers of agents that act and do not learn", SIZE, nargs="+", metavar="I"
     )
-    lora_alpha: int = flag(32, "scale of the adapters: alpha / rank", COUNT)
-    judge: str | None = flag(None, "model for a reward that asks one (the team's frozen base)")
-    trust_remote_code: bool = flag(False, "model code from the hub is run")
-    max_prompt_tokens: int = flag(2048, "largest prompt; a longer one is an error", COUNT)
+    lora_alpha: int = flag(32, "scale of the adapters, times --lora-rank", COUNT)
+    judge: str | None = flag(
+        None, "language model that the reward asks, if it asks any (the team's frozen model)"
+    )
+    trust_remote_code: bool = flag(False, "permission to run a model's own code from the hub")
+    max_prompt_tokens: int = flag(
+        2048, "largest number of tokens in a prompt; a longer prompt is an error", COUNT
+    )
     template_arg: dict | None = flag(
         None,
-        "arguments of the chat template, such as enable_thinking=false; the value is JSON or text",
+        "arguments of the chat template, as enable_thinking=false (a JSON value, or text)",
         nargs="+",
         metavar="NAME=VALUE",
         action=TemplateArgs,
     )
     keep_problems: list[float] | None = flag(
         None,
-        "bounds of a problem's share of passing joint responses; outside, it is played less",
+        "bounds of the share of a problem's joint responses that pass; outside, it is played less",
         SHARE,
         nargs=2,
         metavar=("LOW", "HIGH"),
     )
-    updates: int = flag(1, "optimizer updates per rollout (PPO-clipped from the second on)", COUNT)
+    updates: int = flag(
+        1, "number of optimizer updates per rollout, PPO-clipped from the second on", COUNT
+    )
     clip: list[float] | None = flag(
-        None, "bounds of PPO's ratio (0.2 0.2)", SHARE, nargs=2, metavar=("LOW", "HIGH")
+        None,
+        "distances below and above 1 at which PPO clips its ratio (0.2 0.2)",
+        SHARE,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
     )
     normalize: str = flag(
         "sum",
-        "division of a response's loss: none, the mean length, its own length",
+        "divisor of a response's loss: 1 (sum), the mean length (token), its own length (sequence)",
         choices=("sum", "token", "sequence"),
     )
-    kl_coef: float = flag(0.0, "weight of KL to the frozen base", POSITIVE)
-    warmup_steps: int = flag(0, "steps in which the rate rises to --lr", SIZE)
+    kl_coef: float = flag(
+        0.0, "weight of a KL penalty that keeps agents near the frozen model", POSITIVE
+    )
+    warmup_steps: int = flag(0, "number of steps in which the learning rate rises to --lr", SIZE)
     precision: str = flag(  # 16-mixed scales the loss, and clipping would see it
         "32-true",
-        "Lightning's precision of full copies; a frozen base has --bits",
+        "number format for --lora-rank 0; with adapters, --bits sets it",
         choices=("32-true", "bf16-mixed"),
     )
     engine: list[str] | None = flag(
-        None, "vLLM server that samples; one per base", nargs="+", metavar="URL"
+        None, "vLLM server that samples the responses; one for each model", nargs="+", metavar="URL"
     )
     engine_folder: str | None = flag(
         None,
-        "folder where the server finds adapters (one of this machine's)",
+        "folder in which the server finds the adapters (a temporary one)",
         metavar="DIR",
     )
-    devices: int = flag(1, "processes per node: GPUs, or on the CPU", COUNT)
-    num_nodes: int = flag(1, "machines", COUNT)
-    feedback_tests: int = flag(1, "number of tests that feedback may show, 0: all", SIZE)
+    devices: int = flag(1, "number of GPUs per machine (on a CPU: of processes)", COUNT)
+    num_nodes: int = flag(1, "number of machines", COUNT)
+    feedback_tests: int = flag(1, "number of tests that feedback may show; 0: all", SIZE)
     expert_url: str | None = flag(
-        None, "OpenAI-compatible server of --feedback expert", metavar="URL"
+        None, "OpenAI-compatible server for --feedback expert", metavar="URL"
     )
     expert_model: str | None = flag(
-        None, "its model; the key is MAGRPO_EXPERT_KEY or OPENAI_API_KEY"
+        None, "model of that server; its key is read from MAGRPO_EXPERT_KEY or OPENAI_API_KEY"
     )
 
     @property
@@ -199,7 +254,7 @@ class Prepared:
 
 
 def parser() -> Parser:
-    top = Parser("train.py", description=__doc__)
+    top = Parser("train.py", __doc__)
     add_flags(top, Args, HEADINGS)
     return top
 
@@ -343,16 +398,15 @@ def train(args: Args) -> None:
 
 
 def fit(module, recorder, kept: int, args: Args) -> None:
-    """Train. kept: steps of a resumed run, which TensorBoard keeps."""
+    """Train. kept: steps of a resumed run, which its logger keeps."""
     import lightning as L
-    from lightning.pytorch.loggers import TensorBoardLogger
 
     from policies.parallel import Processes
-    from training.recorder import Stopped
+    from training.recorder import Stopped, make_logger
 
     logger = False
     if is_first(args.processes):
-        logger = TensorBoardLogger(recorder.directory, "", "", purge_step=kept)
+        logger = make_logger(recorder.flags, recorder.directory, kept)
     # Lightning would not start on a run that has all its steps, so the recorder ends the run.
     limit = args.max_steps + 1
     trainer = L.Trainer(

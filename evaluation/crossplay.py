@@ -72,7 +72,7 @@ def crossplay(
 
 
 def report(runs: list[Path], returns: list[list[float]], file: str | None) -> str:
-    """Draw the table beside the first run, write it to a JSON file, and return it as text."""
+    """Return the table as text, and write it to a JSON file."""
     numbers = range(len(runs))
     alone = statistics.fmean(returns[number][number] for number in numbers)
     mixed = statistics.fmean(returns[a][b] for a, b in itertools.permutations(numbers, 2))
@@ -85,30 +85,8 @@ def report(runs: list[Path], returns: list[list[float]], file: str | None) -> st
         }
         write_json(Path(file), record)
     names = [run.name for run in runs]
-    picture = runs[0].resolve().parent / "crossplay.png"
-    draw(names, returns, picture)
     rows = [["agent 0 of, partners of", *names]]
     for name, row in zip(names, returns, strict=True):
         rows.append([name, *(f"{value:.3f}" for value in row)])
     summary = f"with their own partners {alone:.3f}, with others' {mixed:.3f}"
-    return f"{align(rows)}\n\n{summary}\npicture: {picture}"
-
-
-def draw(names: list[str], returns: list[list[float]], path: Path) -> None:
-    """Draw the returns as a picture of shaded cells."""
-    from matplotlib.figure import Figure
-
-    side = 1.6 + 0.8 * len(names)
-    figure = Figure((side + 1, side), layout="constrained")
-    axes = figure.subplots()
-    ticks = range(len(names))
-    shades = axes.imshow(returns, cmap="viridis", vmin=0, vmax=1)
-    figure.colorbar(shades, label="held-out return")
-    axes.set_xticks(ticks, names, rotation=45, ha="right")
-    axes.set_yticks(ticks, names)
-    axes.set(xlabel="partners of", ylabel="agent 0 of")
-    for row, column in itertools.product(ticks, repeat=2):
-        value = returns[row][column]
-        color = "black" if value > 0.6 else "white"
-        axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=color)
-    figure.savefig(path, dpi=150)
+    return f"{align(rows)}\n\n{summary}"

@@ -5,7 +5,6 @@ A method is a rollout: that of training, or one of the classes below, which diff
 
 import dataclasses
 import itertools
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ from training.heldout import ALIGNED_CHAIN, play, played, progress, team_reward
 from training.plugins import TaskOptions, make_task
 from training.scoring import Scorer
 
-TIMED = 10  # problems at most whose decoding is timed, one at a time
+TIMED = 5  # problems whose decoding is timed, one at a time
 
 
 def shown(texts: dict[int, str]) -> str:
@@ -213,26 +212,16 @@ def record(rollout: Rollout, root: Node, sample: int) -> dict:
 
 
 def latencies(
-    name: str, rollout: Rollout, items: list[dict], sampling: Sampling, seed: int, spent: float
+    name: str, rollout: Rollout, items: list[dict], sampling: Sampling, seed: int
 ) -> dict[str, list[float]]:
-    """Return the seconds and the tokens of one problem at a time, one joint response each.
-
-    At most TIMED problems are played, and at least one, within a tenth of the method's time.
-    spent: seconds of the rest of the method.
-    """
+    """Return the seconds and the tokens of TIMED problems, one joint response each, one by one."""
     seconds = []
     tokens = []
-    began = time.perf_counter()
-    with progress(f"{name}, latency", min(TIMED, len(items))) as bar:
+    items = items[:TIMED]
+    with progress(f"{name}, latency", len(items)) as bar:
         warm_up = dataclasses.replace(sampling, max_new_tokens=1)
         rollout(items[:1], (seed, EVAL, 0, 0), 1, warm_up, *ALIGNED_CHAIN)
-        start = time.perf_counter()
-        for number, item in enumerate(items[:TIMED]):
-            now = time.perf_counter()
-            if number:
-                one_more = (now - start) / number  # the mean so far
-                if now - began + one_more > spent / 9:
-                    break
+        for number, item in enumerate(items):
             rollout.seconds.clear()
             turns = rollout([item], (seed, EVAL, 0, number), 1, sampling, *ALIGNED_CHAIN)
             seconds.append(rollout.seconds["rollout"])

@@ -31,9 +31,8 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
             raise ValueError(f"{directory} is not finished, and has no checkpoint: {command}")
         alone = flags["num_agents"] == 1
         if (solo if alone else team) not in (None, directory):
-            players = "one agent" if alone else "a team"
-            message = "--compare is for that, --run takes one of each"
-            raise ValueError(f"two runs of {players}: {message}")
+            message = "--run takes a team's run and a single agent's, --compare any number"
+            raise ValueError(f"{directory} is one too many: {message}")
         if alone:
             solo = directory
         else:
@@ -97,17 +96,16 @@ class Player:
 
     def __init__(self, flags, directory: Path | None = None, reward: Callable | None = None):
         """directory: the run whose trained agents play. reward: none for --ask."""
-        from magrpo import Episode
         from policies.judging import Judge, make_judge
         from policies.loading import device
         from policies.sampling import Sampling
         from policies.team import Team
 
+        self.flags = flags
         wrong = engine_conflict(flags)
         if wrong and (directory or flags.lora_rank):
             raise ValueError(wrong)
         self.task = make_task(part_of(flags, TaskOptions))
-        self.episode = part_of(flags, Episode)
         self.sampling = part_of(flags, Sampling)
         self.team = team = Team(part_of(flags, TeamOptions))
         self.parameters = [team.parameters_of(agent) for agent in range(team.size)]
@@ -148,14 +146,42 @@ class Player:
         rollout_class: None: as in training. A baseline plays one turn, and its prompts may hold
         partners' texts.
         """
-        from magrpo import Rollout
+        from magrpo import Episode, Rollout
 
         if self.weights:
             self.put([self.weights[agent in trained][agent] for agent in range(self.team.size)])
-        episode = self.episode
+        episode = part_of(self.flags, Episode)
         rollout_class = rollout_class or Rollout
         if rollout_class is not Rollout:
             shown = 2 * self.team.size * episode.max_new_tokens  # partners' texts
             limit = episode.max_prompt_tokens + shown
             episode = dataclasses.replace(episode, turns=1, max_prompt_tokens=limit)
         return rollout_class(self.team, self.task, self.reward, episode)
+
+    def ask(self, item: dict, seed: int, greedy: bool) -> tuple[list[str], list[str]]:
+        """Return the agents' prompts and responses to one item.
+
+        This is Rollout.act for one node, without the seconds that Lightning takes to load.
+        """
+        import torch
+
+        flags = self.flags
+        speakers = self.task.speakers(item, 0) or range(self.team.size)
+        prompts = [""] * self.team.size
+        texts = [""] * self.team.size
+        asked = []
+        for agent in speakers:
+            base = self.team.base_of[agent]
+            base.end_at(self.task.stop)
+            prompts[agent] = self.task.observe(agent, item, [])
+            texts[agent] = self.task.begin(agent, item)
+            limits = (flags.max_prompt_tokens, flags.max_new_tokens)
+            ids = base.encode(prompts[agent], flags.chat_template, *limits, texts[agent])
+            asked.append((agent, ids))
+        torch.manual_seed(seed)
+        uniforms = torch.rand(len(asked), 1, flags.max_new_tokens, dtype=torch.float64)
+        sampling = self.sampling.greedy() if greedy else self.sampling
+        answers = self.team.sample(asked, uniforms, sampling)
+        for agent, [response] in zip(speakers, answers, strict=True):
+            texts[agent] += response.text
+        return prompts, texts

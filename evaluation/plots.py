@@ -6,9 +6,12 @@ The picture, compare.png, goes beside the first run.
 """
 
 import json
+import math
 import re
 import statistics
+import zlib
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
@@ -25,6 +28,8 @@ ENDS = {  # what an evaluation measured, and its label
     "before/greedy/return": "greedy,\nbefore",
     "after/greedy/return": "greedy,\nafter",
 }
+ACROSS = 2  # panels of schemes beside each other: their titles are long
+SALT = 337  # gives the schemes of code and of classes different colours
 SEED_FLAGS = ("seed", "run", "resume", "debug")  # flags in which the seeds of a group may differ
 
 
@@ -111,12 +116,11 @@ def compare(names: list[str], json_file: str | None) -> None:
     """Print the groups' table, draw their picture, and write the numbers to json_file."""
     groups = read_groups(names)
     table = {group.name: numbers(group, groups[0]) for group in groups}
-    print(render(table))
     picture = run_folder(names[0]).resolve().parent / "compare.png"
     draw(groups, picture)
-    print(f"\npicture: {picture}")
     if json_file:
         write_json(Path(json_file), {"groups": table})
+    print(f"{render(table)}\n\npicture: {picture}")
 
 
 def numbers(group: Group, first: Group) -> dict:
@@ -189,22 +193,49 @@ def draw(groups: list[Group], path: Path) -> None:
     from matplotlib.figure import Figure
 
     divided = [group for group in groups if group.schemes()]
+    rows = math.ceil(len(divided) / ACROSS)
+    heights = [3 + 0.2 * len(groups)]  # inches
+    if divided:
+        heights.append(0.5 + 2.5 * rows)
     with style.context(("tableau-colorblind10", {"font.size": 9, "axes.titlesize": 9})):
-        figure = Figure((8, 5.5 if divided else 3), layout="constrained")
-        bands = figure.subfigures(2 if divided else 1, 1, squeeze=False)[:, 0]
+        figure = Figure((8, sum(heights)), layout="constrained")
+        bands = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         left, right = bands[0].subplots(1, 2, width_ratios=(3, 2))
         for number, group in enumerate(groups):
             draw_curves(left, group, f"C{number}")
         left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
         left.set_title("return of the training batches")
-        left.legend(frameon=False)  # where it covers the least of the curves
+        bands[0].legend(loc="outside lower left", fontsize=8, frameon=False)
         draw_ends(right, groups)
         if divided:
-            names = sorted({name for group in divided for name in group.schemes()})
-            panels = bands[1].subplots(1, len(divided), squeeze=False)[0]
-            for axes, group in zip(panels, divided, strict=True):
-                draw_schemes(axes, group, names)
+            colors = scheme_colors({name for group in divided for name in group.schemes()})
+            panels = bands[1].subplots(rows, min(ACROSS, len(divided)), squeeze=False).flatten()
+            for axes in panels[len(divided) :]:
+                axes.remove()
+            for axes, group in zip(panels, divided, strict=False):
+                draw_schemes(axes, group, colors)
+            entries = panels[0].get_legend_handles_labels()
+            bands[1].suptitle("how the joint responses of each step divided the work")
+            bands[1].legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
         figure.savefig(path, dpi=200)
+
+
+def scheme_colors(names: Collection[str]) -> dict[str, tuple]:
+    """Return the colour of each scheme, which is the same in every picture and run.
+
+    If two schemes of a picture would share a colour, the second one takes the next that is free.
+    """
+    from matplotlib import colormaps
+
+    palette = colormaps["tab20"].colors
+    colors = {}
+    for name in sorted(names):
+        first = zlib.crc32(name.removeprefix("scheme/").encode(), SALT) % len(palette)
+        free = [
+            color for color in palette[first:] + palette[:first] if color not in colors.values()
+        ]
+        colors[name] = free[0] if free else palette[first]
+    return colors
 
 
 def smooth(curve: np.ndarray) -> np.ndarray:
@@ -223,20 +254,18 @@ def draw_curves(axes, group: Group, color: str) -> None:
     seeds = len(group.rows)
     label = f"{group.name} ({seeds} seed)" if seeds == 1 else f"{group.name} ({seeds} seeds)"
     mean = smooth(group.mean_curve("return"))
-    axes.plot(mean, color=color, linewidth=1.8, label=fill(label, 48))
+    axes.plot(mean, color=color, linewidth=1.8, label=fill(label, 110))
 
 
-def draw_schemes(axes, group: Group, names: list[str]) -> None:
+def draw_schemes(axes, group: Group, colors: dict[str, tuple]) -> None:
     """Draw how the joint responses of each step divided the work, the mean over seeds, smoothed."""
-    from matplotlib import colormaps
-
-    shares = np.array([group.mean_curve(name) for name in names])
+    shares = np.array([group.mean_curve(name) for name in colors])
     shares = shares[:, shares.sum(0) > 0]  # at the steps that have any
     curves = [smooth(curve) for curve in shares]
-    labels = [name.removeprefix("scheme/") for name in names]
-    axes.stackplot(range(len(curves[0])), curves, labels=labels, colors=colormaps["tab20"].colors)
-    axes.set(xlabel="step", ylim=(0, 1), title=fill(f"division of work, {group.name}", 40))
-    axes.legend(fontsize=6)
+    labels = [name.removeprefix("scheme/") for name in colors]
+    axes.stackplot(range(len(curves[0])), curves, labels=labels, colors=colors.values())
+    axes.set(xlabel="step", ylim=(0, 1))
+    axes.set_title(fill(group.name, 90 // ACROSS), fontsize=8)
 
 
 def draw_ends(axes, groups: list[Group]) -> None:
@@ -256,8 +285,5 @@ def draw_ends(axes, groups: list[Group]) -> None:
             yerr=errors,
             error_kw={"elinewidth": 1},
         )
-        if len(groups) < 3:
-            for place, mean in zip(places, means, strict=True):
-                axes.text(place, 0.02, f"{mean:.2f}", ha="center", color="w", fontsize=7)
     axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=ENDS.values())
     axes.set_title("held-out problems, 95 % intervals")

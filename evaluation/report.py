@@ -1,12 +1,14 @@
 """Show an evaluation: the table, joint responses side by side, CSV, samples."""
 
 import csv
+import fnmatch
 import itertools
 import shutil
 import textwrap
 from pathlib import Path
 
 from training.folder import json_lines
+from training.terminal import printable
 
 ACROSS = 6  # columns beside each other
 HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has
@@ -18,22 +20,32 @@ LABELS = {
 }
 
 
-def render(table: dict, measures: dict) -> str:
-    """Return the table for a terminal, about 100 columns wide. measures: the task's."""
+def render(table: dict, measures: dict, everything: bool) -> str:
+    """Return the table for a terminal, about 100 columns wide. measures: the task's.
+
+    everything: all columns, and not only the most important ones.
+    """
     methods = table["methods"]
-    names = dict.fromkeys(k for row in methods.values() for k in row if not k.endswith("_se"))
+    names = dict.fromkeys(name for row in methods.values() for name in row)
+    counted = [name.replace("@k", "@1") for name in measures if name != "coop_rate"]
+    kinds = [["return", "greedy/return", *counted, "tokens_per_problem"]]
+    if everything:
+        kinds = [
+            ["return", "greedy/return", "reward/*", "agent/*"],
+            [*(name.replace("@k", "@*") for name in measures), "distinct"],
+            ["length/*", "tokens_per_*", "latency_s"],
+        ]
     blocks = [table["settings"]["title"]]
-    for starts in (
-        ["return", "greedy/return", "reward/", "agent/"],
-        [*(name.removesuffix("k") for name in measures), "distinct"],
-        ["length/", "tokens_per_", "latency_s"],
-    ):
-        columns = [name for start in starts for name in names if name.startswith(start)]
+    for patterns in kinds:
+        columns = []
+        for pattern in patterns:
+            shown = fnmatch.filter(names, pattern)
+            columns += [name for name in shown if not name.endswith("_se")]
         for number in range(0, len(columns), ACROSS):
             blocks.append(_block(methods, columns[number : number + ACROSS]))
     blocks.append(_pairs(methods))
     blocks.append(_scheme_block(methods))
-    if "latency_s" in names:
+    if everything and "latency_s" in names:
         blocks.append(table["settings"]["timed"])
     return "\n\n".join(filter(None, blocks))
 
@@ -129,11 +141,6 @@ def side_by_side(texts: list[str]) -> str:
         columns.append(lines)
     rows = itertools.zip_longest(*columns, fillvalue="")
     return "\n".join(" | ".join(cell.ljust(width) for cell in row).rstrip() for row in rows)
-
-
-def printable(text: str) -> str:
-    """Return a model's text without what would control the terminal."""
-    return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
 
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:

@@ -10,6 +10,8 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import helpers
@@ -20,7 +22,7 @@ from test_doctor import rows, write
 import eval as evaluation
 import train
 from evaluation import methods as playing
-from evaluation import players, report
+from evaluation import players, plots, report
 from magrpo import Rollout
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
@@ -60,7 +62,7 @@ def whole(team, solo) -> Path:
     outputs = [f"--{name}={path / name}" for name in ("json", "csv", "samples")]
     said, progress = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(progress):
-        run("--run", team, "--run", solo, "--limit", 2, "--num-samples", 4, *outputs)
+        run("--run", team, "--run", solo, "--limit", 2, "--num-samples", 4, "--all", *outputs)
     (path / "said").write_text(said.getvalue())
     (path / "progress").write_text(progress.getvalue())
     return path
@@ -150,13 +152,16 @@ def test_from_samples_gives_the_identical_table_without_a_model(
     whole, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(players, "Player", None)
-    run("--from-samples", whole / "samples", "--json", tmp_path / "json")
+    run("--from-samples", whole / "samples", "--all", "--json", tmp_path / "json")
     assert capsys.readouterr().out == (whole / "said").read_text()
     assert (tmp_path / "json").read_text() == (whole / "json").read_text()
     run("--from-samples", whole / "samples", "--method", "naive", "trained")
     said = capsys.readouterr().out
     assert "trained - naive" in said
-    assert "discussion" not in said.partition("latency:")[0]
+    assert "discussion" not in said
+    columns = next(line for line in said.splitlines() if line.startswith("method")).split()
+    assert columns == ["method", "return", "greedy", "pass@1", "coop", "tokens"]
+    assert "latency" not in said  # --all has it
 
 
 def test_two_evaluations_with_one_seed_are_identical_and_another_seed_differs(
@@ -230,6 +235,7 @@ def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypat
     assert "--- trained, sampled, turn 0: structure" in said
     assert " | agent 1" in said
     assert max(map(len, said.splitlines())) <= 100
+    monkeypatch.setattr(playing, "latencies", None)
     run("--run", team, "--show", 1, "--method", "trained")  # plays only what it shows
     assert capsys.readouterr().out.count("=== coop/test/") == 1
 
@@ -238,12 +244,24 @@ def test_a_model_s_text_cannot_control_the_terminal():
     assert report.printable("a\x1b[2Jb\r\n\tc\x07") == "a[2Jb\n    c"
 
 
-def test_ask_answers_a_problem_of_the_user_s(team, capsys):
-    run("--run", team, "--ask", "Return the sum of the squares of the even numbers in xs.")
-    said = capsys.readouterr().out
-    assert '    """Return the sum of the squares' in said
-    assert f"the team trained by {team}:" in said
-    assert "agent 0" in said
+def test_ask_answers_a_problem_of_the_user_s_without_lightning(team):
+    argv = ["--run", str(team), "--ask", "Return the sum of the squares of the even numbers in xs."]
+    code = f"import sys, eval; eval.main({argv}); assert 'lightning' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert '    """Return the sum of the squares' in done.stdout
+    assert f"the team trained by {team}:" in done.stdout
+    assert "A problem is about a list of integers or words" in done.stdout  # what it can answer
+
+
+def test_ask_answers_as_the_evaluation_does(whole, team, capsys):
+    header, *lines = map(json.loads, (whole / "samples").read_text().splitlines())
+    evaluated = next(row for row in lines if row["method"] == "trained" and row["greedy"])
+    prompt = header["items"][0]["prompts"][0].rpartition("# write")[0]
+    run("--run", team, "--ask", prompt)
+    said = " ".join(capsys.readouterr().out.partition("the team trained by")[2].split())
+    for text in evaluated["turns"][0]["responses"]:
+        for line in text.splitlines():
+            assert " ".join(line.split()) in said
 
 
 # --- comparing, examining -------------------------------------------------------------------------
@@ -277,6 +295,9 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
     assert groups["a"]["after/return_low"] < 0.9 < 0.92 < groups["a"]["after/return_high"]
     assert groups["b"]["before/greedy/return"] == pytest.approx(0.36)
     assert (tmp_path / "compare.png").read_bytes()[1:4] == b"PNG"
+    colors = plots.scheme_colors({"scheme/unused", "scheme/other", "scheme/fallback"})
+    assert colors["scheme/unused"] == plots.scheme_colors({"scheme/unused"})["scheme/unused"]
+    assert len(set(colors.values())) == 3
 
 
 def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
@@ -301,7 +322,9 @@ def test_compare_and_doctor_read_real_runs(team, solo, capsys):
     assert "too short" in capsys.readouterr().out
     write(team, rows(), samples(0.4))
     run("--doctor", team)
-    assert "cascading errors         SEEN" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith(f"{team}: signs of failure: ")
+    assert "cascading errors         SEEN" in said
 
 
 def test_a_task_for_teams_alone_is_evaluated_without_single(tmp_path, capsys):

@@ -17,7 +17,8 @@ import train
 ROOT = Path(train.__file__).parent
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[br]e*/README.md")]
-TEXT = "\n".join(page.read_text() for page in PAGES)
+HELPS = [train.__doc__, evaluation.__doc__]
+TEXT = "\n".join([*(page.read_text() for page in PAGES), *HELPS])
 COMMANDS = sorted(set(re.findall(r"python (?:train|eval)\.py[^`\n#|;]*", TEXT)))
 PLUGIN = "my_task.py"
 
@@ -25,6 +26,8 @@ PLUGIN = "my_task.py"
 def test_it_is_short_and_there_are_commands():
     assert len(README.splitlines()) <= 200
     assert len(COMMANDS) > 20
+    for text in HELPS:
+        assert len(re.findall(r"^  python .*\.py", text, re.MULTILINE)) == 3  # examples
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import WORLD, refused, seconds_of_children
+from tqdm import tqdm
 
 import eval as evaluation
 import train
+from tasks import CodeTask
 from training.folder import code_version, run_folder
-from training.recorder import Recorder
-from training.report import continuation, describe
+from training.recorder import Recorder, Schedule
+from training.report import describe
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2"]
@@ -129,6 +131,11 @@ def test_a_run_writes_what_it_promises(finished):
     assert summary["steps"] == 6
     for when in ("before", "after"):
         assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
+    card = (finished / "agents/1/README.md").read_text()
+    both = f"| {summary['before']['return']:.3f} | {summary['after']['return']:.3f} |"
+    command = "Trained by: `python"
+    for text in ("library_name: peft", "from `tiny`", "`code`", both, command, '/1")'):
+        assert text in card
 
 
 @contextlib.contextmanager
@@ -177,8 +184,6 @@ def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
     train.main(["--resume", str(path), "--max-steps", "4"])
     rates = [row["lr"] for row in lines(path, "metrics.jsonl")]
     assert rates == pytest.approx([0.01, 0.0055, 0.0055, 0.00325])
-    assert continuation(path, 2).endswith(f"--resume {path} --max-steps 4")
-    assert continuation(path, 10).endswith("(the learning rate goes from 0.0019 to 0.0055)")
 
 
 @pytest.mark.parametrize(
@@ -205,8 +210,8 @@ def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "argv",
     [
-        "--num-agents 1 --bits 8",
-        "--num-agents 3 --turns 2 --branching chain --advantage rloo",
+        "--num-agents 1 --bits 8 --logger csv",
+        "--logger none --num-agents 3 --turns 2 --branching chain --advantage rloo",
         "--model tiny tiny --bits 4 --joint aligned",
         "--precision bf16-mixed --lora-rank 0 --normalize token",
         "--bits 16 --turns 2 --temperature 0.7 --top-p 0.9 --top-k 20 --warmup-steps 1",
@@ -219,6 +224,10 @@ def test_every_switch_trains_and_writes(argv, tmp_path):
     weights = "model.safetensors" if "--lora-rank 0" in argv else "adapter_model.safetensors"
     for agent in range(agents):
         assert (path / "agents" / str(agent) / weights).is_file()
+    assert bool(list(path.glob("events.*"))) == ("--logger" not in argv)
+    if "csv" in argv:
+        [numbers] = path.glob("csv/*/metrics.csv")
+        assert "grad_norm/0" in numbers.read_text()
     if "--bits 4" in argv:  # a quantized run is evaluated, with adapters on its base and without
         methods = ["--method", "trained", "naive", "single", "--greedy", "--limit", "1"]
         evaluation.main(["--run", str(path), *methods, "--json", str(tmp_path / "json")])
@@ -229,7 +238,9 @@ def test_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     train.main([*SMALL, "--dry-run"])
     out = capsys.readouterr().out
-    for text in ("trainable parameters", "memory expected", "turn 0: 8 responses, 8 joint"):
+    told = ["trainable parameters", "memory expected", "turn 0: 8 responses, 8 joint"]
+    told += ["agent 1 was asked:", "agent 0 wrote:", "reward 1.500 (structure"]
+    for text in told:
         assert text in out
     assert list(tmp_path.iterdir()) == []
 
@@ -241,7 +252,21 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
     file.write_text(f"def mine(item, texts):\n    return {code}\nmine.maximum = 999.0\n")
     argv = ["--turns", "2", "--branching", "chain", "--num-generations", "6"]
     train.main([*SMALL, *argv, "--reward", f"{file}:mine", "--dry-run"])
-    assert f"so that they teach nothing: {share}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"so that they teach nothing: {share}" in said
+    assert ("try a reward" in said) == (share == "100%")
+
+
+def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, capsys):
+    recorder = Recorder(tmp_path, {}, Schedule(20, 0, 1, 1), {})
+    recorder.bar = tqdm(disable=True)
+    metrics = {"return": 0.25, "metric/pass": 0.5, "frac_reward_zero_std": 1.0, "seconds/step": 2.0}
+    for flat in [1] * 9 + [0.9] + [1] * 11:
+        recorder.tell(CodeTask, 7, metrics | {"frac_reward_zero_std": flat})
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["step 7 of 20: return 0.250 of 1, pass 0.50 (2.0 s)"] * 21
+    assert said.err.count("warning: 10 steps taught nothing") == 1
+    assert "a reward with steps" in said.err
 
 
 @pytest.mark.parametrize(
@@ -250,7 +275,7 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
         ("--turns 1 --max-new-tokens 5000", "device:  ", ""),
         ("--turns 3 --max-new-tokens 50", "turn 3 up to 46 + 2 x 50 = 146, and what the", ""),
         ("--turns 3 --max-new-tokens 1002", "= 2050, and", "2050 tokens and what the task adds"),
-        ("--turns 2 --max-new-tokens 4080", "= 4126, and", "the model's context of 8192 has no"),
+        ("--turns 2 --max-new-tokens 4080", "= 4126, and", "the model's context of 8192 also"),
     ],
 )
 def test_how_long_a_later_prompt_may_be_is_told_at_the_start(argv, length, warning, capsys):

@@ -19,7 +19,7 @@ STEPS = 130  # --max-steps
 JOINTS = 4  # --joint from three agents on (docs/results/teams.md)
 CLIP = [0.2, 0.2]  # --clip with several updates
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
-LIMIT = 0.1  # CPU seconds of the probe for --bits
+TURNS = 10  # of the probe for --bits
 
 
 def resolve(args) -> None:
@@ -113,17 +113,14 @@ def seconds_of_a_token() -> dict[int, float]:
 
     dtypes = {16: torch.bfloat16, 32: torch.float32}
     least = {(bits, rows): math.inf for bits in dtypes for rows in (24, 128)}
-    turns = 0
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    end = time.thread_time() + LIMIT
-    while turns < 2 or time.thread_time() < end:  # the first turn warms up
+    for _ in range(TURNS):  # the first turn warms up
         for bits, rows in least:
             weight = torch.ones(576, 1536, dtype=dtypes[bits])
             x = torch.ones(rows, 1536, dtype=dtypes[bits])
             start = time.thread_time()
             torch.nn.functional.linear(x, weight)
             least[bits, rows] = min(least[bits, rows], time.thread_time() - start)
-        turns += 1
     torch.set_num_threads(threads)
     return {bits: least[bits, 24] / 24 + 2 * least[bits, 128] / 128 for bits in dtypes}

@@ -151,13 +151,14 @@ def hacked(bonus: str, substance: str):
     return reward_hacking
 
 
+NOTHING = "a reward with steps between nothing and all, easier problems, more --num-generations"
 PAYS = "does the reward pay for what this agent can add? "
 FROZEN = f"{PAYS}See frozen-0 and frozen-1 of eval.py"
 SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
     (
         nothing_to_learn,
         ["frac_reward_zero_std", "return"],
-        "a reward with steps between nothing and all, easier problems, more --num-generations",
+        NOTHING,
     ),
     (
         silent_agent,
@@ -213,7 +214,8 @@ def report(directory: Path) -> str:
     findings = examine(rows, samples, task)
     if not findings:
         return f"{directory}: too short to tell anything (fewer than {STEPS} steps)"
-    lines = [str(directory)]
+    seen = ", ".join(finding.name for finding in findings if finding.fired)
+    lines = [f"{directory}: {f'signs of failure: {seen}' if seen else 'no sign of failure'}\n"]
     for finding in findings:
         state = {True: "SEEN", False: "not seen", None: "cannot tell"}[finding.fired]
         lines.append(f"{finding.name:<25}{state:<12}{finding.seen}")

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
+import importlib.util
 import json
 import shlex
 import sys
@@ -65,16 +66,21 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with one-line errors, hints at what was meant, and flag files with comments."""
+    """argparse with one-line errors, hints at what was meant, and flag files with comments.
 
-    def __init__(self, prog, **kwargs):
+    The program's docstring is its help: the first paragraph above the flags, the rest below them.
+    """
+
+    def __init__(self, prog: str, doc: str):
+        description, _, epilog = doc.partition("\n\n")
         super().__init__(
             prog,
             f"python {prog} [@FILE] [flags]",
+            description,
+            epilog,
             formatter_class=Help,
             fromfile_prefix_chars="@",
             allow_abbrev=False,
-            **kwargs,
         )
 
     def convert_arg_line_to_args(self, line):
@@ -189,6 +195,8 @@ def conflict(args) -> str:
         return "--temperature 0 is greedy: all samples of a group would be the same"
     if args.eval_every and args.eval_limit is None:
         return "--eval-every needs held-out problems: not with --eval-limit none"
+    if args.logger == "wandb" and not importlib.util.find_spec("wandb"):
+        return "--logger wandb needs a package that is not here: pip install wandb"
     return engine_conflict(args)
 
 

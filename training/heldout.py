@@ -39,8 +39,14 @@ def play(
     return turns
 
 
-def progress(title: str, count: int, **options) -> tqdm:
-    """Return a bar over so many problems."""
+def progress(title: str, count: int, file=None, shown: bool = True) -> tqdm:
+    """Return a bar over so many problems on standard error, or another file.
+
+    A file that is not a terminal gets one line, with the title.
+    """
+    file = file or sys.stderr
+    if shown and not file.isatty():
+        print(f"{title}: {count} problems", file=file, flush=True)
     return tqdm(
         desc=title,
         total=count,
@@ -48,7 +54,8 @@ def progress(title: str, count: int, **options) -> tqdm:
         leave=False,
         mininterval=0,  # each update is of several problems
         miniters=1,
-        **options,
+        file=file,
+        disable=not (shown and file.isatty()),
     )
 
 
@@ -61,7 +68,7 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
     per_problem = {}
     seed = module.algorithm.seed
     passes = (("", EVAL_SAMPLES, module.sampling), ("greedy/", 1, module.sampling.greedy()))
-    with progress(title, 2 * len(items), file=sys.stdout, disable=parallel.place()[0] > 0) as bar:
+    with progress(title, 2 * len(items), sys.stdout, parallel.place()[0] == 0) as bar:
         for prefix, samples, sampling in passes:
             turns = play(module.rollout, items, seed, samples, sampling, bar)
             returns = problem_returns(turns, module.rollout)

@@ -13,6 +13,8 @@ the team built at a step: {"name", "drawn", "returns"}, with a list entry for ea
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
+
 SHOWN = 3  # problems that are drawn
 FRAMES = 12  # drawings of a run
 ACROSS = 4  # grids beside each other, of a picture that has several
@@ -69,8 +71,7 @@ def compared(target: list[dict], frames: list[dict], colors: dict, dpi: int):
     )
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    size = canvas.get_width_height()
-    return Image.frombuffer("RGBA", size, canvas.buffer_rgba()).convert("RGB")
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
 def legend(colors: dict, agents: list[int]) -> list:

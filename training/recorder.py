@@ -15,14 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lightning as L
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from tqdm import tqdm
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
 from training import pictures
+from training.doctor import NOTHING
 from training.folder import CHECKPOINT, json_line, write_json
 from training.heldout import as_markdown, evaluate, play, played, sample_record
 from training.metrics import measure, memory_gib, problem_returns
+from training.report import model_card
+
+FLAT = 10  # steps in a row without anything to learn, after which a run warns
 
 
 class Stopped(BaseException):
@@ -82,6 +87,18 @@ class Schedule:
     sample_every: int
 
 
+def make_logger(flags: dict, directory: Path, kept: int):
+    """Return Lightning's logger of --logger, False for none. kept: the steps of a resumed run."""
+    name = flags["logger"]
+    if name == "tensorboard":
+        return TensorBoardLogger(directory, "", "", purge_step=kept)
+    if name == "wandb":
+        return WandbLogger(directory.name, directory, project="magrpo", config=flags)
+    if name == "csv":  # it replaces the file of its folder, which a resumed run has to keep
+        return CSVLogger(directory, "csv", f"from_step_{kept}", flush_logs_every_n_steps=1)
+    return False
+
+
 @dataclass(eq=False)
 class Recorder(L.Callback):
     """Writes everything a run writes, evaluates before, during and after, and saves checkpoints.
@@ -92,7 +109,7 @@ class Recorder(L.Callback):
     directory: Path
     held_out: dict  # split -> items
     schedule: Schedule
-    flags: dict  # of the run, for TensorBoard
+    flags: dict  # of the run, for the logger
 
     def __post_init__(self):
         # The measures before and after, the returns of each problem, and a joint response of each.
@@ -104,6 +121,7 @@ class Recorder(L.Callback):
         self.begun = False  # what comes before the first step was done
         self.schemes = []  # names of the ways of dividing the work that were seen
         self.frames = []  # what was built so far, if the task can draw it
+        self.flat = 0  # the latest steps in which each group's rewards were all equal
 
     def elapsed(self) -> float:
         """Return the seconds of this run, those of earlier processes included."""
@@ -130,8 +148,7 @@ class Recorder(L.Callback):
         trainer.should_stop = module.global_step >= self.schedule.max_steps
         if not self.begun:
             self.test(trainer, module, "before")
-            if trainer.is_global_zero:
-                trainer.logger.experiment.add_text("flags", as_table(self.flags))
+            log_text(trainer, "flags", as_table(self.flags))
             self.draw(trainer, module)
             self.begun = True
             self.save(trainer)
@@ -140,7 +157,7 @@ class Recorder(L.Callback):
             total=self.schedule.max_steps,
             initial=module.global_step,
             file=sys.stdout,
-            disable=not trainer.is_global_zero,
+            disable=not (trainer.is_global_zero and sys.stdout.isatty()),
         )
 
     def on_train_batch_start(self, trainer, module, batch, batch_idx):
@@ -176,9 +193,29 @@ class Recorder(L.Callback):
         if dev:
             dev = {f"dev/{name}": value for name, value in dev.items()}
             self.append("metrics.jsonl", [{"step": step, **dev}])
-            trainer.logger.log_metrics(dev, step)
-        self.bar.set_postfix({"return": f"{metrics['return']:.3g}"}, refresh=False)
+            log_numbers(trainer, dev, step)
+        self.tell(module.rollout.task, step + 1, metrics)
+
+    def tell(self, task, done: int, metrics: dict) -> None:
+        """Show a step in the bar, or as a line where the output is not a terminal.
+
+        Warn after FLAT steps in a row that had nothing to learn from.
+        """
+        shown = f"return {metrics['return']:.3f} of 1"
+        for name in task.measures.values():
+            if name.startswith("metric/") and name in metrics:  # pass, coop
+                shown += f", {name.removeprefix('metric/')} {metrics[name]:.2f}"
+        self.bar.set_postfix_str(shown, refresh=False)
         self.bar.update()
+        if self.bar.disable:
+            seconds = metrics["seconds/step"]
+            total = self.schedule.max_steps
+            print(f"step {done} of {total}: {shown} ({seconds:.1f} s)", flush=True)
+        self.flat = self.flat + 1 if metrics["frac_reward_zero_std"] == 1 else 0
+        if self.flat == FLAT:
+            message = f"{FLAT} steps taught nothing: the rewards of each group were all equal"
+            advice = f"Try {NOTHING}; --dry-run shows an example"
+            tqdm.write(f"warning: {message} ({shown}). {advice}", file=sys.stderr)
 
     def on_train_end(self, trainer, module):
         if module.global_step < self.schedule.max_steps:
@@ -188,7 +225,10 @@ class Recorder(L.Callback):
         if not trainer.is_global_zero:
             return
         for agent in module.team.policies():
-            save_agent(module.team.base_of[agent], agent, self.directory / "agents" / str(agent))
+            path = self.directory / "agents" / str(agent)
+            save_agent(module.team.base_of[agent], agent, path)
+            card = model_card(self.directory, agent, module.rollout.task.reward, self.summary)
+            (path / "README.md").write_text(card)
         if self.frames:
             task = module.rollout.task
             target = [task.draw(item, []) for item in self.pictured(module)]
@@ -205,9 +245,8 @@ class Recorder(L.Callback):
         self.summary[when] = measures
         self.summary["returns"][when] = returns
         self.summary["example"][when] = sample_record(module.global_step, nodes[0], last_turn, 0)
-        if trainer.is_global_zero:
-            logged = {f"test/{name}": value for name, value in measures.items()}
-            trainer.logger.log_metrics(logged, module.global_step)
+        logged = {f"test/{name}": value for name, value in measures.items()}
+        log_numbers(trainer, logged, module.global_step)
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
@@ -291,7 +330,20 @@ class Recorder(L.Callback):
                     for number in range(node.samples):
                         records.append(sample_record(step, node, turn, number))
         self.append("samples.jsonl", records)
-        trainer.logger.experiment.add_text("sample", as_markdown(records[0]), step)
+        log_text(trainer, "sample", as_markdown(records[0]), step)
+
+
+def log_numbers(trainer, numbers: dict, step: int) -> None:
+    """Log the numbers of an evaluation. Only the first process has loggers."""
+    for logger in trainer.loggers:
+        logger.log_metrics(numbers, step)
+
+
+def log_text(trainer, name: str, text: str, step: int = 0) -> None:
+    """Log a text of Markdown, which TensorBoard alone can show."""
+    for logger in trainer.loggers:
+        if isinstance(logger, TensorBoardLogger):
+            logger.experiment.add_text(name, text, step)
 
 
 def as_table(flags: dict) -> str:

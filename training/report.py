@@ -6,12 +6,49 @@ from pathlib import Path
 
 import torch
 
-from magrpo import learning_rate_factor
+from policies.finding import located, recorded_name
 from policies.loading import device
 from policies.memory import halving
+from training.doctor import ALL, NOTHING
 from training.folder import read_args, read_summary
+from training.heldout import as_markdown, sample_record
 from training.metrics import memory_gib, reward_spreads
 from training.plugins import check_prompts
+from training.terminal import printable
+
+CARD = """\
+---
+library_name: {library}
+pipeline_tag: text-generation
+tags: [magrpo, multi-agent, reinforcement-learning]
+{hub}---
+# Agent {agent} of {agents}, trained on task {task}
+
+MAGRPO (arXiv 2508.04652) trained this agent from `{base}`, together with its team. All agents
+learned from one reward for their joint response: `{reward}`.
+
+| return on held-out problems, share of the maximum | before | after |
+|---|---|---|
+{figures}
+
+Trained by: `{command}`
+
+```python
+from {library} import {loader}
+from transformers import AutoTokenizer
+
+model = {loader}.from_pretrained("{folder}")
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+```
+"""
+NEXT = """\
+ask:       python eval.py --run {run} --ask "a problem in your words"
+show:      python eval.py --run {run} --show 3
+table:     python eval.py --run {run}
+doctor:    python eval.py --doctor {run}
+compare:   python eval.py --compare {run} ANOTHER_RUN
+continue:  python train.py --resume {run} --max-steps {steps}
+           (the schedule of the learning rate is then twice as long)"""
 
 
 def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
@@ -68,15 +105,11 @@ def growth(first: int, module) -> str:
     added = episode.turns - 1
     last = first + added * episode.max_new_tokens
     context = min(base.context for base in module.team.bases)
-    warning = (
-        f"warning: a prompt of turn {episode.turns} may have {last} tokens and what the task adds"
-    )
-    if last > episode.max_prompt_tokens:
-        limit = f"--max-prompt-tokens {episode.max_prompt_tokens}"
-        print(f"{warning}, more than {limit}: raise it", file=sys.stderr)
-    if last + episode.max_new_tokens > context:
-        room = f"the model's context of {context} has no room for --max-new-tokens then"
-        print(f"{warning}: {room}", file=sys.stderr)
+    if last > episode.max_prompt_tokens or last + episode.max_new_tokens > context:
+        message = f"a prompt of turn {episode.turns} may have {last} tokens and what the task adds"
+        limits = f"--max-prompt-tokens {episode.max_prompt_tokens}, and the model's context"
+        room = f"{limits} of {context} also has to hold --max-new-tokens"
+        print(f"warning: {message}. The limit is {room}", file=sys.stderr)
     later = f"{first} + {added} x {episode.max_new_tokens} = {last}, and what the task adds"
     return f"prompts: up to {first} tokens at turn 1; at turn {episode.turns} up to {later}"
 
@@ -89,9 +122,13 @@ def where() -> str:
 
 
 def dry_run(module) -> None:
-    """Roll out a batch, run its backward passes, and print its rewards and memory."""
+    """Roll out a batch, run its backward passes, and print an example, the rewards and memory."""
     module.turns = module.play(module.algorithm.batch_size)
     module.set_advantages()
+    print("\none joint response to the first problem:")
+    for turn, nodes in enumerate(module.turns):
+        print(printable(as_markdown(sample_record(0, nodes[0], turn, 0))))
+    print()
     for turn, nodes in enumerate(module.turns):
         responses = sum(len(r) for node in nodes for r in node.responses)
         joints = sum(len(node.parts) for node in nodes)
@@ -104,6 +141,8 @@ def dry_run(module) -> None:
     print(f"memory expected, by this and its backward passes, {place}: {expected * 2**10:.0f} MiB")
     flat = float((reward_spreads(module) < 1e-9).double().mean())
     print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")
+    if flat >= ALL:
+        print(f"try {NOTHING}")
 
 
 def backward(module) -> None:
@@ -115,20 +154,30 @@ def backward(module) -> None:
     module.team.score(module.rows(), module.sampling, add_gradients)
 
 
-def continuation(directory: Path, steps: int) -> str:
-    """Return the command that doubles a run's steps.
-
-    The learning rate's schedule is then twice as long, so the next step's rate may differ from the
-    last one's. If it does, both rates stand beside the command.
-    """
-    flags = read_args(directory)["args"]
-    schedule = (flags["lr_schedule"], flags["warmup_steps"])
-    last = flags["lr"] * learning_rate_factor(steps - 1, *schedule, steps)
-    following = flags["lr"] * learning_rate_factor(steps, *schedule, 2 * steps)
-    command = f"python train.py --resume {directory} --max-steps {2 * steps}"
-    if following == last:
-        return command
-    return f"{command}  (the learning rate goes from {last:.2g} to {following:.2g})"
+def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
+    """Return the README.md of a trained agent, for the hub. summary: as in summary.json."""
+    record = read_args(directory)
+    flags = record["args"]
+    base = recorded_name(flags["model"][agent])
+    figures = ["| not measured | | |"]
+    if after := summary["after"]:
+        figures = []
+        for name in ("return", "greedy/return"):
+            figures.append(f"| `{name}` | {summary['before'][name]:.3f} | {after[name]:.3f} |")
+    adapter = flags["lora_rank"] > 0
+    return CARD.format(
+        library="peft" if adapter else "transformers",
+        loader="AutoPeftModelForCausalLM" if adapter else "AutoModelForCausalLM",
+        hub="" if Path(located(base)).exists() else f"base_model: {base}\n",
+        base=base,
+        agent=agent,
+        agents=flags["num_agents"],
+        task=flags["task"],
+        reward=reward,
+        figures="\n".join(figures),
+        command=record["command"],
+        folder=directory / "agents" / str(agent),
+    )
 
 
 def report(directory: Path) -> str:
@@ -145,10 +194,12 @@ def report(directory: Path) -> str:
     for when, sample in summary["example"].items():
         lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
         for agent, text in enumerate(sample["responses"]):
-            lines += [f"  agent {agent} | {line}" for line in text.splitlines() or [""]]
+            for line in printable(text).split("\n"):
+                lines.append(f"  agent {agent} | {line}")
     if (directory / "build.png").exists():
         lines.append(f"\npictures:  {directory}/build.png, build.gif")
-    lines.append(f"\ncurves:    tensorboard --logdir {directory}")
-    lines.append(f"evaluate:  python eval.py --run {directory}  (--doctor {directory})")
-    lines.append(f"continue:  {continuation(directory, summary['steps'])}")
+    lines.append("")
+    if read_args(directory)["args"]["logger"] == "tensorboard":
+        lines.append(f"curves:    tensorboard --logdir {directory}")
+    lines.append(NEXT.format(run=directory, steps=2 * summary["steps"]))
     return "\n".join(lines)

@@ -10,10 +10,11 @@ from training.flags import Parser
 from training.plugins import user_line
 
 
-def quiet() -> None:
-    """Keep the libraries' remarks off the terminal."""
+def quiet(uses_lightning: bool = True) -> None:
+    """Keep the libraries' remarks off the terminal. Lightning is loaded only if it is used."""
     warnings.filterwarnings("ignore", module="lightning|transformers|torch.jit|bitsandbytes|peft")
-    import lightning.pytorch  # noqa: F401  (it sets its own level when it is imported)
+    if uses_lightning:  # it takes seconds to load, and sets its own level then
+        import lightning.pytorch  # noqa: F401
     import transformers
 
     for name in ("lightning.pytorch", "lightning.fabric", "bitsandbytes"):
@@ -47,15 +48,27 @@ def is_first(processes: int) -> bool:
     return processes == 1 or not any(int(os.environ.get(name) or 0) for name in names)
 
 
+def printable(text: str) -> str:
+    """Return a model's text without what would control the terminal."""
+    return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
+
+
+def drop_output() -> None:
+    """Drop what standard output still buffers, where its reader has gone, as `| head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def fail(top: Parser, error: Exception) -> None:
     """End a program with an error in one line, which names the place in a user's file if any."""
-    if isinstance(error, BrokenPipeError):  # as `| head`: buffered output has lost its reader
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        drop_output()
     place = user_line(error)
     message = f"{place}{error}"
     if not isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):
         hint = "" if place else " (--debug shows where)"
         message = f"{place}{type(error).__name__}: {error}{hint}"
+    if isinstance(error, ModuleNotFoundError):  # of a package that few runs need
+        message = f"{place}{error}: pip install {error.name}"
     notes = " ".join(getattr(error, "__notes__", []))
     try:
         top.error(f"{message} {notes}")
