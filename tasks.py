@@ -307,7 +307,11 @@ class HumanEval(CodeTask):
         return f"{problem}\n\n{_TEAM} {role} {answer}"
 
     def begin(self, agent: int, item: dict) -> str:
-        """Return an open fence, main's import of its partners' functions, and the `def` line."""
+        """Return an open fence, main's import of its partners' functions, and the `def` line.
+
+        A single agent gets the fence alone where the problem does not name its helper. Forced to
+        begin with a helper, Qwen2.5-Coder-0.5B solved less (7 of 16 problems, and 9 without).
+        """
         names = part_names(item, self.num_agents)
         imports = ""
         if agent == self.num_agents - 1 > 0:
@@ -315,7 +319,7 @@ class HumanEval(CodeTask):
         try:
             first_line = signature(item["prompt"], names[agent]) + "\n"
         except ValueError:  # the problem does not say what the helper takes
-            first_line = f"def {names[agent]}("
+            first_line = f"def {names[agent]}(" if self.num_agents > 1 else ""
         return f"```python\n{imports}{first_line}"
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
