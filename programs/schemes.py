@@ -244,7 +244,6 @@ def _bound(node: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:
             | ast.AnnAssign(target=target, value=ast.expr() as value)
             | ast.NamedExpr(target=target, value=value)
             | ast.For(target=target, iter=value)
-            | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
         ):
             return [target], [value]
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=target), args=args) as call):

@@ -165,12 +165,11 @@ def logp_differences(rows: list[Row], engine: bool) -> Measures:
     """
     gaps = gathered(row.old.double().cpu() - torch.DoubleTensor(row.logps) for row in rows)
     tokens = max(len(gaps), 1)
+    sizes = gaps.abs()
     metrics = {
-        "logp_difference/mean": gaps.abs().sum() / tokens,
-        "logp_difference/max": 0.0,
+        "logp_difference/mean": sizes.sum() / tokens,
+        "logp_difference/max": sizes.max() if len(gaps) else 0.0,
     }
-    if len(gaps):
-        metrics["logp_difference/max"] = gaps.abs().max()
     if engine:
         metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().sum() / tokens
     return metrics
