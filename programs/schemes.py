@@ -27,6 +27,9 @@ from typing import NamedTuple
 
 from programs.extraction import extract, part_names
 
+_TESTS = {"If.test", "IfExp.test", "While.test", "Match.subject", "comprehension.ifs"}
+_LOOPS = {"For.body", "While.test", "While.body", "Lambda.body", "comprehension.ifs"}
+_LOOPS |= {"ListComp.elt", "SetComp.elt", "GeneratorExp.elt", "DictComp.key", "DictComp.value"}
 _COMPUTED = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
 
@@ -176,31 +179,24 @@ def _places(node: ast.AST, in_test=False, in_loop=False) -> Iterator[_Place]:
     """
     yield _Place(node, in_test, in_loop)
     tests = []
-    repeated = []
+    rest = node
     match node:
         case ast.Expr(value=ast.Call(func=ast.Attribute()) | ast.Yield() | ast.YieldFrom()):
             pass  # out.append(value)
         case ast.Expr() | ast.Assert() | ast.FunctionDef() | ast.ClassDef():
             return
-        case ast.If(test=asked) | ast.IfExp(test=asked) | ast.Match(subject=asked):
-            tests = [asked]
-        case ast.While(test=asked, body=body):
-            tests = [asked]
-            repeated = [asked, *body]
-        case ast.comprehension(ifs=ifs):
-            tests = repeated = ifs
-        case ast.BoolOp(op=ast.And(), values=[*first, _]):
-            tests = first
-        case ast.Call(func=ast.Name(id="filter"), args=[asked, *_]):
-            tests = repeated = [asked]
-        case ast.For(body=body):
-            repeated = body
-        case ast.Lambda(body=body):
-            repeated = [body]
-        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-            repeated = set(ast.iter_child_nodes(node)) - {node.generators[0]}
-    for child in ast.iter_child_nodes(node):
-        yield from _places(child, in_test or child in tests, in_loop or child in repeated)
+        case ast.BoolOp(op=ast.And(), values=[*tests, last]):
+            rest = ast.Tuple([last])
+        case ast.Call(func=ast.Name(id="filter"), args=[test, *others]):
+            tests = [ast.comprehension(ifs=[test])]
+            rest = ast.Tuple(others)
+    for child in tests:
+        yield from _places(child, True, in_loop)
+    for field, value in ast.iter_fields(rest):
+        place = f"{type(rest).__name__}.{field}"
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _places(child, in_test or place in _TESTS, in_loop or place in _LOOPS)
 
 
 def _names_of_function(value: ast.AST) -> set[str]:
