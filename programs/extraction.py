@@ -82,26 +82,19 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         shareable=all(_shareable(statements[index][0]) for index in indices),
         kept=frozenset(kept),
     )
-    definitions = [index for index in indices if name in _binds(statements[index][0])]
-    if not definitions:
-        return replace(part, broken=name in unparsed)
-    node, written = statements[definitions[-1]]
-    function = node
-    if isinstance(node, ast.Assign):
-        function = node.value
-    if isinstance(function, ast.Constant):  # not a function
-        return replace(part, broken=name in unparsed)
-    if not isinstance(function, ast.FunctionDef | ast.Lambda):
-        # a class, a partial, an alias, or a def inside an if
-        return replace(part, returns=True)
-    lines = written.split("\n")
-    without_decorators = lines[node.lineno - node.end_lineno - 1 :]
-    return replace(
-        part,
-        raw="\n".join(without_decorators),
-        node=function,
-        returns=_returns(function),
-    )
+    definition = None
+    for index in indices:  # the last one wins
+        if name in _binds(statements[index][0]):
+            definition, written = statements[index]
+    match definition:
+        case None | ast.Assign(value=ast.Constant()):
+            return replace(part, broken=name in unparsed)
+        case (ast.FunctionDef() as function) | ast.Assign(value=ast.Lambda() as function):
+            lines = written.split("\n")
+            without_decorators = lines[definition.lineno - definition.end_lineno - 1 :]
+            raw = "\n".join(without_decorators)
+            return replace(part, raw=raw, node=function, returns=_returns(function))
+    return replace(part, returns=True)  # a class, a partial, an alias, or a def inside an if
 
 
 def _needed(

@@ -314,12 +314,10 @@ def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stm
     if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
         asserted = copy.deepcopy(body[0].test)
         nodes = list(ast.walk(asserted))
-        names = [node for node in nodes if isinstance(node, ast.Name)]
-        bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-        bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-        if not bound & {candidate, entry}:  # a lambda or a comprehension may bind them
-            for node in names:
-                if node.id == candidate:
+        # A lambda or a comprehension may bind the two names.
+        if not any(isinstance(node, ast.arg | ast.Store) for node in nodes):
+            for node in nodes:
+                if isinstance(node, ast.Name) and node.id == candidate:
                     node.id = entry
             return ast.unparse(ast.Assert(asserted, None))
     [function] = ast.parse(f"def _check({candidate}): pass").body

@@ -122,8 +122,10 @@ def _calls(flow: _Flow, entry_point: str) -> list[bool]:
 
 
 def _is_call(node: ast.AST, functions: set[str]) -> bool:
-    function = node.func if isinstance(node, ast.Call) else None
-    return isinstance(function, ast.Name) and function.id in functions
+    match node:
+        case ast.Call(func=ast.Name(id=name)):
+            return name in functions
+    return False
 
 
 def _origins(values: list[ast.AST], bindings: dict[str, list[ast.AST]]) -> list[ast.AST]:
