@@ -13,15 +13,13 @@ import numpy as np
 import torch
 
 from evaluation.players import single_flags
-from evaluation.scoring import judge_of
+from evaluation.scoring import scorer_of
 from magrpo import EVAL, Episode, Node, Rollout, generator
 from policies.decoding import Response
 from policies.sampling import Sampling
-from rewards import asks
 from training.flags import meant, part_of
 from training.heldout import ALIGNED_CHAIN, play, played, progress, team_reward
 from training.plugins import TaskOptions, make_task
-from training.scoring import Scorer
 
 TIMED = 5  # problems whose decoding is timed, one at a time
 
@@ -92,10 +90,9 @@ class Reference(Rollout):
 
 def reference(flags, task, reward) -> Reference:
     """Return the rollout of method reference, without a team."""
-    judge = judge_of(flags) if asks(reward) else None
     nobody = SimpleNamespace(size=1, base_of={})
     episode = dataclasses.replace(part_of(flags, Episode), turns=1)
-    return Reference(nobody, task, Scorer(reward, judge), episode)
+    return Reference(nobody, task, scorer_of(flags, reward), episode)
 
 
 @dataclass(frozen=True)

@@ -21,23 +21,18 @@ from training.scoring import Scorer
 
 def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
     """Return the directories of the team's run and of the single agent's."""
-    team = None
-    solo = None
+    runs = {}  # by kind of players
     for name in names or []:
         directory = folder.run_folder(name)
         flags = folder.read_args(directory)["args"]
         if not (folder.has_agents(directory, flags) or (directory / folder.CHECKPOINT).is_file()):
             command = f"python train.py --resume {directory}"
             raise ValueError(f"{directory} is not finished, and has no checkpoint: {command}")
-        alone = flags["num_agents"] == 1
-        if (solo if alone else team) not in (None, directory):
+        players = "one agent" if flags["num_agents"] == 1 else "a team"
+        if runs.setdefault(players, directory) != directory:
             message = "--run takes a team's run and a single agent's, --compare any number"
             raise ValueError(f"{directory} is one too many: {message}")
-        if alone:
-            solo = directory
-        else:
-            team = directory
-    return team, solo
+    return runs.get("a team"), runs.get("one agent")
 
 
 def single_flags(flags, model: str | None):

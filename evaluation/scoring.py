@@ -41,7 +41,7 @@ def score(flags, file: str, samples: str | None) -> str:
     """
     numbers, rows = read(file)
     reward = find_reward(make_task(part_of(flags, TaskOptions)))
-    scorer = Scorer(reward, judge_of(flags) if asks(reward) else None)
+    scorer = scorer_of(flags, reward)
     try:
         scores = scorer([(row["item"], row["responses"]) for row in rows])
     except RewardError as error:
@@ -56,13 +56,16 @@ def score(flags, file: str, samples: str | None) -> str:
     return render(scored, scorer.maximum)
 
 
-def judge_of(flags):
-    """Return the model that the reward asks: --judge, or --model as it is."""
+def scorer_of(flags, reward) -> Scorer:
+    """Return a scorer without a team. A reward asks --judge, or --model as it is."""
     from policies.judging import load_judge
 
-    resolve_bits(flags)
-    name = flags.judge or flags.model[0]
-    return load_judge(name, part_of(flags, TeamOptions), flags.chat_template)
+    judge = None
+    if asks(reward):
+        resolve_bits(flags)
+        name = flags.judge or flags.model[0]
+        judge = load_judge(name, part_of(flags, TeamOptions), flags.chat_template)
+    return Scorer(reward, judge)
 
 
 def render(rows: list[dict], maximum: float) -> str:

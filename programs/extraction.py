@@ -20,7 +20,6 @@ import symtable
 import textwrap
 import warnings
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 MAX_CHARACTERS = 20_000  # a longer response counts as text without code
@@ -83,26 +82,19 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
         shareable=all(_shareable(statements[index][0]) for index in indices),
         kept=frozenset(kept),
     )
-    definitions = [index for index in indices if name in _binds(statements[index][0])]
-    if not definitions:
-        return replace(part, broken=name in unparsed)
-    node, written = statements[definitions[-1]]
-    function = node
-    if isinstance(node, ast.Assign):
-        function = node.value
-    if isinstance(function, ast.Constant):  # not a function
-        return replace(part, broken=name in unparsed)
-    if not isinstance(function, ast.FunctionDef | ast.Lambda):
-        # a class, a partial, an alias, or a def inside an if
-        return replace(part, returns=True)
-    lines = written.split("\n")
-    without_decorators = lines[node.lineno - node.end_lineno - 1 :]
-    return replace(
-        part,
-        raw="\n".join(without_decorators),
-        node=function,
-        returns=_returns(function),
-    )
+    definition = None
+    for index in indices:  # the last one wins
+        if name in _binds(statements[index][0]):
+            definition, written = statements[index]
+    match definition:
+        case None | ast.Assign(value=ast.Constant()):
+            return replace(part, broken=name in unparsed)
+        case (ast.FunctionDef() as function) | ast.Assign(value=ast.Lambda() as function):
+            lines = written.split("\n")
+            without_decorators = lines[definition.lineno - definition.end_lineno - 1 :]
+            raw = "\n".join(without_decorators)
+            return replace(part, raw=raw, node=function, returns=_returns(function))
+    return replace(part, returns=True)  # a class, a partial, an alias, or a def inside an if
 
 
 def _needed(
@@ -147,12 +139,15 @@ def _returns(function: ast.FunctionDef | ast.Lambda) -> bool:
     """Return whether a function yields, or returns anything but a written None."""
     if isinstance(function, ast.Lambda):
         return True
-    for node in _own_nodes(function):
+    nodes = list(function.body)
+    for node in nodes:  # grows while it is read
         match node:
             case ast.Return(value=None | ast.Constant(value=None)):
                 pass
             case ast.Return() | ast.Yield() | ast.YieldFrom():
                 return True
+        if not isinstance(node, _SCOPE):
+            nodes += ast.iter_child_nodes(node)
     return False
 
 
@@ -199,24 +194,22 @@ def top_level(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
     statements = []
     broken = set()
     for segment in _FENCE.split(text):
-        segment = textwrap.dedent(segment).strip(" ")
-        parsed = _parse(segment)
-        if isinstance(parsed, list):
-            statements += parsed
-            continue
-        segment_statements, segment_broken = _pieces(segment)
+        segment_statements, segment_broken = _pieces(textwrap.dedent(segment).strip(" "))
         statements += segment_statements
         broken |= segment_broken
     return statements, broken
 
 
 def _pieces(segment: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
-    """Return the statements and broken functions of a text that does not parse as a whole.
+    """Return the statements and broken functions of a text, perhaps without its fences.
 
-    A piece runs from one line without indentation to the next. It is extended for as long as the
-    parser says that more lines could complete it. A piece that never parses is prose, or a broken
-    function.
+    A text that does not parse as a whole is read in pieces. A piece runs from one line without
+    indentation to the next. It is extended for as long as the parser says that more lines could
+    complete it. A piece that never parses is prose, or a broken function.
     """
+    parsed = _parse(segment)
+    if isinstance(parsed, list):
+        return parsed, set()
     pieces = _MARGIN.split(segment)
     statements = []
     broken = set()
@@ -294,14 +287,6 @@ def _reads(table: symtable.SymbolTable) -> set[str]:
         if symbol.is_referenced() and (in_module or symbol.is_global()):
             names.add(symbol.get_name())
     return names.union(*map(_reads, table.get_children()))
-
-
-def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without those of the functions and classes inside it."""
-    for child in ast.iter_child_nodes(function):
-        yield child
-        if not isinstance(child, _SCOPE):
-            yield from _own_nodes(child)
 
 
 # A shareable part may import these names and use these attributes: pure functions, and methods of

@@ -49,19 +49,17 @@ def code_item(row: dict) -> dict:
     if type(row.get("task_id")) is int:
         row = row | {"task_id": str(row["task_id"])}
     check_texts(row, "task_id prompt entry_point test")
-    prompt = row["prompt"]
+    prompt = _with_body(row["prompt"])
     entry = row["entry_point"]
     if re.fullmatch(r"aux\d*", entry):
         raise ValueError(f"entry_point {entry!r} is the name of a helper")
-    if _parsed(prompt) is None:
-        prompt = prompt.rstrip() + "\n    pass\n"  # comments alone are not a body
     signature(prompt, entry)
     item = {
         "task_id": row["task_id"],
         "prompt": prompt,
         "entry_point": entry,
         "tests": split_tests(row["test"], entry),
-        "setup": _setup(_parsed(prompt), entry),
+        "setup": _setup(prompt, entry),
     }
     solution = row.get("canonical_solution")
     if isinstance(solution, str) and solution.strip():
@@ -82,14 +80,10 @@ def pro_item(row: dict) -> dict:
     harder = row["new_problem"] + row["new_solution"]
     tests = _parsed(row["test_code"])
     harder_tree = _parsed(harder)
-    problem = _parsed(row["raw_problem"]) or _parsed(row["raw_problem"].rstrip() + "\n    pass\n")
+    problem = _parsed(_with_body(row["raw_problem"]))
     if not (_parsed(base) and harder_tree and tests and problem and _functions(problem)):
         raise ValueError("the problems with their solutions, and the tests, have to be Python")
-    called = _names(tests)
-    entries = [node for node in _functions(harder_tree) if node.name in called]
-    if not entries:
-        raise ValueError("the tests call no function of the harder problem")
-    entry = entries[-1]
+    entry = _called_function(harder_tree, tests, "the harder problem")
     helper = _functions(problem)[-1].name
     statement = row["raw_problem"].strip("\n")
     if helper == entry.name:  # two functions of one program need two names
@@ -97,17 +91,15 @@ def pro_item(row: dict) -> dict:
         statement = re.sub(rf"\b{entry.name}\b", helper, statement)
         base = re.sub(rf"\b{entry.name}\b", helper, base)
     statements = [_with_body(statement), _with_body(_harder_statement(harder, entry, row))]
-    [check] = ast.parse("def check(candidate): pass").body
-    check.body = tests.body
     imports = [node for node in harder_tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    setup = [_setup(_parsed(statements[0]), helper), *map(ast.unparse, imports)]
+    setup = [_setup(statements[0], helper), *map(ast.unparse, imports)]
     return {
         "task_id": row["id"],
         "prompt": "\n\n".join(statements),
         "statements": statements,
         "helpers": [helper],
         "entry_point": entry.name,
-        "tests": split_tests(ast.unparse(check), entry.name),
+        "tests": split_tests(_as_check(tests), entry.name),
         "setup": "\n".join(setup),
         "solution": f"{base}\n\n{harder}",
     }
@@ -128,17 +120,17 @@ def _harder_statement(source: str, entry: ast.FunctionDef, row: dict) -> str:
 
 
 def _with_body(statement: str) -> str:
-    """Return a problem that parses: a function without a docstring gets `...` as its body."""
+    """Return a problem that parses, if it can. Comments alone are not a body: `...` is added."""
     return statement if _parsed(statement) else f"{statement.rstrip()}\n    ..."
 
 
-def _setup(prompt: ast.Module, entry: str) -> str:
+def _setup(prompt: str, entry: str) -> str:
     """Return the code of a prompt around the entry point.
 
     Docstrings are left out. So are examples, which call functions that are not there yet.
     """
     statements = []
-    for node in prompt.body:
+    for node in ast.parse(prompt).body:
         if isinstance(node, ast.Expr | ast.Assert) or getattr(node, "name", None) == entry:
             continue
         statements.append(ast.unparse(node))
@@ -200,25 +192,36 @@ def _from_mbpp(row: dict) -> dict:
     tests_tree = _parsed("\n".join(tests))
     if code_tree is None or tests_tree is None:
         raise ValueError("fields 'code' and 'test_list' have to be Python")
-    called = _names(tests_tree)
-    functions = [node for node in _functions(code_tree) if node.name in called]
-    if not functions:
-        raise ValueError("field 'code' does not define the function that test_list calls")
-    function = functions[-1]
+    function = _called_function(code_tree, tests_tree, "field 'code'")
     others = [node for node in code_tree.body if node is not function]
-    carried = _carried(others, called, {function.name})  # a class that the tests use, for example
+    # It may be a class that the tests use, for example.
+    carried = _carried(others, _names(tests_tree), {function.name})
     stub = _stub(function, ast.Expr(ast.Constant(text.strip())))
     prompt = "\n".join(ast.unparse(node) for node in [*carried, stub])
 
     imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
-    [check] = ast.parse("def check(candidate): pass").body
-    check.body = tests_tree.body
     return row | {
         "prompt": prompt + "\n",
         "entry_point": function.name,
-        "test": "\n".join([*imports, ast.unparse(check)]),
+        "test": "\n".join([*imports, _as_check(tests_tree)]),
         "canonical_solution": code,
     }
+
+
+def _called_function(tree: ast.Module, tests: ast.Module, source: str) -> ast.FunctionDef:
+    """Return the last function of a tree that the tests call."""
+    called = _names(tests)
+    functions = [node for node in _functions(tree) if node.name in called]
+    if not functions:
+        raise ValueError(f"the tests call no function of {source}")
+    return functions[-1]
+
+
+def _as_check(tests: ast.Module) -> str:
+    """Return the text of a function check(candidate) with these tests."""
+    [check] = ast.parse("def check(candidate): pass").body
+    check.body = tests.body
+    return ast.unparse(check)
 
 
 def split_tests(source: str, entry: str) -> list[str]:
@@ -263,10 +266,10 @@ def split_tests(source: str, entry: str) -> list[str]:
 def _check_function(tree: ast.Module | None) -> ast.FunctionDef:
     """Return the last definition of check(candidate), or raise ValueError."""
     body = tree.body if tree else []
-    definitions = [node for node in body if getattr(node, "name", None) == "check"]
-    match definitions:
-        case [*_, ast.FunctionDef(args=ast.arguments(args=[_])) as check]:
-            return check
+    for node in reversed(body):
+        match node:
+            case ast.FunctionDef(name="check", args=ast.arguments(args=[_])):
+                return node
     raise ValueError("field 'test' has to be Python that defines check(candidate)")
 
 
@@ -311,12 +314,10 @@ def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stm
     if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
         asserted = copy.deepcopy(body[0].test)
         nodes = list(ast.walk(asserted))
-        names = [node for node in nodes if isinstance(node, ast.Name)]
-        bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-        bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-        if not bound & {candidate, entry}:  # a lambda or a comprehension may bind them
-            for node in names:
-                if node.id == candidate:
+        # A lambda or a comprehension may bind the two names.
+        if not any(isinstance(node, ast.arg | ast.Store) for node in nodes):
+            for node in nodes:
+                if isinstance(node, ast.Name) and node.id == candidate:
                     node.id = entry
             return ast.unparse(ast.Assert(asserted, None))
     [function] = ast.parse(f"def _check({candidate}): pass").body

@@ -21,11 +21,15 @@ looks used in code after a return, and in 0 * aux(xs).
 
 import ast
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from programs.extraction import extract, part_names
 
+_TESTS = {"If.test", "IfExp.test", "While.test", "Match.subject", "comprehension.ifs"}
+_LOOPS = {"For.body", "While.test", "While.body", "Lambda.body", "comprehension.ifs"}
+_LOOPS |= {"ListComp.elt", "SetComp.elt", "GeneratorExp.elt", "DictComp.key", "DictComp.value"}
 _COMPUTED = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
 
@@ -42,28 +46,19 @@ def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
     part = extract(text, entry_point, helpers)
     if part.node is None:
         return "other"
-    functions = [n for n in ast.parse(part.source).body if isinstance(n, ast.FunctionDef)]
-    others = [function for function in functions if function.name != entry_point]
-    return _scheme(_flow(part.node, helpers, others), entry_point)
-
-
-def _scheme(flow: "_Flow", entry_point: str) -> str:
-    recursive = False
-    tested = False
-    for place in flow.places:
-        if isinstance(place.node, ast.Name):
-            recursive |= place.node.id == entry_point
-            tested |= place.in_test and place.node.id in flow.holders
+    nodes = ast.parse(part.source).body
+    others = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name != entry_point]
+    flow = _flow(part.node, helpers, others)
     returned = any(_data(value) & flow.holders for value in flow.results)
-    if not returned and not tested:
+    if not returned and not flow.tested:
         return "unused"
-    calls = _calls(flow)
-    called_once = len(calls) == 1 and not calls[0].in_loop and not recursive
+    in_loops = _calls(flow, entry_point)
+    called_once = in_loops == [False]
     if called_once and returned:
         origins = _origins(flow.results, flow.bindings)
         if all(_is_call(value, flow.functions) for value in origins):
             return "wrapper"
-    if _computes_instead(flow) or (returned and _doubts(flow)):
+    if _has_fallback(flow):
         return "fallback"
     if not returned:
         return "strategy filter"
@@ -84,6 +79,7 @@ class _Flow(NamedTuple):
     local: set[str]  # the names that main binds
     functions: set[str]  # the helpers, and the functions that call or rename one
     holders: set[str]  # `functions`, and the names that hold a value of theirs
+    tested: set[str]  # the holders that conditions read
     results: list[ast.expr]  # the values that main returns
 
 
@@ -94,38 +90,42 @@ def _flow(function, helpers: frozenset[str], others: list[ast.FunctionDef]) -> _
         body = [ast.Return(body)]
     places = list(_places(ast.Module(body)))
     nodes = [place.node for place in places]
-    # A comprehension has names of its own: its x is not the x of the next comprehension.
-    binding = [node for node in nodes if not isinstance(node, ast.comprehension)]
-    bindings = _bindings([*others, *binding])
+    bindings = _bindings([*others, *nodes])
     arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
     local = arguments | bindings.keys()
     functions = _spread(helpers - local, bindings, _names_of_function)
     holders = _spread(functions, bindings, _data)
-    return _Flow(places, bindings, local, functions, holders, _returned(nodes))
+    conditions = [place.node for place in places if place.in_test]
+    tested = holders & set().union(*map(_names, conditions))
+    results = []
+    for node in nodes:
+        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value:
+            results.append(node.value)
+    return _Flow(places, bindings, local, functions, holders, tested, results)
 
 
-def _calls(flow: _Flow) -> list[_Place]:
-    """Return the places that call helpers.
+def _calls(flow: _Flow, entry_point: str) -> list[bool]:
+    """Return whether each call of a helper is in a loop.
 
-    A helper that is handed over, as in map(aux, xs), counts as called in a loop.
+    A helper that is handed over, as in map(aux, xs), counts as called in a loop. So does a helper
+    of a main function that calls itself.
     """
-    called = {place.node.func for place in flow.places if isinstance(place.node, ast.Call)}
-    renamed = set()
-    for values in flow.bindings.values():
-        renamed.update(values)
-    calls = []
+    in_loops = []
     for place in flow.places:
-        match place.node:
-            case ast.Name(id=name, ctx=ast.Load()) as node:
-                if name in flow.functions and node not in renamed:
-                    in_loop = place.in_loop or node not in called
-                    calls.append(place._replace(in_loop=in_loop))
-    return calls
+        if isinstance(place.node, ast.Call):
+            if _is_call(place.node, flow.functions):
+                in_loops.append(place.in_loop)
+            arguments = [node.id for node in place.node.args if isinstance(node, ast.Name)]
+            if flow.functions.intersection(arguments) or _is_call(place.node, {entry_point}):
+                in_loops.append(True)
+    return in_loops
 
 
 def _is_call(node: ast.AST, functions: set[str]) -> bool:
-    function = node.func if isinstance(node, ast.Call) else None
-    return isinstance(function, ast.Name) and function.id in functions
+    match node:
+        case ast.Call(func=ast.Name(id=name)):
+            return name in functions
+    return False
 
 
 def _origins(values: list[ast.AST], bindings: dict[str, list[ast.AST]]) -> list[ast.AST]:
@@ -148,52 +148,30 @@ def _origins(values: list[ast.AST], bindings: dict[str, list[ast.AST]]) -> list[
     return origins
 
 
-def _tries(flow: _Flow) -> list[ast.Try]:
-    """Return the try statements around a helper."""
-    tries = [place.node for place in flow.places if isinstance(place.node, ast.Try)]
-    return [node for node in tries if _names(ast.Module(node.body)) & flow.functions]
+def _has_fallback(flow: _Flow) -> bool:
+    """Return whether main tries a helper or checks its value, and has another value for it.
 
-
-def _computes_instead(flow: _Flow) -> bool:
-    """Return whether main computes something where a helper raises."""
-    for node in _tries(flow):
-        for handler in node.handlers:
-            nodes = [place.node for place in _places(handler)]
-            values = _returned(nodes)
-            for part in nodes:
-                values += [value for _, value in _bound(part)]
-            if any(_is_own_work(value, flow) for value in values):
-                return True
-    return False
-
-
-def _doubts(flow: _Flow) -> bool:
-    """Return whether main checks a helper's value and has computed another value itself."""
-    checked = []
+    Main computes the other value from its own names, without a helper's value.
+    """
+    tried = False
+    checked = set(flow.tested)
     for place in flow.places:
-        if place.in_test:
-            checked.append(place.node)
-        if isinstance(place.node, ast.BoolOp):  # aux(x) or ...
-            checked.append(place.node.values[0])
-    checked_calls = set()
-    for value in _origins(checked, flow.bindings):
-        if _is_call(value, flow.functions):
-            checked_calls.add(ast.dump(value))
-
+        match place.node:
+            case ast.Try(body=body):
+                tried |= bool(_names(ast.Module(body)) & flow.functions)
+            case ast.BoolOp(values=[first, *_]):  # aux(x) or ...
+                checked |= _names(first) & flow.holders
     used = list(flow.results)
     for name in flow.bindings.keys() & flow.holders:
         used += flow.bindings[name]
-    used = _origins(used, flow.bindings)
-    if not _tries(flow) and not any(ast.dump(value) in checked_calls for value in used):
+    if not tried and not checked & set().union(*map(_data, used)):
         return False
-    return any(_is_own_work(value, flow) for value in used)
-
-
-def _is_own_work(value: ast.AST, flow: _Flow) -> bool:
-    """Return whether main computes a value from its own names, without a helper's value."""
-    read = _names(value)
-    computed = any(isinstance(node, _COMPUTED) for node in ast.walk(value))
-    return computed and bool(read & flow.local) and not read & flow.holders
+    for value in _origins(used, flow.bindings):
+        names = _names(value)
+        computed = any(isinstance(node, _COMPUTED) for node in ast.walk(value))
+        if computed and names & flow.local and not names & flow.holders:
+            return True
+    return False
 
 
 def _places(node: ast.AST, in_test=False, in_loop=False) -> Iterator[_Place]:
@@ -203,39 +181,24 @@ def _places(node: ast.AST, in_test=False, in_loop=False) -> Iterator[_Place]:
     """
     yield _Place(node, in_test, in_loop)
     tests = []
-    repeated = []
+    rest = node
     match node:
         case ast.Expr(value=ast.Call(func=ast.Attribute()) | ast.Yield() | ast.YieldFrom()):
             pass  # out.append(value)
         case ast.Expr() | ast.Assert() | ast.FunctionDef() | ast.ClassDef():
             return
-        case ast.If(test=asked) | ast.IfExp(test=asked) | ast.Match(subject=asked):
-            tests = [asked]
-        case ast.While(test=asked, body=body):
-            tests = [asked]
-            repeated = [asked, *body]
-        case ast.comprehension(ifs=ifs):
-            tests = repeated = ifs
-        case ast.BoolOp(op=ast.And(), values=[*first, _]):
-            tests = first
-        case ast.Call(func=ast.Name(id="filter"), args=[asked, *_]):
-            tests = repeated = [asked]
-        case ast.For(body=body):
-            repeated = body
-        case ast.Lambda(body=body):
-            repeated = [body]
-        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-            repeated = set(ast.iter_child_nodes(node)) - {node.generators[0]}
-    for child in ast.iter_child_nodes(node):
-        yield from _places(child, in_test or child in tests, in_loop or child in repeated)
-
-
-def _returned(nodes: list[ast.AST]) -> list[ast.expr]:
-    values = []
-    for node in nodes:
-        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value:
-            values.append(node.value)
-    return values
+        case ast.BoolOp(op=ast.And(), values=[*tests, last]):
+            rest = ast.Tuple([last])
+        case ast.Call(func=ast.Name(id="filter"), args=[test, *others]):
+            tests = [ast.comprehension(ifs=[test])]
+            rest = ast.Tuple(others)
+    for child in tests:
+        yield from _places(child, True, in_loop)
+    for field, value in ast.iter_fields(rest):
+        place = f"{type(rest).__name__}.{field}"
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _places(child, in_test or place in _TESTS, in_loop or place in _LOOPS)
 
 
 def _names_of_function(value: ast.AST) -> set[str]:
@@ -254,44 +217,36 @@ def _data(node: ast.AST) -> set[str]:
 
 
 def _bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
-    """Return the values that each name is bound to or filled with."""
-    bindings = {}
+    """Return the values that each name is bound to or filled with: expressions, and functions."""
+    bindings = defaultdict(list)
     for node in nodes:
-        for name, value in _bound(node):
-            bindings.setdefault(name, []).append(value)
-    return bindings
+        targets, values = _bound(node)
+        for target in targets:
+            for name in _names(target):
+                bindings[name] += values
+    return dict(bindings)
 
 
-def _bound(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield (name, value) for each name that a node binds, or fills as out.append(value) does.
+def _bound(node: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:
+    """Return what a node binds, or fills as out.append(value) does, and the values.
 
-    The value is an expression, or the function itself.
+    A comprehension binds nothing here: its x is not the x of the next comprehension.
     """
     match node:
         case ast.FunctionDef(name=name):
-            yield name, node
-            return
+            return [ast.Name(name)], [node]
         case ast.Assign(targets=targets, value=value):
-            values = [value]
+            return targets, [value]
         case (
             ast.AugAssign(target=target, value=value)
             | ast.AnnAssign(target=target, value=ast.expr() as value)
             | ast.NamedExpr(target=target, value=value)
             | ast.For(target=target, iter=value)
-            | ast.comprehension(target=target, iter=value)
-            | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
         ):
-            targets = [target]
-            values = [value]
+            return [target], [value]
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=target), args=args) as call):
-            targets = [target]
-            values = [call, *args]
-        case _:
-            return
-    for target in targets:
-        for name in _names(target):
-            for value in values:
-                yield name, value
+            return [target], [call, *args]
+    return [], []
 
 
 def _spread(start: set[str], bindings: dict[str, list], reads: Callable) -> set[str]:

@@ -12,42 +12,41 @@ anything.
 """
 
 import atexit
-import functools
 
 from programs.extraction import Part, extract, part_names
 from programs.sandbox.box import Program, Sandbox, Verdict
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
-HELPER_STAND_INS = (
-    "x",
-    "args[-1]",
-    "args",
-    "[x, x]",
-    "(None, x)",
-    "[x[:1], x[1:]]",
-    "tuple(x)",
-    "len(x)",
-    "x.pop()",
-    "x(*args[1:])",
-    "lambda *_: x",
-    "None",
-    "True",
-    "0",
-    "''",
-    "[]",
-)
+HELPER_STAND_INS = """
+x
+args[-1]
+args
+[x, x]
+(None, x)
+[x[:1], x[1:]]
+tuple(x)
+len(x)
+x.pop()
+x(*args[1:])
+lambda *_: x
+None
+True
+0
+''
+[]
+""".strip().splitlines()
 # Results that main could return. `args` is the list of its arguments, and `helper` a helper.
-MAIN_STAND_INS = (
-    "helper(*args)",
-    "helper(*args, 0)",
-    "helper(*args)[0]",
-    "helper(*args)[-1]",
-    "helper(*args)[::-1]",
-    "helper(*args)()",
-    "int(helper(*args))",
-    "list(helper(*args).values())[-1]",
-    "list(vars(helper(*args)).values())[-1]",
-)
+MAIN_STAND_INS = """
+helper(*args)
+helper(*args, 0)
+helper(*args)[0]
+helper(*args)[-1]
+helper(*args)[::-1]
+helper(*args)()
+int(helper(*args))
+list(helper(*args).values())[-1]
+list(vars(helper(*args)).values())[-1]
+""".strip().splitlines()
 HELPER = """
 def {name}(*args, **kwargs):
     args = [*args, *kwargs.values()] or [None]
@@ -164,13 +163,11 @@ def _added(name: str, item: dict, team: dict[str, Part], stand_ins: list[Part], 
     return contribution(p, q)
 
 
-@functools.cache
 def helper_stand_ins(name: str) -> list[Part]:
     sources = [HELPER.format(name=name, expression=text) for text in HELPER_STAND_INS]
     return [Part(source, shareable=True) for source in sources]
 
 
-@functools.cache
 def main_stand_ins(name: str, helper: str) -> list[Part]:
     sources = [MAIN.format(name=name, helper=helper, expression=text) for text in MAIN_STAND_INS]
     return [Part(source, reads=frozenset([helper]), shareable=True) for source in sources]

@@ -1,7 +1,7 @@
 """Coop's problems: short Python functions that helpers and a main function can divide.
 
-A problem is predicate x transform x reducer, over a list of integers or of words. Each table
-maps a name to (English, Python); {k} and {m} are small integers, {c} is a letter.
+A problem is predicate x transform x reducer, over a list of integers or of words. In the tables,
+{k} and {m} are small integers, {c} is a letter.
 """
 
 import functools
@@ -11,66 +11,76 @@ import random
 import re
 from collections.abc import Iterator
 
-_INT_PREDICATES = {
-    "even": ("even numbers", "x % 2 == 0"),
-    "odd": ("odd numbers", "x % 2 == 1"),
-    "positive": ("positive numbers", "x > 0"),
-    "negative": ("negative numbers", "x < 0"),
-    "multiple": ("multiples of {k}", "x % {k} == 0"),
-    "greater": ("numbers greater than {k}", "x > {k}"),
-    "less": ("numbers less than {k}", "x < {k}"),
-    "ending": ("numbers ending in {k}", "abs(x) % 10 == {k}"),
-    "one-digit": ("one-digit numbers", "abs(x) < 10"),
-    "two-digit": ("two-digit numbers", "9 < abs(x) < 100"),
-    "": ("numbers", ""),
-}
-_INT_TRANSFORMS = {
-    "square": ("squares", "x * x"),
-    "cube": ("cubes", "x ** 3"),
-    "double": ("doubles", "2 * x"),
-    "half": ("floored halves", "x // 2"),
-    "absolute": ("absolute values", "abs(x)"),
-    "opposite": ("opposites", "-x"),
-    "successor": ("successors", "x + 1"),
-    "last-digit": ("last digits", "abs(x) % 10"),
-    "remainder": ("remainders modulo {m}", "x % {m}"),
-    "": ("", ""),
-}
-_WORD_PREDICATES = {
-    "vowel": ("words starting with a vowel", 'x[0] in "aeiou"'),
-    "starting": ('words starting with "{c}"', 'x[0] == "{c}"'),
-    "ending": ('words ending in "{c}"', 'x[-1] == "{c}"'),
-    "containing": ('words containing "{c}"', '"{c}" in x'),
-    "longer": ("words longer than {k}", "len(x) > {k}"),
-    "shorter": ("words shorter than {k}", "len(x) < {k}"),
-    "k-letter": ("{k}-letter words", "len(x) == {k}"),
-    "palindrome": ("palindromes", "x == x[::-1]"),
-    "": ("words", ""),
-}
-_WORD_TRANSFORMS = {
-    "length": ("lengths", "len(x)"),
-    "upper": ("uppercase forms", "x.upper()"),
-    "reversal": ("reversals", "x[::-1]"),
-    "first": ("first letters", "x[0]"),
-    "last": ("last letters", "x[-1]"),
-    "doubled": ("doubled forms", "x + x"),
-    "tail": ("tails", "x[1:]"),
-    "": ("", ""),
-}
+
+def _table(text: str) -> dict[str, tuple[str, str]]:
+    """Return the rows of a table, name | English | Python, as {name: (English, Python)}."""
+    table = {}
+    for row in text.strip().splitlines():
+        name, english, python = map(str.strip, row.split("|"))
+        table[name] = (english, python)
+    return table
+
+
+_INT_PREDICATES = _table("""
+    even      | even numbers             | x % 2 == 0
+    odd       | odd numbers              | x % 2 == 1
+    positive  | positive numbers         | x > 0
+    negative  | negative numbers         | x < 0
+    multiple  | multiples of {k}         | x % {k} == 0
+    greater   | numbers greater than {k} | x > {k}
+    less      | numbers less than {k}    | x < {k}
+    ending    | numbers ending in {k}    | abs(x) % 10 == {k}
+    one-digit | one-digit numbers        | abs(x) < 10
+    two-digit | two-digit numbers        | 9 < abs(x) < 100
+              | numbers                  |
+""")
+_INT_TRANSFORMS = _table("""
+    square     | squares               | x * x
+    cube       | cubes                 | x ** 3
+    double     | doubles               | 2 * x
+    half       | floored halves        | x // 2
+    absolute   | absolute values       | abs(x)
+    opposite   | opposites             | -x
+    successor  | successors            | x + 1
+    last-digit | last digits           | abs(x) % 10
+    remainder  | remainders modulo {m} | x % {m}
+               |                       |
+""")
+_WORD_PREDICATES = _table("""
+    vowel      | words starting with a vowel | x[0] in "aeiou"
+    starting   | words starting with "{c}"   | x[0] == "{c}"
+    ending     | words ending in "{c}"       | x[-1] == "{c}"
+    containing | words containing "{c}"      | "{c}" in x
+    longer     | words longer than {k}       | len(x) > {k}
+    shorter    | words shorter than {k}      | len(x) < {k}
+    k-letter   | {k}-letter words            | len(x) == {k}
+    palindrome | palindromes                 | x == x[::-1]
+               | words                       |
+""")
+_WORD_TRANSFORMS = _table("""
+    length   | lengths         | len(x)
+    upper    | uppercase forms | x.upper()
+    reversal | reversals       | x[::-1]
+    first    | first letters   | x[0]
+    last     | last letters    | x[-1]
+    doubled  | doubled forms   | x + x
+    tail     | tails           | x[1:]
+             |                 |
+""")
 # No reducer returns the bare list. If one did, a helper could return the list, and the main
 # function would only pass it on.
-_REDUCERS = {
-    "sum": ("the sum of the {}", "sum({})"),
-    "largest": ("the largest of the {}", "max({})"),
-    "smallest": ("the smallest of the {}", "min({})"),
-    "sorted": ("the sorted list of the {}", "sorted({})"),
-    "reversed": ("the {}, in reverse order", "{}[::-1]"),
-    "last": ("the last of the {}", "{}[-1]"),
-    "count": ("the number of {}", "len({})"),
-    "joined": ("the {}, joined with dashes", '"-".join({})'),
-    "total": ("the total length of the {}", 'len("".join({}))'),
-    "longest": ("the longest of the {}", "max({}, key=len)"),
-}
+_REDUCERS = _table("""
+    sum      | the sum of the {}          | sum({})
+    largest  | the largest of the {}      | max({})
+    smallest | the smallest of the {}     | min({})
+    sorted   | the sorted list of the {}  | sorted({})
+    reversed | the {}, in reverse order   | {}[::-1]
+    last     | the last of the {}         | {}[-1]
+    count    | the number of {}           | len({})
+    joined   | the {}, joined with dashes | "-".join({})
+    total    | the total length of the {} | len("".join({}))
+    longest  | the longest of the {}      | max({}, key=len)
+""")
 _INT_REDUCERS = ("sum", "largest", "smallest", "sorted", "reversed", "last", "count")
 _WORD_REDUCERS = ("sorted", "reversed", "last", "count", "joined", "total", "longest")
 _INTEGERS = (
@@ -153,22 +163,17 @@ def _compose(rng: random.Random, names: tuple[str, ...]) -> dict:
     domain, predicate_name, transform_name, reducer_name, *second = names
     predicates, transforms, _ = _DOMAINS[domain]
 
-    def drawn() -> dict:
-        return {
-            "k": rng.randint(4, 6) if domain == "word" else rng.randint(2, 9),
-            "m": rng.randint(3, 9),
-            "c": rng.choice("elnrst"),
-        }
+    def filled(*texts: str) -> list[str]:
+        k = rng.randint(4, 6) if domain == "word" else rng.randint(2, 9)
+        values = {"k": k, "m": rng.randint(3, 9), "c": rng.choice("elnrst")}
+        return [text.format(**values) for text in texts]
 
-    values = drawn()
-    noun, predicate = (text.format(**values) for text in predicates[predicate_name])
-    change, transform = (text.format(**values) for text in transforms[transform_name])
+    texts = (*predicates[predicate_name], *transforms[transform_name])
+    noun, predicate, change, transform = filled(*texts)
     phrase, reducer = _REDUCERS[reducer_name]
     parts = (predicate, transform, reducer)
     if second:
-        values = drawn()
-        texts = predicates[second[0]]
-        among, second_predicate = (text.format(**values) for text in texts)
+        among, second_predicate = filled(*predicates[second[0]])
         noun = f"{noun} among the {among}"
         parts = (*parts, second_predicate)
     subject = f"{change} of the {noun} in xs" if change else f"{noun} in xs"

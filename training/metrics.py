@@ -53,23 +53,15 @@ def measure(module) -> Measures:
 
 def completions(nodes: list, agent: int) -> Measures:
     """Return the measures of an agent's responses, {} where it did not speak."""
-    count = 0
-    tokens = 0
-    clipped = 0
-    entropy = 0.0
-    for node in nodes:
-        if node.prompts[agent]:
-            for response in node.responses[agent]:
-                count += 1
-                tokens += len(response.tokens)
-                clipped += not response.ended
-                entropy += response.entropy
-    if not count:
+    spoken = [node.responses[agent] for node in nodes if node.prompts[agent]]
+    responses = list(itertools.chain(*spoken))
+    if not responses:
         return {}
+    tokens = sum(len(response.tokens) for response in responses)
     return {
-        f"completions/{agent}/mean_length": tokens / count,
-        f"completions/{agent}/clipped_ratio": clipped / count,
-        f"entropy/{agent}": entropy / tokens,
+        f"completions/{agent}/mean_length": tokens / len(responses),
+        f"completions/{agent}/clipped_ratio": np.mean([not r.ended for r in responses]),
+        f"entropy/{agent}": sum(response.entropy for response in responses) / tokens,
     }
 
 
@@ -166,12 +158,11 @@ def logp_differences(rows: list[Row], engine: bool) -> Measures:
     """
     gaps = gathered(row.old.double().cpu() - torch.DoubleTensor(row.logps) for row in rows)
     tokens = max(len(gaps), 1)
+    sizes = gaps.abs()
     metrics = {
-        "logp_difference/mean": gaps.abs().sum() / tokens,
-        "logp_difference/max": 0.0,
+        "logp_difference/mean": sizes.sum() / tokens,
+        "logp_difference/max": sizes.max() if len(gaps) else 0.0,
     }
-    if len(gaps):
-        metrics["logp_difference/max"] = gaps.abs().max()
     if engine:
         metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().sum() / tokens
     return metrics
