@@ -456,10 +456,8 @@ class Visits:
     """
 
     position: int = 0  # in the endless order of problems
-    outside: dict[int, int] = field(default_factory=dict)  # problem -> visits outside in a row
-    due: dict[int, int] = field(
-        default_factory=dict
-    )  # problem -> epoch in which it is played again
+    # problem -> its visits outside in a row, and the epoch in which it is played again
+    rests: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def next(self, count: int, size: int, seed: int) -> tuple[list[tuple[int, int]], int]:
         """Return the next `count` problems that are due, and the position after them.
@@ -471,7 +469,8 @@ class Visits:
         while len(chosen) < count:
             epoch, place = divmod(position, size)
             number = int(_order(seed, epoch, size)[place])
-            if self.due.get(number, 0) <= epoch:
+            _, due = self.rests.get(number, (0, 0))
+            if due <= epoch:
                 chosen.append((number, epoch))
             position += 1
         return chosen, position
@@ -479,14 +478,9 @@ class Visits:
     def record(self, number: int, epoch: int, share: float, keep: tuple[float, float]) -> None:
         """Note that this share of a problem's joint responses passed in an epoch."""
         low, high = keep
-        streak = 0 if low <= share <= high else self.outside.get(number, 0) + 1
-        self.outside[number] = streak
-        self.due[number] = epoch + 2 ** min(streak, MOST_DOUBLINGS)
-
-    def left_out(self, size: int) -> float:
-        """Return the share of the problems that the next epoch leaves out."""
-        following = self.position // size + 1
-        return sum(due > following for due in self.due.values()) / size
+        streak, _ = self.rests.get(number, (0, 0))
+        streak = 0 if low <= share <= high else streak + 1
+        self.rests[number] = (streak, epoch + 2 ** min(streak, MOST_DOUBLINGS))
 
 
 def pass_shares(nodes: list[Node]) -> dict[int, float]:

@@ -28,8 +28,6 @@ def measure(module) -> Measures:
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
     learning = [any(bool(node.advantages.any()) for node in group) for group in module.groups()]
     metrics["groups_with_gradient"] = np.mean(learning)
-    if module.algorithm.keep_problems:
-        metrics["problems_left_out"] = module.visits.left_out(len(module.problems))
     if module.team.size == 2 and module.algorithm.joint == "cross":
         metrics |= influences(nodes)
     for turn, turn_nodes in enumerate(module.turns):
