@@ -224,7 +224,7 @@ def _bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
         for target in targets:
             for name in _names(target):
                 bindings[name] += values
-    return dict(bindings)
+    return bindings
 
 
 def _bound(node: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:

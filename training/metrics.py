@@ -70,13 +70,18 @@ def timing(module, nodes: list) -> Measures:
     seconds["reward"] -= seconds["judge"]  # the judge's seconds are part of the reward's
     if not module.rollout.reward.needs_model:
         del seconds["judge"]
+    metrics = {f"seconds/{name}": value for name, value in seconds.items()}
+    metrics["tokens_per_second"] = sampled_tokens(nodes) / seconds["rollout"]
+    return metrics
+
+
+def sampled_tokens(nodes: Iterable) -> int:
+    """Return the number of tokens that all agents sampled at these nodes."""
     tokens = 0
     for node in nodes:
         for response in itertools.chain(*node.responses):
             tokens += len(response.tokens)
-    metrics = {f"seconds/{name}": value for name, value in seconds.items()}
-    metrics["tokens_per_second"] = tokens / seconds["rollout"]
-    return metrics
+    return tokens
 
 
 def memory_gib() -> float:
