@@ -238,10 +238,8 @@ def split_tests(source: str, entry: str) -> list[str]:
     check = _check_function(tree)
     candidate = check.args.args[0].arg
     outside = [node for node in tree.body if node is not check and "check" not in _names(node)]
-    asserting = set()  # functions that assert something
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node is not check and _asserts(node):
-            asserting.add(node.name)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    asserting = {node.name for node in functions if node is not check and _asserts(node)}
 
     tests = []
     plain = []
@@ -303,8 +301,8 @@ def _asserts(node: ast.AST) -> bool:
         match part:
             case ast.Assert() | ast.Raise():
                 return True
-            case ast.Call(func=function):
-                if ast.unparse(function).rpartition(".")[2].startswith("assert"):
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                if name.startswith("assert"):
                     return True
     return False
 
