@@ -34,8 +34,10 @@ def no_cooperative_structure(run) -> bool | None:
 
 def cascading_errors(run) -> bool | None:
     """Return whether main functions without a fallback fail that pass with another helper."""
-    teams = [sample for sample in run.late if len(sample["responses"]) > 1]
-    samples = [sample for sample in teams if "metric/pass" in sample["parts"]]
+    samples = []
+    for sample in run.late:
+        if "metric/pass" in sample["parts"] and len(sample["responses"]) > 1:
+            samples.append(sample)
     if len(samples) < SAMPLES:
         return None
     results = defaultdict(list)  # of each main function: whether it passes

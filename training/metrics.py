@@ -52,15 +52,23 @@ def measure(module) -> Measures:
 
 def completions(nodes: list, agent: int) -> Measures:
     """Return the measures of an agent's responses, {} where it did not speak."""
-    spoken = [node.responses[agent] for node in nodes if node.prompts[agent]]
-    responses = list(itertools.chain(*spoken))
-    if not responses:
+    count = 0
+    tokens = 0
+    clipped = 0
+    entropy = 0.0
+    for node in nodes:
+        if node.prompts[agent]:
+            for response in node.responses[agent]:
+                count += 1
+                tokens += len(response.tokens)
+                clipped += not response.ended
+                entropy += response.entropy
+    if not count:
         return {}
-    tokens = sum(len(response.tokens) for response in responses)
     return {
-        f"completions/{agent}/mean_length": tokens / len(responses),
-        f"completions/{agent}/clipped_ratio": np.mean([not r.ended for r in responses]),
-        f"entropy/{agent}": sum(response.entropy for response in responses) / tokens,
+        f"completions/{agent}/mean_length": tokens / count,
+        f"completions/{agent}/clipped_ratio": clipped / count,
+        f"entropy/{agent}": entropy / tokens,
     }
 
 
