@@ -19,6 +19,7 @@ from policies.decoding import Response
 from policies.sampling import Sampling
 from training.flags import meant, part_of
 from training.heldout import ALIGNED_CHAIN, play, played, progress, team_reward
+from training.metrics import sampled_tokens
 from training.plugins import TaskOptions, make_task
 
 TIMED = 5  # problems whose decoding is timed, one at a time
@@ -222,10 +223,6 @@ def latencies(
             rollout.seconds.clear()
             turns = rollout([item], (seed, EVAL, 0, number), 1, sampling, *ALIGNED_CHAIN)
             seconds.append(rollout.seconds["rollout"])
-            length = 0
-            for node in itertools.chain(*turns):
-                for responses in node.responses:
-                    length += sum(len(response.tokens) for response in responses)
-            tokens.append(length)
+            tokens.append(sampled_tokens(itertools.chain(*turns)))
             bar.update()
     return {"seconds": seconds, "tokens": tokens}

@@ -59,7 +59,12 @@ def tell(
     if len(responses) == 1:
         authored = [list(team)]
     if mode == "expert":
-        edits = expert.edits(item["prompt"], _sources(team, responses))
+        if len(responses) == 1:
+            responses = responses * len(team)
+        sources = {}
+        for name, response in zip(team, responses, strict=True):
+            sources[name] = team[name].source or response  # all of it where no code was found
+        edits = expert.edits(item["prompt"], sources)
         return [_edits(edits, names) for names in authored]
     verdict = teams.verdict(item, responses)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))
@@ -70,16 +75,6 @@ def tell(
         lines = ["Feedback on the team's program:", *_levels(team, names), *_counted(results)]
         messages.append("\n- ".join(lines))
     return messages
-
-
-def _sources(team: dict[str, Part], responses: list[str]) -> dict[str, str]:
-    """Return the code of each function, or its whole response where no code was found."""
-    if len(responses) == 1:
-        responses = responses * len(team)
-    sources = {}
-    for (name, part), response in zip(team.items(), responses, strict=True):
-        sources[name] = part.source or response
-    return sources
 
 
 def _edits(edits: dict[str, str], names: list[str]) -> str:

@@ -80,19 +80,19 @@ def pro_item(row: dict) -> dict:
     harder = row["new_problem"] + row["new_solution"]
     tests = _parsed(row["test_code"])
     harder_tree = _parsed(harder)
-    problem = _parsed(_with_body(row["raw_problem"]))
+    statement = _with_body(row["raw_problem"].strip("\n"))
+    problem = _parsed(statement)
     if not (_parsed(base) and harder_tree and tests and problem and _functions(problem)):
         raise ValueError("the problems with their solutions, and the tests, have to be Python")
     entry = _called_function(harder_tree, tests, "the harder problem")
     helper = _functions(problem)[-1].name
-    statement = row["raw_problem"].strip("\n")
     if helper == entry.name:  # two functions of one program need two names
         helper = f"base_{helper}"
         statement = re.sub(rf"\b{entry.name}\b", helper, statement)
         base = re.sub(rf"\b{entry.name}\b", helper, base)
-    statements = [_with_body(statement), _with_body(_harder_statement(harder, entry, row))]
+    statements = [statement, _harder_statement(harder, entry, row)]
     imports = [node for node in harder_tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    setup = [_setup(statements[0], helper), *map(ast.unparse, imports)]
+    setup = [_setup(statement, helper), *map(ast.unparse, imports)]
     return {
         "task_id": row["id"],
         "prompt": "\n\n".join(statements),
@@ -238,10 +238,8 @@ def split_tests(source: str, entry: str) -> list[str]:
     check = _check_function(tree)
     candidate = check.args.args[0].arg
     outside = [node for node in tree.body if node is not check and "check" not in _names(node)]
-    asserting = set()  # functions that assert something
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node is not check and _asserts(node):
-            asserting.add(node.name)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    asserting = {node.name for node in functions if node is not check and _asserts(node)}
 
     tests = []
     plain = []
@@ -303,8 +301,8 @@ def _asserts(node: ast.AST) -> bool:
         match part:
             case ast.Assert() | ast.Raise():
                 return True
-            case ast.Call(func=function):
-                if ast.unparse(function).rpartition(".")[2].startswith("assert"):
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                if name.startswith("assert"):
                     return True
     return False
 

@@ -97,10 +97,8 @@ def _flow(function, helpers: frozenset[str], others: list[ast.FunctionDef]) -> _
     holders = _spread(functions, bindings, _data)
     conditions = [place.node for place in places if place.in_test]
     tested = holders & set().union(*map(_names, conditions))
-    results = []
-    for node in nodes:
-        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value:
-            results.append(node.value)
+    returns = [node for node in nodes if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom)]
+    results = [node.value for node in returns if node.value]
     return _Flow(places, bindings, local, functions, holders, tested, results)
 
 
@@ -224,7 +222,7 @@ def _bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
         for target in targets:
             for name in _names(target):
                 bindings[name] += values
-    return dict(bindings)
+    return bindings
 
 
 def _bound(node: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:

@@ -58,9 +58,9 @@ def has_agents(directory: Path, flags: dict) -> bool:
 
     While a finished run goes on, its agents/ are older than its checkpoint.
     """
-    agents = range(flags["num_agents"])
-    if not all(agent_folder(directory, agent, flags).is_dir() for agent in agents):
-        return False
+    for agent in range(flags["num_agents"]):
+        if not agent_folder(directory, agent, flags).is_dir():
+            return False
     if not (directory / CHECKPOINT).is_file():
         return True
     # A run that goes on writes its new --max-steps before it trains.

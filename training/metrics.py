@@ -51,15 +51,23 @@ def measure(module) -> Measures:
 
 def completions(nodes: list, agent: int) -> Measures:
     """Return the measures of an agent's responses, {} where it did not speak."""
-    spoken = [node.responses[agent] for node in nodes if node.prompts[agent]]
-    responses = list(itertools.chain(*spoken))
-    if not responses:
+    count = 0
+    tokens = 0
+    clipped = 0
+    entropy = 0.0
+    for node in nodes:
+        if node.prompts[agent]:
+            for response in node.responses[agent]:
+                count += 1
+                tokens += len(response.tokens)
+                clipped += not response.ended
+                entropy += response.entropy
+    if not count:
         return {}
-    tokens = sum(len(response.tokens) for response in responses)
     return {
-        f"completions/{agent}/mean_length": tokens / len(responses),
-        f"completions/{agent}/clipped_ratio": np.mean([not r.ended for r in responses]),
-        f"entropy/{agent}": sum(response.entropy for response in responses) / tokens,
+        f"completions/{agent}/mean_length": tokens / count,
+        f"completions/{agent}/clipped_ratio": clipped / count,
+        f"entropy/{agent}": entropy / tokens,
     }
 
 
@@ -69,13 +77,18 @@ def timing(module, nodes: list) -> Measures:
     seconds["reward"] -= seconds["judge"]  # the judge's seconds are part of the reward's
     if not module.rollout.reward.needs_model:
         del seconds["judge"]
+    metrics = {f"seconds/{name}": value for name, value in seconds.items()}
+    metrics["tokens_per_second"] = sampled_tokens(nodes) / seconds["rollout"]
+    return metrics
+
+
+def sampled_tokens(nodes: Iterable) -> int:
+    """Return the number of tokens that all agents sampled at these nodes."""
     tokens = 0
     for node in nodes:
         for response in itertools.chain(*node.responses):
             tokens += len(response.tokens)
-    metrics = {f"seconds/{name}": value for name, value in seconds.items()}
-    metrics["tokens_per_second"] = tokens / seconds["rollout"]
-    return metrics
+    return tokens
 
 
 def memory_gib() -> float:
