@@ -133,7 +133,14 @@ def test_a_run_writes_what_it_promises(finished):
         assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
     card = (finished / "agents/1/README.md").read_text()
     both = f"| {summary['before']['return']:.3f} | {summary['after']['return']:.3f} |"
-    for text in ("library_name: peft", "from `tiny`", "`code`", both, "Trained by: `python", '/1")'):
+    for text in (
+        "library_name: peft",
+        "from `tiny`",
+        "`code`",
+        both,
+        "Trained by: `python",
+        '/1")',
+    ):
         assert text in card
 
 
