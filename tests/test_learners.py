@@ -445,7 +445,7 @@ def test_an_evaluation_and_a_score_know_own_pay(tmp_path, capsys):
     own = ["--reward", f"{tmp_path}/own.py:mine"]
     argv = ["--limit", "2", "--num-samples", "2", "--max-new-tokens", "8", *own]
     out = [f"--json={tmp_path}/json", f"--samples={tmp_path}/samples"]
-    evaluation.main([*argv, *out, "--method", "naive", "single"])
+    evaluation.main([*argv, *out, "--all", "--method", "naive", "single"])
     assert "agent/0/reward" in capsys.readouterr().out
     methods = json.loads((tmp_path / "json").read_text())["methods"]
     rows = {}
