@@ -30,7 +30,13 @@ ENDS = {  # what an evaluation measured, and its label
 }
 ACROSS = 2  # panels of schemes beside each other: their titles are long
 SALT = 337  # gives the schemes of code and of classes different colours
-SEED_FLAGS = ("seed", "run", "resume", "debug")  # flags in which the seeds of a group may differ
+SEED_FLAGS = (
+    "seed",
+    "run",
+    "resume",
+    "debug",
+    "logger",
+)  # flags in which the seeds of a group may differ
 
 
 @dataclass

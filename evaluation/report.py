@@ -12,6 +12,7 @@ from training.terminal import printable
 
 ACROSS = 6  # columns beside each other
 HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has
+BRIEF = ["return", "greedy/return", "pass@1", "metric/coop", "tokens_per_problem"]
 LABELS = {
     "greedy/return": "greedy",
     "tokens_per_problem": "tokens",
@@ -27,8 +28,7 @@ def render(table: dict, measures: dict, everything: bool) -> str:
     """
     methods = table["methods"]
     names = dict.fromkeys(name for row in methods.values() for name in row)
-    counted = [name.replace("@k", "@1") for name in measures if name != "coop_rate"]
-    kinds = [["return", "greedy/return", *counted, "tokens_per_problem"]]
+    kinds = [BRIEF]
     if everything:
         kinds = [
             ["return", "greedy/return", "reward/*", "agent/*"],
@@ -45,7 +45,9 @@ def render(table: dict, measures: dict, everything: bool) -> str:
             blocks.append(_block(methods, columns[number : number + ACROSS]))
     blocks.append(_pairs(methods))
     blocks.append(_scheme_block(methods))
-    if everything and "latency_s" in names:
+    if not everything:
+        blocks.append("--all shows every column")
+    elif "latency_s" in names:
         blocks.append(table["settings"]["timed"])
     return "\n\n".join(filter(None, blocks))
 
