@@ -16,6 +16,8 @@ from policies.base import Base
 from policies.scoring import Row
 
 EOS, VOCAB = 1, 24
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
+SMALL += ["--max-new-tokens", "8"]
 EPS = torch.finfo(torch.float32).eps
 EPS16 = torch.finfo(torch.bfloat16).eps  # also of 8 bits: a row's largest number / 127, about
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import helpers
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 import eval as evaluation
@@ -157,15 +156,12 @@ reward.maximum = 1.0
 PLUGINS = [  # what is replaced, by what, what is named
     ("class Task:", "class Task(:", "mine.py, line 2: cannot load the task"),
     ("class Task:", "class Tusk:", "mine.py has no task Task (did you mean Tusk?)"),
-    (": pass", ": raise KeyError('no')", "mine.py, line 4: KeyError: 'no'"),
     ('reward = "FILE:reward"', "", "names no reward of its own"),
     ('reward = "FILE:reward"', "reward = len", "a reward is given by its name, as file.py:Name"),
     ("FILE:reward", "FILE", "reward 'mine.py' names only a file: add the name of the reward in it"),
-    ("FILE:reward", "FILE:", "add the name of the reward in it, as in mine.py:Name"),
     ("FILE:reward", "policies.reward", "policies has no reward reward"),
     ("data=None, num_agents=2", "", "'mine.py:Task' has to take (data, num_agents): got an"),
     ("def items(self, split)", "def rows(self, split)", "Task has no items(split)"),
-    ("items(self, split)", "items(self)", "items has to take (split): too many"),
     ('[{"task_id": split}]', "{}", "Task.items('train') has to return a list of dicts, not {}"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
@@ -217,8 +213,6 @@ def no_eos(model: Path) -> None:
 
 MODELS = [
     (lambda m: cut(m / "model.safetensors"), "it needs config.json, tokenizer and safetensors"),
-    (lambda m: (m / "config.json").unlink(), "it needs config.json"),
-    (lambda m: cut(m / "tokenizer.json"), "it needs config.json, tokenizer"),
     (no_eos, "no end-of-sequence token: set eos_token in its tokenizer"),
 ]
 
@@ -261,12 +255,6 @@ def edit_args(run: Path, **changes) -> None:
     (run / "args.json").write_text(json.dumps(record))
 
 
-def drop_weights(run: Path) -> None:
-    state = torch.load(run / CHECKPOINT, weights_only=True)
-    del state["state_dict"]
-    torch.save(state, run / CHECKPOINT)
-
-
 def other_base(run: Path) -> None:
     """The same config and shapes, other weights: loading it would go without a complaint."""
     path = run.parent / "model" / "model.safetensors"
@@ -283,7 +271,6 @@ RUNS = [
     (lambda r: edit_args(r, num_agents="two"), "--num-agents: 'two' is not a whole number"),
     (lambda r: edit_args(r, lora_rank=8), "is of another team"),
     (lambda r: cut(r / CHECKPOINT), "last.ckpt is damaged"),
-    (drop_weights, "KeyError"),
     (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl is damaged"),
     (other_base, "is not what run was trained on"),
     (lambda r: shutil.rmtree(r.parent / "model"), "is no folder"),
@@ -316,7 +303,6 @@ EVAL = {
     "--run run --run run2": "run2 is one too many",
     "--run run --method trainde": "--method trainde (did you mean trained?)",
     "--method trained": "what applies here is naive",
-    "--run run --model other": "is not what run was trained on",
     "--json no/x": "--json no/x: no file can be written there",
     "--from-samples x --run y": "--from-samples does not go with --run",
     "--from-samples run/metrics.jsonl": "is no file of eval.py --samples",
@@ -333,24 +319,13 @@ def test_eval_flags(argv, run, refused, tmp_path):
     for name in ("run2", "empty"):
         shutil.copytree(run, tmp_path / name)
     (tmp_path / "empty" / "metrics.jsonl").unlink()
-    shutil.copytree(run.parent / "model", tmp_path / "other")
-    edit(tmp_path / "other" / "config.json", rms_norm_eps=1e-5)
     (tmp_path / "mine.py").write_text(TASK.replace("FILE", "mine.py"))
     assert EVAL[argv] in refused(argv, program=evaluation)
 
 
-def adapter(run: Path) -> Path:
-    return run / "agents" / "1" / "adapter_model.safetensors"
-
-
-def drop_half(run: Path) -> None:
-    save_file(dict(list(load_file(adapter(run)).items())[::2]), adapter(run))
-
-
 EVALUATED = [
     (lambda r: [shutil.rmtree(r / name) for name in ("agents/1", "checkpoints")], "not finished"),
-    (lambda r: cut(adapter(r)), "cannot load agent 1"),
-    (drop_half, "of this team's model and --lora-rank (other names"),
+    (lambda r: cut(r / "agents" / "1" / "adapter_model.safetensors"), "cannot load agent 1"),
 ]
 
 

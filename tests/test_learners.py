@@ -123,30 +123,6 @@ def test_an_advance_may_change_the_item_that_it_is_given():
 # --- pay of one's own -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        "--joint cross",
-        "--turns 2 --branching tree --joint aligned --gamma 0.5",
-        "--lora-rank 0 --advantage max",
-    ],
-)
-def test_own_pay_changes_one_agent_s_gradient_and_not_the_other_s(argv):
-    def own(item, texts):
-        return {"reward": long_answers(item, texts), "agent/0": 3.0 * texts[0].count("0")}
-
-    def constant(item, texts):
-        return {"reward": long_answers(item, texts), "agent/1": 100.0}
-
-    without, with_own, with_constant = (
-        step(make(reward, "--lr", "0.01", *argv.split())).team
-        for reward in (long_answers, own, constant)
-    )
-    assert same(without, with_own, 1)
-    assert not same(without, with_own, 0)
-    assert same(without, with_constant, 0)
-
-
 def same(team, other, agent: int) -> bool:
     """Whether two teams have the same agent, to the last bit."""
     pairs = zip(team.parameters_of(agent), other.parameters_of(agent), strict=True)

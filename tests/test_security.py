@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers.dynamic_module_utils
-from helpers import refused
+from helpers import SMALL, refused
 from peft.utils.save_and_load import load_peft_weights
 from tensorboard import plugin_util
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -28,8 +28,6 @@ from policies.finding import EMBEDDED
 from policies.loading import load_agent, load_model
 
 ROOT = Path(train.__file__).parent
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
-SMALL += ["--max-new-tokens", "8"]
 SECRETS = {
     name: f"sk-{name.lower()}-0123456789"
     for name in ("MAGRPO_EXPERT_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN")
