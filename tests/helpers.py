@@ -2,9 +2,11 @@
 
 import contextlib
 import http.server
+import json
 import os
 import threading
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -122,6 +124,15 @@ def refused(capsys, *argv, program=train) -> str:
     assert len(lines) == 1, lines
     assert lines[0].startswith(f"{program.__name__}.py: error: ")
     return lines[0]
+
+
+def read_json(path: Path):
+    return json.loads(path.read_text())
+
+
+def total(parts: dict[str, float]) -> float:
+    """Return what a reward pays the team."""
+    return sum(value for name, value in parts.items() if "/" not in name)
 
 
 class LocalServer(http.server.ThreadingHTTPServer):

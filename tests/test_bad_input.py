@@ -20,8 +20,6 @@ import eval as evaluation
 import train
 
 ROOT = Path(train.__file__).parent
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "2"]
-SMALL += ["--max-new-tokens", "8"]
 
 
 def files(folder: Path) -> dict:
@@ -54,7 +52,6 @@ FLAGS = {
     "--joint 9": "--joint 9: each response is part of 8 joint responses",
     "--max-steps 3 --epochs 1": "--max-steps and --epochs: give one of them",
     "--model a b c": "--model names 3 for 2 agents",
-    "--init=a --init b": "--init=a is given twice",
     "@twice.args": "--model is given twice",
     "--freeze 2": "--freeze 2: the agents are 0 to 1",
     "--freeze 0 1": "--freeze names every agent",
@@ -66,7 +63,6 @@ FLAGS = {
     "--kl-coef 0.1 --top-p 0.5": "not with --top-p or --top-k",
     "--feedback tests": "--feedback is told between turns",
     "--turns 2 --feedback nope": "unknown --feedback 'nope'; task 'coop' has: plain, ",
-    "--turns 2 --feedback nope --task rendezvous": "task 'rendezvous' has: none",
     "--judge tiny": "--judge tiny: reward 'code' does not ask a language model",
     "--reward nowhere.reward": "No module named 'nowhere'",
     "--model no/such-model": "no/such-model",
@@ -81,7 +77,6 @@ FLAGS = {
     "--task mine.py:Task --data x.csv": "--data: cannot read x.csv: No such file",
     "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot be reached",
     "--engine http://a --lora-rank 0": "--engine is for adapters",
-    "--engine http://a http://b": "--engine names 2 for 1 base",
     "--share --freeze 0": "they are one policy",
 }
 
@@ -198,7 +193,7 @@ def model(tmp_path) -> Path:
 
 def edit(path: Path, **changes) -> None:
     """Changes a JSON file; what is None is taken out."""
-    path.write_text(json.dumps(without_none(json.loads(path.read_text()) | changes)))
+    path.write_text(json.dumps(without_none(helpers.read_json(path) | changes)))
 
 
 def cut(path: Path) -> None:
@@ -231,7 +226,8 @@ def whole(tmp_path_factory) -> Path:
     """A finished run of two steps, on a model that can be changed."""
     folder = tmp_path_factory.mktemp("whole")
     model = copy_model(folder)
-    train.main([*SMALL, "--model", str(model), "--run", str(folder / "run")])
+    small = [*helpers.SMALL, "--max-steps", "2"]
+    train.main([*small, "--model", str(model), "--run", str(folder / "run")])
     return folder
 
 
@@ -246,7 +242,7 @@ def run(whole, tmp_path) -> Path:
 
 def edit_args(run: Path, **changes) -> None:
     """Changes flags of a run; a flag of None is taken out."""
-    record = json.loads((run / "args.json").read_text())
+    record = helpers.read_json(run / "args.json")
     for name, value in changes.items():
         if value is None:
             del record["args"][name]
@@ -293,7 +289,7 @@ def test_a_run_from_before_a_flag_goes_on(run):
     with (run / "metrics.jsonl").open("a") as file:
         file.writelines(json.dumps({"step": 1, "dev/return": 0.5}) + "\n" for _ in range(9))
     train.main(["--resume", str(run), "--max-steps", "3"])
-    assert json.loads((run / "summary.json").read_text())["steps"] == 3
+    assert helpers.read_json(run / "summary.json")["steps"] == 3
 
 
 # --- eval.py --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from helpers import read_json
 from test_train import PARTS, lines, run, signalled_after
 
 import eval as evaluation
@@ -83,7 +84,7 @@ def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
 
 
 def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
-    args = json.loads((stopped / "args.json").read_text())
+    args = read_json(stopped / "args.json")
     assert args["args"]["lr"] == 3e-3  # the number, not that none was given
     args["args"] |= {"lr": 7e-3, "model": ["their/model"] * 2}
     del args["args"]["share"]  # a flag that the run is older than
@@ -95,7 +96,7 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
 
 def test_a_run_without_held_out_evaluation(tmp_path, capsys):
     path = run(tmp_path / "run", "--eval-limit", "none", steps=1)
-    summary = json.loads((path / "summary.json").read_text())
+    summary = read_json(path / "summary.json")
     assert (summary["before"], summary["after"], summary["returns"]) == ({}, {}, {})
     assert "before    after" not in capsys.readouterr().out
     train.main(["--resume", str(path), "--max-steps", "2"])

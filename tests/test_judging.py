@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import SMALL, assert_close, refused, rounding, small_base
+from helpers import SMALL, assert_close, read_json, refused, rounding, small_base
 
 import eval as evaluation
 import train
@@ -109,7 +109,7 @@ def test_the_judge_is_the_own_base_or_the_model_that_is_named(plugin, tmp_path, 
     assert first_step(named)["reward/text_0"] == expected
     state = torch.load(named / "checkpoints" / "last.ckpt", weights_only=True)
     assert not [name for name in state["state_dict"] if name.startswith("judge")]
-    bases = json.loads((named / "args.json").read_text())["bases"]
+    bases = read_json(named / "args.json")["bases"]
     assert set(bases) == {"tiny"}
     told = refused(capsys, *SMALL, "--lora-rank", "0", "--reward", plugin)
     assert "--lora-rank 0 leaves no frozen one: name one" in told

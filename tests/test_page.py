@@ -33,6 +33,15 @@ def run(trained, tmp_path) -> Path:
     return shutil.copytree(trained, tmp_path / "run")
 
 
+@pytest.fixture
+def bare(run, tmp_path) -> Path:
+    """A run that has not come to its end, and wrote no samples."""
+    path = shutil.copytree(run, tmp_path / "bare")
+    for name in ("samples.jsonl", "summary.json"):
+        (path / name).unlink()
+    return path
+
+
 def spoil(run: Path, text: str) -> None:
     """Let the first agent answer with the text."""
     records = lines(run, "samples.jsonl")
@@ -55,17 +64,14 @@ def data_of(page: Path) -> list[dict]:
 # --- the file -------------------------------------------------------------------------------------
 
 
-def test_the_page_holds_the_runs_and_asks_no_network(run, tmp_path, capsys):
-    bare = shutil.copytree(run, tmp_path / "bare")
-    for name in ("samples.jsonl", "summary.json"):
-        (bare / name).unlink()
+def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
     page = page_of(run, bare)
     assert capsys.readouterr().out == f"page: {page}\n"
     [first, second] = data_of(page)
     asked = [first["prompts"][sample["prompts"]] for sample in first["samples"]]
     assert asked == [sample["prompts"] for sample in lines(run, "samples.jsonl")]
     assert len(first["prompts"]) < len(asked)  # a group shares its prompts
-    assert first["summary"] == json.loads((run / "summary.json").read_text())
+    assert first["summary"] == helpers.read_json(run / "summary.json")
     assert first["record"]["args"]["model"] == ["tiny"] * 2  # and not its path on this machine
     assert (second["samples"], second["summary"]) == ([], {})
     text = page.read_text()
@@ -84,12 +90,12 @@ def test_no_text_of_a_run_leaves_the_script(run):
 
 def test_what_is_no_run_or_damaged_is_refused(run, tmp_path, capsys):
     assert "there is no run (no" in refused(capsys, "--html", tmp_path)
-    (run / "samples.jsonl").write_text('{"step": 0}\n')
-    assert "samples.jsonl is damaged" in refused(capsys, "--html", run)
     page = tmp_path / "page.html"
     page.write_text("<!doctype html> mine")
     assert "page.html is not a page of --html" in refused(capsys, "--html", run)
     assert page.read_text() == "<!doctype html> mine"
+    (run / "samples.jsonl").write_text('{"step": 0}\n')
+    assert "samples.jsonl is damaged" in refused(capsys, "--html", run)
 
 
 # --- in a browser ---------------------------------------------------------------------------------
@@ -152,12 +158,9 @@ def test_the_arrows_move_the_slider_and_what_changed_is_marked(opened, run):
 
 
 @pytest.mark.browser
-def test_runs_stand_beside_each_other_and_their_texts_stay_texts(opened, run, tmp_path):
+def test_runs_stand_beside_each_other_and_their_texts_stay_texts(opened, run, bare, tmp_path):
     other = shutil.copytree(run, tmp_path / "<b>other")
     spoil(other, EVIL)
-    bare = shutil.copytree(run, tmp_path / "bare")
-    for name in ("samples.jsonl", "summary.json"):
-        (bare / name).unlink()
     tab = opened(run, other, bare)
     cards = tab.locator("#samples > .card")
     assert [cards.nth(i).locator(".response").count() for i in range(3)] == [2, 2, 0]

@@ -12,6 +12,7 @@ from helpers import (
     assert_close,
     move_adapters,
     random_rows,
+    read_json,
     refused,
     uniforms,
 )
@@ -107,7 +108,7 @@ def argv(tmp_path, monkeypatch) -> list[str]:
 
 def learned(run) -> None:
     """Every agent that is not frozen learned, from what was sampled."""
-    frozen = json.loads((run / "args.json").read_text())["args"]["freeze"]
+    frozen = read_json(run / "args.json")["args"]["freeze"]
     for line in (run / "metrics.jsonl").read_text().splitlines():
         metrics = json.loads(line)
         assert metrics["logp_difference/max"] < 1e-3
@@ -126,7 +127,7 @@ def test_a_state_space_model_trains_resumes_and_is_evaluated(argv, tmp_path):
     learned(whole)
     short = ["--limit", "1", "--num-samples", "1", "--method", "naive", "--json", str(table)]
     evaluation.main(["--run", str(whole), *short])
-    assert json.loads(table.read_text())
+    assert read_json(table)
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
 from code_pairs import FILTERED as FILTER
+from helpers import total
 
 import rewards
 from programs import teams
 from programs.sandbox.box import Sandbox
 
 PAIRS = SCHEMES | HACKS
-
-
-def total(scores):
-    return sum(value for key, value in scores.items() if "/" not in key)
 
 
 @pytest.fixture(scope="module")

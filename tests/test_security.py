@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers.dynamic_module_utils
-from helpers import SMALL, refused
+from helpers import SMALL, read_json, refused
 from peft.utils.save_and_load import load_peft_weights
 from tensorboard import plugin_util
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -88,7 +88,7 @@ def test_a_model_s_own_code_runs_with_the_flag_alone(tmp_path, monkeypatch, caps
     monkeypatch.syspath_prepend(cache)
     model, mark, run = tmp_path / "model", tmp_path / "it-ran", str(tmp_path / "run")
     shutil.copytree(EMBEDDED, model, ignore=shutil.ignore_patterns("*py*", "build", "half", "many"))
-    config = json.loads((model / "config.json").read_text()) | {"model_type": "mine"}
+    config = read_json(model / "config.json") | {"model_type": "mine"}
     config["auto_map"] = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
     (model / "config.json").write_text(json.dumps(config))
     (model / "mine.py").write_text(MODEL.replace("MARK", repr(str(mark))))

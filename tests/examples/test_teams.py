@@ -1,10 +1,10 @@
 """Coop for three agents and four: its problems, its reward, its warm start. pytest"""
 
 import itertools
-import json
 from pathlib import Path
 
 import pytest
+from helpers import read_json, total
 
 import train
 from examples.warm_start import divisions, make
@@ -47,14 +47,14 @@ def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
     names = ["aux", "aux2", "aux3"][: agents - 1]
     for item, order in zip(some(agents, 2), (names, names[::-1]), strict=True):
         parts = code(item, team(item, order, way))
-        assert sum(v for name, v in parts.items() if "/" not in name) == code.maximum, parts
+        assert total(parts) == code.maximum, parts
         assert parts["metric/load_bearing"] == parts["metric/coop"] == 1
 
 
 @pytest.mark.slow
 def test_three_agents_learn_to_need_each_other(tmp_path):
     train.main(["--num-agents", "3", "--max-steps", "60", "--run", str(tmp_path / "run")])
-    found = json.loads((tmp_path / "run" / "summary.json").read_text())
+    found = read_json(tmp_path / "run" / "summary.json")
     assert found["before"]["metric/coop"] < 0.05
     assert found["after"]["metric/coop"] > 0.5
 
