@@ -82,8 +82,6 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         ("silent agent", False, {"completions/0/mean_length": (1.5, 1.5)}),  # as the task has it
         ("feedback shock", True, {"turn_1/reward": (1.0, 2.4)}),
         ("feedback shock", False, {"turn_1/reward": (1.4, 3.6)}),
-        # the first turn is not scored
-        ("feedback shock", None, {"turn_0/reward": (0, 0), "turn_1/reward": (-0.2, -0.1)}),
         ("reward hacking", True, STILL),
         # of whole responses: what is much in 400 tokens is not in 20
         ("rollout mismatch", True, APART | LONG),
@@ -125,6 +123,7 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     flags = {"task": "rendezvous", "model": [], "num_agents": 2}
     (tmp_path / "args.json").write_text(json.dumps({"args": flags}))
     text = doctor.report(tmp_path)
+    assert text.startswith(f"{tmp_path}: signs of failure: ")
     seen = r"nothing to learn +SEEN +frac_reward_zero_std \S+ -> \S+, return \S+ -> \S+\n +try: "
     assert re.search(seen, text)
     assert "silent agent             not seen" in text

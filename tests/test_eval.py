@@ -16,7 +16,6 @@ from pathlib import Path
 
 import helpers
 import pytest
-from test_code_signs import samples
 from test_doctor import rows, write
 
 import eval as evaluation
@@ -225,21 +224,14 @@ def test_a_model_s_text_cannot_control_the_terminal():
     assert report.printable("a\x1b[2Jb\r\n\tc\x07") == "a[2Jb\n    c"
 
 
-def test_ask_answers_a_problem_of_the_user_s_without_lightning(team):
-    argv = ["--run", str(team), "--ask", "Return the sum of the squares of the even numbers in xs."]
-    code = f"import sys, eval; eval.main({argv}); assert 'lightning' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert '    """Return the sum of the squares' in done.stdout
-    assert f"the team trained by {team}:" in done.stdout
-    assert "A problem is about a list of integers or words" in done.stdout  # what it can answer
-
-
-def test_ask_answers_as_the_evaluation_does(whole, team, capsys):
+def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
     header, *lines = map(json.loads, (whole / "samples").read_text().splitlines())
     evaluated = next(row for row in lines if row["method"] == "trained" and row["greedy"])
     prompt = header["items"][0]["prompts"][0].rpartition("# write")[0]
-    run("--run", team, "--ask", prompt)
-    said = " ".join(capsys.readouterr().out.partition("the team trained by")[2].split())
+    argv = ["--run", str(team), "--ask", prompt]
+    code = f"import sys, eval; eval.main({argv}); assert 'lightning' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said = " ".join(done.stdout.partition(f"the team trained by {team}:")[2].split())
     for text in evaluated["turns"][0]["responses"]:
         for line in text.splitlines():
             assert " ".join(line.split()) in said
@@ -255,8 +247,6 @@ def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str 
     flags |= {"model": ["tiny"], "num_agents": 2}
     (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
     write(directory, rows(**{"return": (0.35, end)}))
-    with (directory / "metrics.jsonl").open("a") as file:  # a kill cut it off
-        file.write('{"step": 60, "re')
     returns = {}
     for when, mean in (("before", 0.35), ("after", end)):
         values = [mean + 0.01 * seed + 0.05 * problem for problem in range(-2, 3)]
@@ -300,11 +290,6 @@ def test_compare_and_doctor_read_real_runs(team, solo, capsys):
     assert f"{mean:.3f} [" in capsys.readouterr().out
     run("--doctor", team)
     assert "too short" in capsys.readouterr().out
-    write(team, rows(), samples(0.4))
-    run("--doctor", team)
-    said = capsys.readouterr().out
-    assert said.startswith(f"{team}: signs of failure: ")
-    assert "cascading errors         SEEN" in said
 
 
 def test_a_task_for_teams_alone_is_evaluated_without_single(tmp_path, capsys):

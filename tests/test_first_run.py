@@ -8,12 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 from helpers import read_json
-from test_train import PARTS, lines, run, signalled_after
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from test_train import PARTS, run, signalled_after
 
 import eval as evaluation
 import train
@@ -104,19 +104,11 @@ def test_a_run_without_held_out_evaluation(tmp_path, capsys):
     assert "run" in capsys.readouterr().out
 
 
-def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(stopped), size_guidance={"tensors": 0})
+def test_tensorboard_has_the_metrics(stopped):
+    """tests/test_security.py has the texts."""
+    events = EventAccumulator(str(stopped))
     events.Reload()
-    assert {"return", *PARTS} <= set(events.Tags()["scalars"])
-    text = events.Tensors("sample/text_summary")[0].tensor_proto.string_val[0].decode()
-    sample = lines(stopped, "samples.jsonl")[0]
-    assert textwrap.indent(sample["responses"][1], "    ") in text
-    assert text.startswith(f"    reward {sample['reward']:.3f}")
-    flags = events.Tensors("flags/text_summary")[0].tensor_proto.string_val[0].decode()
-    assert "|lora_rank|16|" in flags
-    assert {"seconds/step", "memory_gib"} <= set(events.Tags()["scalars"])
+    assert {"return", "seconds/step", "memory_gib", *PARTS} <= set(events.Tags()["scalars"])
     assert len(events.Scalars("test/return")) == 1  # no zero beside it
 
 

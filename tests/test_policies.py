@@ -441,7 +441,6 @@ def test_token_logps_have_the_gradient_of_the_plain_computation(sampling, traine
     ("kind", "changes", "context"),
     [
         ("mistral", {"sliding_window": 24}, 24),
-        ("mistral", {"sliding_window": None}, 64),
         ("gemma3_text", {"sliding_window": 24}, 24),
         ("gemma3_text", {"sliding_window": 24, "layer_types": ["full_attention"] * 2}, 64),
     ],

@@ -82,9 +82,7 @@ def test_code_pass_pays_no_wrong_program_more_than_a_right_one(scored, name):
     strict = scored[name][0]
     scores = rewards.code_pass(item, [helper, main_function])
     assert scores["metric/pass"] == scores["tests"] == strict["metric/pass"]
-    assert scores["metric/tests"] == strict["tests"]
     assert scores["cooperation"] == (0.5 * strict["metric/coop"] if scores["tests"] else 0.0)
-    assert 0 <= scores["form"] + scores["text"] <= 0.1 + 1e-9
     assert total(scores) <= rewards.code_pass.maximum + 1e-9
     assert (total(scores) >= 1) == bool(scores["tests"])
 
@@ -266,32 +264,6 @@ def test_text_that_is_thrown_away_costs_by_its_length(name):
         assert scores["syntax"] == pytest.approx(0.5 - lost)
         assert total(scores) == pytest.approx(4.0 - lost)
     assert total(rewards.code_paper(SQUARES, [text, FILTER])) == 3.0
-
-
-SMALL = {  # helpers of one short line that are a part of the work: test, helper, main
-    "backwards": (
-        "assert solve('ab cde') == 'ba edc'",
-        "w):\n    return w[::-1]",
-        "return ' '.join(map(aux, xs.split()))",
-    ),
-    "which is larger": (
-        "assert solve([3, 1, 2]) == 2\nassert solve([1, 2]) == 0",
-        "a, b):\n    return a > b",
-        "n = len(xs)\nreturn sum(aux(xs[i], x) for j, x in enumerate(xs) for i in range(j))",
-    ),
-    "a line of a table": (
-        "assert solve([[1, 2], [3]]) == '1,2;3'",
-        "row):\n    return ','.join(map(str, row))",
-        "return ';'.join(map(aux, xs))",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_small_part_of_the_work_is_work(name):
-    tests, helper, body = SMALL[name]
-    item = SQUARES | {"tests": [tests]}
-    assert total(rewards.code(item, [f"def aux({helper}\n", main(body)])) == 4.0
 
 
 SPOILERS = {  # ways for a main to tell a second run in its process from the first

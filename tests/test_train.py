@@ -236,7 +236,7 @@ def test_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
     train.main([*SMALL, "--dry-run"])
     out = capsys.readouterr().out
     told = ["trainable parameters", "memory expected", "turn 0: 8 responses, 8 joint"]
-    told += ["agent 1 was asked:", "agent 0 wrote:", "reward 1.500 (structure"]
+    told += ["agent 1 was asked:", "reward 1.500 (structure"]
     for text in told:
         assert text in out
     assert list(tmp_path.iterdir()) == []
@@ -263,7 +263,6 @@ def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, cap
     said = capsys.readouterr()
     assert said.out.splitlines() == ["step 7 of 20: return 0.250 of 1, pass 0.50 (2.0 s)"] * 21
     assert said.err.count("warning: 10 steps taught nothing") == 1
-    assert "a reward with steps" in said.err
 
 
 @pytest.mark.parametrize(

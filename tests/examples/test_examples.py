@@ -3,7 +3,6 @@ tests/examples/test_examples.py
 """
 
 import json
-from pathlib import Path
 
 import pytest
 from helpers import read_json, total
@@ -13,9 +12,6 @@ import train
 from examples import board, messages, own_pay, together, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
-
-ROOT = Path(train.__file__).parent
-PLUGIN = ROOT / "examples" / "rendezvous.py"
 
 
 @pytest.mark.parametrize("kind", [Rendezvous, board.Board])
