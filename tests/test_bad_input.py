@@ -67,7 +67,6 @@ FLAGS = {
     "--reward nowhere.reward": "No module named 'nowhere'",
     "--model no/such-model": "no/such-model",
     "--template-arg think=0": "--template-arg is given to the chat template: it needs --chat-",
-    "--chat-template --template-arg think": "--template-arg: 'think' is not NAME=VALUE",
     "--chat-template": "the model has no chat template",
     "--max-prompt-tokens 8": "--max-prompt-tokens is 8",
     "--max-new-tokens 9000": "the model's context of 8192",

@@ -49,7 +49,6 @@ def test_a_cpu_takes_the_faster(probe, capsys):
         ("--model their/model --lora-rank 0", 32),
         ("--model their/model --devices 2", 32),  # each would find its own
         ("--model their/model --bits 16", 16),
-        ("--bits 4", 4),
     ],
 )
 def test_where_nothing_is_probed(argv, expected, probe):
