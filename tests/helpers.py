@@ -2,9 +2,11 @@
 
 import contextlib
 import http.server
+import json
 import os
 import threading
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +18,8 @@ from policies.base import Base
 from policies.scoring import Row
 
 EOS, VOCAB = 1, 24
+SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
+SMALL += ["--max-new-tokens", "8"]
 EPS = torch.finfo(torch.float32).eps
 EPS16 = torch.finfo(torch.bfloat16).eps  # also of 8 bits: a row's largest number / 127, about
 
@@ -120,6 +124,15 @@ def refused(capsys, *argv, program=train) -> str:
     assert len(lines) == 1, lines
     assert lines[0].startswith(f"{program.__name__}.py: error: ")
     return lines[0]
+
+
+def read_json(path: Path):
+    return json.loads(path.read_text())
+
+
+def total(parts: dict[str, float]) -> float:
+    """Return what a reward pays the team."""
+    return sum(value for name, value in parts.items() if "/" not in name)
 
 
 class LocalServer(http.server.ThreadingHTTPServer):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import assert_close, move_adapters, refused
+from helpers import SMALL, assert_close, move_adapters, read_json, refused
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from test_train import lines, run
@@ -18,7 +18,6 @@ from policies.finding import EMBEDDED, bases, fingerprint
 from policies.loading import load_base, load_model, save_agent
 
 TINY = str(EMBEDDED)
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--dry-run"]
 TASK = """
 from tasks import Coop
 class Mine(Coop):
@@ -44,7 +43,7 @@ def copied(adapter, tmp_path) -> Path:
 
 def edit(path: Path, **changes) -> None:
     path = path / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(read_json(path) | changes))
 
 
 def logits(model) -> torch.Tensor:
@@ -74,15 +73,15 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     (tmp_path / "mine.py").write_text(TASK.format(model=str(copied)))
     task = ["--task", f"{tmp_path}/mine.py:Mine"]
     path = run(tmp_path / "run", *task)
-    record = json.loads((path / "args.json").read_text())
+    record = read_json(path / "args.json")
     assert record["bases"] == {str(copied): fingerprint(str(copied))}
     assert record["args"]["lr"] == 3e-3  # the embedded model's, which it is
-    saved = json.loads((path / "agents" / "0" / "adapter_config.json").read_text())
+    saved = read_json(path / "agents" / "0" / "adapter_config.json")
     assert saved["base_model_name_or_path"] == str(copied.resolve())
     train.main(["--resume", str(path), "--max-steps", "3"])
     assert len(lines(path, "metrics.jsonl")) == 3
     capsys.readouterr()
-    train.main([*SMALL, *task, "--init", str(path)])
+    train.main([*SMALL, "--dry-run", *task, "--init", str(path)])
     assert f"agent 0: 155,648 trainable parameters, from {path}/agents/0" in capsys.readouterr().out
     error = refused(capsys, *SMALL, *task, "--model", "tiny", "--init", path)
     assert "was trained on (other weights" in error
@@ -102,7 +101,7 @@ def test_a_fingerprint_is_of_the_content(adapter, copied):
     edit(copied, lora_alpha=16)
     assert fingerprint(str(copied)) != known
     edit(copied, lora_alpha=8)
-    config = json.loads((near / "config.json").read_text()) | {"rms_norm_eps": 1e-5}
+    config = read_json(near / "config.json") | {"rms_norm_eps": 1e-5}
     (near / "config.json").write_text(json.dumps(config))
     assert fingerprint(str(copied)) != known
 

@@ -11,7 +11,6 @@ import datasets
 import pandas
 import pytest
 
-import rewards
 import train
 from programs import teams
 from programs.items import code_item, pro_item, signature, split_tests
@@ -200,81 +199,58 @@ def test_an_answer_begins_with_the_agents_own_def_line():
     assert "def aux(x): ...\n\n1 of 3 tests\n\n" in again
 
 
-PRO = {  # row -> the statements' first and last lines
-    "two parts": (
-        {
-            "id": 3,
-            "raw_problem": "# Square a number.\nimport math\ndef square(x):\n",
-            "raw_solution": "    return x * x\n",
-            "new_problem": "# Sum of squares.\nfrom typing import List\ndef squares(xs: List):\n",
-            "new_solution": "    return sum(square(x) for x in xs)\n",
-            "test_code": "assert squares([2, 3]) == 13\nwant = 1\nassert squares([1]) == want\n",
-        },
-        ("square", "squares"),
-    ),
-    "the def line stands in the solution": (
-        {
-            "id": 4,
-            "raw_problem": "def half(x):\n    return x / 2\n\ndef square(x):\n",
-            "raw_solution": "    return x * x\n",
-            "new_problem": "# Sum of\n",
-            "new_solution": "# squares.\ndef squares(xs):\n    return sum(map(square, xs))\n",
-            "test_code": "assert squares([2, 3]) == 13\n",
-        },
-        ("square", "squares"),
-    ),
-    "the base function is written again": (
-        {
-            "id": 5,
-            "raw_problem": "# Square a number.\ndef square(x):\n",
-            "raw_solution": "    return x * x\n",
-            "new_problem": "# Sum of squares.\ndef square(x):\n",
-            "new_solution": "    return x * x\n\ndef squares(xs):\n"
-            "    return sum(map(square, xs))\n",
-            "test_code": "assert squares([2, 3]) == 13\n",
-        },
-        ("square", "squares"),
-    ),
-    "both have one name": (
-        {
-            "id": 6,
-            "raw_problem": "# Square a number.\ndef f(x):\n",
-            "raw_solution": "    return x * x\n",
-            "new_problem": "# Sum of squares.\ndef f(xs):\n",
-            "new_solution": "    return sum(x * x for x in xs)\n",
-            "test_code": "assert f([2, 3]) == 13\n",
-        },
-        ("base_f", "f"),
-    ),
+PRO_ROW = {
+    "id": 3,
+    "raw_problem": "# Square a number.\nimport math\ndef square(x):\n",
+    "raw_solution": "    return x * x\n",
+    "new_problem": "# Sum of squares.\nfrom typing import List\ndef squares(xs: List):\n",
+    "new_solution": "    return sum(square(x) for x in xs)\n",
+    "test_code": "assert squares([2, 3]) == 13\nwant = 1\nassert squares([1]) == want\n",
+}
+PRO = {  # what a row has in place of that
+    "two parts": {},
+    "the def line stands in the solution": {
+        "raw_problem": "def half(x):\n    return x / 2\n\ndef square(x):\n",
+        "new_problem": "# Sum of\n",
+        "new_solution": "# squares.\ndef squares(xs):\n    return sum(map(square, xs))\n",
+    },
+    "the base function is written again": {
+        "new_problem": "# Sum of squares.\ndef square(x):\n",
+        "new_solution": "    return x * x\n\ndef squares(xs):\n    return sum(map(square, xs))\n",
+    },
+    "both have one name": {
+        "raw_problem": "# Square a number.\ndef f(x):\n",
+        "new_problem": "# Sum of squares.\ndef f(xs):\n",
+        "new_solution": "    return sum(x * x for x in xs)\n",
+        "test_code": "assert f([2, 3]) == 13\n",
+    },
 }
 
 
 @pytest.mark.parametrize("name", PRO)
 def test_a_pro_problem_has_two_functions(name):
-    row, (helper, entry) = PRO[name]
-    item = pro_item(row)
+    helper, entry = ("base_f", "f") if name == "both have one name" else ("square", "squares")
+    item = pro_item(PRO_ROW | PRO[name])
     assert (item["helpers"], item["entry_point"]) == ([helper], entry)
     base, harder = item["statements"]
     assert f"def {helper}(" in base
     assert f"def {entry}(" in harder
     assert f"def {helper}(" not in harder
     assert "# squares." in harder or "# Sum of squares." in harder
+    task = MBPPPro(num_agents=2)
     for text in item["statements"]:
         assert "return x * x" not in text, "a solution"
-    task = MBPPPro(num_agents=2)
-    for agent in range(2):
-        prompt = task.observe(agent, item, [])
-        assert all(statement in prompt for statement in item["statements"])
+        for agent in range(2):
+            assert text in task.observe(agent, item, [])
     assert task.begin(0, item) == f"```python\ndef {helper}(x):\n"
     assert task.begin(1, item).startswith(
         f"```python\nfrom partner import {helper}\n\n\ndef {entry}"
     )
-    assert rewards.code_pass(item, [item["solution"]])["tests"] == 1.0
     assert all(teams.verdict(item, [item["solution"]]).passed)
 
 
 def test_a_pro_task_has_its_splits(tmp_path):
-    rows = [PRO["two parts"][0] | {"id": number} for number in range(378)]
+    rows = [PRO_ROW | {"id": number} for number in range(378)]
     task = MBPPPro(str(write(tmp_path / "a.jsonl", rows)))
     splits = [[item["task_id"] for item in task.items(s)] for s in ("train", "dev", "test")]
     assert [len(ids) for ids in splits] == [258, 40, 80]

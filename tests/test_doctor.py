@@ -76,21 +76,16 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         ("nothing to learn", None, {"frac_reward_zero_std": None}),
         ("agent 0 does not matter", True, MATTERS),
         ("agent 1 does not matter", False, MATTERS),
-        # with the partner's say it decides; or it did, before it had learned to say one thing
-        ("agent 0 does not matter", False, MATTERS | {"influence/together": (0.1, 0.1)}),
+        # it did, before it had learned to say one thing
         ("agent 0 does not matter", False, MATTERS | {"influence/0": (0.5, 0.0)}),
         ("silent agent", True, {"completions/0/mean_length": (25, 1)}),
         ("silent agent", False, {"completions/0/mean_length": (1.5, 1.5)}),  # as the task has it
         ("feedback shock", True, {"turn_1/reward": (1.0, 2.4)}),
         ("feedback shock", False, {"turn_1/reward": (1.4, 3.6)}),
-        # the first turn is not scored
-        ("feedback shock", None, {"turn_0/reward": (0, 0), "turn_1/reward": (-0.2, -0.1)}),
         ("reward hacking", True, STILL),
-        ("reward hacking", False, {"reward/tests": (0.99, 0.99)}),  # nothing is left to rise
         # of whole responses: what is much in 400 tokens is not in 20
         ("rollout mismatch", True, APART | LONG),
         ("rollout mismatch", False, LONG | {"logp_difference/mean": (0.01, 0.01)}),
-        ("rollout mismatch", True, {"logp_difference/mean": (0.03, 0.5)}),
     ],
 )
 def test_signs_in_the_metrics(sign, fires, ends):
@@ -124,14 +119,11 @@ def write(directory, lines, joint_responses=()) -> None:
 
 def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     lines = [*rows(**FLAT, **{"return": (0.1, 0.1)}), {"step": 59, "dev/return": 0.5}]
-    odd = {"step": 50, "responses": ["a\u2028b", "c\x85d"]}  # they end a text's lines, no file's
-    write(tmp_path, lines, [odd])
-    for name in ("metrics", "samples"):  # a kill came in the middle of a write
-        with (tmp_path / f"{name}.jsonl").open("a") as file:
-            file.write('{"step": 60, "re')
+    write(tmp_path, lines)
     flags = {"task": "rendezvous", "model": [], "num_agents": 2}
     (tmp_path / "args.json").write_text(json.dumps({"args": flags}))
     text = doctor.report(tmp_path)
+    assert text.startswith(f"{tmp_path}: signs of failure: ")
     seen = r"nothing to learn +SEEN +frac_reward_zero_std \S+ -> \S+, return \S+ -> \S+\n +try: "
     assert re.search(seen, text)
     assert "silent agent             not seen" in text

@@ -266,6 +266,10 @@ def other_base():
 # --- errors ---------------------------------------------------------------------------------------
 
 
+def no_json(handler, body):
+    handler.answer(200, b'{"data": [', Content_Type="application/json")
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
@@ -274,6 +278,7 @@ def other_base():
         ({"spoilt": {"token_ids": [-1] * 8}}, "no token ids with log-probabilities"),
         ({"spoilt": {"logprobs": {"token_logprobs": [-9999.0] * 8}}}, "no token ids with log"),
         ({"left": 0}, "cannot be reached"),
+        ({"respond": no_json}, "cannot list its models: its answer is no JSON"),
         ({"base": other_base()}, "holds base, another model than .* nats off"),
     ],
 )
@@ -291,15 +296,6 @@ def test_a_server_that_hangs_is_waited_for_so_long(server, monkeypatch):
     monkeypatch.setattr(server, "completions", lambda body: time.sleep(2))
     with pytest.raises(EngineError, match="cannot be reached to sample: Request timed out"):
         ask(team, (0, (5, 9)))
-
-
-def test_an_answer_that_is_no_json(server, monkeypatch):
-    def respond(handler, body):
-        handler.answer(200, b'{"data": [', Content_Type="application/json")
-
-    monkeypatch.setattr(server, "respond", respond)
-    with pytest.raises(EngineError, match="cannot list its models: its answer is no JSON"):
-        connected(server)
 
 
 def test_a_server_of_another_model_leaves_nothing_written(server, tiny, capsys, tmp_path):

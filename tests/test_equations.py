@@ -106,18 +106,6 @@ def test_samples_that_met_meet_others_first(agents, group, rounds):
         assert {max(met.values()) for met in meetings(agents, group, count)} == {1}
 
 
-def test_returns_are_means_over_partners():
-    future = doubles([10, 20], [1, 2], [0, 4])
-    for count in range(1, 5):
-        joints = arrangement(3, 2, count)
-        rewards = torch.arange(3 * len(joints), dtype=F64).reshape(3, -1) ** 2
-        got = sample_returns(rewards, joints, future, 0.5)
-        for agent, sample in itertools.product(range(3), range(2)):
-            own = rewards[agent][joints[:, agent] == sample]
-            want = own.sum() / count + 0.5 * future[agent, sample]
-            assert float(got[agent, sample]) == pytest.approx(float(want), rel=1e-15)
-
-
 def test_what_a_joint_response_pays_each_agent():
     parts = {"a": 1.0, "b": -0.25, "metric/c": 9.0, "agent/1": 0.5}
     rewards = agent_rewards(parts, 3)
@@ -202,7 +190,7 @@ class Game(Task):
     def speakers(self, item, turn):
         return [0] if turn and self.silent else None
 
-    def encode(self, text, chat, limit, room):
+    def encode(self, text, chat, limit, room, begun):
         return tuple(text.encode())
 
     def observe(self, agent, item, history):
@@ -299,15 +287,6 @@ def test_gamma_weighs_the_next_turn(gamma):
     torch.testing.assert_close(got[seen], true[seen], rtol=1e-9, atol=1e-9)
 
 
-def test_policy_loss_is_reinforce():
-    logps = torch.tensor([[-1.0, -2.0, -4.0], [-0.5, -8.0, -8.0]], requires_grad=True)
-    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
-    loss = policy_loss(logps, mask, torch.tensor([0.5, -2.0]))
-    assert loss.item() == -(0.5 * -7.0 + -2.0 * -0.5)
-    loss.backward()
-    assert logps.grad.tolist() == [[-0.5, -0.5, -0.5], [2.0, 0.0, 0.0]]  # padding has no gradient
-
-
 def test_the_clipped_loss_is_that_of_the_ratio():
     """By enumeration: over what the old policy samples, the gradient is that of E[A] under the new
     one."""
@@ -320,16 +299,6 @@ def test_the_clipped_loss_is_that_of_the_ratio():
     loss = clipped_loss(logps[:, None], old[:, None], mask, values * old.exp(), (1.0, 99.0))
     (got,) = torch.autograd.grad(loss, logits)
     torch.testing.assert_close(got, want)
-
-
-@pytest.mark.parametrize(
-    ("ratio", "coef", "slope"), [(1.3, 1, 0), (1.3, -1, 1.3), (0.7, 1, -0.7), (0.7, -1, 0)]
-)
-def test_a_token_beyond_its_bound_has_no_gradient_further_on(ratio, coef, slope):
-    logp = torch.tensor([[math.log(ratio)]], requires_grad=True)
-    old = torch.zeros(1, 1)
-    clipped_loss(logp, old, torch.ones(1, 1), torch.tensor([coef]), (0.2, 0.2)).backward()
-    assert float(logp.grad) == pytest.approx(slope)
 
 
 def test_kl_gradient_is_that_of_each_token_given_those_before_it():
@@ -383,7 +352,8 @@ def test_a_problem_that_teaches_nothing_is_left_out_of_more_and_more_epochs():
     for _ in range(60):
         chosen, position = visits.next(4, 10, seed=0)
         for number, epoch in chosen:
-            played[number].append(epoch)
+            if epoch <= 30:  # the last epochs are not whole
+                played[number].append(epoch)
             passes = {0: 0.0, 1: 1.0, 2: 0.1, 3: float(epoch == 0)}.get(number, 0.5)
             visits.record(number, epoch, passes, (0.1, 0.9))
         visits.position = position

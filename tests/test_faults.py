@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import refused
+from helpers import read_json, refused
 from test_train import assert_same_run, command, lines
 
 import eval as evaluation
@@ -161,7 +161,7 @@ def test_a_run_that_is_killed_20_times_ends_the_same(tmp_path):
 
 
 def assert_same_end(path: Path, other: Path) -> None:
-    one, two = (json.loads((run / "summary.json").read_text()) for run in (path, other))
+    one, two = (read_json(run / "summary.json") for run in (path, other))
     assert (one["after"], one["returns"]) == (two["after"], two["returns"])
 
 

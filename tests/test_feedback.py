@@ -11,10 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 from helpers import LocalServer
 
-import train
 from programs.feedback import Expert, ExpertError, tell
 
 ITEM = {
@@ -208,8 +206,8 @@ def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_
 @pytest.mark.parametrize(
     "bad",
     [
-        *(status(429, Retry_After=0.02), status(500, b"oops", Retry_After=0.02), hang_up, slow),
-        *(status(200, completion(None)), "no JSON at all", '{"aux": "cut in the mid', '{"aux": 3}'),
+        *(status(429, Retry_After=0.02), hang_up, slow),
+        *(status(200, completion(None)), '{"aux": "cut in the mid', '{"aux": 3}'),
     ],
 )
 def test_one_bad_answer_is_tried_again(bad):
@@ -281,24 +279,3 @@ def test_urls_and_keys(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with Endpoint(EDITS) as endpoint:  # a server of one's own needs no key
         assert ask(endpoint)
-
-
-def test_a_run_whose_expert_goes_away_ends_with_a_checkpoint_and_one_line(tmp_path, capfd):
-    """The expert answers for some steps; the checkpoint has to hold every one of them."""
-    flags = "--turns 2 --feedback expert --expert-model big --eval-limit 1 --max-steps 9"
-    small = "--batch-size 1 --num-generations 2 --joint aligned --max-new-tokens 4 --save-every 99"
-    run = tmp_path / "run"
-    (tmp_path / "mine.py").write_text("def same(item, texts):\n    return 1\nsame.maximum = 1")
-    # Before the run, the expert is asked up to 4 + 1 times; then up to twice a step.
-    with Endpoint(*[EDITS] * 7, status(401, f"bad key {KEY}".encode())) as endpoint:
-        argv = [*flags.split(), *small.split(), "--expert-url", endpoint.url, "--run", str(run)]
-        with pytest.raises(SystemExit) as stopped:
-            train.main([*argv, "--reward", f"{tmp_path}/mine.py:same"])
-    out, error = capfd.readouterr()
-    assert stopped.value.code == 2, error
-    assert "error: the expert at" in error.splitlines()[-1]
-    assert "Traceback" not in error
-    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    assert saved["global_step"] == len((run / "metrics.jsonl").read_text().splitlines()) > 0
-    written = b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
-    assert KEY not in written.decode(errors="ignore") + out + error

@@ -8,32 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
-import torch
-from test_train import PARTS, lines, run, signalled_after
+from helpers import read_json
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from test_train import PARTS, run, signalled_after
 
 import eval as evaluation
 import train
-from evaluation import players
 from tasks import DEFAULT
 
 ROOT = Path(train.__file__).parent
-PLUGIN = """
-class Rhyme:
-    reward = f"{__file__}:rhymes"
-    def __init__(self, data=None, num_agents=2):
-        self.num_agents = num_agents
-    def items(self, split):
-        return [{"word": word} for word in ("cat", "sun")]
-    def observe(self, agent, item, history):
-        return f"Line {agent + 1} rhymes with {item['word']}:"
-def rhymes(item, responses):
-    return 0.5
-rhymes.maximum = 1.0
-"""
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +29,6 @@ def stopped(tmp_path_factory) -> Path:
     with pytest.raises(SystemExit), signalled_after(3, signal.SIGINT):
         run(path, "--save-every", 100, steps=6)
     return path
-
-
-@pytest.fixture
-def plugin(tmp_path) -> str:
-    (tmp_path / "mine.py").write_text(PLUGIN)
-    return f"{tmp_path}/mine.py:Rhyme"
 
 
 WRONG = {  # what is named wrongly, by program
@@ -104,7 +84,7 @@ def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
 
 
 def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
-    args = json.loads((stopped / "args.json").read_text())
+    args = read_json(stopped / "args.json")
     assert args["args"]["lr"] == 3e-3  # the number, not that none was given
     args["args"] |= {"lr": 7e-3, "model": ["their/model"] * 2}
     del args["args"]["share"]  # a flag that the run is older than
@@ -114,9 +94,9 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     assert resumed.max_prompt_tokens == 4096  # prompts of later turns may outgrow the first limit
 
 
-def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
-    path = run(tmp_path / "run", "--task", plugin, "--eval-limit", "none", steps=1)
-    summary = json.loads((path / "summary.json").read_text())
+def test_a_run_without_held_out_evaluation(tmp_path, capsys):
+    path = run(tmp_path / "run", "--eval-limit", "none", steps=1)
+    summary = read_json(path / "summary.json")
     assert (summary["before"], summary["after"], summary["returns"]) == ({}, {}, {})
     assert "before    after" not in capsys.readouterr().out
     train.main(["--resume", str(path), "--max-steps", "2"])
@@ -124,30 +104,12 @@ def test_a_run_without_held_out_evaluation(tmp_path, capsys, plugin):
     assert "run" in capsys.readouterr().out
 
 
-def test_tensorboard_has_samples_to_read_and_flags_in_a_table(stopped):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(stopped), size_guidance={"tensors": 0})
+def test_tensorboard_has_the_metrics(stopped):
+    """tests/test_security.py has the texts."""
+    events = EventAccumulator(str(stopped))
     events.Reload()
-    assert {"return", *PARTS} <= set(events.Tags()["scalars"])
-    text = events.Tensors("sample/text_summary")[0].tensor_proto.string_val[0].decode()
-    sample = lines(stopped, "samples.jsonl")[0]
-    assert textwrap.indent(sample["responses"][1], "    ") in text
-    assert text.startswith(f"    reward {sample['reward']:.3f}")
-    flags = events.Tensors("flags/text_summary")[0].tensor_proto.string_val[0].decode()
-    assert "|lora_rank|16|" in flags
-    assert {"seconds/step", "memory_gib"} <= set(events.Tags()["scalars"])
+    assert {"return", "seconds/step", "memory_gib", *PARTS} <= set(events.Tags()["scalars"])
     assert len(events.Scalars("test/return")) == 1  # no zero beside it
-
-
-def test_a_stopped_run_plays_its_last_checkpoint(stopped, capsys, tmp_path):
-    args = evaluation.parse(["--run", str(stopped)])
-    player = players.Player(evaluation.run_flags(args, stopped), stopped)
-    assert f"{stopped} is not finished: its checkpoint of step 3 plays" in capsys.readouterr().err
-    state = torch.load(stopped / "checkpoints" / "last.ckpt", "cpu", weights_only=True)
-    player.rollout(trained={0, 1})
-    weights = {f"team.{name}": value for name, value in player.team.named_parameters()}
-    assert all(torch.equal(weights[name], value) for name, value in state["state_dict"].items())
 
 
 def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatch, capsys):

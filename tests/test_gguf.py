@@ -1,6 +1,5 @@
 """A model from a .gguf file: what was packed, trained, resumed, evaluated and read back."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +7,7 @@ import gguf
 import psutil
 import pytest
 import torch
-from helpers import assert_close, move_adapters, refused
+from helpers import assert_close, move_adapters, read_json, refused
 from peft import AutoPeftModelForCausalLM
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
@@ -108,12 +107,12 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
     argv = ["--model", str(path), "--run", "one", "--lora-rank", rank, "--chat-template"]
     train.main([*SMALL.split(), *argv])
     agent = Path("runs/one/agents/0")
-    recorded = json.loads(Path("runs/one/args.json").read_text())
+    recorded = read_json(Path("runs/one/args.json"))
     assert recorded["bases"] == {str(path): fingerprint(str(path))}
     if rank == "0":
         saved = AutoModelForCausalLM.from_pretrained(agent)
     else:
-        named = json.loads((agent / "adapter_config.json").read_text())["base_model_name_or_path"]
+        named = read_json(agent / "adapter_config.json")["base_model_name_or_path"]
         assert Path(named) == path.parent
         saved = AutoPeftModelForCausalLM.from_pretrained(agent, gguf_file=path.name)
         move_adapters(saved, 1.0)

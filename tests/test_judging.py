@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, refused, rounding, small_base
+from helpers import SMALL, assert_close, read_json, refused, rounding, small_base
 
 import eval as evaluation
 import train
@@ -17,8 +17,6 @@ from policies.judging import PLAIN, Judge
 from training.scoring import RewardError, Scorer
 
 ROOT = Path(train.__file__).parent
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
-SMALL += ["--max-new-tokens", "12"]
 PLUGIN = """
 import math
 def likely(item, responses, lm):
@@ -74,21 +72,16 @@ def test_each_distinct_question_is_answered_once():
     assert [p["reward"] for p in parts] == [3.0 * (i + j) for i, j in lengths]
 
 
-def test_a_question_may_depend_on_an_answer():
-    def reward(item, responses, lm):
-        first = lm("four", "a")[0]
-        return float(first + lm("x" * int(-first), "b")[0])  # zeros while the first is not known
+def test_what_follows_from_an_answer_counts_when_the_answer_is_known():
+    """Until then it is 0, which is divided by here, and the next question is not the real one."""
 
-    lengths = scorer(reward, lambda questions: [np.array([-1.0 * len(p)]) for p, _ in questions])
-    assert lengths([({}, ["t"])]) == [{"reward": -8.0}]
-
-
-def test_what_is_raised_before_an_answer_is_known_does_not_count():
     def judge(questions):
-        return [np.array([2.0])]
+        return [np.array([0.5 * len(prompt)]) for prompt, _ in questions]
 
-    divides = scorer(lambda item, responses, lm: 1 / float(lm("p", "t")[0]), judge)
-    assert divides([({}, ["t"])]) == [{"reward": 0.5}]
+    def reward(item, responses, lm):
+        return float(lm("x" * int(8 / lm("four", "a")[0]), "b")[0])
+
+    assert scorer(reward, judge)([({}, ["t"])]) == [{"reward": 2.0}]
     with pytest.raises(RewardError, match="the reward raised"):
         scorer(lambda item, responses, lm: lm("p", "t") + "x", judge)([({}, ["t"])])
 
@@ -116,7 +109,7 @@ def test_the_judge_is_the_own_base_or_the_model_that_is_named(plugin, tmp_path, 
     assert first_step(named)["reward/text_0"] == expected
     state = torch.load(named / "checkpoints" / "last.ckpt", weights_only=True)
     assert not [name for name in state["state_dict"] if name.startswith("judge")]
-    bases = json.loads((named / "args.json").read_text())["bases"]
+    bases = read_json(named / "args.json")["bases"]
     assert set(bases) == {"tiny"}
     told = refused(capsys, *SMALL, "--lora-rank", "0", "--reward", plugin)
     assert "--lora-rank 0 leaves no frozen one: name one" in told
@@ -145,9 +138,5 @@ def test_any_reward_scores_a_file(plugin, tmp_path, capsys):
     assert capsys.readouterr().out.startswith("2 joint responses, of a maximum of 2")
     for line, row in zip(out.read_text().splitlines(), rows, strict=True):
         scored = json.loads(line)
-        parts = scored.pop("parts")
-        assert parts.keys() == {"text_0", "text_1"}
-        assert scored.pop("reward") == pytest.approx(sum(parts.values()))
-        assert scored == row
-    evaluation.main(["--score", str(file), "--task", "tldr", "--reward", "tldr_paper"])
-    assert "structure" in capsys.readouterr().out
+        reward = pytest.approx(sum(scored["parts"].values()))
+        assert scored == row | {"parts": scored["parts"], "reward": reward}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import WORLD, WORLD_FLAGS, at_step, flags, refused
+from helpers import WORLD, WORLD_FLAGS, at_step, flags, read_json, refused
 from test_magrpo import Echo, long_answers, moved, rewarding, small_team, snapshot
 from test_train import adapters, assert_same_run, lines, signalled_after
 
@@ -123,30 +123,6 @@ def test_an_advance_may_change_the_item_that_it_is_given():
 # --- pay of one's own -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        "--joint cross",
-        "--turns 2 --branching tree --joint aligned --gamma 0.5",
-        "--lora-rank 0 --advantage max",
-    ],
-)
-def test_own_pay_changes_one_agent_s_gradient_and_not_the_other_s(argv):
-    def own(item, texts):
-        return {"reward": long_answers(item, texts), "agent/0": 3.0 * texts[0].count("0")}
-
-    def constant(item, texts):
-        return {"reward": long_answers(item, texts), "agent/1": 100.0}
-
-    without, with_own, with_constant = (
-        step(make(reward, "--lr", "0.01", *argv.split())).team
-        for reward in (long_answers, own, constant)
-    )
-    assert same(without, with_own, 1)
-    assert not same(without, with_own, 0)
-    assert same(without, with_constant, 0)
-
-
 def same(team, other, agent: int) -> bool:
     """Whether two teams have the same agent, to the last bit."""
     pairs = zip(team.parameters_of(agent), other.parameters_of(agent), strict=True)
@@ -168,14 +144,11 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
     assert metrics["return"] == metrics["turn_0/reward"] == pytest.approx(0.5 + own / 2)
     held_out = evaluate(module, module.problems[:2])[0]
     assert held_out["return"] == pytest.approx(0.5 + held_out["agent/1/reward"] / 2)
-    record = sample_record(0, module.turns[0][0], 0, 1)
-    assert record["reward"] == pytest.approx(0.5 + record["parts"]["agent/1"] / 2)
 
 
-@pytest.mark.parametrize("kind", [np.int64, np.str_])
-def test_a_scalar_of_numpy_in_an_item_can_be_written_and_loaded_again(kind, tmp_path):
+def test_a_scalar_of_numpy_in_an_item_can_be_written_and_loaded_again(tmp_path):
     """A checkpoint holds records, too."""
-    node = Node(0, {"task_id": kind(7)}, (), [[]], 1)
+    node = Node(0, {"task_id": np.int64(7)}, (), [[]], 1)
     node.observations = [np.str_("asked")]
     node.responses = [[Response([], "said", [], 0.0, True)]]
     record = sample_record(0, node, 0, 0)
@@ -271,7 +244,7 @@ def run(path: Path, *argv, steps: int = 2) -> Path:
 
 
 def summary(path: Path) -> dict:
-    return json.loads((path / "summary.json").read_text())
+    return read_json(path / "summary.json")
 
 
 def agent(path: Path, number: int = 0) -> bytes:
@@ -291,7 +264,7 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
     assert summary(path)["returns"]["before"] == summary(trained)["returns"]["after"]
     assert agent(path, 1) == agent(trained, 1)  # the frozen one, by no bit
     assert agent(path, 0) != agent(trained, 0)
-    args = json.loads((path / "args.json").read_text())["args"]
+    args = read_json(path / "args.json")["args"]
     assert args["init"] == [f"{trained.name}/agents/{i}" for i in range(2)]
     steps = {n.rpartition(".")[0]: float(v) for n, v in adapters(path).items() if "step" in n}
     assert set(steps.values()) == {1.0}  # Adam's own count, of agent 0 alone
@@ -325,7 +298,7 @@ def crossplay(*runs: Path) -> list[list[float]]:
     file = runs[-1].parent / "cross.json"
     small = ["--limit", "3", "--greedy", "--json", str(file)]
     evaluation.main(["--crossplay", *map(str, runs), *small])
-    return json.loads(file.read_text())["returns"]
+    return read_json(file)["returns"]
 
 
 def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
@@ -356,7 +329,7 @@ def test_an_embedded_model_is_found_in_every_clone(tmp_path, monkeypatch):
 
 def other_base(path: Path) -> None:
     shutil.copytree(ROOT / "tiny", path, ignore=shutil.ignore_patterns("*py*"))
-    config = json.loads((path / "config.json").read_text())
+    config = read_json(path / "config.json")
     (path / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 1e-5}))
 
 

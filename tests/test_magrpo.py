@@ -91,12 +91,11 @@ def moved(team, before):
     return {name for name, p in team.named_parameters() if not torch.equal(p, before[name])}
 
 
-@pytest.mark.parametrize("joint", ["aligned", "cross"])
-def test_equal_rewards_move_nothing(joint):
+def test_equal_rewards_move_nothing():
     """tests/test_equations.py has all kinds of advantages."""
     team = small_team()
     before = snapshot(team)
-    module = train(lambda item, texts: 0.1, "--joint", joint, team=team, steps=2)
+    module = train(lambda item, texts: 0.1, team=team, steps=2)
     assert moved(team, before) == set()
     assert measure(module)["frac_reward_zero_std"] == 1
     assert measure(module)["grad_norm/0"] == 0
@@ -121,7 +120,6 @@ def test_a_response_ends_at_the_tasks_stop():
         assert short.ended if after else short.tokens == long.tokens
         assert short.tokens == long.tokens[: len(short.tokens)]  # what ended it counts
         assert len(short.logps) == len(short.tokens)
-    assert [response.tokens for response in responses("")] == [r.tokens for r in free]
 
 
 def test_the_beginning_of_an_answer_belongs_to_the_prompt():
@@ -137,7 +135,6 @@ def test_the_beginning_of_an_answer_belongs_to_the_prompt():
     scorer = Scorer(rewarding(lambda item, texts: scored.extend(texts) or len(scored)))
     module = module_of(small_team(), task, scorer, task.items("train"), args)
     module.turns = module.play(1)
-    module.set_advantages()
     assert all(text[:2] in ("<0", "<1") for text in scored)
     for node in itertools.chain(*module.turns):
         for agent, responses in enumerate(node.responses):
@@ -147,8 +144,6 @@ def test_the_beginning_of_an_answer_belongs_to_the_prompt():
                 assert response.text.startswith(f"<{agent}")
                 assert len(response.tokens) == len(response.logps) <= 8
     assert "<0" in module.turns[1][0].observations[0], "its history"
-    for row in module.rows():
-        assert len(row.tokens) <= 8
 
 
 @pytest.mark.parametrize(("joint", "each"), [("aligned", 1), ("cross", 4), ("3", 3)])

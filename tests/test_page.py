@@ -1,4 +1,4 @@
-"""eval.py --html on made-up runs: python -m pytest tests/test_page.py
+"""eval.py --html: python -m pytest tests/test_page.py
 
 `python -m pytest -m browser tests/test_page.py` opens pages in headless Chromium. That takes
 `pip install playwright` and a Chromium: one in the PATH, or `playwright install chromium`.
@@ -8,11 +8,12 @@ import functools
 import json
 import re
 import shutil
-import time
 from pathlib import Path
 
 import helpers
 import pytest
+from test_train import lines
+from test_train import run as train_run
 
 import eval as evaluation
 
@@ -20,50 +21,33 @@ EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\
 refused = functools.partial(helpers.refused, program=evaluation)
 
 
-def sample(step: int, turn: int, number: int, agents: int, text: str) -> dict:
-    """A line of samples.jsonl. The later, the better, and number 0 is the worst."""
-    responses = [f"def part_{agent}():\n    return {step}  # {text}" for agent in range(agents)]
-    parts = {"tests": 1.0 * number, "length": -0.5, "agent/0": 0.5 * step, "metric/pass": 1.0}
-    return {
-        "step": step,
-        "task_id": f"problem {step}",
-        "turn": turn,
-        "prompts": [f"turn {turn}: write part {agent} {text}" for agent in range(agents)],
-        "responses": responses,
-        "reward": number - 0.5 + 0.5 * step / agents,
-        "parts": parts,
-    }
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A run of three steps of two turns."""
+    flags = "--turns 2 --branching chain --sample-every 1"
+    return train_run(tmp_path_factory.mktemp("page") / "run", *flags.split(), steps=3)
 
 
-def write_run(path: Path, steps: int = 3, agents: int = 2, turns: int = 1, text: str = "") -> Path:
-    """Write a finished run: a dev evaluation, and the shares of two schemes."""
-    path.mkdir(parents=True)
-    flags = {"task": "coop", "model": ["tiny"], "num_agents": agents, "turns": turns}
-    flags |= {"seed": 0, "max_steps": steps, "data": text}
-    (path / "args.json").write_text(json.dumps({"args": flags, "command": f"python {text}"}))
-    rows = []
-    lines = []
-    for step in range(steps):
-        share = (step + 1) / steps
-        schemes = {"scheme/filter": share, "scheme/unused": 1 - share}
-        rows.append({"step": step, "return": share, "kl/0": float("nan"), **schemes})
-        for turn in range(turns):
-            for number in range(2 ** (turn + 1)):
-                lines.append(sample(step, turn, number, agents, text))
-    rows.append({"step": steps - 1, "dev/return": 0.5, "dev/return_se": 0.1})
-    ends = {}
-    examples = {}
-    for when, value in {"before": 0.25, "after": 0.75}.items():
-        ends[when] = {"return": [value] * 4, "greedy/return": [value, 1, 1, 1]}
-        examples[when] = sample(4 * (when == "after"), turns - 1, 1, agents, text)
-    measures = {"return": 0.25, "return_se": 0.1, "greedy/return": 0.5, "metric/pass": 0.5}
-    summary = {"steps": steps, "before": measures, "after": measures | {"return": 0.75}}
-    summary |= {"returns": ends, "example": examples}
-    for name, records in {"metrics": rows, "samples": lines, "summary": [summary]}.items():
-        suffix = "json" if name == "summary" else "jsonl"
-        content = "".join(json.dumps(record) + "\n" for record in records)
-        (path / f"{name}.{suffix}").write_text(content)
+@pytest.fixture
+def run(trained, tmp_path) -> Path:
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+@pytest.fixture
+def bare(run, tmp_path) -> Path:
+    """A run that has not come to its end, and wrote no samples."""
+    path = shutil.copytree(run, tmp_path / "bare")
+    for name in ("samples.jsonl", "summary.json"):
+        (path / name).unlink()
     return path
+
+
+def spoil(run: Path, text: str) -> None:
+    """Let the first agent answer with the text."""
+    records = lines(run, "samples.jsonl")
+    for record in records:
+        record["responses"][0] = text
+    (run / "samples.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
 def page_of(*runs: Path) -> Path:
@@ -80,53 +64,38 @@ def data_of(page: Path) -> list[dict]:
 # --- the file -------------------------------------------------------------------------------------
 
 
-def test_the_page_holds_the_runs_and_asks_no_network(tmp_path, capsys):
-    run = write_run(tmp_path / "run", turns=2)
-    with (run / "samples.jsonl").open("a") as file:  # a kill cut it off
-        file.write('{"step": 3, "re')
-    other = write_run(tmp_path / "other", agents=3)
-    for name in ("samples.jsonl", "summary.json"):
-        (other / name).unlink()
-    page = page_of(run, other)
+def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
+    page = page_of(run, bare)
     assert capsys.readouterr().out == f"page: {page}\n"
     [first, second] = data_of(page)
-    assert len(first["samples"]) == 3 * (2 + 4)
-    assert first["prompts"] == [[f"turn {t}: write part {a} " for a in (0, 1)] for t in (0, 1)]
-    assert first["samples"][-1]["prompts"] == 1
-    assert first["summary"]["example"]["after"]["step"] == 4
-    assert first["record"]["args"]["model"] == ["tiny"]  # and not its path on this machine
+    asked = [first["prompts"][sample["prompts"]] for sample in first["samples"]]
+    assert asked == [sample["prompts"] for sample in lines(run, "samples.jsonl")]
+    assert len(first["prompts"]) < len(asked)  # a group shares its prompts
+    assert first["summary"] == helpers.read_json(run / "summary.json")
+    assert first["record"]["args"]["model"] == ["tiny"] * 2  # and not its path on this machine
     assert (second["samples"], second["summary"]) == ([], {})
     text = page.read_text()
     assert "default-src 'none'" in text
     assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)", text)
 
 
-def test_no_text_of_a_run_leaves_the_script(tmp_path):
-    plain = page_of(write_run(tmp_path / "a" / "run")).read_text()
-    page = page_of(write_run(tmp_path / "b" / "run", text=EVIL))
-    assert data_of(page)[0]["samples"][0]["responses"][0].endswith(EVIL)
+def test_no_text_of_a_run_leaves_the_script(run):
+    plain = page_of(run).read_text()
+    spoil(run, EVIL)
+    page = page_of(run)
+    assert data_of(page)[0]["samples"][0]["responses"][0] == EVIL
     assert page.read_text().count("<") == plain.count("<")
     assert not re.search("innerHTML|outerHTML|insertAdjacent|document.write|eval\\(", plain)
 
 
-def test_the_page_replaces_a_page_and_nothing_else(tmp_path, capsys):
-    run = write_run(tmp_path / "run")
-    before = page_of(run).read_text()
-    shutil.rmtree(run)
-    page = page_of(write_run(run, text="new"))
-    assert page.read_text() != before
+def test_what_is_no_run_or_damaged_is_refused(run, tmp_path, capsys):
+    assert "there is no run (no" in refused(capsys, "--html", tmp_path)
+    page = tmp_path / "page.html"
     page.write_text("<!doctype html> mine")
     assert "page.html is not a page of --html" in refused(capsys, "--html", run)
     assert page.read_text() == "<!doctype html> mine"
-
-
-def test_what_is_no_run_or_damaged_is_refused(tmp_path, capsys):
-    assert "there is no run (no" in refused(capsys, "--html", tmp_path)
-    assert "--html does not go with --limit" in refused(capsys, "--html", "x", "--limit", "3")
-    run = write_run(tmp_path / "run")
     (run / "samples.jsonl").write_text('{"step": 0}\n')
     assert "samples.jsonl is damaged" in refused(capsys, "--html", run)
-    assert not (tmp_path / "page.html").exists()
 
 
 # --- in a browser ---------------------------------------------------------------------------------
@@ -166,66 +135,39 @@ def opened(browser):
 
 
 @pytest.mark.browser
-def test_the_arrows_move_the_slider_and_what_changed_is_marked(opened, tmp_path):
-    tab = opened(write_run(tmp_path / "run", turns=2))
+def test_the_arrows_move_the_slider_and_what_changed_is_marked(opened, run):
+    tab = opened(run)
     assert tab.text_content("#step") == "step 0 of 2"
     tab.focus("#slider")  # which would move by itself, too
     for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):  # the last step is 2
         tab.keyboard.press(key)
     assert tab.text_content("#step") == "step 1 of 2"
     assert tab.input_value("#slider") == "1"
-    assert tab.locator("#samples .removed mark").all_text_contents() == ["0", "0"]
-    assert tab.locator("#samples .added").all_text_contents() == ["    return 1  # "] * 2
-    bars = tab.locator("#samples .bar b").all_text_contents()
-    assert bars == ["0", "0.25", "0.75", "-0.25"]  # the means, then the best one first
-    tab.click("text=turn 1")
-    tab.click("text=rank 4")
-    assert "turn 1: write part 0" in tab.text_content("#samples .prompt")
-    assert tab.text_content("#samples [aria-pressed=true].bar b") == "-0.25"
+    assert tab.locator("#samples .added").count() > 0
     tab.uncheck("#marked")
     assert tab.locator("#samples .added").count() == 0
-    assert tab.locator("#heldout .added").count() == 2
+    tab.click("text=turn 1")
+    tab.click("text=rank 2")
+    samples = lines(run, "samples.jsonl")
+    chosen = min(
+        (sample for sample in samples if sample["step"] == sample["turn"] == 1),
+        key=lambda sample: sample["reward"],
+    )
+    assert tab.text_content("#samples .response") == chosen["responses"][0].replace("\n", "")
+    assert tab.text_content("#samples .prompt") == chosen["prompts"][0]
 
 
 @pytest.mark.browser
-def test_texts_stay_texts(opened, tmp_path):
-    tab = opened(write_run(tmp_path / "<b>run", text=EVIL))
-    assert tab.title().endswith("<b>run")
-    assert tab.locator("b b, .text b, .text script").count() == 0
-    shown = tab.locator("#samples .response").first.text_content()
-    assert shown.endswith(EVIL)
-
-
-@pytest.mark.browser
-def test_runs_of_every_kind_stand_beside_each_other(opened, tmp_path):
-    runs = [write_run(tmp_path / "two"), write_run(tmp_path / "three", agents=3)]
-    runs += [write_run(tmp_path / "alone", agents=1), write_run(tmp_path / "bare", steps=1)]
-    for name in ("samples.jsonl", "summary.json"):
-        (runs[3] / name).unlink()
-    (runs[3] / "metrics.jsonl").write_text('{"step": 0, "return": 0.5}\n{"step": 1, "ret')
-    tab = opened(*runs)
+def test_runs_stand_beside_each_other_and_their_texts_stay_texts(opened, run, bare, tmp_path):
+    other = shutil.copytree(run, tmp_path / "<b>other")
+    spoil(other, EVIL)
+    tab = opened(run, other, bare)
     cards = tab.locator("#samples > .card")
-    assert [cards.nth(i).locator(".response").count() for i in range(4)] == [2, 3, 1, 0]
-    assert "no samples.jsonl" in cards.nth(3).text_content()
-    assert "not finished" in tab.locator("#heldout > .card").nth(3).text_content()
-    assert tab.locator("#charts svg").count() == 2 + 3  # the bare one has no schemes
-    fills = set()
-    for path in tab.locator("#charts path[stroke=white]").all():
-        fills.add(path.get_attribute("fill"))
-    assert len(fills) == 2  # a color for each scheme
-    tab.locator("#charts select").first.select_option("scheme/unused")
+    assert [cards.nth(i).locator(".response").count() for i in range(3)] == [2, 2, 0]
+    assert cards.nth(1).locator(".response").first.text_content() == EVIL
+    assert tab.locator("b b, .text b, .text script").count() == 0
+    assert "no samples.jsonl" in cards.nth(2).text_content()
+    assert "not finished" in tab.locator("#heldout > .card").nth(2).text_content()
+    tab.locator("#charts select").first.select_option("kl/0")
     tab.click("#charts svg >> nth=0")
     assert tab.text_content("#step") == "step 1 of 2"
-
-
-@pytest.mark.browser
-def test_500_steps_stay_quick(opened, tmp_path):
-    run = write_run(tmp_path / "run", steps=500, turns=2, text="x = 1\n" * 40)
-    start = time.perf_counter()
-    tab = opened(run)
-    assert time.perf_counter() - start < 10
-    start = time.perf_counter()
-    for _ in range(100):
-        tab.keyboard.press("ArrowRight")
-    assert tab.text_content("#step") == "step 100 of 499"
-    assert (time.perf_counter() - start) / 100 < 0.4  # seconds a step, on a busy machine

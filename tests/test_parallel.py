@@ -4,7 +4,6 @@ Each test starts the real command line, as Lightning, torchrun or SLURM would. S
 -m slow.
 """
 
-import json
 import os
 import signal
 import socket
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import WORLD, WORLD_FLAGS, assert_same_gradients, refused, rounding
+from helpers import WORLD, WORLD_FLAGS, assert_same_gradients, read_json, refused, rounding
 from test_train import adapters, assert_same_run, command, lines
 
 import train
@@ -98,7 +97,7 @@ def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path, 
             near = torch.isclose(*(run[name] for run in weights), rtol=0, atol=want["lr"] / 100)
             same.append(near.flatten())
     assert torch.cat(same).double().mean() > 0.99
-    got, want = (json.loads((run / "summary.json").read_text()) for run in (two, one))
+    got, want = (read_json(run / "summary.json") for run in (two, one))
     assert got["before"] == nearly(want["before"])
     assert got["after"].keys() == want["after"].keys()
 

@@ -12,13 +12,13 @@ from helpers import (
     assert_close,
     move_adapters,
     random_rows,
+    read_json,
     refused,
     uniforms,
 )
 from test_policies import KINDS, LLAMA, gradients, looped, small_kind
 from test_train import assert_same_run
 
-import eval as evaluation
 import train
 from policies import layers, team
 from policies.base import Base
@@ -107,26 +107,22 @@ def argv(tmp_path, monkeypatch) -> list[str]:
 
 def learned(run) -> None:
     """Every agent that is not frozen learned, from what was sampled."""
-    frozen = json.loads((run / "args.json").read_text())["args"]["freeze"]
+    frozen = read_json(run / "args.json")["args"]["freeze"]
     for line in (run / "metrics.jsonl").read_text().splitlines():
         metrics = json.loads(line)
         assert metrics["logp_difference/max"] < 1e-3
         assert [metrics[f"grad_norm/{agent}"] > 0 for agent in range(2)] == [True, not frozen]
 
 
-def test_a_state_space_model_trains_resumes_and_is_evaluated(argv, tmp_path):
+def test_a_state_space_model_trains_and_resumes(argv, tmp_path):
     argv += ["--kl-coef", "0.1"]
     whole = tmp_path / "whole"
     parts = tmp_path / "parts"
-    table = tmp_path / "table.json"
     train.main([*argv, "--max-steps", "2", "--run", str(whole)])
     train.main([*argv, "--max-steps", "1", "--run", str(parts)])
     train.main(["--resume", str(parts), "--max-steps", "2"])
     assert_same_run(whole, parts)
     learned(whole)
-    short = ["--limit", "1", "--num-samples", "1", "--method", "naive", "--json", str(table)]
-    evaluation.main(["--run", str(whole), *short])
-    assert json.loads(table.read_text())
 
 
 @pytest.mark.parametrize(
@@ -142,7 +138,3 @@ def test_a_model_that_looks_ahead_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(KINDS, "bert", {"intermediate_size": 48})
     model = saved("bert", tmp_path / "bert")
     assert "BertLMHeadModel cannot be trained here" in refused(capsys, *SMALL, "--model", model)
-    config = transformers.AutoConfig.for_model("t5", d_model=32, num_layers=1, num_heads=2, d_ff=32)
-    config.save_pretrained(tmp_path / "t5")
-    transformers.AutoTokenizer.from_pretrained("tiny").save_pretrained(tmp_path / "t5")
-    assert "cannot load the model" in refused(capsys, *SMALL, "--model", tmp_path / "t5")

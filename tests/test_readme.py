@@ -1,13 +1,12 @@
 """The README and the pages of docs/ keep their word: python -m pytest tests/test_readme.py"""
 
-import json
 import re
 import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import assert_close
+from helpers import assert_close, read_json
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -68,9 +67,9 @@ def test_every_flag_and_make_target_that_it_names_exists():
 
 @pytest.mark.parametrize("target", ["train", "real"])
 def test_make_passes_flags_on(target):
-    make = ["make", "--no-print-directory", "--dry-run", target, "ARGS=--max-steps 3"]
+    make = ["make", "--dry-run", target, "ARGS=--max-steps 3"]
     done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.endswith(" --max-steps 3\n")
+    assert " --max-steps 3\n" in done.stdout
 
 
 def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, capsys):
@@ -87,7 +86,7 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     Path("words.jsonl").write_text('{"word": "cat"}\n' * 5)
     flags = [word for word in shlex.split(command)[2:] if word != "--dry-run"] + small.split()
     train.main([*flags, "--run", "x"])
-    row = json.loads(Path("runs/x/metrics.jsonl").read_text())
+    row = read_json(Path("runs/x/metrics.jsonl"))
     assert 0 <= row["return"] <= 1
     capsys.readouterr()
     exec(using.replace("runs/coop-1", "runs/x"), found := {})
@@ -97,8 +96,6 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     agent = AutoPeftModelForCausalLM.from_pretrained("runs/x/agents/1").float()
     assert_close(merged(ids).logits, agent(ids).logits)
     assert AutoTokenizer.from_pretrained("solver")(found["prompt"])["input_ids"] == ids[0].tolist()
-    train.main([*flags, "--run", "y", "--turns", "2"])
-    assert "turn_1/reward" in json.loads(Path("runs/y/metrics.jsonl").read_text())
 
 
 def test_the_metrics_table_is_complete():

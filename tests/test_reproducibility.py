@@ -3,11 +3,11 @@
 python -m pytest tests/test_reproducibility.py
 """
 
-import json
 import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+from helpers import read_json
 from test_train import assert_same_run
 
 import magrpo
@@ -46,12 +46,12 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
     argv = [*SMALL, f"@{file}", "--max-new-tokens", "12"]
     monkeypatch.setattr(sys, "argv", ["train.py", *argv, "--run", str(tmp_path / "one")])
     train.main()
-    record = json.loads((tmp_path / "one" / "args.json").read_text())
+    record = read_json(tmp_path / "one" / "args.json")
     python, script, *again = shlex.split(record["command"])
     assert (python, script) == ("python", "train.py")
     train.main([*again, "--run", str(tmp_path / "two")])
     assert_same_run(tmp_path / "one", tmp_path / "two")
-    two = json.loads((tmp_path / "two" / "args.json").read_text())
+    two = read_json(tmp_path / "two" / "args.json")
     assert record["args"] | {"run": two["args"]["run"]} == two["args"]
     assert two["bases"] == record["bases"]
     assert all(record["bases"].values())

@@ -5,22 +5,18 @@ text and no thread can upset them.
 """
 
 import contextlib
-import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from code_pairs import EVEN, GARBAGE, HACKS, SCHEMES, SQUARES, TESTS, main, thrown
 from code_pairs import FILTERED as FILTER
+from helpers import total
 
 import rewards
 from programs import teams
 from programs.sandbox.box import Sandbox
 
 PAIRS = SCHEMES | HACKS
-
-
-def total(scores):
-    return sum(value for key, value in scores.items() if "/" not in key)
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +37,6 @@ def test_totals(scored, name):
     *_, strict, paper = PAIRS[name]
     totals = [total(scores) for scores in scored[name]]
     assert totals == pytest.approx([strict, paper])
-
-
-def test_keys_and_ranges(scored):
-    keys = {"structure", "syntax", "tests", "cooperation", *(f"metric/{name}" for name in METRICS)}
-    for scores in itertools.chain(*scored.values()):
-        assert set(scores) == keys
-        assert 0 <= total(scores) <= rewards.code.maximum == rewards.code_paper.maximum
-        assert all(0 <= scores[f"metric/{name}"] <= 1 for name in METRICS)
 
 
 METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
@@ -94,9 +82,7 @@ def test_code_pass_pays_no_wrong_program_more_than_a_right_one(scored, name):
     strict = scored[name][0]
     scores = rewards.code_pass(item, [helper, main_function])
     assert scores["metric/pass"] == scores["tests"] == strict["metric/pass"]
-    assert scores["metric/tests"] == strict["tests"]
     assert scores["cooperation"] == (0.5 * strict["metric/coop"] if scores["tests"] else 0.0)
-    assert 0 <= scores["form"] + scores["text"] <= 0.1 + 1e-9
     assert total(scores) <= rewards.code_pass.maximum + 1e-9
     assert (total(scores) >= 1) == bool(scores["tests"])
 
@@ -278,32 +264,6 @@ def test_text_that_is_thrown_away_costs_by_its_length(name):
         assert scores["syntax"] == pytest.approx(0.5 - lost)
         assert total(scores) == pytest.approx(4.0 - lost)
     assert total(rewards.code_paper(SQUARES, [text, FILTER])) == 3.0
-
-
-SMALL = {  # helpers of one short line that are a part of the work: test, helper, main
-    "backwards": (
-        "assert solve('ab cde') == 'ba edc'",
-        "w):\n    return w[::-1]",
-        "return ' '.join(map(aux, xs.split()))",
-    ),
-    "which is larger": (
-        "assert solve([3, 1, 2]) == 2\nassert solve([1, 2]) == 0",
-        "a, b):\n    return a > b",
-        "n = len(xs)\nreturn sum(aux(xs[i], x) for j, x in enumerate(xs) for i in range(j))",
-    ),
-    "a line of a table": (
-        "assert solve([[1, 2], [3]]) == '1,2;3'",
-        "row):\n    return ','.join(map(str, row))",
-        "return ';'.join(map(aux, xs))",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_small_part_of_the_work_is_work(name):
-    tests, helper, body = SMALL[name]
-    item = SQUARES | {"tests": [tests]}
-    assert total(rewards.code(item, [f"def aux({helper}\n", main(body)])) == 4.0
 
 
 SPOILERS = {  # ways for a main to tell a second run in its process from the first

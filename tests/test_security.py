@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers.dynamic_module_utils
-from helpers import refused
+from helpers import SMALL, read_json, refused
 from peft.utils.save_and_load import load_peft_weights
 from tensorboard import plugin_util
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -28,8 +28,6 @@ from policies.finding import EMBEDDED
 from policies.loading import load_agent, load_model
 
 ROOT = Path(train.__file__).parent
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
-SMALL += ["--max-new-tokens", "8"]
 SECRETS = {
     name: f"sk-{name.lower()}-0123456789"
     for name in ("MAGRPO_EXPERT_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN")
@@ -90,7 +88,7 @@ def test_a_model_s_own_code_runs_with_the_flag_alone(tmp_path, monkeypatch, caps
     monkeypatch.syspath_prepend(cache)
     model, mark, run = tmp_path / "model", tmp_path / "it-ran", str(tmp_path / "run")
     shutil.copytree(EMBEDDED, model, ignore=shutil.ignore_patterns("*py*", "build", "half", "many"))
-    config = json.loads((model / "config.json").read_text()) | {"model_type": "mine"}
+    config = read_json(model / "config.json") | {"model_type": "mine"}
     config["auto_map"] = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
     (model / "config.json").write_text(json.dumps(config))
     (model / "mine.py").write_text(MODEL.replace("MARK", repr(str(mark))))

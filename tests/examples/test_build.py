@@ -17,8 +17,7 @@ DEV = TASK.items("dev")
 
 
 def pay(item: dict, *responses: str) -> float:
-    parts = rewards.build_together(item, list(responses))
-    return sum(value for name, value in parts.items() if "/" not in name)
+    return helpers.total(rewards.build_together(item, list(responses)))
 
 
 def grid(item: dict) -> list[list[str]]:
@@ -125,15 +124,12 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     assert blocks.left(done) == []
     assert pay(done, "", "") == 1.0
     assert pay(done, "/fill 0 0 5 5 air", "") == 0.0
-    *most, last = rest  # one agent has material for the last rectangle, whichever it is
-    almost = TASK.advance(after, [blocks.listed(most) + clear, blocks.listed(most[::-1])])
-    assert pay(almost, blocks.listed([last]), "") == pay(almost, "", blocks.listed([last])) == 1.0
 
 
 @pytest.mark.slow
 def test_a_team_learns_to_divide_the_work(tmp_path):
     train.main(["--task", "build", "--max-steps", "60", "--run", str(tmp_path / "run")])
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    summary = helpers.read_json(tmp_path / "run" / "summary.json")
     before, after = summary["before"], summary["after"]
     assert before["greedy/metric/twice"] > 0.9
     assert after["return"] > before["return"] + 0.25

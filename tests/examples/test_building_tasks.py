@@ -2,11 +2,11 @@
 python -m pytest tests/test_building_tasks.py
 """
 
-import json
 from pathlib import Path
 
 import building_teams as teams
 import pytest
+from helpers import SMALL, read_json
 from PIL import Image
 
 import train
@@ -42,16 +42,12 @@ def test_the_recipes_leave_room_for_the_prompts_of_four_turns(name):
     assert (args.turns, args.max_prompt_tokens) == (4, 4096)
 
 
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "12"]
-SMALL += ["--eval-limit", "1", "--max-prompt-tokens", "4096"]
-
-
 @pytest.mark.parametrize("name", ["strbuild", pytest.param("housebuild", marks=pytest.mark.slow)])
 def test_a_step_of_a_team_and_its_pictures(tmp_path, monkeypatch, capsys, name):
     monkeypatch.setattr(pictures, "SHOWN", 1)
     run = tmp_path / "run"
-    train.main(["--task", name, "--max-steps", "1", "--run", str(run), *SMALL])
-    line = json.loads((run / "metrics.jsonl").read_text())
+    train.main(["--task", name, "--max-prompt-tokens", "4096", "--run", str(run), *SMALL])
+    line = read_json(run / "metrics.jsonl")
     assert {"reward/building", "metric/built/0", "metric/built/1", "metric/twice"} <= line.keys()
     assert "build.png" in capsys.readouterr().out
     assert Image.open(run / "build.png").width > 1000

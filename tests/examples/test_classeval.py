@@ -9,6 +9,7 @@ import textwrap
 import unittest
 
 import pytest
+from helpers import total
 
 from examples.classeval.classes import class_item, class_source, methods_of, scheme, written
 from examples.classeval.classeval import ClassEval, Small, classeval, solution_of, verdict
@@ -187,9 +188,7 @@ def test_a_class_is_kept_where_its_solution_has_full_marks(agents, tmp_path, cap
     (said,) = capsys.readouterr().err.splitlines()
     assert "No module named 'nowhere': own/10" in said
     assert "fails its tests in the sandbox: own/18" in said
-    parts = classeval(ITEM, solution_of(ITEM, agents))
-    paid = sum(value for name, value in parts.items() if "/" not in name)
-    assert paid == classeval.maximum == 4
+    assert total(classeval(ITEM, solution_of(ITEM, agents))) == classeval.maximum == 4
 
 
 def test_classes_that_do_not_suit_the_team_are_named(tmp_path):

