@@ -397,9 +397,11 @@ def ask(args: Args) -> None:
     origin = f"trained by {run}" if run else "untrained (--run: another team)"
     print(report.side_by_side(prompts))
     print(f"\nthe team {origin}:\n{report.side_by_side(texts)}")
-    if all(map(is_embedded, flags.model)):
-        task_text = inspect.getdoc(type(task)).split("\n\n")
-        print("\nThis model is tiny and knows one kind of problem:", *task_text[:2], sep="\n")
+    text = inspect.cleandoc(type(task).__doc__ or "")
+    if text and all(map(is_embedded, flags.model)):
+        print(
+            "\nThis model is tiny, and was trained for one task:", *text.split("\n\n")[:2], sep="\n"
+        )
 
 
 def crossplay(args: Args) -> None:
