@@ -54,8 +54,8 @@ def verdicts(lines: list[dict], samples=(), task=Made) -> dict[str, bool | None]
 
 def test_a_healthy_run_shows_no_sign():
     found = verdicts(rows())
-    untold = {name for name, fired in found.items() if fired is None}  # one turn, no influence
-    assert untold == {"feedback shock", "agent 0 does not matter", "agent 1 does not matter"}
+    untold = {name for name, fired in found.items() if fired is None}  # one turn
+    assert untold == {"feedback shock"}
     assert True not in found.values()
     assert verdicts(rows(), task=Task).keys() == found.keys() - {"reward hacking"}
     assert verdicts(rows(steps=19)) == {}  # too short
@@ -63,7 +63,6 @@ def test_a_healthy_run_shows_no_sign():
 
 FLAT = {"frac_reward_zero_std": (0.999, 0.999)}
 STILL = {"reward/tests": (0.3, 0.3), "metric/pass": (0.2, 0.2), "metric/coop": (0.1, 0.15)}
-MATTERS = {"influence/0": (0.0, 0.0), "influence/1": (0.3, 0.1), "influence/together": (0.0, 0.0)}
 LONG = {"completions/0/mean_length": (25, 400)}
 APART = {"logp_difference/mean": (0.1, 0.1)}
 
@@ -74,10 +73,6 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         ("nothing to learn", True, FLAT | {"return": (0.1, 0.1)}),
         ("nothing to learn", False, FLAT | {"return": (0.99, 0.99)}),
         ("nothing to learn", None, {"frac_reward_zero_std": None}),
-        ("agent 0 does not matter", True, MATTERS),
-        ("agent 1 does not matter", False, MATTERS),
-        # it did, before it had learned to say one thing
-        ("agent 0 does not matter", False, MATTERS | {"influence/0": (0.5, 0.0)}),
         ("silent agent", True, {"completions/0/mean_length": (25, 1)}),
         ("silent agent", False, {"completions/0/mean_length": (1.5, 1.5)}),  # as the task has it
         ("feedback shock", True, {"turn_1/reward": (1.0, 2.4)}),
@@ -93,20 +88,18 @@ def test_signs_in_the_metrics(sign, fires, ends):
 
 
 def test_agents_who_speak_at_some_steps_have_metrics_there_alone():
-    lines = rows(**MATTERS, **{"turn_1/reward": (1.0, 2.4)})
+    lines = rows(**{"turn_1/reward": (1.0, 2.4)})
     for row in lines[1::2]:
-        for name in (*MATTERS, "completions/1/mean_length"):
-            del row[name]
+        del row["completions/1/mean_length"]
     for row in lines[:45]:
         del row["completions/0/mean_length"]
     found = verdicts(lines)
-    assert found["agent 0 does not matter"]
     assert found["feedback shock"]
     assert found["rollout mismatch"] is None
     assert found["silent agent"] is False
 
 
-@pytest.mark.parametrize("ends", [STILL, MATTERS, APART | LONG])
+@pytest.mark.parametrize("ends", [STILL, FLAT | {"return": (0.1, 0.1)}, APART | LONG])
 def test_one_failure_shows_one_sign(ends):
     assert list(verdicts(rows(**ends)).values()).count(True) == 1
 

@@ -8,7 +8,6 @@ autograd of the expected return.
 import collections
 import itertools
 import math
-from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -36,7 +35,6 @@ from magrpo import (
 from policies.decoding import Response
 from policies.sampling import Sampling
 from tasks import Task
-from training.metrics import influences
 from training.scoring import Scorer
 
 F64 = torch.float64
@@ -364,17 +362,3 @@ def test_a_problem_that_teaches_nothing_is_left_out_of_more_and_more_epochs():
     assert len(epochs[0]) > 3
     visits.record(0, 30, 0.5, (0.1, 0.9))
     assert visits.rests[0] == (0, 31), "it teaches again"
-
-
-# --- who mattered: the analysis of variance -------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("table", "want"), [([[0, 1], [2, 3]], (2, 0.5, 0)), ([[0, 0], [0, 4]], (0, 0, 4))]
-)
-def test_influences_of_known_tables(table, want):
-    """Each agent's alone, or together alone. The joint responses come in another order."""
-    joints = torch.tensor([*itertools.product(range(2), repeat=2)]).flip(0)
-    rewards = doubles(*table)[joints[:, 0], joints[:, 1]]
-    node = SimpleNamespace(samples=2, joints=joints, team_rewards=rewards, prompts=[(1, 2)] * 2)
-    assert [*influences([node]).values()] == pytest.approx(want)

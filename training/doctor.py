@@ -111,22 +111,6 @@ def feedback_shock(run: Run) -> bool | None:
     return statistics.fmean(gaps) < -measurable
 
 
-def idle(agent: int):
-    """Return the check that one of two agents never mattered, alone or together.
-
-    It reads all steps: an agent that has learned to say one thing has no influence any more.
-    """
-
-    def idle_agent(run: Run) -> bool:
-        alone = max(run.mean(f"influence/{agent}"), 0.0)
-        partner = max(run.mean(f"influence/{1 - agent}"), 0.0)
-        together = max(run.mean("influence/together"), 0.0)
-        return alone + together < MEASURABLE * (alone + partner + together)
-
-    idle_agent.__name__ = f"agent_{agent}_does_not_matter"
-    return idle_agent
-
-
 def rollout_mismatch(run: Run) -> bool:
     """Return whether the update scores the sampled tokens otherwise than the decode did.
 
@@ -152,8 +136,6 @@ def hacked(bonus: str, substance: str):
 
 
 NOTHING = "a reward with steps between nothing and all, easier problems, more --num-generations"
-PAYS = "does the reward pay for what this agent can add? "
-FROZEN = f"{PAYS}See frozen-0 and frozen-1 of eval.py"
 SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
     (
         nothing_to_learn,
@@ -163,7 +145,7 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
     (
         silent_agent,
         ["completions/*/mean_length"],
-        f"{PAYS}More --num-generations, --joint cross",
+        "does the reward pay for what this agent can add? More --num-generations, --joint cross",
     ),
     (
         feedback_shock,
@@ -176,8 +158,6 @@ SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to
         "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored "
         "(an --engine: has it this base, and --logprobs-mode processed_logprobs?)",
     ),
-    (idle(0), ["influence/0", "influence/*"], FROZEN),
-    (idle(1), ["influence/1", "influence/*"], FROZEN),
 )
 HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-coef 0.02"
 

@@ -28,8 +28,6 @@ def measure(module) -> Measures:
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
     learning = [any(bool(node.advantages.any()) for node in group) for group in module.groups()]
     metrics["groups_with_gradient"] = np.mean(learning)
-    if module.team.size == 2 and module.algorithm.joint == "cross":
-        metrics |= influences(nodes)
     for turn, turn_nodes in enumerate(module.turns):
         rewards = [float(node.team_rewards.mean()) for node in turn_nodes]
         metrics[f"turn_{turn}/reward"] = np.mean(rewards)
@@ -131,35 +129,6 @@ def largest_return(turns: list[list], rollout) -> float:
     if not factors:
         factors = [gamma**turn for turn in range(len(turns))]
     return rollout.reward.maximum * sum(factors)
-
-
-def influences(nodes: list) -> Measures:
-    """Return how much of the reward's variance each of two agents makes, alone and together.
-
-    The unit is the reward squared. The figures are means over the nodes where both agents speak.
-    Each is unbiased, by the two-way analysis of variance with random effects (Searle, Casella and
-    McCulloch, Variance Components, 1992). The agents' samples are independent draws, and all G x G
-    joint responses are scored.
-    """
-    nodes = [node for node in nodes if node.samples > 1 and all(node.prompts)]
-    if not nodes:
-        return {}
-    sums = np.zeros(3)
-    for node in nodes:
-        group = node.samples
-        table = np.empty((group, group))  # agent 0's samples x agent 1's
-        table[tuple(node.joints.T.tolist())] = node.team_rewards
-        first = table.mean(1)
-        second = table.mean(0)
-        rest = table - first[:, None] - second + table.mean()
-        together = np.square(rest).sum() / (group - 1) ** 2
-        sums += [
-            first.var(ddof=1) - together / group,
-            second.var(ddof=1) - together / group,
-            together,
-        ]
-    names = ("influence/0", "influence/1", "influence/together")
-    return dict(zip(names, sums / len(nodes), strict=True))
 
 
 def logp_differences(rows: list[Row], engine: bool) -> Measures:
