@@ -195,6 +195,9 @@ def parse(argv: list[str] | None = None) -> Args:
     given = {name for name, value in vars(args).items() if value != getattr(default, name)}
     for mode in MODES.keys() & given:
         name = "--" + mode.replace("_", "-")
+        value = getattr(args, mode)
+        if isinstance(value, str) and not value.strip():
+            top.error(f"{name} is empty")
         if others := given - MODES[mode] - {mode, "debug"}:
             listed = ", ".join("--" + field.replace("_", "-") for field in sorted(others))
             top.error(f"{name} does not go with {listed}")
@@ -385,7 +388,10 @@ def ask(args: Args) -> None:
     flags = run_flags(args, run)
     task = make_task(part_of(flags, TaskOptions))
     if args.ask.lstrip().startswith("{"):  # a whole item
-        item = json.loads(args.ask)
+        try:
+            item = json.loads(args.ask)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"--ask: not one JSON object ({error})") from error
         task.check(item)
     else:
         item = task.ask(args.ask)

@@ -305,7 +305,8 @@ EVAL = {
     "--score run/metrics.jsonl": "metrics.jsonl, line 1: it needs",
     "--doctor nowhere": "there is no run (no nowhere/args.json)",
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
-    "--ask { --task mine.py:Task": "Expecting property name",
+    "--ask { --task mine.py:Task": "--ask: not one JSON object (Expecting property name",
+    "--ask=": "--ask is empty",
 }
 
 
