@@ -257,8 +257,7 @@ def draw_curves(axes, group: Group, color: str) -> None:
     """Draw every seed's return, thin, and their mean, smoothed, as far as all of them have come."""
     for rows in group.rows.values():
         axes.plot([row["return"] for row in rows], color=color, linewidth=0.4, alpha=0.35)
-    seeds = len(group.rows)
-    label = f"{group.name} ({seeds} seed)" if seeds == 1 else f"{group.name} ({seeds} seeds)"
+    label = f"{group.name} (seeds: {len(group.rows)})"
     mean = smooth(group.mean_curve("return"))
     axes.plot(mean, color=color, linewidth=1.8, label=fill(label, 110))
 
