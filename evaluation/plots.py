@@ -17,6 +17,7 @@ from pathlib import Path
 from textwrap import fill
 
 import numpy as np
+import pandas
 
 from evaluation.measures import interval, mean_and_error, t95
 from evaluation.report import align
@@ -247,10 +248,8 @@ def scheme_colors(names: Collection[str]) -> dict[str, tuple]:
 def smooth(curve: np.ndarray) -> np.ndarray:
     """Return the mean of the steps around each step: at most a tenth of the curve to each side."""
     half = min(len(curve) // 10, 5)
-    means = []
-    for step in range(len(curve)):
-        means.append(curve[max(step - half, 0) : step + half + 1].mean())
-    return np.array(means)
+    windows = pandas.Series(curve).rolling(2 * half + 1, center=True, min_periods=1)
+    return windows.mean().to_numpy()
 
 
 def draw_curves(axes, group: Group, color: str) -> None:
