@@ -42,7 +42,7 @@ from rewards import REWARDS
 from tasks import TASKS
 from training import folder
 from training.defaults import is_embedded, resolve_bits
-from training.flags import Parser, add_flags, at_least, each, flag, named, part_of
+from training.flags import Parser, add_flags, at_least, each, flag, named, optional, part_of
 from training.terminal import drop_output, fail, quiet, quit_on_signals
 
 HOW_TIMED = """\
@@ -77,96 +77,80 @@ class Args:
     """Every flag of eval.py, with its default and its help. None: the run's value."""
 
     # --- other questions than the table
-    ask: str | None = flag(
-        None, "the team's answer to a problem of yours, in words or as JSON", metavar="TEXT"
+    ask: str | None = optional(
+        "the team's answer to a problem of yours, in words or as JSON", metavar="TEXT"
     )
-    show: int | None = flag(
-        None, "the answers of each method to the first N test problems", COUNT, metavar="N"
-    )
-    compare: list[str] | None = flag(
-        None,
+    show: int | None = optional("the answers of each method to the first N test problems", COUNT)
+    compare: list[str] | None = optional(
         "a table and a picture of the curves of runs, with seeds grouped",
         nargs="+",
-        metavar="DIR",
     )
-    html: list[str] | None = flag(
-        None, "runs: one page of their curves and samples, page.html", nargs="+", metavar="DIR"
+    html: list[str] | None = optional(
+        "runs: one page of their curves and samples, page.html", nargs="+"
     )
-    crossplay: list[str] | None = flag(
-        None, "a table of runs whose agents change partners", nargs="+", metavar="DIR"
+    crossplay: list[str] | None = optional(
+        "a table of runs whose agents change partners", nargs="+"
     )
-    doctor: str | None = flag(
-        None, "a verdict on a run: which known signs of failure it shows", metavar="DIR"
-    )
-    score: str | None = flag(
-        None,
+    doctor: str | None = optional("a verdict on a run: which known signs of failure it shows")
+    score: str | None = optional(
         "a reward's scores of the joint responses in a JSONL file (to --samples)",
         metavar="FILE",
     )
-    from_samples: str | None = flag(
-        None,
+    from_samples: str | None = optional(
         "the table of an earlier evaluation, from its --samples, without a model",
         metavar="FILE",
     )
 
     # --- what is compared
-    run: list[str] | None = flag(
-        None,
+    run: list[str] | None = optional(
         "run to evaluate; a second --run: a single agent's (the newest run)",
         action="append",
-        metavar="DIR",
     )
-    method: list[str] | None = flag(
-        None, "methods of the table, listed below (all that apply)", nargs="+"
+    method: list[str] | None = optional(
+        "methods of the table, listed below (all that apply)", nargs="+"
     )
-    task: str | None = flag(
-        None, f"task: {named(TASKS)}; or dotted.path or file.py:Class (the run's)"
+    task: str | None = optional(
+        f"task: {named(TASKS)}; or dotted.path or file.py:Class (the run's)"
     )
-    reward: str | None = flag(
-        None,
+    reward: str | None = optional(
         f"reward: {named(REWARDS)}; or dotted.path or file.py:function (the run's; the task's own)",
     )
-    data: str | None = flag(
-        None,
+    data: str | None = optional(
         "file of problems, as in train.py (the run's)",
         metavar="FILE",
     )
-    model: list[str] | None = flag(
-        None, "language model; one for all agents or one each (the run's; the task's)", nargs="+"
+    model: list[str] | None = optional(
+        "language model; one for all agents or one each (the run's; the task's)", nargs="+"
     )
-    single_model: str | None = flag(None, "language model of method single (the team's)")
-    judge: str | None = flag(
-        None, "language model that the reward asks (the run's; the frozen model)"
+    single_model: str | None = optional("language model of method single (the team's)")
+    judge: str | None = optional(
+        "language model that the reward asks (the run's; the frozen model)"
     )
-    engine: list[str] | None = flag(
-        None, "vLLM servers that sample the responses; one for each model", nargs="+", metavar="URL"
+    engine: list[str] | None = optional(
+        "vLLM servers that sample the responses; one for each model", nargs="+", metavar="URL"
     )
-    engine_folder: str | None = flag(
-        None, "folder in which the servers find the adapters", metavar="DIR"
-    )
+    engine_folder: str | None = optional("folder in which the servers find the adapters")
 
     # --- how they play
     split: str = flag("test", "problems that are played", choices=("dev", "test"))
     limit: int = flag(100, "number of problems; 0: all", SIZE)
     num_samples: int = flag(15, "number of sampled joint responses per problem", COUNT)
     greedy: bool = flag(False, "the likeliest token each time, and no sampling (both)")
-    temperature: float | None = flag(
-        None, "randomness of sampling: the divisor of the logits (the run's)", at_least(float, 0)
+    temperature: float | None = optional(
+        "randomness of sampling: the divisor of the logits (the run's)", at_least(float, 0)
     )
-    top_p: float | None = flag(
-        None,
+    top_p: float | None = optional(
         "nucleus sampling: the likeliest tokens up to this probability (the run's)",
         at_least(float, 1e-6, 1),
     )
-    max_new_tokens: int | None = flag(
-        None, "largest number of tokens in a response (the run's)", COUNT
+    max_new_tokens: int | None = optional(
+        "largest number of tokens in a response (the run's)", COUNT
     )
-    turns: int | None = flag(
-        None, "number of answers that each agent gives to a problem (the run's)", COUNT
+    turns: int | None = optional(
+        "number of answers that each agent gives to a problem (the run's)", COUNT
     )
-    feedback: str | None = flag(None, "kind of feedback between turns (the run's)")
-    chat_template: bool | None = flag(
-        None,
+    feedback: str | None = optional("kind of feedback between turns (the run's)")
+    chat_template: bool | None = optional(
         "chat format for prompts (the run's)",
         action=argparse.BooleanOptionalAction,
     )
@@ -174,11 +158,9 @@ class Args:
 
     # --- output
     all: bool = flag(False, "all columns in the table, as in --json and --csv")
-    json: str | None = flag(None, "file for the whole table", metavar="FILE")
-    csv: str | None = flag(None, "file for the table, a line per method", metavar="FILE")
-    samples: str | None = flag(
-        None, "file for every response and its scores (JSONL)", metavar="FILE"
-    )
+    json: str | None = optional("file for the whole table", metavar="FILE")
+    csv: str | None = optional("file for the table, a line per method", metavar="FILE")
+    samples: str | None = optional("file for every response and its scores (JSONL)", metavar="FILE")
     debug: bool = flag(False, "traceback of an error")
 
 
@@ -210,9 +192,7 @@ def parse(argv: list[str] | None = None) -> Args:
 
 def run_flags(args: Args, directory: Path | None) -> train.Args:
     """Return train.py's flags of a run with those given here; without a run, its defaults."""
-    recorded = folder.read_args(directory)["args"] if directory else {}
-    known = {field.name for field in dataclasses.fields(train.Args)}
-    recorded = {name: value for name, value in recorded.items() if name in known}
+    recorded = train.recorded_flags(directory) if directory else {}
     task = args.task or recorded.get("task")
     defaults = train.parse(["--task", task] if task else [])
     flags = dataclasses.replace(defaults, **recorded)
@@ -268,10 +248,6 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     alone = solo_flags(args, flags, team, solo) if solo else None
     methods = choose(plan(flags, alone, team, args.single_model, items), args.method)
     header = describe(args, flags, task, reward, items)
-    singles = ["single", "single-trained"] if solo else ["single"]
-    for name in singles:
-        if name not in methods and not args.method:
-            header["settings"]["title"] += f"\nno method {name}: this task is for teams alone"
     single = args.single_model and located(args.single_model)
     seats = {
         "team": (flags, team),

@@ -385,7 +385,6 @@ class Rollout:
             node.joints = arrangement(len(speakers), node.samples, joints)[:, columns]
             asked += [(node.item, node.texts(joint)) for joint in node.joints.tolist()]
         scores = iter(self.reward(asked))
-        self.seconds["judge"] += self.reward.seconds
         for node in nodes:
             node.parts = list(itertools.islice(scores, len(node.joints)))
             rewards = [agent_rewards(parts, size) for parts in node.parts]  # (J, n)

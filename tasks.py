@@ -472,9 +472,10 @@ class Tldr(Task):
         for number, row in rows:
             text = row.get(self.field)
             if not isinstance(text, str) or not text.strip():
-                message = f"task {self.name} needs a text in the field {self.field!r}"
-                where = f"{self.data or self.hub}, row {number}"
-                raise ValueError(f"{where}: {message}, not {text!r:.40}")
+                raise ValueError(
+                    f"{self.data or self.hub}, row {number}: task {self.name} needs a text in the "
+                    f"field {self.field!r}, not {text!r:.40}"
+                )
             items.append({"task_id": f"{self.name}/{split}/{number}", self.field: text})
         return items
 

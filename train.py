@@ -13,13 +13,14 @@ import dataclasses
 import itertools
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from policies.finding import TeamOptions, find_model
 from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
 from training.defaults import resolve, resolve_bits, resolve_steps
-from training.flags import Parser, TemplateArgs, add_flags, at_least, flag, named, part_of
+from training.flags import Parser, TemplateArgs, add_flags, at_least, flag, named, optional, part_of
 from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
 from training.terminal import fail, is_first, quiet, quit_on_signals
 
@@ -47,41 +48,34 @@ class Args:
     task: str = flag(
         DEFAULT, f"task: {named(TASKS)}; or a class of yours, as dotted.path or file.py:Class"
     )
-    reward: str | None = flag(
-        None,
+    reward: str | None = optional(
         f"reward: {named(REWARDS)}; or a function of yours, as dotted.path or file.py:function "
         "(the task's own)",
     )
-    data: str | None = flag(
-        None,
+    data: str | None = optional(
         "file of problems: JSON, JSONL, CSV (also .gz) or Parquet (the task's own)",
         metavar="FILE",
     )
     turns: int = flag(1, "number of answers that each agent gives to a problem", COUNT)
-    feedback: str | None = flag(None, "kind of feedback between turns, by the task's name for it")
+    feedback: str | None = optional("kind of feedback between turns, by the task's name for it")
 
     # --- the team
-    model: list[str] | None = flag(
-        None,
+    model: list[str] | None = optional(
         "language model: folder, name on the Hugging Face hub, or .gguf file; one for all agents "
         "or one each (the task's own, or tiny)",
         nargs="+",
-        metavar="NAME",
     )
     num_agents: int = flag(2, "number of agents; 1: single-agent GRPO", COUNT)
-    init: list[str] | None = flag(
-        None,
+    init: list[str] | None = optional(
         "trained agents to start from: a run, or the folder of one agent; one for all or one each",
         nargs="+",
-        metavar="RUN",
     )
     lora_rank: int = flag(
         16,
         "rank of the LoRA adapters; 0: training of all weights, a copy per agent",
         SIZE,
     )
-    bits: int | None = flag(
-        None,
+    bits: int | None = optional(
         "bits per weight of the frozen model (16 on a GPU; on a CPU the faster of 16 and 32)",
         int,
         choices=(32, 16, 8, 4),
@@ -113,8 +107,7 @@ class Args:
         "group's standard deviation",
         choices=("mean", "rloo", "std", "max", "none"),
     )
-    joint: int | str | None = flag(
-        None,
+    joint: int | str | None = optional(
         "number of joint responses in which each response is scored; aligned: one; cross: all "
         "combinations with the partners' responses (cross; from three agents on 4)",
         at_least(int, 1, words={"aligned": "aligned", "cross": "cross"}),
@@ -127,8 +120,7 @@ class Args:
     )
     gamma: float = flag(1.0, "discount factor on the return of the next turn", SHARE)
     batch_size: int = flag(12, "number of problems per step (and per process)", COUNT)
-    lr: float | None = flag(
-        None,
+    lr: float | None = optional(
         "learning rate of Adam (1e-4; all weights 1e-5; or what the model's folder says)",
         POSITIVE,
     )
@@ -137,19 +129,16 @@ class Args:
         "course of the learning rate; linear and cosine fall to a tenth of --lr",
         choices=("constant", "linear", "cosine"),
     )
-    max_steps: int | None = flag(None, "number of training steps (130, or as --epochs says)", COUNT)
-    epochs: float | None = flag(
-        None, "number of passes over the problems, instead of --max-steps", at_least(float, 1e-6)
+    max_steps: int | None = optional("number of training steps (130, or as --epochs says)", COUNT)
+    epochs: float | None = optional(
+        "number of passes over the problems, instead of --max-steps", at_least(float, 1e-6)
     )
 
     # --- the run
-    run: str | None = flag(
-        None,
+    run: str | None = optional(
         "folder of the run: a name in runs/, or a path with a / (the task's name and a number)",
     )
-    resume: str | None = flag(
-        None, "run to continue, with its own flags; runs its plug-in code", metavar="DIR"
-    )
+    resume: str | None = optional("run to continue, with its own flags; runs its plug-in code")
     seed: int = flag(0, "seed of every random draw", at_least(int, 0, 2**63 - 1))
     eval_every: int = flag(0, "number of steps between evaluations on dev problems; 0: none", SIZE)
     eval_limit: int | None = flag(
@@ -171,26 +160,24 @@ class Args:
 
     # --- advanced
     share: bool = flag(False, "parameter sharing: one policy for all agents with the same model")
-    freeze: list[int] | None = flag(
-        None, "numbers of agents that act and do not learn", SIZE, nargs="+", metavar="I"
+    freeze: list[int] | None = optional(
+        "numbers of agents that act and do not learn", SIZE, nargs="+", metavar="I"
     )
     lora_alpha: int = flag(32, "scale of the adapters, times --lora-rank", COUNT)
-    judge: str | None = flag(
-        None, "language model that the reward asks, if it asks any (the team's frozen model)"
+    judge: str | None = optional(
+        "language model that the reward asks, if it asks any (the team's frozen model)"
     )
     trust_remote_code: bool = flag(False, "permission to run a model's own code from the hub")
     max_prompt_tokens: int = flag(
         2048, "largest number of tokens in a prompt; a longer prompt is an error", COUNT
     )
-    template_arg: dict | None = flag(
-        None,
+    template_arg: dict | None = optional(
         "arguments of the chat template, as enable_thinking=false (a JSON value, or text)",
         nargs="+",
         metavar="NAME=VALUE",
         action=TemplateArgs,
     )
-    keep_problems: list[float] | None = flag(
-        None,
+    keep_problems: list[float] | None = optional(
         "bounds of the share of a problem's joint responses that pass; outside, it is played less",
         SHARE,
         nargs=2,
@@ -199,8 +186,7 @@ class Args:
     updates: int = flag(
         1, "number of optimizer updates per rollout, PPO-clipped from the second on", COUNT
     )
-    clip: list[float] | None = flag(
-        None,
+    clip: list[float] | None = optional(
         "distances below and above 1 at which PPO clips its ratio (0.2 0.2)",
         SHARE,
         nargs=2,
@@ -220,22 +206,20 @@ class Args:
         "number format for --lora-rank 0; with adapters, --bits sets it",
         choices=("32-true", "bf16-mixed"),
     )
-    engine: list[str] | None = flag(
-        None, "vLLM server that samples the responses; one for each model", nargs="+", metavar="URL"
+    engine: list[str] | None = optional(
+        "vLLM server that samples the responses; one for each model", nargs="+", metavar="URL"
     )
-    engine_folder: str | None = flag(
-        None,
+    engine_folder: str | None = optional(
         "folder in which the server finds the adapters (a temporary one)",
-        metavar="DIR",
     )
     devices: int = flag(1, "number of GPUs per machine (on a CPU: of processes)", COUNT)
     num_nodes: int = flag(1, "number of machines", COUNT)
     feedback_tests: int = flag(1, "number of tests that feedback may show; 0: all", SIZE)
-    expert_url: str | None = flag(
-        None, "OpenAI-compatible server for --feedback expert", metavar="URL"
+    expert_url: str | None = optional(
+        "OpenAI-compatible server for --feedback expert", metavar="URL"
     )
-    expert_model: str | None = flag(
-        None, "model of that server; its key is read from MAGRPO_EXPERT_KEY or OPENAI_API_KEY"
+    expert_model: str | None = optional(
+        "model of that server; its key is read from MAGRPO_EXPERT_KEY or OPENAI_API_KEY"
     )
 
     @property
@@ -276,9 +260,7 @@ def parse(argv: list[str] | None = None) -> Args:
 
 def resumed(args: Args, top: Parser, argv: list[str] | None) -> Args:
     """Return the flags of the run of --resume; ValueError where other flags were given."""
-    recorded = folder.read_args(folder.run_folder(args.resume))["args"]
-    known = {field.name for field in dataclasses.fields(Args)}  # an older run may have had more
-    recorded = {name: value for name, value in recorded.items() if name in known}
+    recorded = recorded_flags(folder.run_folder(args.resume))
     top.set_defaults(**recorded)
     given = Args(**vars(top.parse_args(argv)))
     free = MAY_CHANGE | {"resume", "debug"}
@@ -286,10 +268,18 @@ def resumed(args: Args, top: Parser, argv: list[str] | None) -> Args:
         free |= {"engine", "engine_folder"}  # a server may have moved
     for name in sorted(recorded.keys() - free):
         if getattr(given, name) != recorded[name]:
-            allowed = "only --max-steps and --max-prompt-tokens may change"
-            message = f"{allowed}, not --{name.replace('_', '-')}"
-            raise ValueError(f"--resume takes the run's own flags; {message}")
+            raise ValueError(
+                "--resume takes the run's own flags; only --max-steps and --max-prompt-tokens may "
+                f"change, not --{name.replace('_', '-')}"
+            )
     return given
+
+
+def recorded_flags(directory: Path) -> dict:
+    """Return a run's flags. An older run may have had more than there are now."""
+    recorded = folder.read_args(directory)["args"]
+    known = {field.name for field in dataclasses.fields(Args)}
+    return {name: value for name, value in recorded.items() if name in known}
 
 
 def prepare(args: Args) -> Prepared:
@@ -300,8 +290,9 @@ def prepare(args: Args) -> Prepared:
     task = make_task(part_of(args, TaskOptions))
     reward = find_reward(task)
     if args.judge and not asks(reward):
-        message = f"reward {task.reward!r} does not ask a language model"
-        raise ValueError(f"--judge {args.judge}: {message}")
+        raise ValueError(
+            f"--judge {args.judge}: reward {task.reward!r} does not ask a language model"
+        )
     models = [*args.model, args.judge] if args.judge else args.model
     for name in models:
         find_model(name, args.bits or 32)
@@ -431,8 +422,10 @@ def fit(module, recorder, kept: int, args: Args) -> None:
     except Stopped as signalled:
         if is_first(args.processes):
             step = max(recorder.saved, kept)
-            stopped = f"stopped by {signalled} at step {trainer.global_step}"
-            print(f"\n{stopped}. Go on from step {step} with:\n  {command}")
+            print(
+                f"\nstopped by {signalled} at step {trainer.global_step}. "
+                f"Go on from step {step} with:\n  {command}"
+            )
         sys.exit(130)
     except Exception as error:
         step = max(recorder.saved, kept)

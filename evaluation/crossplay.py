@@ -77,13 +77,15 @@ def report(runs: list[Path], returns: list[list[float]], file: str | None) -> st
     alone = statistics.fmean(returns[number][number] for number in numbers)
     mixed = statistics.fmean(returns[a][b] for a, b in itertools.permutations(numbers, 2))
     if file:
-        record = {
-            "runs": list(map(str, runs)),
-            "returns": returns,
-            "self": alone,
-            "cross": mixed,
-        }
-        write_json(Path(file), record)
+        write_json(
+            Path(file),
+            {
+                "runs": list(map(str, runs)),
+                "returns": returns,
+                "self": alone,
+                "cross": mixed,
+            },
+        )
     names = [run.name for run in runs]
     rows = [["agent 0 of, partners of", *names]]
     for name, row in zip(names, returns, strict=True):

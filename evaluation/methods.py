@@ -121,11 +121,10 @@ def plan(
         methods["sequential"] = Method("team", Sequential)
         methods["discussion"] = Method("team", Discussion)
     if solo_flags and not single_model:
-        if plays_alone(solo_flags, items[0]):
-            methods["single"] = Method("solo")
+        methods["single"] = Method("solo")
     elif plays_alone(single_flags(flags, single_model), items[0]):
         methods["single"] = Method("single")
-    if solo_flags and plays_alone(solo_flags, items[0]):
+    if solo_flags:
         methods["single-trained"] = Method("solo", trained=frozenset([0]))
     if len(agents) > 1 and team and not flags.share:
         for agent in agents:
@@ -141,9 +140,11 @@ def choose(methods: dict[str, Method], names: list[str] | None) -> dict[str, Met
         return methods
     for name in names:
         if name not in methods:
-            message = f"{name}{meant(name, methods)}: what applies here is {', '.join(methods)}"
-            needs = "trained and frozen-<i> need a team's --run, single-trained that of one agent"
-            raise ValueError(f"--method {message} ({needs})")
+            raise ValueError(
+                f"--method {name}{meant(name, methods)}: what applies here is "
+                f"{', '.join(methods)} (trained and frozen-<i> need a team's --run, "
+                "single-trained that of one agent)"
+            )
     return {name: methods[name] for name in names}
 
 

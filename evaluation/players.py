@@ -26,12 +26,16 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
         directory = folder.run_folder(name)
         flags = folder.read_args(directory)["args"]
         if not (folder.has_agents(directory, flags) or (directory / folder.CHECKPOINT).is_file()):
-            command = f"python train.py --resume {directory}"
-            raise ValueError(f"{directory} is not finished, and has no checkpoint: {command}")
+            raise ValueError(
+                f"{directory} is not finished, and has no checkpoint: "
+                f"python train.py --resume {directory}"
+            )
         players = "one agent" if flags["num_agents"] == 1 else "a team"
         if runs.setdefault(players, directory) != directory:
-            message = "--run takes a team's run and a single agent's, --compare any number"
-            raise ValueError(f"{directory} is one too many: {message}")
+            raise ValueError(
+                f"{directory} is one too many: --run takes a team's run and a single agent's, "
+                "--compare any number"
+            )
     return runs.get("a team"), runs.get("one agent")
 
 

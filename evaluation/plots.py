@@ -17,6 +17,7 @@ from pathlib import Path
 from textwrap import fill
 
 import numpy as np
+import pandas
 
 from evaluation.measures import interval, mean_and_error, t95
 from evaluation.report import align
@@ -247,18 +248,15 @@ def scheme_colors(names: Collection[str]) -> dict[str, tuple]:
 def smooth(curve: np.ndarray) -> np.ndarray:
     """Return the mean of the steps around each step: at most a tenth of the curve to each side."""
     half = min(len(curve) // 10, 5)
-    means = []
-    for step in range(len(curve)):
-        means.append(curve[max(step - half, 0) : step + half + 1].mean())
-    return np.array(means)
+    windows = pandas.Series(curve).rolling(2 * half + 1, center=True, min_periods=1)
+    return windows.mean().to_numpy()
 
 
 def draw_curves(axes, group: Group, color: str) -> None:
     """Draw every seed's return, thin, and their mean, smoothed, as far as all of them have come."""
     for rows in group.rows.values():
         axes.plot([row["return"] for row in rows], color=color, linewidth=0.4, alpha=0.35)
-    seeds = len(group.rows)
-    label = f"{group.name} ({seeds} seed)" if seeds == 1 else f"{group.name} ({seeds} seeds)"
+    label = f"{group.name} (seeds: {len(group.rows)})"
     mean = smooth(group.mean_curve("return"))
     axes.plot(mean, color=color, linewidth=1.8, label=fill(label, 110))
 

@@ -1,6 +1,5 @@
 """Show an evaluation: the table, joint responses side by side, CSV, samples."""
 
-import csv
 import fnmatch
 import itertools
 import shutil
@@ -155,21 +154,8 @@ def read_samples(file: str) -> tuple[dict, list[dict]]:
 
 def write_csv(file: str, methods: dict) -> None:
     """Write a line per method. Names of nested measures are joined by slashes."""
-    rows = [{"method": name} | flat(row) for name, row in methods.items()]
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    with Path(file).open("w", newline="") as out:
-        writer = csv.DictWriter(out, columns)
-        writer.writeheader()
-        writer.writerows(rows)
+    import pandas  # comes with datasets
 
-
-def flat(row: dict) -> dict:
-    """Return a row without nested measures, whose names are joined by slashes."""
-    cells = {}
-    for name, value in row.items():
-        if isinstance(value, dict):
-            for nested, cell in flat(value).items():
-                cells[f"{name}/{nested}"] = cell
-        else:
-            cells[name] = value
-    return cells
+    rows = [{"method": name} | row for name, row in methods.items()]
+    table = pandas.json_normalize(rows, sep="/").convert_dtypes()
+    table.to_csv(file, index=False)

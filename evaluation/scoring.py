@@ -27,8 +27,10 @@ def read(path: str) -> tuple[list[int], list[dict]]:
                 numbers.append(number)
                 rows.append(row)
             case _:
-                message = 'it needs {"item": an object, "responses": a list of texts}'
-                raise ValueError(f"{path}, line {number}: {message}")
+                raise ValueError(
+                    f"{path}, line {number}: "
+                    'it needs {"item": an object, "responses": a list of texts}'
+                )
     if not rows:
         raise ValueError(f"{path} holds no joint responses")
     return numbers, rows

@@ -44,9 +44,7 @@ class Grid:
         if int(lengths.min()) < width:
             places = torch.arange(width, device=lengths.device)
             padded = places >= lengths[:, None]
-            padding = torch.zeros(padded.shape, device=lengths.device)
-            padding = padding.masked_fill(padded, -math.inf)
-            padding = padding[:, None]
+            padding = torch.where(padded, -math.inf, 0.0)[:, None]
             self.padding = padding.repeat_interleave(heads, 0)
 
     def by_prompt(self, x: Tensor) -> Tensor:

@@ -230,8 +230,10 @@ class Base(nn.Module):
             added = self.final_ends(ids) - self.final_ends(written)
             return ids[: len(ids) - added]
         if not self.tokenizer.chat_template:
-            mend = "give --no-chat-template, or take the instruction-tuned model"
-            raise ValueError(f"--chat-template: the model has no chat template: {mend}")
+            raise ValueError(
+                "--chat-template: the model has no chat template: "
+                "give --no-chat-template, or take the instruction-tuned model"
+            )
         messages = [{"role": "user", "content": text}]
         ids = self.tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_dict=False, **self.template_args

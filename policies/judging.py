@@ -1,6 +1,9 @@
 """The judge: a frozen language model that a reward asks for the likelihood of texts."""
 
+from dataclasses import replace
+
 import numpy as np
+import torch
 
 from policies.base import Base
 from policies.finding import TeamOptions
@@ -34,27 +37,20 @@ class Judge:
                 )
         full_rows = [row for row in rows if row.tokens]
         score(self.base, full_rows, PLAIN, frozen=True)
-        answers = []
-        for row in rows:
-            logps = np.zeros(0)
-            if row.tokens:
-                logps = row.scored.double().cpu().numpy()
-            answers.append(logps)
-        return answers
+        return [row.scored.double().cpu().numpy() for row in rows]
 
     def row(self, prompt: str, text: str) -> Row:
         ids = self.base.ids(prompt, self.chat)
         tokens = self.base.tokenizer(text, add_special_tokens=False)["input_ids"]
         opening = [min(self.base.eos)] * (2 - len(ids))  # before a text without a prompt
         prompt_ids = (*opening, *ids)
-        return Row(self.base.agents[0], prompt_ids, tokens)
+        return Row(self.base.agents[0], prompt_ids, tokens, scored=torch.zeros(0))
 
 
 def load_judge(name: str, team: TeamOptions, chat: bool) -> Judge:
     """Load a model to ask, with the bits and the template arguments of a team."""
-    base = load_base(name, [0], 0, 1, team.bits, team.trust_remote_code)
+    base = load_base(name, [0], replace(team, lora_rank=0))
     base.requires_grad_(False)
-    base.template_args = team.template_arg or {}
     return Judge(base.to(device()), chat)
 
 
@@ -64,5 +60,7 @@ def make_judge(name: str | None, team: Team, chat: bool) -> Judge:
         return load_judge(name, team.options, chat)
     if team.options.lora_rank:
         return Judge(team.bases[0], chat)
-    reason = "--lora-rank 0 leaves no frozen one: name one with --judge"
-    raise ValueError(f"this reward asks a language model, and {reason}")
+    raise ValueError(
+        "this reward asks a language model, and --lora-rank 0 leaves no frozen one: "
+        "name one with --judge"
+    )

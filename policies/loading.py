@@ -24,7 +24,7 @@ from transformers import (
 from policies import plain
 from policies.base import Base
 from policies.decoding import decode
-from policies.finding import WEIGHTS, base_of, find_model, is_adapter, recorded_name
+from policies.finding import WEIGHTS, TeamOptions, base_of, find_model, is_adapter, recorded_name
 from policies.memory import host
 from policies.sampling import Sampling
 from policies.scoring import Row, score
@@ -32,18 +32,11 @@ from policies.scoring import Row, score
 PROBE = Sampling(1.0, 0, 1.0, 3)  # for the tokens that compare the paths
 
 
-def load_base(
-    name: str,
-    agents: list[int],
-    lora_rank: int,
-    lora_alpha: int,
-    bits: int,
-    trust_remote_code: bool,
-    share: bool = False,
-) -> Base:
+def load_base(name: str, agents: list[int], options: TeamOptions) -> Base:
     """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
-    model, tokenizer = load_model(name, bits, trust_remote_code)
-    base = Base(model, tokenizer, agents, lora_rank, lora_alpha, share)
+    model, tokenizer = load_model(name, options.bits, options.trust_remote_code)
+    base = Base(model, tokenizer, agents, options.lora_rank, options.lora_alpha, options.share)
+    base.template_args = options.template_arg or {}
     choose_path(base)
     return base
 
@@ -153,8 +146,10 @@ def choose_path(base: Base) -> None:
         return
     base.plain = True
     base.net.set_attn_implementation(base.attention)
-    message = f"{name} runs through transformers' own forward pass, which is slower"
-    print(f"warning: {message} ({reason})", file=sys.stderr)
+    print(
+        f"warning: {name} runs through transformers' own forward pass, which is slower ({reason})",
+        file=sys.stderr,
+    )
 
 
 def largest_gap(base: Base, decode: Callable, score: Callable) -> float:

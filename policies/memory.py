@@ -5,10 +5,10 @@ runs out all the same, they are halved and the work is done again.
 """
 
 import functools
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import psutil
 import torch
 
 from policies.base import Base
@@ -27,7 +27,7 @@ COPY = 1 / 16  # memory of a copied prompt token, about, as a share of a respons
 @functools.cache
 def host() -> int:
     """Return bytes of the machine's memory, or of the container that this process is in."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    machine = psutil.virtual_memory().total
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.is_file() else "max"
     return machine if text == "max" else min(machine, int(text))

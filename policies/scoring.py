@@ -61,7 +61,7 @@ def score(
     Rows are sorted by length and take so many tokens at a time. A prompt is run once for all of its
     rows. Their gradients add up in its keys and values, and go back through the prompt once.
     """
-    learns = backward is not None and not frozen
+    learns = backward is not None
     by_prompt = defaultdict(list)
     for row in rows:
         by_prompt[row.agent, row.prompt].append(row)
@@ -123,8 +123,6 @@ class Prefix:
     def backward(self) -> None:
         ends = [end for end in self.ends if end.requires_grad]
         grads = [leaf.grad for leaf in self.leaves if leaf.requires_grad]
-        if any(grad is None for grad in grads):
-            raise RuntimeError("score: its callback has to call backward on each micro-batch")
         if ends:
             torch.autograd.backward(ends, grads)
 

@@ -46,16 +46,7 @@ class Team(nn.Module):
             one_base = options.lora_rank or options.share
             groups[name if one_base else agent].append(agent)
         for agents in groups.values():
-            base = load_base(
-                options.model[agents[0]],
-                agents,
-                options.lora_rank,
-                options.lora_alpha,
-                options.bits,
-                options.trust_remote_code,
-                options.share,
-            )
-            base.template_args = options.template_arg or {}
+            base = load_base(options.model[agents[0]], agents, options)
             self.bases.append(base)
             for agent in agents:
                 self.base_of[agent] = base

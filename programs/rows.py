@@ -29,8 +29,10 @@ def hub_rows(name: str, config: str | None, split: str) -> list[tuple[int, dict]
     try:
         return list(enumerate(datasets.load_dataset(name, config, split=split), 1))
     except Exception as error:
-        message = f"cannot load {name} from the hub ({why or error})"
-        raise ValueError(f"{message}; go online, or give a local copy with --data FILE") from error
+        raise ValueError(
+            f"cannot load {name} from the hub ({why or error}); "
+            "go online, or give a local copy with --data FILE"
+        ) from error
 
 
 def file_rows(path: str) -> list[tuple[int, dict]]:

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 import eval as evaluation
 import train
-from policies.finding import EMBEDDED, bases, fingerprint
+from policies.finding import EMBEDDED, TeamOptions, bases, fingerprint
 from policies.loading import load_base, load_model, save_agent
 
 TINY = str(EMBEDDED)
@@ -29,7 +29,7 @@ class Mine(Coop):
 def adapter(tmp_path_factory) -> Path:
     """Far from its start, where it would do nothing."""
     path = tmp_path_factory.mktemp("adapter") / "mine"
-    base = load_base(TINY, [0], 4, 8, 32, False)
+    base = load_base(TINY, [0], TeamOptions([], lora_rank=4, lora_alpha=8))
     torch.manual_seed(1)
     move_adapters(base, 0.02)
     save_agent(base, 0, path)
@@ -57,7 +57,9 @@ def test_it_is_the_base_with_the_adapter_merged(adapter, tmp_path):
     expected = logits(PeftModel.from_pretrained(plain, adapter).eval())
     assert (expected - alone).abs().max() > 0.1
     assert_close(logits(load_model(str(adapter), 32, False)[0]), expected)
-    base = load_base(str(adapter), [0], 4, 8, 32, False)  # a second one goes on top of it
+    base = load_base(
+        str(adapter), [0], TeamOptions([], lora_rank=4, lora_alpha=8)
+    )  # a second one goes on top of it
     move_adapters(base, 0.02)
     second = str(tmp_path / "second")
     save_agent(base, 0, Path(second))

@@ -74,7 +74,7 @@ FLAGS = {
     "--resume nowhere": "there is no run (no nowhere/args.json)",
     "@missing.args": "missing.args",
     "--task mine.py:Task --data x.csv": "--data: cannot read x.csv: No such file",
-    "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot be reached",
+    "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot list its models: ",
     "--engine http://a --lora-rank 0": "--engine is for adapters",
     "--share --freeze 0": "they are one policy",
 }

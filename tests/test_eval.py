@@ -295,5 +295,4 @@ def test_compare_and_doctor_read_real_runs(team, solo, capsys):
 def test_a_task_for_teams_alone_is_evaluated_without_single(tmp_path, capsys):
     run("--task", "rendezvous", "--limit", 1, "--greedy", "--json", tmp_path / "json")
     assert list(methods(tmp_path)) == ["naive", "sequential", "discussion"]
-    assert "no method single: this task is for teams alone" in capsys.readouterr().out
     assert "--method single: what" in refused(capsys, "--task", "rendezvous", "--method", "single")

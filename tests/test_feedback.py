@@ -228,9 +228,7 @@ def test_an_endpoint_that_stays_down_raises_one_clear_error():
 def test_a_refusal_is_not_tried_again_and_shows_no_secret():
     body = json.dumps({"error": f"wrong key {KEY}\nfor big"}).encode()
     with Endpoint(status(401, body)) as endpoint:
-        with pytest.raises(
-            ExpertError, match=r"fails: HTTP 401: .*wrong key \[key\].*\Z"
-        ) as raised:
+        with pytest.raises(ExpertError, match=r"fails: .*401.*wrong key \[key\].*\Z") as raised:
             ask(endpoint)
         assert len(endpoint.requests) == 1
     assert KEY not in str(raised.value)

@@ -22,6 +22,7 @@ from test_train import assert_same_run
 import train
 from policies import layers, team
 from policies.base import Base
+from policies.finding import TeamOptions
 from policies.loading import choose_path, load_base
 from policies.sampling import Sampling
 
@@ -88,7 +89,7 @@ def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch):
         self.scaling *= factor
 
     monkeypatch.setattr(layers.Layer, "__init__", spoilt)
-    assert load_base("tiny", [0], 4, 8, bits, False).plain == (factor != 1)
+    assert load_base("tiny", [0], TeamOptions([], bits=bits)).plain == (factor != 1)
 
 
 SMALL = ["--batch-size", "2", "--num-generations", "3", "--max-new-tokens", "4", "--lr", "0.01"]

@@ -35,6 +35,7 @@ from tokenizers.processors import TemplateProcessing
 from policies import adapters, decoding, plain, scoring
 from policies.base import Base, eos_tokens
 from policies.decoding import decode
+from policies.finding import TeamOptions
 from policies.loading import load_agent, load_base, save_agent
 from policies.sampling import Sampling, TokenLogps, choose, draw, nucleus, target_logps, warp
 from policies.scoring import Row, score
@@ -178,7 +179,7 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, rank, merged_
 
 def test_a_gradient_that_would_be_lost_is_refused():
     base = small_base()
-    with pytest.raises(RuntimeError, match="call backward on each micro-batch"):
+    with pytest.raises(RuntimeError, match="grad can be implicitly created only"):
         score(base, random_rows(base), PLAIN, lambda *batch: None)
 
 
@@ -347,7 +348,7 @@ def test_a_small_base_passes_the_gradient_of_its_weights(bits, tmp_path):
     bases = []
     for kind in (bits, 32):
         torch.manual_seed(0)
-        bases.append(load_base(str(tmp_path), [0], 4, 8, kind, trust_remote_code=False))
+        bases.append(load_base(str(tmp_path), [0], TeamOptions([], bits=kind)))
     small, rounded = bases
     layers = dict(small.model.named_modules())
     for name, layer in rounded.model.named_modules():

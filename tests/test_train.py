@@ -23,7 +23,6 @@ import train
 from tasks import CodeTask
 from training.folder import code_version, run_folder
 from training.recorder import Recorder, Schedule
-from training.report import describe
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2"]
@@ -263,23 +262,6 @@ def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, cap
     said = capsys.readouterr()
     assert said.out.splitlines() == ["step 7 of 20: return 0.250 of 1, pass 0.50 (2.0 s)"] * 21
     assert said.err.count("warning: 10 steps taught nothing") == 1
-
-
-@pytest.mark.parametrize(
-    ("argv", "length", "warning"),
-    [
-        ("--turns 1 --max-new-tokens 5000", "device:  ", ""),
-        ("--turns 3 --max-new-tokens 50", "turn 3 up to 46 + 2 x 50 = 146, and what the", ""),
-        ("--turns 3 --max-new-tokens 1002", "= 2050, and", "2050 tokens and what the task adds"),
-        ("--turns 2 --max-new-tokens 4080", "= 4126, and", "the model's context of 8192 also"),
-    ],
-)
-def test_how_long_a_later_prompt_may_be_is_told_at_the_start(argv, length, warning, capsys):
-    args = train.parse([*argv.split(), "--eval-limit", "1"])
-    assert length in describe(*train.build(args), args.task, args.init)
-    err = capsys.readouterr().err
-    assert warning in err
-    assert bool(warning) == ("warning" in err)
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):

@@ -13,7 +13,6 @@ from policies import finding
 from policies.finding import bases, located
 from training.flags import conflict, each
 from training.plugins import task_class
-from training.terminal import is_first
 
 STEPS = 130  # --max-steps
 JOINTS = 4  # --joint from three agents on (docs/results/teams.md)
@@ -82,17 +81,17 @@ def resolve_bits(args) -> None:
         return
     from policies.loading import device
 
-    reason = "as in all processes on a CPU"
     if device().type == "cuda":
         args.bits = 16
-        reason = "as on any GPU"
     elif args.processes == 1:
         seconds = seconds_of_a_token()
         args.bits, slower = sorted(seconds, key=seconds.get)
         ratio = seconds[slower] / seconds[args.bits]
-        reason = f"{slower} bits take {ratio:.1f} times as long on this CPU"
-    if is_first(args.processes):
-        print(f"bits:    {args.bits}, {reason} (--bits: another number)", flush=True)
+        print(
+            f"bits:    {args.bits}, {slower} bits take {ratio:.1f} times as long on this CPU "
+            "(--bits: another number)",
+            flush=True,
+        )
 
 
 def is_embedded(name: str) -> bool:

@@ -32,6 +32,11 @@ def flag(default, text: str, parse=None, **options):
     return dataclasses.field(default=default, metadata=options)
 
 
+def optional(text: str, parse=None, **options):
+    """Return a flag that has no value unless it is given."""
+    return flag(None, text, parse, **options)
+
+
 def add_flags(parser: argparse.ArgumentParser, flags: type, headings: dict[str, str]) -> None:
     """Add a flag for every field of a dataclass, in order. headings: by their first flag."""
     for field in dataclasses.fields(flags):
@@ -125,14 +130,12 @@ class TemplateArgs(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def at_least(number, low, high=None, words=None):
+def at_least(number, low, high=None, words=()):
     """Return an argparse type: an int or float from low (to high), or one of the words' values."""
     wanted = "a whole number" if number is int else "a number"
     wanted += f" of at least {low}" if high is None else f" in [{low}, {high}]"
     if words:
         wanted += f", nor {' or '.join(words)}"
-    else:
-        words = {}
     largest = sys.float_info.max if high is None else high  # neither inf nor nan
 
     def parse(text: str):

@@ -104,8 +104,9 @@ def lock_run_folder(directory: Path):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            message = f"another process is at work on {directory}: wait for its end, or stop it"
-            raise ValueError(message) from error
+            raise ValueError(
+                f"another process is at work on {directory}: wait for its end, or stop it"
+            ) from error
         except OSError:  # a file system without locks, as on some clusters
             pass
         yield
@@ -154,8 +155,9 @@ def reading(path: Path):
     try:
         yield
     except Exception as error:  # of json, torch, zip, pickle
-        why = f"{type(error).__name__}: {error}"[:200]
-        raise ValueError(f"{path} is damaged, bring back a copy ({why})") from error
+        raise ValueError(
+            f"{path} is damaged, bring back a copy ({type(error).__name__}: {error!s:.200})"
+        ) from error
 
 
 def read_args(directory: Path) -> dict:
@@ -236,8 +238,11 @@ def warn_of_other_code(directory: Path) -> None:
     record = read_args(directory)
     now = code_version(record["args"])
     if now not in record["code"]:
-        message = f"{directory} was trained by code {', '.join(record['code'])}, and this is {now}"
-        print(f"warning: {message}", file=sys.stderr)
+        print(
+            f"warning: {directory} was trained by code {', '.join(record['code'])}, "
+            f"and this is {now}",
+            file=sys.stderr,
+        )
 
 
 def check_bases(directory: Path, models: list[str], judge: str | None) -> None:
@@ -259,8 +264,10 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
         return
     now = fingerprint(name)  # None: the hub's, and not on this machine yet
     if now not in (None, trained):
-        why = "other weights, config or tokenizer"
-        raise ValueError(f"the model {name} is not what {whose} was trained on ({why})")
+        raise ValueError(
+            f"the model {name} is not what {whose} was trained on "
+            "(other weights, config or tokenizer)"
+        )
 
 
 def cut_back(directory: Path, args, module) -> int:
@@ -276,8 +283,7 @@ def cut_back(directory: Path, args, module) -> int:
     if (directory / CHECKPOINT).exists():
         done, _ = read_checkpoint(directory, module.state_dict())
     if args.max_steps < done:
-        behind = f"--max-steps {args.max_steps} is behind it"
-        raise ValueError(f"{directory} has {done} steps: {behind}")
+        raise ValueError(f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it")
     for path, lines in lines_of.items():
         kept = [f"{line}\n" for step, line in lines if step < done]
         write_whole(path, "".join(kept))
@@ -291,6 +297,8 @@ def read_checkpoint(directory: Path, trained: dict, prefix: str = "") -> tuple[i
     """
     import torch
 
+    from policies.loading import shapes
+
     path = directory / CHECKPOINT
     weights = {}
     with reading(path):
@@ -299,14 +307,10 @@ def read_checkpoint(directory: Path, trained: dict, prefix: str = "") -> tuple[i
         for name, value in state["state_dict"].items():
             if name.startswith(prefix):
                 weights[name] = value
-        shapes = shapes_of(weights)
-    if shapes != shapes_of(trained):
+        saved_shapes = shapes(weights)
+    if saved_shapes != shapes(trained):
         raise ValueError(f"{path} is of another team than args.json says (agents or adapters)")
     return step, weights
-
-
-def shapes_of(weights: dict) -> dict:
-    return {name: value.shape for name, value in weights.items()}
 
 
 def newest_run() -> Path | None:

@@ -27,8 +27,10 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
         check_shape(folder, team)
     starts = list(zip(team.model, folders, strict=True))
     if team.share and len(set(starts)) > len(set(team.model)):
-        message = f"with --share there is one policy: give one agent's folder, such as {folders[0]}"
-        raise ValueError(f"--init names several agents, and {message}")
+        raise ValueError(
+            "--init names several agents, and with --share there is one policy: "
+            f"give one agent's folder, such as {folders[0]}"
+        )
     for name, folder in starts:
         check_base(_trained_on(folder), name, folder)
     return [str(folder) for folder in folders]
@@ -45,9 +47,10 @@ def check_shape(folder: Path, team: TeamOptions) -> None:
     config = adapter_config(folder)
     scale = {key: config.get(key) or 0 for key in SCALE}
     if list(scale.values()) != [team.lora_rank, team.lora_alpha, 0, 0]:
-        flags = f"--lora-rank {team.lora_rank} and --lora-alpha {team.lora_alpha}"
-        message = f"an adapter of {scale}, and this team's are of {flags}"
-        raise ValueError(f"--init {folder} is {message}")
+        raise ValueError(
+            f"--init {folder} is an adapter of {scale}, and this team's are of "
+            f"--lora-rank {team.lora_rank} and --lora-alpha {team.lora_alpha}"
+        )
 
 
 def _folder(name: str, agent: int, agents: int) -> Path:
@@ -56,14 +59,18 @@ def _folder(name: str, agent: int, agents: int) -> Path:
     if not (run / "args.json").is_file():
         if is_adapter(run) or (run / FULL).is_file():
             return run
-        message = f"no run (no {run / 'args.json'}) and no agent (no {ADAPTER})"
-        raise ValueError(f"--init {name}: {message}; give a run, or a folder such as RUN/agents/0")
+        raise ValueError(
+            f"--init {name}: no run (no {run / 'args.json'}) and no agent (no {ADAPTER}); "
+            "give a run, or a folder such as RUN/agents/0"
+        )
     flags = read_args(run)["args"]
     one_policy = flags.get("share") and len(set(flags["model"])) == 1
     count = 1 if one_policy else flags["num_agents"]
     if count not in (1, agents):
-        message = f"it has {count} agents and this team {agents}; name a folder for each"
-        raise ValueError(f"--init {name}: {message}, such as {run / 'agents' / '0'}")
+        raise ValueError(
+            f"--init {name}: it has {count} agents and this team {agents}; name a folder "
+            f"for each, such as {run}/agents/0"
+        )
     if not has_agents(run, flags):
         raise ValueError(f"--init {name}: it is not finished: python train.py --resume {run}")
     return agent_folder(run, agent if count > 1 else 0, flags)
@@ -79,8 +86,11 @@ def load(team, folders: list[str]) -> None:
         # Check again: a model of the hub's may have come to this machine only now.
         check_base(trained, options.model[agent], folder)
         if options.lora_rank and trained is None:
-            message = f"nothing in {folder} tells whether it was trained on {options.model[agent]}"
-            print(f"warning: {message}", file=sys.stderr)
+            print(
+                f"warning: nothing in {folder} tells whether it was trained on "
+                f"{options.model[agent]}",
+                file=sys.stderr,
+            )
         load_agent(team.base_of[agent], agent, folder, options.trust_remote_code)
 
 

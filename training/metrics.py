@@ -43,7 +43,10 @@ def measure(module) -> Measures:
         metrics["clip_fraction"] = clip_fraction(module.learned, module.algorithm.clip)
     metrics["skipped"] = len(module.skipped)
     metrics["lr"] = module.learning_rate
-    metrics |= timing(module, nodes)
+    seconds = module.rollout.seconds
+    metrics |= {f"seconds/{name}": value for name, value in seconds.items()}
+    metrics["seconds/step"] = sum(seconds.values())
+    metrics["tokens_per_second"] = sampled_tokens(nodes) / seconds["rollout"]
     return {name: float(value) for name, value in metrics.items()}
 
 
@@ -67,17 +70,6 @@ def completions(nodes: list, agent: int) -> Measures:
         f"completions/{agent}/clipped_ratio": clipped / count,
         f"entropy/{agent}": entropy / tokens,
     }
-
-
-def timing(module, nodes: list) -> Measures:
-    """Return the seconds of the step's parts, and the tokens sampled per second."""
-    seconds = dict(module.rollout.seconds)
-    seconds["reward"] -= seconds["judge"]  # the judge's seconds are part of the reward's
-    if not module.rollout.reward.needs_model:
-        del seconds["judge"]
-    metrics = {f"seconds/{name}": value for name, value in seconds.items()}
-    metrics["tokens_per_second"] = sampled_tokens(nodes) / seconds["rollout"]
-    return metrics
 
 
 def sampled_tokens(nodes: Iterable) -> int:
@@ -123,42 +115,33 @@ def problem_returns(turns: list[list], rollout) -> list[float]:
 
 
 def largest_return(turns: list[list], rollout) -> float:
-    """Return the largest return, over the turns that are scored (all turns if none is)."""
+    """Return the largest return, over the turns that are scored. It is not 0 if none is."""
     gamma = rollout.episode.gamma
     factors = [gamma**turn for turn, nodes in enumerate(turns) if is_scored(nodes)]
-    if not factors:
-        factors = [gamma**turn for turn in range(len(turns))]
-    return rollout.reward.maximum * sum(factors)
+    return rollout.reward.maximum * (sum(factors) or 1.0)
 
 
 def logp_differences(rows: list[Row], engine: bool) -> Measures:
-    """Return how far the first update's log-probabilities are from the decode's, in nats.
-
-    It is 0 if no process has scored a row.
-    """
+    """Return how far the first update's log-probabilities are from the decode's, in nats."""
     gaps = gathered(row.old.double().cpu() - torch.DoubleTensor(row.logps) for row in rows)
-    tokens = max(len(gaps), 1)
     sizes = gaps.abs()
-    metrics = {
-        "logp_difference/mean": sizes.sum() / tokens,
-        "logp_difference/max": sizes.max() if len(gaps) else 0.0,
-    }
+    metrics = {"logp_difference/mean": sizes.mean(), "logp_difference/max": sizes.max()}
     if engine:
-        metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().sum() / tokens
+        metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().mean()
     return metrics
 
 
 def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
     """Return the share of tokens whose ratio pi / old left PPO's bounds in the last update."""
-    ratio = gathered((row.scored - row.old).exp() for row in rows)
+    ratio = gathered(row.scored - row.old for row in rows).exp()
     outside = (ratio < 1 - clip[0]) | (ratio > 1 + clip[1])
-    return float(outside.sum()) / max(len(ratio), 1)
+    return float(outside.double().mean())
 
 
 def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Return these numbers of all processes' rows, one after the other."""
+    """Return these numbers of all processes' rows, one after the other. Without any: a 0."""
     answers = parallel.gather([value.double().cpu() for value in values])
-    return torch.cat([torch.zeros(0, dtype=torch.float64), *itertools.chain(*answers)])
+    return torch.cat([*itertools.chain(*answers)] or [torch.zeros(1)])
 
 
 def mean_parts(nodes: list) -> Measures:

@@ -46,8 +46,10 @@ def resolve(name: str, known: dict[str, str], noun: str):
         if full.startswith(old):
             full = new + full.removeprefix(old)
     if full.endswith((".py", ".py:")):
-        message = f"add the name of the {noun} in it, as in {full.rstrip(':')}:Name"
-        raise ValueError(f"{noun} {name!r} names only a file: {message}")
+        raise ValueError(
+            f"{noun} {name!r} names only a file: add the name of the {noun} in it, "
+            f"as in {full.rstrip(':')}:Name"
+        )
     path, _, attribute = full.rpartition(":" if ":" in full else ".")
     if not path:
         raise ValueError(f"unknown {noun} {name!r}{meant(name, known)}; known: {named(known)}")
@@ -60,8 +62,9 @@ def resolve(name: str, known: dict[str, str], noun: str):
             if name not in known:
                 FILES.add(getattr(module, "__file__", ""))  # a folder has none
     except (Exception, SystemExit) as error:  # a plug-in is the user's code: anything may come
-        message = f"cannot load the {noun} {name!r}: {type(error).__name__}: {error}"
-        raise ValueError(message) from error
+        raise ValueError(
+            f"cannot load the {noun} {name!r}: {type(error).__name__}: {error}"
+        ) from error
     if not hasattr(module, attribute):
         raise ValueError(f"{path} has no {noun} {attribute}{meant(attribute, vars(module))}")
     return getattr(module, attribute)
@@ -173,8 +176,9 @@ def advanced(advance, item: dict, responses: list[str]) -> dict:
 def find_reward(task: Task):
     """Return the function of the task's reward, or of --reward if given."""
     if not task.reward:
-        name = type(task).__name__
-        raise ValueError(f"task {name!r} names no reward of its own: give one with --reward")
+        raise ValueError(
+            f"{type(task).__name__} names no reward of its own: give one with --reward"
+        )
     reward = resolve(task.reward, REWARDS, "reward")
     name = f"reward {task.reward!r}"
     wanted = ["item", "responses"]
@@ -183,8 +187,7 @@ def find_reward(task: Task):
     check_signature(name, reward, *wanted)
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
-        message = "needs the attribute maximum, its largest value: a number above 0"
-        raise ValueError(f"{name} {message}")
+        raise ValueError(f"{name} needs the attribute maximum, its largest value: a number above 0")
     return reward
 
 
@@ -192,14 +195,15 @@ def items_of(task, split: str) -> list[dict]:
     """Return a split's items. Raise ValueError if the task does not return a list of dicts."""
     items = task.items(split)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        name = f"{type(task).__name__}.items({split!r})"
-        raise ValueError(f"{name} has to return a list of dicts, not {items!r:.60}")
+        raise ValueError(
+            f"{type(task).__name__}.items({split!r}) has to return a list of dicts, "
+            f"not {items!r:.60}"
+        )
     return items
 
 
-def check_prompts(rollout, items: Iterable[dict]) -> int:
-    """Return the tokens of the first turn's longest prompt. Raise if a prompt cannot be used."""
-    longest = 0
+def check_prompts(rollout, items: Iterable[dict]) -> None:
+    """Raise if a prompt of the first turn cannot be used."""
     for item in items:
         for agent in rollout.speakers(item, 0):
             try:
@@ -207,5 +211,4 @@ def check_prompts(rollout, items: Iterable[dict]) -> int:
             except Exception as error:
                 error.add_note(f"(agent {agent}'s prompt for item {item!r:.300})")
                 raise
-            longest = max(longest, len(rollout.encode(agent, item, text)))
-    return longest
+            rollout.encode(agent, item, text)

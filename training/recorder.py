@@ -142,7 +142,6 @@ class Recorder(L.Callback):
         module.rollout = Interruptible(module.rollout)
         module.rollout.catch_signals()
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
-        self.start = time.perf_counter()
         self.saved = module.global_step or -1
         self.recorded = module.global_step
         trainer.should_stop = module.global_step >= self.schedule.max_steps
@@ -160,16 +159,12 @@ class Recorder(L.Callback):
             disable=not (trainer.is_global_zero and sys.stdout.isatty()),
         )
 
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        self.began = time.perf_counter()
-
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done = module.global_step
         schedule = self.schedule
         last = done >= schedule.max_steps
         with trainer.precision_plugin.forward_context():  # the precision of training
             metrics = measure(module)
-        metrics["seconds/step"] = time.perf_counter() - self.began
         metrics["memory_gib"] = memory_gib()
         metrics |= self.shares(module)
         module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
@@ -213,13 +208,13 @@ class Recorder(L.Callback):
             print(f"step {done} of {total}: {shown} ({seconds:.1f} s)", flush=True)
         self.flat = self.flat + 1 if metrics["frac_reward_zero_std"] == 1 else 0
         if self.flat == FLAT:
-            message = f"{FLAT} steps taught nothing: the rewards of each group were all equal"
-            advice = f"Try {NOTHING}; --dry-run shows an example"
-            tqdm.write(f"warning: {message} ({shown}). {advice}", file=sys.stderr)
+            tqdm.write(
+                f"warning: {FLAT} steps taught nothing: the rewards of each group were all equal "
+                f"({shown}). Try {NOTHING}; --dry-run shows an example",
+                file=sys.stderr,
+            )
 
     def on_train_end(self, trainer, module):
-        if module.global_step < self.schedule.max_steps:
-            return
         self.bar.close()
         self.test(trainer, module, "after")
         if not trainer.is_global_zero:

@@ -1,6 +1,5 @@
 """Report what will be trained, a batch of it with its memory (--dry-run), and what came of it."""
 
-import itertools
 import sys
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from training.doctor import ALL, NOTHING
 from training.folder import read_args, read_summary
 from training.heldout import as_markdown, sample_record
 from training.metrics import memory_gib, reward_spreads
-from training.plugins import check_prompts
 from training.terminal import printable
 
 CARD = """\
@@ -77,9 +75,6 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
     if module.team.options.share:
         count = len(module.team.bases)
         lines.append(f"shared:  agents of one base are one policy ({count} in all)")
-    if module.rollout.episode.turns > 1:
-        items = itertools.chain(module.problems, *held_out.values())
-        lines.append(growth(check_prompts(module.rollout, items), module))
     lines.append(f"device:  {where()}")
     return "\n".join(lines)
 
@@ -87,31 +82,15 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
 def describe_base(base, module) -> str:
     """Return a base's name, size and agents. Warn of a chat model that gets raw text."""
     name = module.team.options.model[base.agents[0]]
-    frozen = sum(p.numel() * p.element_size() for p in base.parameters() if not p.requires_grad)
+    frozen = sum(p.nbytes for p in base.parameters() if not p.requires_grad)
     is_chat_model = getattr(base.tokenizer, "chat_template", None)
     if is_chat_model and not module.rollout.episode.chat_template:
-        message = f"{name} has a chat template and prompts go to it as raw text"
-        advice = "if it is instruction-tuned, add --chat-template"
-        print(f"warning: {message}: {advice}", file=sys.stderr)
+        print(
+            f"warning: {name} has a chat template and prompts go to it as raw text: "
+            "if it is instruction-tuned, add --chat-template",
+            file=sys.stderr,
+        )
     return f"{name}, {frozen / 2**20:.1f} MiB frozen, agents {base.agents}"
-
-
-def growth(first: int, module) -> str:
-    """Return the last turn's possible prompt length. Warn if it may be too long.
-
-    A later prompt may hold its agent's own responses, and what the task adds, such as feedback.
-    """
-    episode = module.rollout.episode
-    added = episode.turns - 1
-    last = first + added * episode.max_new_tokens
-    context = min(base.context for base in module.team.bases)
-    if last > episode.max_prompt_tokens or last + episode.max_new_tokens > context:
-        message = f"a prompt of turn {episode.turns} may have {last} tokens and what the task adds"
-        limits = f"--max-prompt-tokens {episode.max_prompt_tokens}, and the model's context"
-        room = f"{limits} of {context} also has to hold --max-new-tokens"
-        print(f"warning: {message}. The limit is {room}", file=sys.stderr)
-    later = f"{first} + {added} x {episode.max_new_tokens} = {last}, and what the task adds"
-    return f"prompts: up to {first} tokens at turn 1; at turn {episode.turns} up to {later}"
 
 
 def where() -> str:

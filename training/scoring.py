@@ -1,7 +1,6 @@
 """Score many joint responses at once, and check that the user's reward keeps its contract."""
 
 import math
-import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
@@ -48,11 +47,9 @@ class Scorer:
         self.judge = judge
         self.needs_model = asks(reward)
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="reward")
-        self.seconds = 0.0  # that the judge took in the latest call
 
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
         """Return the named parts of each (item, responses), in order."""
-        self.seconds = 0.0
         answers = {}
         scores = [None] * len(joints)
         waiting = list(range(len(joints)))
@@ -64,9 +61,7 @@ class Scorer:
             for call in calls:
                 questions |= dict.fromkeys(call.new)
             if questions:
-                start = time.perf_counter()
                 answered = self.judge(list(questions))
-                self.seconds += time.perf_counter() - start
                 answers.update(zip(questions, answered, strict=True))
         return scores
 
@@ -104,8 +99,9 @@ def _parts(future: Future, number: int, maximum: float, item: dict, texts: list[
         problem = f"raised {type(error).__name__}: {error}"
         if not future.done():  # it is our own TimeoutError
             problem = f"did not answer within {TIMEOUT:.0f} s"
-    message = f"the reward {problem}, for item {item!r} and responses {texts!r}"
-    raise RewardError(message, future.done(), number) from cause
+    raise RewardError(
+        f"the reward {problem}, for item {item!r} and responses {texts!r}", future.done(), number
+    ) from cause
 
 
 def _broken_promise(parts: Parts, agents: int, maximum: float) -> str:

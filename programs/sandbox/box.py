@@ -185,13 +185,14 @@ class Sandbox(contextlib.AbstractContextManager):
                 doors.append(door)
         if not doors and not self._missing:
             return
-        text = (
+        warnings.warn(
             "programs are not fully contained on this machine. Missing: "
             f"{', '.join(self._missing) or 'nothing'}. A program can: "
             f"{', '.join(doors) or 'nothing that was tried'}. Verdicts can be trusted all the "
-            "same; run models that you do not trust in a container."
+            "same; run models that you do not trust in a container.",
+            RuntimeWarning,
+            stacklevel=3,
         )
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     def _submitted(self, program: Program) -> Future:
         if self._closed:
@@ -230,14 +231,16 @@ class Sandbox(contextlib.AbstractContextManager):
                 seconds = time.monotonic() - began
                 return Verdict([False] * count, outcome, [message] * count, seconds)
             if "setup" in reply:
-                message = f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
-                raise ValueError(message)
+                raise ValueError(
+                    f"the setup of {program.entry_point!r} does not run: {reply['setup']}"
+                )
             return Verdict(**reply, seconds=time.monotonic() - began)
         self._future.cache_clear()  # the next call tries again
         if self._closed:
             raise RuntimeError("the Sandbox was closed")
-        code = program.code[:200]
-        raise RuntimeError(f"program {program.entry_point!r}: {reason}, twice: {code!r}")
+        raise RuntimeError(
+            f"program {program.entry_point!r}: {reason}, twice: {program.code!r:.200}"
+        )
 
     def _worker(self) -> "Worker":
         """Return this thread's worker, started if it has none."""
@@ -263,10 +266,9 @@ class Worker:
         self.replies = self.socket.makefile("rb")
         # without -I, which would ignore the hash seed
         command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
-        environment = dict(ENVIRONMENT)
-        for name in PASSED_ON:
-            if name in os.environ:
-                environment[name] = os.environ[name]
+        environment = ENVIRONMENT | {
+            name: os.environ[name] for name in PASSED_ON if name in os.environ
+        }
         with theirs:  # in its own session, so that Ctrl-C reaches the trainer alone
             self.process = subprocess.Popen(
                 command, stdin=theirs, env=environment, start_new_session=True
