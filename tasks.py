@@ -247,7 +247,7 @@ _HELPER = (
     "the programmer of `{entry}` calls it."
 )
 _MAIN = "You write `{entry}`. You can call {calls}, which your {partners}."
-_SINGLE = "First write a helper function `aux`, then `{entry}`, which calls it."
+_SINGLE = "Complete this Python function. You can write a helper function `aux` for it."
 _ANSWER = "Answer with {names} in one Python code block, without explanations or examples."
 _AGAIN = "\n\nYour earlier answer:\n\n{response}\n\n{feedback}Answer again, and better."
 
@@ -292,9 +292,8 @@ class HumanEval(CodeTask):
         *helpers, entry = part_names(item, self.num_agents)
         problem = item["prompt"].strip("\n")
         if self.num_agents == 1:
-            role = _SINGLE.format(entry=entry)
-            answer = _ANSWER.format(names="both functions")
-            return f"Complete this Python program.\n\n{problem}\n\n{role} {answer}"
+            answer = _ANSWER.format(names="the whole program")
+            return f"{_SINGLE}\n\n{problem}\n\n{answer}"
         if agent < len(helpers):
             name = helpers[agent]
             role = _HELPER.format(name=name, entry=entry)

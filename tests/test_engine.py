@@ -277,7 +277,7 @@ def no_json(handler, body):
         ({"offset": -0.6}, "0.6 nats off"),
         ({"spoilt": {"token_ids": []}}, "no token ids with log-probabilities"),
         ({"spoilt": {"logprobs": {"token_logprobs": [-9999.0] * 8}}}, "no token ids with log"),
-        ({"left": 0}, "cannot list its models: Connection error"),
+        ({"left": 0}, "cannot sample: Connection error"),
         ({"respond": no_json}, "cannot list its models: .* line 1"),
         ({"base": other_base()}, "holds base, another model than .* nats off"),
     ],
