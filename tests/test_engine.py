@@ -273,7 +273,7 @@ def other_base():
         ({"offset": -0.6}, "0.6 nats off"),
         ({"spoilt": {"token_ids": []}}, "no token ids with log-probabilities"),
         ({"spoilt": {"logprobs": {"token_logprobs": [-9999.0] * 8}}}, "no token ids with log"),
-        ({"left": 0}, "cannot list its models: Connection error"),
+        ({"left": 0}, "cannot sample: Connection error"),
         ({"base": other_base()}, "holds base, another model than .* nats off"),
     ],
 )
