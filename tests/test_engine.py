@@ -266,10 +266,6 @@ def other_base():
 # --- errors ---------------------------------------------------------------------------------------
 
 
-def no_json(handler, body):
-    handler.answer(200, b'{"data": [', Content_Type="application/json")
-
-
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
@@ -278,7 +274,6 @@ def no_json(handler, body):
         ({"spoilt": {"token_ids": []}}, "no token ids with log-probabilities"),
         ({"spoilt": {"logprobs": {"token_logprobs": [-9999.0] * 8}}}, "no token ids with log"),
         ({"left": 0}, "cannot sample: Connection error"),
-        ({"respond": no_json}, "cannot list its models: .* line 1"),
         ({"base": other_base()}, "holds base, another model than .* nats off"),
     ],
 )
