@@ -299,6 +299,16 @@ def test_the_clipped_loss_is_that_of_the_ratio():
     torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize(
+    ("ratio", "coef", "slope"), [(1.3, 1, 0), (1.3, -1, 1.3), (0.7, 1, -0.7), (0.7, -1, 0)]
+)
+def test_a_token_beyond_its_bound_has_no_gradient_further_on(ratio, coef, slope):
+    logp = torch.tensor([[math.log(ratio)]], requires_grad=True)
+    old = torch.zeros(1, 1)
+    clipped_loss(logp, old, torch.ones(1, 1), torch.tensor([coef]), (0.2, 0.2)).backward()
+    assert float(logp.grad) == pytest.approx(slope)
+
+
 def test_kl_gradient_is_that_of_each_token_given_those_before_it():
     """All nine responses of two tokens, of three kinds: the second's logits depend on the first."""
     random = torch.Generator().manual_seed(0)

@@ -152,7 +152,7 @@ def test_from_samples_gives_the_identical_table_without_a_model(
     assert "trained - naive" in said
     assert "discussion" not in said
     columns = next(line for line in said.splitlines() if line.startswith("method")).split()
-    assert columns == ["method", "return", "greedy", "pass@1", "coop", "tokens"]
+    assert columns == ["method", "return", "greedy", "pass@1", "coop", "accuracy@1", "tokens"]
     assert "latency" not in said  # --all has it
 
 
@@ -178,9 +178,9 @@ def asked(player, kind, monkeypatch) -> list[str]:
     prompts = []
     encode = Rollout.encode
 
-    def spy(self, agent, text):
+    def spy(self, agent, item, text):
         prompts.append(text)
-        return encode(self, agent, text)
+        return encode(self, agent, item, text)
 
     with monkeypatch.context() as patch:
         patch.setattr(Rollout, "encode", spy)

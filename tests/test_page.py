@@ -153,8 +153,9 @@ def test_the_arrows_move_the_slider_and_what_changed_is_marked(opened, run):
         (sample for sample in samples if sample["step"] == sample["turn"] == 1),
         key=lambda sample: sample["reward"],
     )
-    assert tab.text_content("#samples .response") == chosen["responses"][0].replace("\n", "")
-    assert tab.text_content("#samples .prompt") == chosen["prompts"][0]
+    for kind in ("prompt", "response"):  # an element a line
+        text = chosen[f"{kind}s"][0].replace("\n", "")
+        assert tab.text_content(f"#samples .{kind}") == text
 
 
 @pytest.mark.browser

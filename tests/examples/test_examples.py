@@ -9,7 +9,7 @@ from helpers import read_json, total
 
 import eval as evaluate
 import train
-from examples import board, messages, own_pay, together, workflows
+from examples import board, messages, own_pay, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
 
@@ -123,16 +123,3 @@ def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():
         assert [parts["agent/0"], parts["agent/1"]] == pytest.approx([first, second])
         assert parts["metric/joint"] == both / 4
         assert all("/" in name for name in parts)  # nothing is paid to all
-
-
-def test_together_pays_what_needs_both_and_nothing_else():
-    half = USES.replace(" - 5 * (len(xs) > 2)", "")  # passes two tests of three, one without aux
-    for main, c in ((USES, 1.0), (half, 0.5), (OWN, 0.0), ("", 0.0)):
-        paid = together.together(SQUARES, [HELPER, main])
-        assert paid["c"] == pytest.approx(c), main
-        assert paid["text"] == pytest.approx(0.0)
-        assert all("/" in name for name in paid.keys() - {"c", "text"})
-        longer = together.together(SQUARES, [HELPER, main + "\nprint(solve([1, 2, 3]))\n"])
-        assert longer["c"] == paid["c"]
-        assert (longer["text"] < 0.0) == (c > 0.0), main
-    assert together.together(SQUARES, ["", OWN])["c"] == 0.0  # right, alone
