@@ -152,7 +152,7 @@ def test_from_samples_gives_the_identical_table_without_a_model(
     assert "trained - naive" in said
     assert "discussion" not in said
     columns = next(line for line in said.splitlines() if line.startswith("method")).split()
-    assert columns == ["method", "return", "greedy", "pass@1", "coop", "accuracy@1", "tokens"]
+    assert columns == ["method", "return", "greedy", "pass@1", "coop", "tokens"]
     assert "latency" not in said  # --all has it
 
 
