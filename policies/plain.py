@@ -90,7 +90,7 @@ def score(
     None: no gradients. With `frozen` the base scores, without adapters.
     """
     max_tokens = min(update_tokens(base), share(base) / LOGIT_BYTES / len(base.head.weight))
-    learns = backward is not None and not frozen
+    learns = backward is not None
     for agent in sorted({row.agent for row in rows}):
         agent_rows = [row for row in rows if row.agent == agent]
         sizes = [len(row.prompt) + len(row.tokens) for row in agent_rows]
