@@ -8,14 +8,14 @@ a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every pro
     2. joint response g is (a_1^g, ..., a_n^g)
     3. r^g = reward(item, joint response g): one number for the whole team
     4. R^g = r^g + gamma * mean R of the next turn, which joint response g opened
-    5. A^g = R^g - mean_g R^g: the same for every agent                            (Eq. 1)
+    5. A^g = R^g - mean_g R^g: the same for every agent, but see below             (Eq. 1)
     6. L_i = -(1/G) sum_g A^g sum_tokens log pi_i(token | h_i, tokens before it)   (Eq. 2)
     7. every agent takes one step on its own L_i, its gradient clipped on its own
 
-This is --joint aligned. --joint cross scores every combination of the agents' responses, and
---joint K scores K combinations for each response. Then r_i^g is the mean over the combinations that
-contain a_i^g, and each agent has its own R and A. It also has its own where a reward pays single
-agents. Temperature, top-k and top-p are part of pi_i.
+This is --joint aligned. --joint cross, the default for two agents, scores every combination of the
+agents' responses, and --joint K scores K combinations for each response. Then r_i^g is the mean
+over the combinations that contain a_i^g, and each agent has its own R and A. It also has its own
+where a reward pays single agents. Temperature, top-k and top-p are part of pi_i.
 
 The algorithm leaves out:
 

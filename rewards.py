@@ -31,7 +31,7 @@ file.py:function. The names have three forms.
 - <name>_paper follows the paper's description. Its scores compare with the paper's figures.
 - <name>_released follows the authors' code. It repeats their runs.
 
-1. The rewards of code tasks: code, code_paper.
+1. The rewards of code tasks: code, code_pass, code_paper.
 2. The rewards of writing tasks: tldr, arxiv.
 3. The writing rewards of the paper: tldr_paper, arxiv_paper, tldr_released, arxiv_released.
 4. The table of names.

@@ -121,8 +121,11 @@ def as_markdown(record: dict) -> str:
     It is an indented block of code, which Markdown or HTML in a response cannot leave.
     """
     parts = ", ".join(f"{name} {value:.3g}" for name, value in record["parts"].items())
-    lines = [f"reward {record['reward']:.3f} ({parts}); {record['task_id']}, turn {record['turn']}"]
+    earned = f"reward {record['reward']:.3f} ({parts})" if parts else "not scored"
+    lines = [f"{earned}; {record['task_id'] or 'a problem'}, turn {record['turn']}"]
     for agent, prompt in enumerate(record["prompts"]):
+        if not prompt:
+            continue  # it did not speak
         response = record["responses"][agent]
         lines += [f"\nagent {agent} was asked:", prompt, f"\nagent {agent} wrote:", response]
     return textwrap.indent("\n".join(lines), "    ", lambda line: True)
