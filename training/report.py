@@ -112,10 +112,9 @@ def dry_run(module) -> None:
         responses = sum(len(r) for node in nodes for r in node.responses)
         joints = sum(len(node.parts) for node in nodes)
         mean = sum(float(node.team_rewards.mean()) for node in nodes) / len(nodes)
-        most = module.rollout.reward.maximum
-        print(
-            f"turn {turn}: {responses} responses, {joints} joint, mean reward {mean:.3f} of {most:g}"
-        )
+        counts = f"{responses} responses, {joints} joint"
+        maximum = module.rollout.reward.maximum
+        print(f"turn {turn}: {counts}, mean reward {mean:.3f} of {maximum:g}")
     seconds = module.rollout.seconds
     print(f"seconds: rollout {seconds['rollout']:.1f}, reward {seconds['reward']:.1f}")
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
