@@ -224,6 +224,8 @@ class Expert:
             answer = self.client.chat.completions.create(model=self.model, messages=messages)
             text = answer.choices[0].message.content or ""
             return text.encode(errors="replace").decode()  # prompts are UTF-8: no half characters
+        except openai.APIStatusError as error:
+            why = f"{error} {error.response.text}"
         except openai.OpenAIError as error:
             why = f"{error} {error.__cause__ or ''}"
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
