@@ -7,3 +7,8 @@ from pathlib import Path
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 # The examples can be deleted: their tests go with them.
 collect_ignore = [] if (Path(__file__).parent.parent / "examples").is_dir() else ["examples"]
+
+
+def pytest_collection_modifyitems(items):
+    """Let the longest file begin first: otherwise one worker waits for the other at the end."""
+    items.sort(key=lambda item: item.path.name != "test_parallel.py")
