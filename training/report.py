@@ -40,10 +40,10 @@ tokenizer = AutoTokenizer.from_pretrained("{folder}")
 ```
 """
 NEXT = """\
-ask:       python eval.py --run {run} --ask "a problem in your words"
+ask:       python eval.py --run {run} --ask "a problem in your words, or an item as JSON"
 show:      python eval.py --run {run} --show 3
 table:     python eval.py --run {run}
-doctor:    python eval.py --doctor {run}
+doctor:    python eval.py --doctor {run}  (20 steps or more)
 compare:   python eval.py --compare {run} ANOTHER_RUN
 continue:  python train.py --resume {run} --max-steps {steps}
            (the schedule of the learning rate is then twice as long)"""
