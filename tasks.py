@@ -381,7 +381,7 @@ class MBPPPro(HumanEval):
 
     def question(self, agent: int, item: dict) -> str:
         """Return both problems, and which of them is the agent's."""
-        [helper], entry = item["helpers"], item["entry_point"]
+        helper, entry = part_names(item, self.num_agents)
         base, harder = item["statements"]
         if self.num_agents == 1:
             answer = _ANSWER.format(names="both complete functions")
@@ -389,15 +389,15 @@ class MBPPPro(HumanEval):
         if agent == 0:
             name = helper
             partner = f"Your partner's function, which calls yours:\n\n{harder}"
-            own = base
+            statement = base
             call = ""
         else:
             name = entry
             partner = f"Your partner's function, which yours calls:\n\n{base}"
-            own = harder
+            statement = harder
             call = f" Call `{helper}` and do not define it."
         answer = _ANSWER.format(names=f"the function `{name}` alone") + call
-        return f"{_PRO_TEAM}\n\n{partner}\n\nYour function:\n\n{own}\n\n{answer}"
+        return f"{_PRO_TEAM}\n\n{partner}\n\nYour function:\n\n{statement}\n\n{answer}"
 
     def ask(self, text: str) -> dict:
         fields = "helpers, statements, entry_point and prompt"

@@ -291,16 +291,14 @@ def _reads(table: symtable.SymbolTable) -> set[str]:
 
 # A shareable part may import these names and use these attributes: pure functions, and methods of
 # plain data. None of them leads to a mutable object that two modules share.
-_PURE_NAMES = """
-collections Counter OrderedDict defaultdict deque
-functools cache cmp_to_key lru_cache partial reduce
-re findall finditer fullmatch match search split sub
-typing Any Dict List Optional Set Tuple Union
-"""
-_PURE = {"math": set(dir(math)), "itertools": set(dir(itertools))}
-for _line in _PURE_NAMES.strip().splitlines():
-    _module, *_names = _line.split()
-    _PURE[_module] = set(_names)
+_PURE = {
+    "math": set(dir(math)),
+    "itertools": set(dir(itertools)),
+    "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
+    "functools": {"cache", "cmp_to_key", "lru_cache", "partial", "reduce"},
+    "re": {"findall", "finditer", "fullmatch", "match", "search", "split", "sub"},
+    "typing": {"Any", "Dict", "List", "Optional", "Set", "Tuple", "Union"},
+}
 _DATA = (str, bytes, list, tuple, dict, set, int, float, complex, Counter, deque, re.Match)
 _ATTRIBUTES = set().union(*map(dir, _DATA), *_PURE.values())
 _OUTWARD = """eval exec compile open input globals locals vars dir type getattr setattr delattr

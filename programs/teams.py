@@ -17,36 +17,36 @@ from programs.extraction import Part, extract, part_names
 from programs.sandbox.box import Program, Sandbox, Verdict
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
-HELPER_STAND_INS = """
-x
-args[-1]
-args
-[x, x]
-(None, x)
-[x[:1], x[1:]]
-tuple(x)
-len(x)
-x.pop()
-x(*args[1:])
-lambda *_: x
-None
-True
-0
-''
-[]
-""".strip().splitlines()
+HELPER_STAND_INS = (
+    "x",
+    "args[-1]",
+    "args",
+    "[x, x]",
+    "(None, x)",
+    "[x[:1], x[1:]]",
+    "tuple(x)",
+    "len(x)",
+    "x.pop()",
+    "x(*args[1:])",
+    "lambda *_: x",
+    "None",
+    "True",
+    "0",
+    "''",
+    "[]",
+)
 # Results that main could return. `args` is the list of its arguments, and `helper` a helper.
-MAIN_STAND_INS = """
-helper(*args)
-helper(*args, 0)
-helper(*args)[0]
-helper(*args)[-1]
-helper(*args)[::-1]
-helper(*args)()
-int(helper(*args))
-list(helper(*args).values())[-1]
-list(vars(helper(*args)).values())[-1]
-""".strip().splitlines()
+MAIN_STAND_INS = (
+    "helper(*args)",
+    "helper(*args, 0)",
+    "helper(*args)[0]",
+    "helper(*args)[-1]",
+    "helper(*args)[::-1]",
+    "helper(*args)()",
+    "int(helper(*args))",
+    "list(helper(*args).values())[-1]",
+    "list(vars(helper(*args)).values())[-1]",
+)
 HELPER = """
 def {name}(*args, **kwargs):
     args = [*args, *kwargs.values()] or [None]

@@ -11,76 +11,66 @@ import random
 import re
 from collections.abc import Iterator
 
-
-def _table(text: str) -> dict[str, tuple[str, str]]:
-    """Return the rows of a table, name | English | Python, as {name: (English, Python)}."""
-    table = {}
-    for row in text.strip().splitlines():
-        name, english, python = map(str.strip, row.split("|"))
-        table[name] = (english, python)
-    return table
-
-
-_INT_PREDICATES = _table("""
-    even      | even numbers             | x % 2 == 0
-    odd       | odd numbers              | x % 2 == 1
-    positive  | positive numbers         | x > 0
-    negative  | negative numbers         | x < 0
-    multiple  | multiples of {k}         | x % {k} == 0
-    greater   | numbers greater than {k} | x > {k}
-    less      | numbers less than {k}    | x < {k}
-    ending    | numbers ending in {k}    | abs(x) % 10 == {k}
-    one-digit | one-digit numbers        | abs(x) < 10
-    two-digit | two-digit numbers        | 9 < abs(x) < 100
-              | numbers                  |
-""")
-_INT_TRANSFORMS = _table("""
-    square     | squares               | x * x
-    cube       | cubes                 | x ** 3
-    double     | doubles               | 2 * x
-    half       | floored halves        | x // 2
-    absolute   | absolute values       | abs(x)
-    opposite   | opposites             | -x
-    successor  | successors            | x + 1
-    last-digit | last digits           | abs(x) % 10
-    remainder  | remainders modulo {m} | x % {m}
-               |                       |
-""")
-_WORD_PREDICATES = _table("""
-    vowel      | words starting with a vowel | x[0] in "aeiou"
-    starting   | words starting with "{c}"   | x[0] == "{c}"
-    ending     | words ending in "{c}"       | x[-1] == "{c}"
-    containing | words containing "{c}"      | "{c}" in x
-    longer     | words longer than {k}       | len(x) > {k}
-    shorter    | words shorter than {k}      | len(x) < {k}
-    k-letter   | {k}-letter words            | len(x) == {k}
-    palindrome | palindromes                 | x == x[::-1]
-               | words                       |
-""")
-_WORD_TRANSFORMS = _table("""
-    length   | lengths         | len(x)
-    upper    | uppercase forms | x.upper()
-    reversal | reversals       | x[::-1]
-    first    | first letters   | x[0]
-    last     | last letters    | x[-1]
-    doubled  | doubled forms   | x + x
-    tail     | tails           | x[1:]
-             |                 |
-""")
+_INT_PREDICATES = {
+    "even": ("even numbers", "x % 2 == 0"),
+    "odd": ("odd numbers", "x % 2 == 1"),
+    "positive": ("positive numbers", "x > 0"),
+    "negative": ("negative numbers", "x < 0"),
+    "multiple": ("multiples of {k}", "x % {k} == 0"),
+    "greater": ("numbers greater than {k}", "x > {k}"),
+    "less": ("numbers less than {k}", "x < {k}"),
+    "ending": ("numbers ending in {k}", "abs(x) % 10 == {k}"),
+    "one-digit": ("one-digit numbers", "abs(x) < 10"),
+    "two-digit": ("two-digit numbers", "9 < abs(x) < 100"),
+    "": ("numbers", ""),
+}
+_INT_TRANSFORMS = {
+    "square": ("squares", "x * x"),
+    "cube": ("cubes", "x ** 3"),
+    "double": ("doubles", "2 * x"),
+    "half": ("floored halves", "x // 2"),
+    "absolute": ("absolute values", "abs(x)"),
+    "opposite": ("opposites", "-x"),
+    "successor": ("successors", "x + 1"),
+    "last-digit": ("last digits", "abs(x) % 10"),
+    "remainder": ("remainders modulo {m}", "x % {m}"),
+    "": ("", ""),
+}
+_WORD_PREDICATES = {
+    "vowel": ("words starting with a vowel", 'x[0] in "aeiou"'),
+    "starting": ('words starting with "{c}"', 'x[0] == "{c}"'),
+    "ending": ('words ending in "{c}"', 'x[-1] == "{c}"'),
+    "containing": ('words containing "{c}"', '"{c}" in x'),
+    "longer": ("words longer than {k}", "len(x) > {k}"),
+    "shorter": ("words shorter than {k}", "len(x) < {k}"),
+    "k-letter": ("{k}-letter words", "len(x) == {k}"),
+    "palindrome": ("palindromes", "x == x[::-1]"),
+    "": ("words", ""),
+}
+_WORD_TRANSFORMS = {
+    "length": ("lengths", "len(x)"),
+    "upper": ("uppercase forms", "x.upper()"),
+    "reversal": ("reversals", "x[::-1]"),
+    "first": ("first letters", "x[0]"),
+    "last": ("last letters", "x[-1]"),
+    "doubled": ("doubled forms", "x + x"),
+    "tail": ("tails", "x[1:]"),
+    "": ("", ""),
+}
 # No reducer returns the bare list. If one did, a helper could return the list, and the main
 # function would only pass it on.
-_REDUCERS = _table("""
-    sum      | the sum of the {}          | sum({})
-    largest  | the largest of the {}      | max({})
-    smallest | the smallest of the {}     | min({})
-    sorted   | the sorted list of the {}  | sorted({})
-    reversed | the {}, in reverse order   | {}[::-1]
-    last     | the last of the {}         | {}[-1]
-    count    | the number of {}           | len({})
-    joined   | the {}, joined with dashes | "-".join({})
-    total    | the total length of the {} | len("".join({}))
-    longest  | the longest of the {}      | max({}, key=len)
-""")
+_REDUCERS = {
+    "sum": ("the sum of the {}", "sum({})"),
+    "largest": ("the largest of the {}", "max({})"),
+    "smallest": ("the smallest of the {}", "min({})"),
+    "sorted": ("the sorted list of the {}", "sorted({})"),
+    "reversed": ("the {}, in reverse order", "{}[::-1]"),
+    "last": ("the last of the {}", "{}[-1]"),
+    "count": ("the number of {}", "len({})"),
+    "joined": ("the {}, joined with dashes", '"-".join({})'),
+    "total": ("the total length of the {}", 'len("".join({}))'),
+    "longest": ("the longest of the {}", "max({}, key=len)"),
+}
 _INT_REDUCERS = ("sum", "largest", "smallest", "sorted", "reversed", "last", "count")
 _WORD_REDUCERS = ("sorted", "reversed", "last", "count", "joined", "total", "longest")
 _INTEGERS = (
