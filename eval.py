@@ -42,24 +42,44 @@ from rewards import REWARDS
 from tasks import TASKS
 from training import folder
 from training.defaults import is_embedded, resolve_bits
-from training.flags import Parser, add_flags, at_least, each, flag, named, optional, part_of
+from training.flags import (
+    Assignments,
+    Parser,
+    add_flags,
+    at_least,
+    each,
+    flag,
+    named,
+    optional,
+    part_of,
+)
 from training.terminal import drop_output, fail, quiet, quit_on_signals
 
 HOW_TIMED = """\
 latency: seconds of decoding for one problem alone ({device}), mean over {count} problems"""
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show", "all"},
-    "score": {"task", "reward", "judge", "data", "model", "chat_template", "samples"},
+    "score": {"task", "task_arg", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {"json"},
     "html": set(),
     "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
-    "ask": {"run", "task", "data", "model", "chat_template", "temperature", "top_p", "seed"}
+    "ask": {
+        "run",
+        "task",
+        "task_arg",
+        "data",
+        "model",
+        "chat_template",
+        "temperature",
+        "top_p",
+        "seed",
+    }
     | {"max_new_tokens", "engine", "engine_folder"},
 }
 # The flags that replace a run's where they are given.
 REPLACE = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
-REPLACE += ("max_new_tokens", "turns", "feedback")
+REPLACE += ("max_new_tokens", "turns", "feedback", "task_arg")
 HEADER = ("task", "data", "turns", "temperature", "top_p")  # flags in the header of a table
 CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
 COUNT = at_least(int, 1)
@@ -150,6 +170,12 @@ class Args:
         "number of answers that each agent gives to a problem (the run's)", COUNT
     )
     feedback: str | None = optional("kind of feedback between turns (the run's)")
+    task_arg: dict | None = optional(
+        "arguments of the task's constructor (the run's)",
+        nargs="+",
+        metavar="NAME=VALUE",
+        action=Assignments,
+    )
     chat_template: bool | None = optional(
         "chat format for prompts (the run's)",
         action=argparse.BooleanOptionalAction,
@@ -194,6 +220,8 @@ def run_flags(args: Args, directory: Path | None) -> train.Args:
     """Return train.py's flags of a run with those given here; without a run, its defaults."""
     recorded = train.recorded_flags(directory) if directory else {}
     task = args.task or recorded.get("task")
+    if task != recorded.get("task"):
+        recorded.pop("task_arg", None)  # it is of the run's task
     defaults = train.parse(["--task", task] if task else [])
     flags = dataclasses.replace(defaults, **recorded)
     for name in REPLACE:

@@ -38,7 +38,6 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import lightning as L
@@ -47,11 +46,13 @@ import torch
 from torch import Tensor, nn
 
 from policies import parallel
+from policies.base import Prompt
 from policies.decoding import Response
 from policies.memory import halving
 from policies.sampling import Sampling
 from policies.scoring import Row, importance, padded
 from policies.team import Team
+from training.threads import Threads
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
 TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
@@ -225,7 +226,7 @@ class Node:
     histories: list[list[tuple[str, str]]]  # per agent: its own (response, feedback) pairs
     samples: int  # S
     # steps 1 and 2
-    observations: list[str] = field(default_factory=list)  # per agent: its prompt
+    observations: list[Prompt] = field(default_factory=list)  # per agent: its prompt
     prompts: list[tuple[int, ...]] = field(
         default_factory=list
     )  # per agent: the prompt's token ids
@@ -237,8 +238,8 @@ class Node:
     team_rewards: Tensor | None = None  # (J,): the mean over the agents
     # the next turn, one entry per aligned joint response
     feedback: list[list[str]] = field(default_factory=list)  # [joint response][agent]
-    next_items: list[dict] = field(default_factory=list)
-    children: list["Node"] = field(default_factory=list)
+    next_items: list[dict | None] = field(default_factory=list)  # None: its episode is over
+    children: list["Node | None"] = field(default_factory=list)
     # steps 4 and 5
     values: Tensor | None = None  # (n,): mean reward + gamma x mean of the children's values
     value: float = 0.0  # the mean over the agents, which is logged
@@ -273,7 +274,7 @@ class Rollout:
         self.task = task
         self.reward = reward
         self.episode = episode
-        self.pool = ThreadPoolExecutor(8, thread_name_prefix="feedback")
+        self.threads = Threads()
         self.seconds: dict[str, float] = defaultdict(float)
         for base in set(team.base_of.values()):
             base.end_at(task.stop)
@@ -283,12 +284,13 @@ class Rollout:
     ) -> list[list[Node]]:
         """Return the nodes of each turn: one per item at turn 0, then one per joint response.
 
+        An episode ends after --turns, or earlier where the task's `advance` returns None.
         key: (seed, stream, step, number of the first item), which decides every random number.
         joints: the number of joint responses that score each response (math.inf: all).
         """
         turns = []
         nodes = self.roots(items, key, samples)
-        while True:
+        while nodes:
             with self.timed("rollout"):
                 self.act(nodes, sampling)  # steps 1 and 2
             with self.timed("reward"):
@@ -298,10 +300,10 @@ class Rollout:
                 break
             with self.timed("reward"):
                 self.move_on(nodes)
-            children = []
+            opened = []
             for node in nodes:
-                children += self.next_turn(node, 1 if chain else samples)
-            nodes = children
+                opened += self.next_turn(node, 1 if chain else samples)
+            nodes = opened
         back_up(turns, self.episode.gamma)  # step 4
         return turns
 
@@ -316,14 +318,14 @@ class Rollout:
             )
         return nodes
 
-    def encode(self, agent: int, item: dict, text: str) -> tuple[int, ...]:
+    def encode(self, agent: int, item: dict, prompt: Prompt) -> tuple[int, ...]:
         """Return a prompt's token ids, those of the answer's beginning included.
 
         ValueError: the prompt is too long.
         """
         episode = self.episode
         return self.team.base_of[agent].encode(
-            text,
+            prompt,
             episode.chat_template,
             episode.max_prompt_tokens,
             episode.max_new_tokens,
@@ -350,9 +352,9 @@ class Rollout:
             node.prompts = [()] * size
             speakers = self.speakers(node.item, turn=len(node.histories[0]))
             for agent in speakers:
-                text = self.task.observe(agent, node.item, node.histories[agent])
-                node.observations[agent] = text
-                node.prompts[agent] = self.encode(agent, node.item, text)
+                prompt = self.task.observe(agent, node.item, node.histories[agent])
+                node.observations[agent] = prompt
+                node.prompts[agent] = self.encode(agent, node.item, prompt)
                 asked.append((agent, node.item, node.prompts[agent]))
             shape = (size, node.samples, sampling.max_new_tokens)
             uniforms.append(generator(*node.key).random(shape)[speakers])
@@ -395,20 +397,26 @@ class Rollout:
         """Ask the task for the feedback and the next item of each aligned joint response."""
         for node in nodes:
             texts = [node.texts((sample,) * self.team.size) for sample in range(node.samples)]
-            items = itertools.repeat(node.item)
-            node.feedback = list(self.pool.map(self.task.feedback, items, texts))
-            node.next_items = list(self.pool.map(self.task.advance, items, texts))
+            items = [node.item] * node.samples
+            node.feedback = self.threads.map("feedback", self.task.feedback, items, texts)
+            node.next_items = self.threads.map("advance", self.task.advance, items, texts)
 
     def next_turn(self, node: Node, samples: int) -> list[Node]:
-        """Open a node for each aligned joint response. A history grows by the agent's own text."""
+        """Open and return a node for each aligned joint response whose episode goes on.
+
+        A history grows by the agent's own text.
+        """
         for sample, item in enumerate(node.next_items):
+            if item is None:
+                node.children.append(None)
+                continue
             histories = []
             for agent, history in enumerate(node.histories):
                 text = node.responses[agent][sample].text
                 histories.append([*history, (text, node.feedback[sample][agent])])
             child = Node(node.problem, item, (*node.key, sample), histories, samples)
             node.children.append(child)
-        return node.children
+        return [child for child in node.children if child]
 
     @contextlib.contextmanager
     def timed(self, name: str):
@@ -423,9 +431,11 @@ def back_up(turns: list[list[Node]], gamma: float) -> None:
     for nodes in reversed(turns):
         for node in nodes:
             agents = len(node.rewards)
-            future = torch.zeros(agents, node.samples, dtype=torch.float64)  # 0 after the last turn
+            # It stays 0 after the last turn of an episode.
+            future = torch.zeros(agents, node.samples, dtype=torch.float64)
             for sample, child in enumerate(node.children):
-                future[:, sample] = child.values
+                if child:
+                    future[:, sample] = child.values
             node.values = node.rewards.mean(1) + gamma * future.mean(1)  # (n,)
             node.value = float(team_mean(node.values))
             node.returns = sample_returns(node.rewards, node.joints, future, gamma)  # (n, S)
@@ -482,10 +492,12 @@ class Visits:
         self.rests[number] = (streak, epoch + 2 ** min(streak, MOST_DOUBLINGS))
 
 
-def pass_shares(nodes: list[Node]) -> dict[int, float]:
-    """Return the share of each problem's scored joint responses that pass."""
+def pass_shares(turns: list[list[Node]]) -> dict[int, float]:
+    """Return the share of each problem's scored joint responses that pass, where episodes end."""
     passes = defaultdict(list)
-    for node in nodes:
+    for node in itertools.chain(*turns):
+        if all(node.children) and node.children:
+            continue  # every episode goes on from here
         for parts in filter(None, node.parts):
             if "metric/pass" not in parts:
                 raise ValueError("--keep-problems needs a reward that reports metric/pass")
@@ -576,7 +588,7 @@ class MAGRPO(L.LightningModule):
     def record_visits(self, count: int) -> None:
         """Note how the step's problems went. The step is complete, so it may be saved."""
         chosen, position = self.next_problems(count)
-        for problem, share in pass_shares(self.turns[-1]).items():
+        for problem, share in pass_shares(self.turns).items():
             self.visits.record(*chosen[problem], share, self.algorithm.keep_problems)
         self.visits.position = position
 
@@ -601,7 +613,8 @@ class MAGRPO(L.LightningModule):
         """Return the groups over which advantages are centred, as lists of nodes.
 
         A group of a tree is the G samples of a node, each of which opens a node of its own. A group
-        of a chain is the G lines of a problem, each continued by one sample a turn.
+        of a chain is the G lines of a problem, each continued by one sample a turn. Lines whose
+        episode is over are not in the groups of later turns.
         """
         groups = []
         for nodes in self.turns:
@@ -626,14 +639,18 @@ class MAGRPO(L.LightningModule):
 
         A frozen agent has no row, and so no backward pass, no gradient and no optimizer state.
 
-        The weight is 1 / problems / the agent's responses to the problem at that turn. --normalize
-        divides it by nothing (sum, the paper's), by the row's own length (sequence), or by the mean
-        length of all the agent's responses (token). It does not depend on micro-batches.
+        The weight is 1 / problems / the agent's responses to the problem at that turn. Responses
+        that an episode's end has left out are counted, too, because they share the chance that the
+        turn is reached. --normalize divides the weight by nothing (sum, the paper's), by the row's
+        own length (sequence), or by the mean length of all the agent's responses (token). It does
+        not depend on micro-batches.
         """
         rows = []
         lengths = defaultdict(list)  # by agent
+        responses = len(self.turns[0])  # of an agent at this turn
         for nodes in self.turns:
-            share = 1.0 / sum(node.samples for node in nodes)
+            responses *= nodes[0].samples
+            share = 1.0 / responses
             for node, agent in itertools.product(nodes, range(self.team.size)):
                 if agent in self.algorithm.freeze or not node.prompts[agent]:
                     continue  # it is frozen, or did not speak

@@ -41,12 +41,14 @@ class Task:
 
     An agent's observation is computed from the item and from its own history. It cannot contain a
     partner's text, unless `advance` puts that text into the item and `observe` shows it.
+    `feedback`, `advance` and the reward run in threads: what their calls share needs a lock.
     """
 
     reward: str | None = None  # default reward; make_task replaces it with the run's
     model: Any = None  # default model, or a function of the number of agents that returns it
     field = "prompt"  # the field of an item that holds the problem's text
-    stop = ""  # a token that begins with this text ends a response
+    # Texts that end a response, whose text then ends before them.
+    stop: str | tuple[str, ...] = ""
     modes: tuple[str, ...] = ()  # the names that --feedback takes
     colors: ClassVar[dict[str, str]] = {}  # block -> "#rrggbb" in the legend's order, for `draw`
     # Columns of eval.py's table: name -> part of the reward. "pass@k" is the expected best of k
@@ -60,7 +62,11 @@ class Task:
     most_agents: int | None = None  # number of roles
 
     def __init__(self, data: str | None = None, num_agents: int = 2):
-        """Take --data, and with --feedback also feedback=, the value of `teller`."""
+        """Take --data and --num-agents.
+
+        A task that is told more takes feedback, the name in --feedback, or any --task-arg by its
+        name. A parameter's type, or else its default's, says how the argument is read.
+        """
         name = type(self).__name__
         if data is not None and not self.takes_data:
             raise ValueError(f"task {name} makes its own problems: it takes no --data")
@@ -68,11 +74,6 @@ class Task:
             raise ValueError(f"task {name} is for {self.most_agents} agents, not {num_agents}")
         self.data = data
         self.num_agents = num_agents
-
-    @classmethod
-    def teller(cls, args):
-        """Return the constructor's feedback= argument, which is the name of the mode here."""
-        return args.feedback
 
     def items(self, split: str) -> list[dict]:
         """Return the problems of "train", "dev" or "test", as plain dicts."""
@@ -82,8 +83,12 @@ class Task:
         """Return the agents that answer at a turn (from 0), or None for all."""
         return None
 
-    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
-        """Return one agent's prompt. `history` has its earlier responses with their feedback."""
+    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str | list[dict]:
+        """Return one agent's prompt. `history` has its earlier responses with their feedback.
+
+        It is a text, or the messages of a chat, [{"role": ..., "content": ...}, ...], which the
+        model's chat template renders.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no observe(agent, item, history)")
 
     def begin(self, agent: int, item: dict) -> str:
@@ -97,8 +102,11 @@ class Task:
         """Return the text that each agent reads after a turn."""
         return [""] * len(responses)
 
-    def advance(self, item: dict, responses: list[str]) -> dict:
-        """Return the next turn's item (the state transition). It gets a copy and may change it."""
+    def advance(self, item: dict, responses: list[str]) -> dict | None:
+        """Return the next turn's item (the state transition), or None where the episode is over.
+
+        It gets a copy of the item and may change it.
+        """
         return item
 
     def scheme(self, item: dict, responses: list[str]) -> str | None:
@@ -146,17 +154,21 @@ class CodeTask(Task):
     bonuses: ClassVar = {"cooperation": "tests"}
     signs = "programs.signs.SIGNS"
 
-    def __init__(self, data: str | None = None, num_agents: int = 2, feedback=None):
-        super().__init__(data, num_agents)
-        self.helpers = helper_names(num_agents)
-        self.tell = feedback
-
-    @classmethod
-    def teller(cls, args):
-        """Return the function of programs/feedback.py with the run's flags."""
+    def __init__(
+        self,
+        data: str | None = None,
+        num_agents: int = 2,
+        feedback: str | None = None,
+        feedback_tests: int = 1,
+        expert_url: str | None = None,
+        expert_model: str | None = None,
+    ):
+        """feedback_tests: how many tests --feedback tests may show; 0: all. The rest: expert's."""
         from programs.feedback import configured
 
-        return configured(args.feedback, args.feedback_tests, args.expert_url, args.expert_model)
+        super().__init__(data, num_agents)
+        self.helpers = helper_names(num_agents)
+        self.tell = configured(feedback, feedback_tests, expert_url, expert_model)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         from programs.schemes import classify
@@ -263,7 +275,7 @@ class HumanEval(CodeTask):
     its own order. Its last fifth is test, and the fifth before it is dev.
     """
 
-    stop = "``"  # begins the fence that ends an answer; a tokenizer may split the three backticks
+    stop = "```"  # the fence that ends an answer
     rows = 164
     hub = ("openai/openai_humaneval", None, "test")  # name, configuration, split
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}

@@ -20,7 +20,7 @@ from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
 from training.defaults import resolve, resolve_bits, resolve_steps
-from training.flags import Parser, TemplateArgs, add_flags, at_least, flag, named, optional, part_of
+from training.flags import Assignments, Parser, add_flags, at_least, flag, named, optional, part_of
 from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
 from training.terminal import fail, is_first, quiet, quit_on_signals
 
@@ -58,6 +58,12 @@ class Args:
     )
     turns: int = flag(1, "number of answers that each agent gives to a problem", COUNT)
     feedback: str | None = optional("kind of feedback between turns, by the task's name for it")
+    task_arg: dict | None = optional(
+        "arguments of the task's constructor, such as feedback_tests=3",
+        nargs="+",
+        metavar="NAME=VALUE",
+        action=Assignments,
+    )
 
     # --- the team
     model: list[str] | None = optional(
@@ -175,7 +181,7 @@ class Args:
         "arguments of the chat template, as enable_thinking=false (a JSON value, or text)",
         nargs="+",
         metavar="NAME=VALUE",
-        action=TemplateArgs,
+        action=Assignments,
     )
     keep_problems: list[float] | None = optional(
         "bounds of the share of a problem's joint responses that pass; outside, it is played less",
@@ -214,13 +220,6 @@ class Args:
     )
     devices: int = flag(1, "number of GPUs per machine (on a CPU: of processes)", COUNT)
     num_nodes: int = flag(1, "number of machines", COUNT)
-    feedback_tests: int = flag(1, "number of tests that feedback may show; 0: all", SIZE)
-    expert_url: str | None = optional(
-        "OpenAI-compatible server for --feedback expert", metavar="URL"
-    )
-    expert_model: str | None = optional(
-        "model of that server; its key is read from MAGRPO_EXPERT_KEY or OPENAI_API_KEY"
-    )
 
     @property
     def processes(self) -> int:
@@ -279,7 +278,13 @@ def recorded_flags(directory: Path) -> dict:
     """Return a run's flags. An older run may have had more than there are now."""
     recorded = folder.read_args(directory)["args"]
     known = {field.name for field in dataclasses.fields(Args)}
-    return {name: value for name, value in recorded.items() if name in known}
+    flags = {name: value for name, value in recorded.items() if name in known}
+    if "task_arg" not in recorded:  # they were flags then
+        flags["task_arg"] = {}
+        for name in ("feedback_tests", "expert_url", "expert_model"):
+            if recorded.get(name) not in (None, 1):  # 1 is the default
+                flags["task_arg"][name] = str(recorded[name])
+    return flags
 
 
 def prepare(args: Args) -> Prepared:

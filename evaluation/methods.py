@@ -15,11 +15,12 @@ import torch
 from evaluation.players import single_flags
 from evaluation.scoring import scorer_of
 from magrpo import EVAL, Episode, Node, Rollout, generator
+from policies.base import Prompt
 from policies.decoding import Response
 from policies.sampling import Sampling
 from training.flags import meant, part_of
-from training.heldout import ALIGNED_CHAIN, play, played, progress, team_reward
-from training.metrics import sampled_tokens
+from training.heldout import ALIGNED_CHAIN, episode, play, played, progress, team_reward
+from training.metrics import largest_return, sampled_tokens
 from training.plugins import TaskOptions, make_task
 
 TIMED = 5  # problems whose decoding is timed, one at a time
@@ -28,6 +29,14 @@ TIMED = 5  # problems whose decoding is timed, one at a time
 def shown(texts: dict[int, str]) -> str:
     """Return how a baseline shows an agent what others wrote."""
     return "\n\n".join(f"Agent {agent} wrote:\n{text.rstrip()}" for agent, text in texts.items())
+
+
+def below(text: str, prompt: Prompt) -> Prompt:
+    """Return a prompt with a text above it, or above the last message of a chat."""
+    if isinstance(prompt, str):
+        return f"{text}\n\n{prompt}"
+    *before, last = prompt
+    return [*before, last | {"content": f"{text}\n\n{last['content']}"}]
 
 
 class Sequential(Rollout):
@@ -45,8 +54,8 @@ class Sequential(Rollout):
                 prompt = self.task.observe(agent, node.item, [])
                 for sample in range(node.samples):
                     texts = {k: node.responses[k][sample].text for k in range(agent)}
-                    text = f"{shown(texts)}\n\n{prompt}" if texts else prompt
-                    prompts.append((agent, node.item, self.encode(agent, node.item, text)))
+                    asked = below(shown(texts), prompt) if texts else prompt
+                    prompts.append((agent, node.item, self.encode(agent, node.item, asked)))
             uniforms = torch.from_numpy(np.concatenate([numbers[agent] for numbers in draws]))
             answers = iter(self.answers(prompts, uniforms[:, None], sampling))
             for node in nodes:
@@ -160,6 +169,8 @@ def plays_alone(flags, item: dict) -> bool:
             if set(task.speakers(item, turn) or [0]) != {0}:
                 return False
             item = task.advance(item, [""])
+            if item is None:
+                break
     except ValueError:  # raised by tasks for teams alone
         return False
     return True
@@ -174,40 +185,32 @@ def play_method(
     if greedy:
         sampling = sampling.greedy()
     with progress(f"{name}, {'greedy' if greedy else 'sampled'}", len(items)) as bar:
-        roots, *_ = play(rollout, items, seed, samples or 1, sampling, bar)
-    for number, root in enumerate(roots):
+        turns = play(rollout, items, seed, samples or 1, sampling, bar)
+    largest = largest_return(turns, rollout)
+    for number, root in enumerate(turns[0]):
         for sample in range(samples or 1):
             head = {"method": name, "greedy": greedy, "item": number, "sample": sample}
-            records.append(head | record(rollout, root, sample))
+            records.append(head | record(rollout, root, sample, largest))
     return records
 
 
-def record(rollout: Rollout, root: Node, sample: int) -> dict:
+def record(rollout: Rollout, root: Node, sample: int, largest: float) -> dict:
     """Return a joint response's turns, its return, and the scheme of its last turn.
 
     The scheme is left out where the task names none. A turn without parts was not scored.
     """
-    gamma = rollout.episode.gamma
     turns = []
     earned = 0.0
-    discounts = 0.0  # of the turns that were scored
-    node = root
-    while node:
-        texts, parts = played(node, sample)
-        tokens = [len(responses[sample].tokens) for responses in node.responses]
+    for node, number in episode(root, sample):
+        texts, parts = played(node, number)
+        tokens = [len(responses[number].tokens) for responses in node.responses]
         if parts:
-            discount = gamma ** len(turns)
+            discount = rollout.episode.gamma ** len(turns)
             earned += discount * team_reward(parts, len(texts))
-            discounts += discount
         turns.append({"responses": texts, "tokens": tokens, "parts": parts})
-        last = node
-        node = node.children[sample] if node.children else None
-        sample = 0  # a later turn has one sample
-    if discounts:
-        earned /= rollout.reward.maximum * discounts
-    scheme = rollout.task.scheme(last.item, texts)
+    scheme = rollout.task.scheme(node.item, texts)
     names = {"scheme": scheme} if scheme else {}
-    return {**names, "return": earned, "turns": turns}
+    return {**names, "return": earned / largest, "turns": turns}
 
 
 def latencies(

@@ -13,11 +13,13 @@ both in the slow and obvious way. Read it first.
 Shapes: R rows (responses). T tokens of a response. W cached prompt positions. V vocabulary.
 """
 
+import bisect
 import contextlib
 import math
 from collections.abc import Sequence
 
 import torch
+from jinja2 import TemplateError
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache
@@ -28,6 +30,7 @@ from policies.sampling import capped
 
 # Kinds whose kernels read the weight of out_proj past its adapter: peft refuses to adapt it.
 STATE_SPACE = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
+Prompt = str | list[dict]  # a text, or the messages of a chat
 
 
 class Base(nn.Module):
@@ -54,7 +57,8 @@ class Base(nn.Module):
         self.policy_of = {agent: agents[0] if share else agent for agent in agents}
         self.template_args: dict = {}  # what the chat template is given beside the messages
         self.halved = 0  # how often memory ran out (policies/memory.py)
-        self.eos = self.ends = eos_tokens(model, tokenizer)
+        self.eos = eos_tokens(model, tokenizer)
+        self.stops: list[str] = []  # texts that end a response, too
         self.context = context(model.config.get_text_config())  # in tokens
         self.plain = False  # whether it has to be run by policies/plain.py
         self.attention = model.config._attn_implementation  # transformers' own
@@ -176,38 +180,44 @@ class Base(nn.Module):
         """(R, hidden) -> (R, V)."""
         return capped(self.head(hidden), self.softcap)
 
-    def end_at(self, text: str) -> None:
-        """Let responses end with each token that begins with `text`, too. "" adds no token."""
-        begins = set()
-        if text:
-            for name, token in self.tokenizer.get_vocab().items():
-                if text not in name:
-                    continue
-                token_text = self.tokenizer.decode([token])
-                if token_text.lstrip().startswith(text):
-                    begins.add(token)
-        self.ends = self.eos | begins
+    def end_at(self, stop: str | Sequence[str]) -> None:
+        """Let responses end with the first token that completes one of these texts, too."""
+        texts = [stop] if isinstance(stop, str) else stop
+        self.stops = [text for text in texts if text]
+
+    def is_stopped(self, tokens: list[int]) -> bool:
+        """Return whether the text of these tokens holds one that ends a response."""
+        text = self.text_of(tokens) if self.stops else ""
+        return any(stop in text for stop in self.stops)
+
+    def size(self, tokens: list[int]) -> int | None:
+        """Return how many tokens a response has: up to the first that ends it. None: none does."""
+        places = (place for place, token in enumerate(tokens, 1) if token in self.eos)
+        end = next(places, None)
+        tokens = tokens[:end]
+        if not self.is_stopped(tokens):
+            return end
+        counts = range(len(tokens) + 1)
+        return bisect.bisect_left(counts, True, key=lambda count: self.is_stopped(tokens[:count]))
 
     def encode(
-        self, text: str, chat: bool, limit: int, room: int = 0, begun: str = ""
+        self, prompt: Prompt, chat: bool, limit: int, room: int = 0, begun: str = ""
     ) -> tuple[int, ...]:
         """Return a prompt's token ids. Raise ValueError where the prompt cannot be used whole.
 
         It has to fit into `limit`, and with `room` new tokens into the model's context. begun: the
         beginning of the answer, the end of the prompt.
         """
-        if not isinstance(text, str):
-            raise ValueError(f"a prompt, which observe() gives, has to be a text, not {text!r:.60}")
-        ids = self.ids(text, chat, begun)
+        ids = self.ids(prompt, chat, begun)
         if len(ids) > limit:
             raise ValueError(
                 f"a prompt has {len(ids)} tokens and --max-prompt-tokens is {limit}; prompts are "
-                f"never cut: raise the limit or drop the item ({text[:60]!r}...)"
+                f"never cut: raise the limit or drop the item ({prompt!r:.60}...)"
             )
         if len(ids) + room > self.context:
             raise ValueError(
                 f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than "
-                f"the model's context of {self.context} ({text[:60]!r}...)"
+                f"the model's context of {self.context} ({prompt!r:.60}...)"
             )
         known = self.net.config.get_text_config().vocab_size
         if max(ids, default=0) >= known:
@@ -215,29 +225,41 @@ class Base(nn.Module):
                 f"the tokenizer is of another model: token {max(ids)}, and the model knows {known}"
             )
         if len(ids) < 2:
-            raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
+            raise ValueError(f"a prompt needs at least two tokens, this one is {prompt!r}")
         return tuple(ids)
 
-    def ids(self, text: str, chat: bool, begun: str = "") -> list[int]:
+    def ids(self, prompt: Prompt, chat: bool, begun: str = "") -> list[int]:
         """Return a prompt's token ids. They end with EOS only where the text or the template does.
 
-        A prompt after which the tokenizer adds EOS (add_eos_token) would already be answered.
+        The chat template renders messages, and with `chat` also a text, as the user's message. A
+        prompt after which the tokenizer adds EOS (add_eos_token) would already be answered.
         """
-        if not chat:
-            text = f"{text}\n\n{begun}" if begun else text
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        right = isinstance(messages, list) and messages
+        if not right or not all(isinstance(m, dict) and "role" in m for m in messages):
+            raise ValueError(
+                "a prompt, which observe() gives, has to be a text or a list of chat messages, "
+                f'{{"role": ..., "content": ...}}, not {prompt!r:.60}'
+            )
+        if isinstance(prompt, str) and not chat:
+            text = f"{prompt}\n\n{begun}" if begun else prompt
             ids = self.tokenizer(text)["input_ids"]
             written = self.tokenizer(text, add_special_tokens=False)["input_ids"]
             added = self.final_ends(ids) - self.final_ends(written)
             return ids[: len(ids) - added]
         if not self.tokenizer.chat_template:
             raise ValueError(
-                "--chat-template: the model has no chat template: "
+                "--chat-template, or a prompt of chat messages: the model has no chat template: "
                 "give --no-chat-template, or take the instruction-tuned model"
             )
-        messages = [{"role": "user", "content": text}]
-        ids = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, return_dict=False, **self.template_args
-        )
+        try:
+            ids = self.tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, return_dict=False, **self.template_args
+            )
+        except TemplateError as error:  # of roles that the model does not know, for example
+            raise ValueError(
+                f"the model's chat template refuses a prompt: {error} ({messages!r:.200})"
+            ) from error
         return ids + self.tokenizer(begun, add_special_tokens=False)["input_ids"]
 
     def final_ends(self, ids: list[int]) -> int:
@@ -248,7 +270,7 @@ class Base(nn.Module):
         return count
 
     def text_of(self, response: list[int]) -> str:
-        """Return a response's text.
+        """Return a response's text, the text that ends it included.
 
         Decoders like Llama 2's strip the first space of a text, and a response follows a prompt. So
         it is decoded after a letter, which is then cut off.

@@ -74,7 +74,7 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     cache = Cache(caches)
     known = len(base.head.weight)
     ends = torch.zeros(known, dtype=torch.bool, device=device)  # (V,)
-    ends[[token for token in base.ends if token < known]] = True
+    ends[[token for token in base.eos if token < known]] = True
     uniforms = uniforms.flatten(0, 1).to(device)  # (R, T)
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
@@ -94,8 +94,15 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
             entropies[alive, step] = entropy
             ended[alive] |= ends[new]
             inputs = new[:, None]
-            if (step + 1) % LOOK[device.type]:
+            look = LOOK[device.type]
+            if (step + 1) % look:
                 continue
+            if base.stops:
+                # A token is a character or more of a stop, so a stop is in the last tokens.
+                start = max(step + 1 - look - max(map(len, base.stops)), 0)
+                tails = tokens[alive, start : step + 1].tolist()
+                stopped = [base.is_stopped(tail) for tail in tails]
+                ended[alive] |= torch.tensor(stopped, device=device)
             kept = (~ended[alive]).nonzero().squeeze(-1)
             if len(kept) == 0:
                 break
@@ -116,17 +123,19 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
 
 
 def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Response:
-    """Return a row cut after the first token that ends a response. The text is without this token.
+    """Return a row cut after the first token that ends a response. The rest means nothing.
 
-    The rest of the row means nothing.
+    The text is without what ended it: the end-of-sequence token, or a text and what follows it.
     """
-    places = [place for place, token in enumerate(tokens) if token in base.ends]
-    end = places[0] if places else None
-    size = len(tokens) if end is None else end + 1
+    size = base.size(tokens)
+    tokens = tokens[:size]
+    text = base.text_of([token for token in tokens if token not in base.eos])
+    for stop in base.stops:
+        text = text.partition(stop)[0]
     return Response(
-        tokens=tokens[:size],
-        text=base.text_of(tokens[:end]),
+        tokens=tokens,
+        text=text,
         logps=logps[:size],
         entropy=sum(entropy[:size]),
-        ended=end is not None,
+        ended=size is not None,
     )

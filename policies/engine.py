@@ -83,7 +83,8 @@ class Server:
         seed: int,
         samples: int,
         sampling: Sampling,
-        ends: list,
+        ends: list[int],
+        stops: list[str],
     ) -> list[tuple]:
         """Return token ids and log-probabilities of each sample, with the token that ends it."""
         body = {
@@ -98,6 +99,7 @@ class Server:
             "min_p": 0.0,  # a checkpoint may ship another, and another penalty
             "repetition_penalty": 1.0,
             "stop_token_ids": ends,
+            "stop": stops,
             "ignore_eos": True,  # the ends have it, too
             "logprobs": 0,  # of the sampled tokens alone
             "return_token_ids": True,
@@ -178,9 +180,15 @@ class Engine:
             known = len(base.head.weight)
             ends = []
             if stop:
-                ends = sorted(token for token in base.ends if token < known)
+                ends = sorted(token for token in base.eos if token < known)
             request = self.servers[base].complete(
-                self.names[policy], prompt, seed, uniforms.shape[1], sampling, ends
+                self.names[policy],
+                prompt,
+                seed,
+                uniforms.shape[1],
+                sampling,
+                ends,
+                base.stops if stop else [],
             )
             requests.append(request)
         return await asyncio.gather(*requests)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 EMBEDDED = Path(__file__).resolve().parent.parent / "tiny"  # the models of this project
@@ -23,7 +23,7 @@ class TeamOptions:
     lora_alpha: int = 32
     bits: int = 32
     trust_remote_code: bool = False
-    template_arg: dict | None = None
+    template_arg: dict[str, str] = field(default_factory=dict)
 
 
 def is_adapter(name: str | Path) -> bool:

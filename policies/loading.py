@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import math
 import os
 import sys
@@ -36,9 +37,16 @@ def load_base(name: str, agents: list[int], options: TeamOptions) -> Base:
     """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
     model, tokenizer = load_model(name, options.bits, options.trust_remote_code)
     base = Base(model, tokenizer, agents, options.lora_rank, options.lora_alpha, options.share)
-    base.template_args = options.template_arg or {}
+    base.template_args = {name: as_json(text) for name, text in options.template_arg.items()}
     choose_path(base)
     return base
+
+
+def as_json(text: str):
+    """Return a --template-arg as JSON (false, 3), or as the text that it is."""
+    with contextlib.suppress(ValueError, TypeError):  # an older run recorded what it had read
+        return json.loads(text)
+    return text
 
 
 @contextlib.contextmanager

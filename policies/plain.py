@@ -58,8 +58,6 @@ def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> 
     """Sample S responses to one prompt, one token after the other."""
     samples, limit = uniforms.shape
     uniforms = uniforms.to(base.device)
-    ends = torch.tensor(sorted(base.ends), device=base.device)
-    ended = torch.zeros(samples, dtype=torch.bool, device=base.device)
     ids = torch.tensor([prompt] * samples, device=base.device)  # what the model reads next
     cache = {}  # what it has read before
     tokens = []
@@ -73,8 +71,8 @@ def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> 
         tokens.append(new)
         logps.append(logp)
         entropies.append(entropy)
-        ended |= torch.isin(new, ends)
-        if ended.all():
+        rows = torch.stack(tokens, 1).tolist()
+        if all(base.size(row) is not None for row in rows):
             break
         ids = new[:, None] if cache else torch.cat([ids, new[:, None]], 1)
     columns = [torch.stack(values, 1).tolist() for values in (tokens, logps, entropies)]  # (S, T)

@@ -5,9 +5,10 @@
                     the first k tests pass, and each failed test with what it raised
            expert   an edit of the agent's own function by a larger model, which sees no test
 
-k is --feedback-tests (0: all). An agent never sees a word of a partner's function. It reads the
-type of an error alone, because the message may quote that function. The expert is asked to show no
-author another author's code. The authors' code for arXiv 2508.04652 calls tests level_feedback.
+k is given as --task-arg feedback_tests=k (0: all). An agent never sees a word of a partner's
+function. It reads the type of an error alone, because the message may quote that function. The
+expert is asked to show no author another author's code. The authors' code for arXiv 2508.04652
+calls tests level_feedback.
 """
 
 import functools
@@ -31,16 +32,21 @@ EDIT = 2_000  # characters of an expert's edit
 
 
 def configured(
-    mode: str, limit: int = 1, url: str | None = None, model: str | None = None
-) -> Callable[[dict, list[str]], list[str]]:
-    """Return `tell` with a run's flags.
+    mode: str | None, limit: int = 1, url: str | None = None, model: str | None = None
+) -> Callable[[dict, list[str]], list[str]] | None:
+    """Return `tell` with a task's arguments, None where no mode is asked for.
 
     url and model are the expert's. Other modes ignore them, because a flag file may hold them.
     """
     if limit != 1 and mode != "tests":
-        raise ValueError("--feedback-tests goes with --feedback tests")
+        raise ValueError("--task-arg feedback_tests goes with --feedback tests")
+    if not mode:
+        return None
     if mode == "expert" and not (url and model):
-        raise ValueError("--feedback expert needs --expert-url and --expert-model")
+        raise ValueError(
+            "--feedback expert needs --task-arg expert_url=URL expert_model=NAME: a server with "
+            "OpenAI's chat completions"
+        )
     expert = Expert(url, model) if mode == "expert" else None
     return functools.partial(tell, mode=mode, limit=limit, expert=expert)
 
@@ -164,7 +170,7 @@ class Expert:
     def __init__(self, url: str, model: str, timeout: float = 60.0, tries: int = 6):
         if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", url):
             raise ValueError(  # args.json stores the flags, so the URL may not hold a key
-                "--expert-url has to look like https://host/v1, and has to end after its path; a "
+                "expert_url has to look like https://host/v1, and has to end after its path; a "
                 f"key belongs into the environment, {KEYS[0]}"
             )
         self.url = url.rstrip("/").removesuffix("/chat/completions")

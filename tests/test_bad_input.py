@@ -63,6 +63,9 @@ FLAGS = {
     "--kl-coef 0.1 --top-p 0.5": "not with --top-p or --top-k",
     "--feedback tests": "--feedback is told between turns",
     "--turns 2 --feedback nope": "unknown --feedback 'nope'; task 'coop' has: plain, ",
+    "--task-arg feedback_test=3": "'feedback_test' (did you mean feedback_tests?); task 'coop' has",
+    "--task-arg feedback_tests=all": "feedback_tests=all: it is not int",
+    "--turns 2 --feedback expert": "needs --task-arg expert_url=URL expert_model=NAME",
     "--judge tiny": "--judge tiny: reward 'code' does not ask a language model",
     "--reward nowhere.reward": "No module named 'nowhere'",
     "--model no/such-model": "no/such-model",
@@ -159,7 +162,7 @@ PLUGINS = [  # what is replaced, by what, what is named
     ('[{"task_id": split}]', "{}", "Task.items('train') has to return a list of dicts, not {}"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
-    ('return item["task_id"]', "return 7", "has to be a text, not 7"),
+    ('return item["task_id"]', "return 7", "has to be a text or a list of chat messages"),
     ("def reward(item, responses)", "def reward(item)", "has to take (item, responses): too many"),
     ("reward.maximum = 1.0", "", "mine.py:reward' needs the attribute maximum, its"),
 ]
@@ -346,7 +349,7 @@ def test_the_command_line(model, tmp_path):
     assert files(tmp_path) == before
 
 
-EXPERT = "--turns 2 --feedback expert --expert-url http://h/v1 --expert-model m"
+EXPERT = "--turns 2 --feedback expert --task-arg expert_url=http://h/v1 expert_model=m"
 
 
 @pytest.mark.parametrize(("argv", "package"), [("--logger wandb", "wandb"), (EXPERT, "openai")])

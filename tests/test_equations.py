@@ -177,9 +177,10 @@ class Game(Task):
     first_own: ClassVar = [[0.5, -1.0], [2.0, 0.0]]  # what agent 0 earns alone
     second_reward: ClassVar = [0.0, 3.0]  # by agent 0's action
 
-    def __init__(self, silent: bool):
+    def __init__(self, silent: bool, ends: bool):
         self.script = iter(())
         self.silent = silent  # whether agent 1 does not speak at turn 1
+        self.ends = ends  # whether agent 0's action 1 ends the episode
         self.base_of = {0: self, 1: self}
 
     def end_at(self, text):
@@ -196,6 +197,9 @@ class Game(Task):
 
     def feedback(self, item, responses):
         return ["", ""]
+
+    def advance(self, item, responses):
+        return None if self.ends and responses[0] == "21" else item
 
     def sample(self, prompts, uniforms, sampling):
         answers = []
@@ -220,24 +224,25 @@ class Game(Task):
     reward.maximum = 9.0
 
 
-def true_two_turn_gradient(logits, gamma: float) -> torch.Tensor:
+def true_two_turn_gradient(logits, gamma: float, ends: bool) -> torch.Tensor:
     """By agent 0's logit at turn 0, agent 1's, and agent 0's at turn 1 after either action. Agent 1
     does not follow what agent 0 earns alone."""
     chances = torch.stack([1 - logits.sigmoid(), logits.sigmoid()], 1)  # (4, 2)
     now = chances[0] @ doubles(*Game.first_reward) @ chances[1]
     now = now + chances[0] @ doubles(*Game.first_own) @ chances[1].detach()
-    later = chances[0] @ chances[2:] @ doubles(*Game.second_reward)
+    going_on = chances[0] * doubles(1, 0 if ends else 1)
+    later = going_on @ chances[2:] @ doubles(*Game.second_reward)
     (true,) = torch.autograd.grad(now + gamma * later, logits)
     if gamma:  # each turn's own return counts undiscounted from that turn on (Eq. 2)
         true = torch.cat([true[:2], true[2:] / gamma])
     return true
 
 
-def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float, silent=False):
+def two_turn_gradient(branching, joint, mode, gamma, silent=False, ends=False):
     """Return the expected estimate and the true gradient."""
     logits = doubles(0.4, -0.3, 0.7, -0.6).requires_grad_()
     logps = torch.stack([-logits, logits], 1).sigmoid().log()  # (4, 2)
-    game = Game(silent)
+    game = Game(silent, ends)
     module = MAGRPO(
         game,
         game,
@@ -263,9 +268,10 @@ def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float, silen
             logp = logps[place, row.tokens[0]]
             log_probability = log_probability + logp
             objective = objective + row.coef * logp
-        objectives = objectives + log_probability.exp().detach() * objective
+        unused = 2 ** len([*game.script])  # scripts that differ in what was not sampled
+        objectives = objectives + log_probability.exp().detach() * objective / unused
     (estimate,) = torch.autograd.grad(objectives, logits)
-    return estimate, true_two_turn_gradient(logits, gamma)
+    return estimate, true_two_turn_gradient(logits, gamma, ends)
 
 
 @pytest.mark.parametrize("branching", ["tree", "chain"])
@@ -276,6 +282,15 @@ def two_turn_gradient(branching: str, joint: str, mode: str, gamma: float, silen
 def test_two_turns_estimate_the_true_gradient(branching, joint, mode, scale, silent):
     got, true = two_turn_gradient(branching, joint, mode, 1.0, silent)
     torch.testing.assert_close(got, scale * true, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("branching", ["tree", "chain"])
+def test_an_episode_that_ends_early_estimates_the_true_gradient(branching):
+    got, true = two_turn_gradient(branching, "cross", "rloo", 1.0, ends=True)
+    if branching == "chain":  # the group of a line that is left alone has no gradient
+        true[2:] *= 1 - doubles(0.4).sigmoid()
+    assert bool(true[2])
+    torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5])

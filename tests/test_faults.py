@@ -26,8 +26,7 @@ from test_train import assert_same_run, command, lines
 import eval as evaluation
 import train
 from magrpo import MAGRPO
-from training import folder
-from training import scoring as contract
+from training import folder, threads
 from training.recorder import Recorder
 
 ROOT = Path(train.__file__).parent
@@ -338,7 +337,7 @@ def healthy(tmp_path_factory) -> Path:
 )
 def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, monkeypatch, capsys):
     """It works for some steps, fails, is mended. The line has what it was given."""
-    monkeypatch.setattr(contract, "TIMEOUT", 3.0)
+    monkeypatch.setattr(threads, "TIMEOUT", 3.0)
     monkeypatch.setattr(os, "_exit", sys.exit)  # it would wait for the reward's thread
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
     (tmp_path / "bad").touch()
@@ -356,18 +355,27 @@ def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, m
     assert_same_run(path, healthy)
 
 
-def test_feedback_that_fails_is_told_and_loses_nothing(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        ("{}['gone']", "mine.py, line 6: KeyError: 'gone'"),
+        ("__import__('time').sleep(9)", "feedback did not answer within 3 s, for item {"),
+    ],
+)
+def test_feedback_that_fails_is_told_and_loses_nothing(bad, error, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(threads, "TIMEOUT", 3.0)
+    monkeypatch.setattr(os, "_exit", sys.exit)  # it would wait for the thread
     (tmp_path / "mine.py").write_text(
         "from tasks import Coop\ncalls = []\n"
         "class Task(Coop):\n"
         "    def feedback(self, item, responses):\n"
         "        calls.append(1)\n"
-        "        return ['a', 'b'] if len(calls) < 20 else {}['gone']\n"
+        f"        return ['a', 'b'] if len(calls) < 20 else {bad}\n"
     )
     path = tmp_path / "run"
     argv = ["--task", f"{tmp_path}/mine.py:Task", "--turns", 2, "--joint", "aligned"]
     line = refused(capsys, *SMALL, "--max-steps", 8, "--run", path, *argv)
-    assert "mine.py, line 6: KeyError: 'gone'" in line
+    assert error in line
     assert f"--resume {path}" in line
     assert lines(path, "metrics.jsonl")
 

@@ -24,7 +24,7 @@ from magrpo import Episode, Node, Rollout
 from policies import finding
 from policies.decoding import Response
 from policies.sampling import Sampling
-from training.heldout import evaluate, sample_record
+from training.heldout import episode, evaluate, sample_record
 from training.metrics import measure
 from training.plugins import advanced
 from training.scoring import RewardError, Scorer
@@ -102,10 +102,44 @@ def test_an_evaluation_plays_in_the_world_that_moves_on():
     sampling = Sampling(1.0, 0, 1.0, 4)
     [root], *_ = rollout(task.items("test")[:1], (0, 1, 0, 0), 2, sampling, 1, True)
     for sample in range(2):
-        line = record(rollout, root, sample)
+        line = record(rollout, root, sample, 1.75)
         assert line["scheme"] == "day 2"  # that of the last turn
         assert [turn["parts"]["reward"] for turn in line["turns"]] == [0, 0.25, 0.5]
         assert line["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
+
+
+class Ending(Diary):
+    """Its episodes end when agent 1's response has an even length."""
+
+    def advance(self, item, responses):
+        return super().advance(item, responses) if len(responses[1]) % 2 else None
+
+
+@pytest.mark.parametrize("branching", ["tree", "chain"])
+def test_a_turn_is_opened_only_where_the_episode_goes_on(branching):
+    argv = ("--turns", "3", "--branching", branching)
+    module = step(make(lambda item, texts: 1.0, *argv, task=Ending()))
+    opened = [len(module.turns[0])]
+    for nodes in module.turns:
+        going_on = 0
+        for node in nodes:
+            for sample, child in enumerate(node.children):
+                assert bool(child) == len(node.responses[1][sample].text) % 2
+                going_on += bool(child)
+                assert float(node.returns[0, sample]) == 1 + (child.value if child else 0)
+        opened.append(going_on)
+    assert [len(nodes) for nodes in module.turns] == opened[: len(module.turns)]
+    assert 0 < opened[1] < 4 * opened[0]
+    samples = 1 if branching == "chain" else 4
+    later = opened[1] / (4 * opened[0])
+    if len(module.turns) > 2:
+        later += opened[2] / (4 * opened[0] * samples)
+    assert measure_of(module)["mean_turns"] == pytest.approx(1 + later)
+    weights = {row.weight for row in module.rows()}
+    assert max(weights) == 1 / (4 * opened[0])
+    held_out = evaluate(module, module.problems[:3])[2]
+    ends = [len([*episode(root, 0)]) for root in held_out]
+    assert min(ends) < 3
 
 
 def test_an_advance_may_change_the_item_that_it_is_given():

@@ -102,8 +102,10 @@ def test_equal_rewards_move_nothing():
     assert measure(module)["logp_difference/max"] == 0  # nothing was scored
 
 
-def test_a_response_ends_at_the_tasks_stop():
+@pytest.mark.parametrize(("length", "plain"), [(1, False), (2, False), (2, True)])
+def test_a_response_ends_with_the_token_that_completes_a_stop(length, plain):
     team, task, args = small_team(), Echo(), flags("--max-new-tokens", "24")
+    team.base_of[0].plain = plain
 
     def responses(stop):
         task.stop = stop
@@ -112,9 +114,11 @@ def test_a_response_ends_at_the_tasks_stop():
         return [response for node in nodes for own in node.responses for response in own]
 
     free = responses("")
-    [(stop, count)] = Counter("".join(response.text for response in free)).most_common(1)
-    assert count > 9
-    for long, short in zip(free, responses(stop), strict=True):
+    joined = "".join(response.text for response in free)
+    parts = Counter(joined[start : start + length] for start in range(len(joined)))
+    [(stop, count)] = parts.most_common(1)
+    assert count > 5
+    for long, short in zip(free, responses(["never", stop]), strict=True):
         text, *after = long.text.split(stop)
         assert short.text == text
         assert short.ended if after else short.tokens == long.tokens

@@ -5,7 +5,6 @@ pass@k and accuracy@k against all subsets, standard errors against literals.
 
 import itertools
 import statistics
-import types
 
 import pytest
 
@@ -75,7 +74,7 @@ def test_a_part_that_a_response_lacks_is_0_as_in_training(whole):
     for number in {0, 1, 2, 3} - {whole}:
         del parts[number]["tests"], parts[number]["metric/pass"]
     a = summary(records)["methods"]["a"]
-    trained = mean_parts([types.SimpleNamespace(parts=parts)])
+    trained = mean_parts(parts)
     for name in ("reward/tests", "metric/pass"):
         assert a[name] == trained[name] == 0.25
     assert a["pass@1"] == 0.25

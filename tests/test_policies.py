@@ -263,7 +263,7 @@ def test_top_p_without_a_sort_keeps_what_the_sort_keeps(count, top_p):
 )
 def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
     base = small_base()
-    base.ends = frozenset(eos)
+    base.eos = frozenset(eos)
     response = decoding.response_of(base, decoded, [-1.0] * 3, [0.5] * 3)
     assert (response.tokens, response.ended) == (tokens, ended)
     assert (len(response.logps), response.entropy) == (len(tokens), 0.5 * len(tokens))
@@ -317,6 +317,73 @@ def test_no_prompt_ends_in_what_the_tokenizer_adds(added, text, words):
     base.tokenizer.chat_template = "{{ messages[0].content }}</s>"
     ids = base.encode("return", chat=True, limit=9)
     assert ids == (WORDS.index("▁return"), EOS)
+
+
+CHAT_ML = (  # Qwen2.5's and SmolLM2's shape; Qwen's has a tool's message within the user's
+    "{% if messages[0].role != 'system' %}<|start|>system\nHelp.<|end|>\n{% endif %}"
+    "{% for m in messages %}<|start|>{{ 'user' if m.role == 'tool' else m.role }}\n"
+    "{{ '<r>' + m.content + '</r>' if m.role == 'tool' else m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+LLAMA_3 = (
+    "{{ bos_token }}{% for m in messages %}<|head|>{{ m.role }}<|/head|>\n\n{{ m.content }}<|eot|>"
+    "{% endfor %}{% if add_generation_prompt %}<|head|>assistant<|/head|>\n\n{% endif %}"
+)
+NO_SYSTEM = (  # Gemma's shape
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    "{{ bos_token }}{{ messages[0].content }}"
+)
+SYSTEM = {"role": "system", "content": "Be brief."}
+TALK = [
+    {"role": "user", "content": "2 + 2?"},
+    {"role": "assistant", "content": "<sum>"},
+    {"role": "tool", "content": "4"},
+]
+
+
+@pytest.mark.parametrize("system", [[], [SYSTEM]])
+@pytest.mark.parametrize("template", [CHAT_ML, LLAMA_3])
+def test_a_prompt_may_be_the_messages_of_a_chat(template, system):
+    """The template alone decides about the first token. The tokenizer adds one to plain texts."""
+    base = small_base()
+    base.tokenizer = tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
+    tokenizer.add_special_tokens({"bos_token": "<|begin|>"})
+    special = [("<|begin|>", tokenizer.bos_token_id)]
+    processor = TemplateProcessing("<|begin|> $A", special_tokens=special)
+    tokenizer.backend_tokenizer.post_processor = processor
+    assert tokenizer("x")["input_ids"][0] == tokenizer.bos_token_id
+    tokenizer.chat_template = template
+    if template == LLAMA_3:
+        parts = ["<|begin|>"]
+        for message in system + TALK:
+            parts.append(f"<|head|>{message['role']}<|/head|>\n\n{message['content']}<|eot|>")
+        parts.append("<|head|>assistant<|/head|>\n\n")
+    else:
+        parts = [f"<|start|>system\n{'Be brief.' if system else 'Help.'}<|end|>\n"]
+        parts.append("<|start|>user\n2 + 2?<|end|>\n<|start|>assistant\n<sum><|end|>\n")
+        parts.append("<|start|>user\n<r>4</r><|end|>\n<|start|>assistant\n")
+    for chat in (False, True):  # --chat-template is about texts
+        ids = base.ids(system + TALK, chat, "It is")
+        assert tokenizer.decode(ids) == "".join(parts) + "It is"
+        assert ids.count(tokenizer.bos_token_id) == (template == LLAMA_3)
+    assert base.ids("2 + 2?", True) == base.ids(TALK[:1], False)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "error"),
+    [
+        ([SYSTEM, *TALK], "the model's chat template refuses a prompt: no system role"),
+        ([], "a list of chat messages"),
+        (["user: hello"], "a list of chat messages"),
+        (7, "a list of chat messages"),
+    ],
+)
+def test_messages_that_cannot_be_used_are_refused(prompt, error):
+    base = small_base()
+    base.tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
+    base.tokenizer.chat_template = NO_SYSTEM
+    with pytest.raises(ValueError, match=error):
+        base.encode(prompt, chat=True, limit=99)
 
 
 def test_training_mode_cannot_be_switched_on():

@@ -28,6 +28,7 @@ def resolve(args) -> None:
     if args.lr is None:
         args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
     args.template_arg = args.template_arg or {}
+    args.task_arg = args.task_arg or {}
     args.freeze = sorted(set(args.freeze or ()))
     if args.clip is None and args.updates > 1:
         args.clip = CLIP

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import difflib
 import importlib.util
-import json
 import shlex
 import sys
 
@@ -115,8 +114,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
-class TemplateArgs(argparse.Action):
-    """Collect words NAME=VALUE in a dict. A value is JSON (false, 3) or else the text itself."""
+class Assignments(argparse.Action):
+    """Collect words NAME=VALUE in a dict of texts."""
 
     def __call__(self, parser, namespace, words, option_string=None):
         values = {}
@@ -125,8 +124,6 @@ class TemplateArgs(argparse.Action):
             if not (name and equals):
                 parser.error(f"{option_string}: {word!r} is not NAME=VALUE")
             values[name] = text
-            with contextlib.suppress(ValueError):
-                values[name] = json.loads(text)
         setattr(namespace, self.dest, values)
 
 
@@ -188,8 +185,6 @@ def conflict(args) -> str:
         return "--kl-coef needs the frozen base that adapters leave: not with --lora-rank 0"
     if args.feedback and args.turns == 1:
         return "--feedback is told between turns: it needs --turns 2 or more"
-    if not args.feedback and (args.feedback_tests != 1 or args.expert_url or args.expert_model):
-        return "--feedback-tests, --expert-url and --expert-model go with --feedback: add it"
     if args.num_generations == 1 and args.advantage != "none":
         return "--num-generations 1 trains nothing: give 2 or more, or --advantage none"
     if args.kl_coef and (args.top_p < 1 or args.top_k):

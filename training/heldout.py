@@ -5,6 +5,7 @@ import math
 import statistics
 import sys
 import textwrap
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from tqdm import tqdm
 
 from magrpo import EVAL, MAGRPO, Node, Rollout, agent_rewards, team_mean
 from policies import parallel
+from policies.base import Prompt
 from policies.sampling import Sampling
 from training.metrics import mean_parts, problem_returns
 
@@ -62,7 +64,7 @@ def progress(title: str, count: int, file=None, shown: bool = True) -> tqdm:
 def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict, dict, list[Node]]:
     """Play items sampled and greedily.
 
-    Returns the measures, the returns by problem, and the last nodes of the greedy rollout.
+    Returns the measures, the returns by problem, and the first nodes of the greedy rollout.
     """
     measures = {}
     per_problem = {}
@@ -76,9 +78,23 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
             per_problem[f"{prefix}return"] = returns
             measures[f"{prefix}return"] = statistics.fmean(returns)
             measures[f"{prefix}return_se"] = deviation / math.sqrt(len(items))
-            for name, value in mean_parts(turns[-1]).items():
+            ends = []
+            for root in turns[0]:
+                for sample in range(samples):
+                    *_, (node, number) = episode(root, sample)
+                    ends.append(played(node, number)[1])
+            for name, value in mean_parts(ends).items():
                 measures[prefix + name] = value
-    return measures, per_problem, turns[-1]
+    return measures, per_problem, turns[0]
+
+
+def episode(root: Node, sample: int) -> Iterator[tuple[Node, int]]:
+    """Yield the nodes of an episode with the number of its sample, from turn 0 to its end."""
+    node = root
+    while node:
+        yield node, sample
+        node = node.children[sample] if node.children else None
+        sample = 0  # a later turn has one sample
 
 
 def played(node: Node, sample: int) -> tuple[list[str], dict[str, float]]:
@@ -101,6 +117,13 @@ def task_id(item: dict):
     return value.item() if isinstance(value, np.generic) else value
 
 
+def as_text(prompt: Prompt) -> str:
+    """Return what an agent was asked, with the roles of a chat's messages."""
+    if isinstance(prompt, str):
+        return str(prompt)  # it may be one of numpy's
+    return "\n".join(f"[{message['role']}] {message.get('content')}" for message in prompt)
+
+
 def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
     """Return aligned joint response `number` of a node as a line of samples.jsonl."""
     texts, parts = played(node, number)
@@ -108,7 +131,7 @@ def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
         "step": step,
         "task_id": task_id(node.item),
         "turn": turn,
-        "prompts": list(map(str, node.observations)),
+        "prompts": list(map(as_text, node.observations)),
         "responses": texts,
         "reward": team_reward(parts, len(texts)),
         "parts": parts,

@@ -23,7 +23,7 @@ def measure(module) -> Measures:
     nodes = list(itertools.chain(*module.turns))
     spreads = reward_spreads(module)
     metrics = {"return": np.mean(problem_returns(module.turns, module.rollout))}
-    metrics |= mean_parts(nodes)
+    metrics |= mean_parts(itertools.chain(*(node.parts for node in nodes)))
     metrics["reward_std"] = spreads.mean()
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
     learning = [any(bool(node.advantages.any()) for node in group) for group in module.groups()]
@@ -31,6 +31,8 @@ def measure(module) -> Measures:
     for turn, turn_nodes in enumerate(module.turns):
         rewards = [float(node.team_rewards.mean()) for node in turn_nodes]
         metrics[f"turn_{turn}/reward"] = np.mean(rewards)
+    if module.rollout.episode.turns > 1:
+        metrics["mean_turns"] = mean_turns(module.turns)
     # A full copy leaves no base to compare with, and KL is of distributions without truncation.
     truncated = module.sampling.top_p < 1 or module.sampling.top_k
     if module.team.options.lora_rank and not truncated:
@@ -103,6 +105,16 @@ def reward_spreads(module) -> torch.Tensor:
     return torch.stack(spreads)
 
 
+def mean_turns(turns: list[list]) -> float:
+    """Return the mean number of turns of an episode."""
+    mean = 0.0
+    possible = len(turns[0])  # joint responses at a turn, if no episode had ended
+    for nodes in turns:
+        possible *= nodes[0].samples
+        mean += sum(node.samples for node in nodes) / possible
+    return mean
+
+
 def is_scored(nodes: list) -> bool:
     """Return whether a joint response is scored. A reward returns {} if it does not score."""
     return any(any(node.parts) for node in nodes)
@@ -144,20 +156,19 @@ def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
     return torch.cat([*itertools.chain(*answers)] or [torch.zeros(1)])
 
 
-def mean_parts(nodes: list) -> Measures:
+def mean_parts(scores: Iterable[dict]) -> Measures:
     """Return the mean of each part of the reward over the scored joint responses, as logged.
 
     A part that a joint response lacks counts as 0.
     """
     count = 0
     sums = Counter()
-    for node in nodes:
-        for parts in node.parts:
-            if not parts:
-                continue  # not scored
-            count += 1
-            for name, value in parts.items():
-                sums[logged(name)] += value
+    for parts in scores:
+        if not parts:
+            continue  # not scored
+        count += 1
+        for name, value in parts.items():
+            sums[logged(name)] += value
     return {name: total / count for name, total in sums.items()}
 
 

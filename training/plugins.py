@@ -12,8 +12,9 @@ import math
 import numbers
 import sys
 import traceback
+import typing
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,8 @@ from rewards import REWARDS, asks
 from tasks import TASKS, Task
 from training.flags import meant, named
 
+# How a --task-arg is read, by the type of the constructor's parameter. Others are texts.
+READ = {int: int, float: float, bool: {"true": True, "false": False}.__getitem__}
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 
 MOVED = {  # where older runs found this project's own tasks and rewards
@@ -127,9 +130,7 @@ class TaskOptions:
     reward: str | None = None
     data: str | None = None
     feedback: str | None = None
-    feedback_tests: int = 1
-    expert_url: str | None = None
-    expert_model: str | None = None
+    task_arg: dict[str, str] = field(default_factory=dict)
 
 
 def make_task(args: TaskOptions) -> Task:
@@ -144,7 +145,8 @@ def make_task(args: TaskOptions) -> Task:
             hint = meant(args.feedback, cls.modes)
             listed = ", ".join(cls.modes) or "none"
             raise ValueError(f"unknown --feedback {args.feedback!r}{hint}; {name} has: {listed}")
-        options["feedback"] = cls.teller(args)
+        options["feedback"] = args.feedback
+    options |= task_arguments(name, cls, args.task_arg)
     check_signature(name, cls, **options)
     task = cls(**options)
     task.reward = args.reward or task.reward
@@ -156,6 +158,28 @@ def make_task(args: TaskOptions) -> Task:
     return task
 
 
+def task_arguments(name: str, cls: type, words: dict[str, str]) -> dict:
+    """Return --task-arg as arguments of a task's constructor, of the types in its signature."""
+    parameters = dict(inspect.signature(cls, eval_str=True).parameters)
+    for given in ("data", "num_agents"):  # they have flags of their own
+        parameters.pop(given, None)
+    values = {}
+    for word, text in words.items():
+        if word not in parameters:
+            listed = ", ".join(parameters) or "none"
+            raise ValueError(
+                f"unknown --task-arg {word!r}{meant(word, parameters)}; {name} has: {listed}"
+            )
+        kind, *_ = typing.get_args(parameters[word].annotation) or [parameters[word].annotation]
+        if kind is inspect.Parameter.empty:
+            kind = type(parameters[word].default)
+        try:
+            values[word] = READ.get(kind, str)(text)
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"--task-arg {word}={text}: it is not {kind.__name__}") from error
+    return values
+
+
 def check_signature(name: str, function, *wanted: str, **options) -> None:
     """Raise ValueError if a user's function does not take these arguments."""
     try:
@@ -165,11 +189,13 @@ def check_signature(name: str, function, *wanted: str, **options) -> None:
         raise ValueError(f"{name} has to take ({listed}): {error}") from error
 
 
-def advanced(advance, item: dict, responses: list[str]) -> dict:
+def advanced(advance, item: dict, responses: list[str]) -> dict | None:
     """Return the next turn's item. A task's advance gets a copy of the item and may change it."""
     following = advance(copy.deepcopy(item), responses)
-    if not isinstance(following, dict):
-        raise ValueError(f"advance returned {following!r:.60}, not a dict, for item {item!r}")
+    if not isinstance(following, dict | None):
+        raise ValueError(
+            f"advance returned {following!r:.60}, not a dict or None, for item {item!r}"
+        )
     return following
 
 
@@ -207,8 +233,8 @@ def check_prompts(rollout, items: Iterable[dict]) -> None:
     for item in items:
         for agent in rollout.speakers(item, 0):
             try:
-                text = rollout.task.observe(agent, item, [])
+                prompt = rollout.task.observe(agent, item, [])
             except Exception as error:
                 error.add_note(f"(agent {agent}'s prompt for item {item!r:.300})")
                 raise
-            rollout.encode(agent, item, text)
+            rollout.encode(agent, item, prompt)

@@ -23,7 +23,7 @@ from policies.loading import save_agent
 from training import pictures
 from training.doctor import NOTHING
 from training.folder import CHECKPOINT, json_line, write_json
-from training.heldout import as_markdown, evaluate, play, played, sample_record
+from training.heldout import as_markdown, episode, evaluate, play, played, sample_record
 from training.metrics import measure, memory_gib, problem_returns
 from training.report import model_card
 
@@ -236,10 +236,10 @@ class Recorder(L.Callback):
         if "test" not in self.held_out:
             return
         measures, returns, nodes = self.evaluate(trainer, module, "test", when)
-        last_turn = module.rollout.episode.turns - 1
         self.summary[when] = measures
         self.summary["returns"][when] = returns
-        self.summary["example"][when] = sample_record(module.global_step, nodes[0], last_turn, 0)
+        *_, (turn, (node, _)) = enumerate(episode(nodes[0], 0))
+        self.summary["example"][when] = sample_record(module.global_step, node, turn, 0)
         logged = {f"test/{name}": value for name, value in measures.items()}
         log_numbers(trainer, logged, module.global_step)
 
@@ -261,7 +261,10 @@ class Recorder(L.Callback):
         items = self.pictured(module)
         with trainer.precision_plugin.forward_context():  # the precision of training
             turns = play(module.rollout, items, seed, 1, greedy, tqdm(disable=True))
-        drawn = [task.draw(node.item, played(node, 0)[0]) for node in turns[-1]]
+        drawn = []
+        for root in turns[0]:
+            *_, (node, _) = episode(root, 0)
+            drawn.append(task.draw(node.item, played(node, 0)[0]))
         returns = problem_returns(turns, module.rollout)
         name = f"step {module.global_step}"
         self.frames.append({"name": name, "drawn": drawn, "returns": returns})

@@ -1,15 +1,15 @@
 """Score many joint responses at once, and check that the user's reward keeps its contract."""
 
+import contextlib
 import math
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 
 import numpy as np
 
 from rewards import asks, total
+from training import threads
 
-TIMEOUT = 300.0  # seconds until a reward that does not answer ends the run
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
-THREADS = 8
 Parts = dict[str, float]  # of a reward, by name
 
 
@@ -46,7 +46,7 @@ class Scorer:
         self.maximum = reward.maximum
         self.judge = judge
         self.needs_model = asks(reward)
-        self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="reward")
+        self.threads = threads.Threads()
 
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
         """Return the named parts of each (item, responses), in order."""
@@ -67,20 +67,13 @@ class Scorer:
 
     def _score(self, joints: list, waiting: list[int], calls: list[Questions], scores: list):
         """Fill in the scores of the joint responses whose calls asked nothing new."""
-        futures = []
-        try:
-            for number, lm in zip(waiting, calls, strict=True):
-                arguments = list(joints[number])
-                if self.needs_model:
-                    arguments.append(lm)
-                futures.append(self.pool.submit(self.reward, *arguments))
-            for number, lm, future in zip(waiting, calls, futures, strict=True):
-                wait([future], timeout=TIMEOUT)
+        arguments = []
+        for number, lm in zip(waiting, calls, strict=True):
+            arguments.append((*joints[number], lm) if self.needs_model else joints[number])
+        with contextlib.closing(self.threads.call(self.reward, arguments)) as answers:
+            for number, lm, future in zip(waiting, calls, answers, strict=True):
                 if not lm.new:
                     scores[number] = _parts(future, number, self.maximum, *joints[number])
-        finally:  # an error or a signal does not wait for the calls that have not begun
-            for future in futures:
-                future.cancel()
 
 
 def _parts(future: Future, number: int, maximum: float, item: dict, texts: list[str]) -> Parts:
@@ -98,7 +91,7 @@ def _parts(future: Future, number: int, maximum: float, item: dict, texts: list[
         cause = error
         problem = f"raised {type(error).__name__}: {error}"
         if not future.done():  # it is our own TimeoutError
-            problem = f"did not answer within {TIMEOUT:.0f} s"
+            problem = f"did not answer within {threads.TIMEOUT:.0f} s"
     raise RewardError(
         f"the reward {problem}, for item {item!r} and responses {texts!r}", future.done(), number
     ) from cause

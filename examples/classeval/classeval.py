@@ -135,7 +135,7 @@ class ClassEval(Task):
     """
 
     reward = "classeval"
-    stop = "``"
+    stop = "```"
     hub = ("FudanSELab/ClassEval", None, "test")
     max_methods = 1000
     measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}

@@ -96,7 +96,7 @@ def test_two_processes_with_a_card_each(tmp_path):
 def test_a_decode_waits_for_the_card_at_every_eighth_token():
     """And sends nothing there. No row ends early."""
     base = small_base().to("cuda")
-    base.ends = frozenset([10**6])
+    base.eos = frozenset([10**6])
     waits = []
     uploads = []
     for tokens in (32, 64):

@@ -1,0 +1,45 @@
+"""Call a user's functions in threads, with a limit on the seconds that each may take.
+
+So a reward, `feedback` and `advance` may be called at once. What they share needs a lock.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+TIMEOUT = 300.0  # seconds until a function that does not answer ends the run
+
+
+class Threads:
+    """As many threads as Python finds right for this machine's cores."""
+
+    def __init__(self):
+        self.pool = ThreadPoolExecutor()
+
+    def call(self, function: Callable, calls: Iterable[tuple]) -> Iterator[Future]:
+        """Call function(*arguments) for each of the calls. Yield the answers in order.
+
+        An answer that is not done by then is late.
+        """
+        futures = [self.pool.submit(function, *arguments) for arguments in calls]
+        try:
+            for future in futures:
+                wait([future], timeout=TIMEOUT)
+                yield future
+        finally:  # an error or a signal does not wait for the calls that have not begun
+            for future in futures:
+                future.cancel()
+
+    def map(self, name: str, function: Callable, items: list[dict], texts: list[list[str]]) -> list:
+        """Return function(item, texts) of each joint response. RuntimeError: one is late."""
+        calls = list(zip(items, texts, strict=True))
+        answers = []
+        with contextlib.closing(self.call(function, calls)) as futures:
+            for (item, responses), future in zip(calls, futures, strict=True):
+                if not future.done():
+                    raise RuntimeError(
+                        f"{name} did not answer within {TIMEOUT:.0f} s, for item {item!r} and "
+                        f"responses {responses!r}"
+                    )
+                answers.append(future.result())
+        return answers
