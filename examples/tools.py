@@ -1,0 +1,148 @@
+"""Two agents and a tool: one lets Python compute, the other reads what came out and answers.
+
+    python train.py --task examples/tools.py:Tools --turns 2 --branching chain --model MODEL
+    python train.py --task examples/tools.py:NoTool --turns 2 --branching chain --model MODEL
+
+MODEL is instruction-tuned. recipes/tools.args has the other flags, --task-arg level=2 the problems
+with two operations alone. The problems are arithmetic in words, of one to three operations.
+
+At the first turn agent 0 may write an expression between <python> and </python>, which ends its
+response. The sandbox computes it. At the second turn agent 1 reads the result as a tool's message
+and answers. The last number of its answer counts. Each character that the team writes costs. With
+NoTool the tool says nothing. Agents see messages of a chat, with examples of what they may do.
+"""
+
+import random
+import re
+
+from programs.sandbox.box import Program
+from programs.teams import box
+
+LIMIT = 120  # characters of an expression and of its result
+COST = 0.001  # of each character, for the team, at most MOST in all
+MOST = 0.2
+SIZES = {"train": 600, "dev": 60, "test": 120}
+STARTS = (
+    ("A baker has {a} rolls and bakes {b} more.", "{a} + {b}"),
+    ("A school has {a} desks and throws {b} of them away.", "{a} - {b}"),
+    ("A farmer plants {a} rows of {b} trees.", "{a} * {b}"),
+)
+NEXT = (
+    ("Then {n} more come.", "({}) + {n}"),
+    ("Then {n} are lost.", "({}) - {n}"),
+    ("A year later there are {n} times as many.", "({}) * {n}"),
+)
+QUESTION = "How many are there now?"
+CALL = "A calculator is at hand. Write <python>, a Python expression and </python>."
+ANSWER = "Answer the question with a number."
+EXAMPLES = (  # a problem, the expression, the result
+    ("A library has 12 shelves of 30 books. Then 5 are lost. " + QUESTION, "12 * 30 - 5", "355"),
+    ("A shop has 410 pens and sells 38 of them. " + QUESTION, "410 - 38", "372"),
+)
+
+
+def problem(level: int, draw: random.Random) -> dict:
+    """Return a problem with `level` operations."""
+    text, expression = draw.choice(STARTS)
+    numbers = {"a": draw.randint(100, 999), "b": draw.randint(11, 99)}
+    sentences = [text.format(**numbers)]
+    expression = expression.format(**numbers)
+    for _ in range(level - 1):
+        text, following = draw.choice(NEXT)
+        number = draw.randint(2, 9)
+        sentences.append(text.format(n=number))
+        expression = following.format(expression, n=number)
+    return {
+        "problem": " ".join([*sentences, QUESTION]),
+        "level": level,
+        "answer": eval(expression),  # its words are those above
+    }
+
+
+def problems() -> list[dict]:
+    """Return the problems of all splits, no two of them alike. A third is of each level."""
+    draw = random.Random(0)
+    made = {}
+    while len(made) < sum(SIZES.values()):
+        item = problem(1 + len(made) % 3, draw)
+        made.setdefault(item["problem"], item)
+    return list(made.values())
+
+
+def computed(text: str) -> str:
+    """Return what Python makes of the expression that a response ends with, "" without one."""
+    _, called, expression = text.partition("<python>")
+    if not called:
+        return ""
+    code = f"def tool():\n    return (\n{expression[:LIMIT]}\n)"
+    # A failing test shows the value: its error is told, and nothing else leaves the sandbox.
+    program = Program(code, ("raise ArithmeticError(tool())",), "tool")
+    [verdict] = box.run([program])
+    return verdict.errors[0].removeprefix("ArithmeticError: ")[:LIMIT]
+
+
+class Tools:
+    reward = f"{__file__}:answer"
+    field = "problem"
+    stop = "</python>"
+    measures = {"exact": "metric/exact", "called": "metric/called"}  # columns of eval.py
+
+    def __init__(self, data=None, num_agents=2, level: int = 0):
+        """level: the number of operations, 1 to 3; 0: all three."""
+        if num_agents != 2:
+            raise ValueError(f"one agent calls, one answers: not {num_agents}")
+        self.level = level
+
+    def items(self, split):
+        start = {"train": 0, "dev": SIZES["train"], "test": SIZES["train"] + SIZES["dev"]}[split]
+        chosen = problems()[start : start + SIZES[split]]
+        return [item for item in chosen if self.level in (0, item["level"])]
+
+    def speakers(self, item, turn):
+        return [turn]
+
+    def observe(self, agent, item, history):
+        """Return the messages of a chat: what to do, two examples of it, and the problem."""
+        messages = [{"role": "system", "content": ANSWER if agent else CALL}]
+        for text, expression, result in EXAMPLES:
+            messages.append({"role": "user", "content": text})
+            if agent:
+                messages.append({"role": "tool", "content": result})
+            reply = result if agent else f"<python>{expression}</python>"
+            messages.append({"role": "assistant", "content": reply})
+        messages.append({"role": "user", "content": item["problem"]})
+        if item.get("result"):
+            messages.append({"role": "tool", "content": item["result"]})
+        return messages
+
+    def advance(self, item, responses):
+        """Return the item with the tool's result, and with what agent 0 wrote."""
+        return item | {"called": responses[0], "result": self.tool(responses[0])}
+
+    def tool(self, text):
+        return computed(text)
+
+
+class NoTool(Tools):
+    """The same without a tool: agent 1 answers alone."""
+
+    def tool(self, text):
+        return ""
+
+
+def answer(item, responses):
+    """Pay 1 for the right number, less what the texts cost. Only the second turn is paid."""
+    if "called" not in item:
+        return {}
+    numbers = re.findall(r"-?\d+", responses[1].replace(",", ""))
+    exact = float(numbers[-1:] == [str(item["answer"])])
+    written = len(item["called"]) + len(responses[1])
+    return {
+        "exact": exact,
+        "length": -min(COST * written, MOST),
+        "metric/exact": exact,
+        "metric/called": float("<python>" in item["called"]),
+    }
+
+
+answer.maximum = 1.0
