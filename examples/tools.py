@@ -14,6 +14,7 @@ NoTool the tool says nothing. Agents see messages of a chat, with examples of wh
 
 import random
 import re
+from typing import ClassVar
 
 from programs.sandbox.box import Program
 from programs.teams import box
@@ -21,7 +22,8 @@ from programs.teams import box
 LIMIT = 120  # characters of an expression and of its result
 COST = 0.001  # of each character, for the team, at most MOST in all
 MOST = 0.2
-SIZES = {"train": 600, "dev": 60, "test": 120}
+COUNT = 780  # problems
+SPLITS = {"train": slice(0, 600), "dev": slice(600, 660), "test": slice(660, COUNT)}
 STARTS = (
     ("A baker has {a} rolls and bakes {b} more.", "{a} + {b}"),
     ("A school has {a} desks and throws {b} of them away.", "{a} - {b}"),
@@ -63,7 +65,7 @@ def problems() -> list[dict]:
     """Return the problems of all splits, no two of them alike. A third is of each level."""
     draw = random.Random(0)
     made = {}
-    while len(made) < sum(SIZES.values()):
+    while len(made) < COUNT:
         item = problem(1 + len(made) % 3, draw)
         made.setdefault(item["problem"], item)
     return list(made.values())
@@ -85,7 +87,7 @@ class Tools:
     reward = f"{__file__}:answer"
     field = "problem"
     stop = "</python>"
-    measures = {"exact": "metric/exact", "called": "metric/called"}  # columns of eval.py
+    measures: ClassVar = {"exact": "metric/exact", "called": "metric/called"}  # columns of eval.py
 
     def __init__(self, data=None, num_agents=2, level: int = 0):
         """level: the number of operations, 1 to 3; 0: all three."""
@@ -94,9 +96,7 @@ class Tools:
         self.level = level
 
     def items(self, split):
-        start = {"train": 0, "dev": SIZES["train"], "test": SIZES["train"] + SIZES["dev"]}[split]
-        chosen = problems()[start : start + SIZES[split]]
-        return [item for item in chosen if self.level in (0, item["level"])]
+        return [item for item in problems()[SPLITS[split]] if self.level in (0, item["level"])]
 
     def speakers(self, item, turn):
         return [turn]

@@ -9,7 +9,7 @@ from helpers import read_json, total
 
 import eval as evaluate
 import train
-from examples import board, messages, own_pay, workflows
+from examples import board, messages, own_pay, sudoku, tools, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
 
@@ -123,3 +123,64 @@ def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():
         assert [parts["agent/0"], parts["agent/1"]] == pytest.approx([first, second])
         assert parts["metric/joint"] == both / 4
         assert all("/" in name for name in parts)  # nothing is paid to all
+
+
+# --- tools and games: episodes of a task's own --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("<python>12 * 30 - 5", "355"),
+        ("So <python> (1 +\n2)", "3"),
+        ("<python>1 / 0", "ZeroDivisionError: division by zero"),
+        ("<python>12 books", "SyntaxError"),
+        ("<python>open('/etc/passwd').read()", "Error"),
+        ("12 * 30", ""),
+    ],
+)
+def test_the_tool_computes_in_the_sandbox(text, result):
+    told = tools.computed(text)
+    assert told == result or (result.endswith("Error") and result in told)
+    task = tools.Tools()
+    item = task.items("test")[0]
+    after = task.advance(item, [text, ""])
+    roles = [message["role"] for message in task.observe(1, after, [])]
+    assert roles[-1] == ("tool" if result else "user")
+    assert "12 * 30" not in json.dumps(task.observe(1, after, []))  # what agent 0 wrote
+    assert tools.NoTool().advance(item, [text, ""])["result"] == ""
+
+
+def test_arithmetic_is_paid_for_the_right_number_less_the_length():
+    task = tools.Tools(level=2)
+    items = task.items("train") + task.items("test")
+    assert {item["level"] for item in items} == {2}
+    assert len({item["problem"] for item in items}) == len(items) == 240
+    item = items[0] | {"called": "<python>1", "result": "1"}
+    right = tools.answer(item, ["", f"So {item['answer']:,}."])
+    assert right["exact"] == 1
+    assert right["length"] == -0.001 * (9 + len(f"So {item['answer']:,}."))
+    assert tools.answer(item, ["", f"{item['answer']} or 7"])["exact"] == 0
+    assert tools.answer(items[0], ["<python>1", ""]) == {}
+
+
+def test_a_sudoku_has_one_solution_and_pays_what_each_turn_adds():
+    task = sudoku.Sudoku(empty=6)
+    splits = [{item["puzzle"] for item in task.items(s)} for s in ("train", "dev", "test")]
+    assert sum(map(len, splits)) == len(set.union(*splits)) == 650
+    item = task.items("test")[0]
+    fits = [g for g in sudoku.grids() if sudoku.filled({"puzzle": item["puzzle"]}, g) == g]
+    assert fits == [item["solution"]]
+    empty = [place for place, cell in enumerate(item["puzzle"]) if cell == "."]
+    board = list(item["solution"])
+    for place in empty[:2]:
+        board[place] = str(int(board[place]) % 4 + 1)
+    texts = ["".join(board), sudoku.rows(item["solution"])]
+    first = sudoku.improvement(item, [texts[0], ""])
+    after = task.advance(item, [texts[0], ""])
+    second = sudoku.improvement(after, ["", texts[1]])
+    assert total(first) == pytest.approx(4 / 6)
+    assert total(second) == pytest.approx(2 / 6 + 1)
+    assert sudoku.improvement(after, ["", "no board"])["cells"] == 0
+    assert task.advance(after, ["", texts[1]]) is None
+    assert sudoku.rows(after["board"]) in task.observe(1, after, [])

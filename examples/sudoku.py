@@ -1,0 +1,132 @@
+"""4 x 4 Sudoku for two agents over several turns: one fills in the board, the other corrects it.
+
+    python train.py --task examples/sudoku.py:Sudoku --turns 2 --branching chain --model MODEL
+    python train.py --task examples/sudoku.py:Sudoku --turns 4 --task-arg empty=4 --model MODEL
+
+The agents answer in turn, each with a whole board. An agent sees the puzzle and the board as it is,
+not what its partner wrote beside the board. The episode ends when the puzzle is solved.
+
+A turn is paid for the share of the empty cells that it puts right, less the share that it makes
+wrong, and 1 more if it solves the puzzle. So an episode earns the share that is right at its end,
+and 1 more if it is solved. Puzzles have one solution. Dev and test have puzzles of their own.
+"""
+
+import functools
+import itertools
+import random
+import re
+from typing import ClassVar
+
+COUNT = 650  # puzzles
+SPLITS = {"train": slice(0, 500), "dev": slice(500, 550), "test": slice(550, COUNT)}
+RULES = (
+    "This is a 4 x 4 Sudoku. Each row, each column and each of the four 2 x 2 boxes holds 1, 2, 3 "
+    "and 4. A dot is an empty cell.\n\n{puzzle}\n\n"
+)
+FILL = "Fill in every dot. Answer with the four rows of the solved board, and nothing else."
+CORRECT = (
+    "A partner has filled it in like this:\n\n{board}\n\nThis board has mistakes. Correct them. "
+    "Answer with the four rows of the solved board, and nothing else."
+)
+
+
+@functools.cache
+def grids() -> list[str]:
+    """Return the 288 solved boards, each as its 16 digits row by row."""
+    halves = []  # two rows whose boxes hold all four digits
+    for above, below in itertools.product(itertools.permutations("1234"), repeat=2):
+        if len({*above[:2], *below[:2]}) == 4:
+            halves.append((above, below))
+    boards = []
+    for top, bottom in itertools.product(halves, repeat=2):
+        if all(len(set(column)) == 4 for column in zip(*top, *bottom, strict=True)):
+            boards.append("".join(itertools.chain(*top, *bottom)))
+    return boards
+
+
+def puzzle(draw: random.Random, empty: int) -> dict:
+    """Return a puzzle with so many empty cells and one solution."""
+    while True:
+        solution = draw.choice(grids())
+        dots = draw.sample(range(16), empty)
+        cells = ["." if place in dots else digit for place, digit in enumerate(solution)]
+        pattern = re.compile("".join(cells))
+        if sum(map(bool, map(pattern.match, grids()))) == 1:
+            return {"puzzle": "".join(cells), "solution": solution}
+
+
+def rows(board: str) -> str:
+    """Return a board of 16 characters as its four rows."""
+    return "\n".join(" ".join(board[start : start + 4]) for start in range(0, 16, 4))
+
+
+def filled(item: dict, text: str) -> str:
+    """Return the board after a response: its digits in the empty cells of the puzzle.
+
+    The board stays as it is where the response is not a whole board.
+    """
+    cells = re.findall("[1-4.]", text)
+    if len(cells) != 16:
+        return item.get("board", item["puzzle"])
+    given = zip(item["puzzle"], cells, strict=True)
+    return "".join(cell if digit == "." else digit for digit, cell in given)
+
+
+def right(item: dict, board: str) -> float:
+    """Return the share of the puzzle's empty cells that are right."""
+    cells = zip(item["puzzle"], board, item["solution"], strict=True)
+    answers = [cell == digit for empty, cell, digit in cells if empty == "."]
+    return sum(answers) / len(answers)
+
+
+class Sudoku:
+    reward = f"{__file__}:improvement"
+    field = "puzzle"
+    measures: ClassVar = {
+        "solved": "metric/solved",
+        "metric/cells": "metric/cells",
+    }  # columns of eval.py
+
+    def __init__(self, data=None, num_agents=2, empty: int = 8):
+        """empty: the number of empty cells, 1 to 10."""
+        if num_agents > 2 or not 1 <= empty <= 10:
+            raise ValueError("a 4 x 4 Sudoku is for 1 or 2 agents and has 1 to 10 empty cells")
+        self.num_agents = num_agents
+        self.empty = empty
+
+    def items(self, split):
+        draw = random.Random(self.empty)
+        made = {}
+        while len(made) < COUNT:
+            item = puzzle(draw, self.empty)
+            made.setdefault(item["puzzle"], item)
+        return list(made.values())[SPLITS[split]]
+
+    def speakers(self, item, turn):
+        return [turn % self.num_agents]
+
+    def observe(self, agent, item, history):
+        prompt = RULES.format(puzzle=rows(item["puzzle"]))
+        if "board" not in item:
+            return prompt + FILL
+        return prompt + CORRECT.format(board=rows(item["board"]))
+
+    def advance(self, item, responses):
+        board = filled(item, "".join(responses))  # who does not speak says ""
+        return None if board == item["solution"] else item | {"board": board}
+
+
+def improvement(item, responses):
+    """Pay for what a turn adds to the share of right cells, and for a solved board."""
+    board = filled(item, "".join(responses))
+    share = right(item, board)
+    solved = float(board == item["solution"])
+    return {
+        "cells": share - right(item, item.get("board", item["puzzle"])),
+        "solved": solved,
+        "metric/cells": share,
+        "metric/solved": solved,
+    }
+
+
+improvement.maximum = 2.0
