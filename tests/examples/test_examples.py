@@ -1,4 +1,4 @@
-"""The worked plug-ins: a puzzle, a message board, rewards of one's own, a pipeline. pytest
+"""The worked plug-ins: a puzzle, rewards of one's own, a pipeline, tools, a game. pytest
 tests/examples/test_examples.py
 """
 
@@ -9,47 +9,16 @@ from helpers import read_json, total
 
 import eval as evaluate
 import train
-from examples import board, messages, own_pay, sudoku, tools, workflows
+from examples import messages, own_pay, sudoku, tools, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
 
 
-@pytest.mark.parametrize("kind", [Rendezvous, board.Board])
-def test_every_split_has_pairs_of_its_own_in_both_orders(kind):
-    splits = [{item["open"] for item in kind().items(s)} for s in ("train", "dev", "test")]
+def test_every_split_has_pairs_of_its_own_in_both_orders():
+    splits = [{item["open"] for item in Rendezvous().items(s)} for s in ("train", "dev", "test")]
     for pairs in splits:
         assert {pair[::-1] for pair in pairs} == pairs
     assert sum(map(len, splits)) == len(set.union(*splits)) == 42
-
-
-TOWN = {"task_id": "board/3-7", "open": (3, 7)}
-
-
-def test_the_board_shows_where_the_other_went_and_nothing_else_does():
-    task = board.Board()
-    for agent, known, hidden in ((0, "3", "7"), (1, "7", "3")):
-        prompt = task.observe(agent, TOWN, [])
-        assert known in prompt
-        assert hidden not in prompt
-    after = task.advance(TOWN, ["return x > 3 and x != 9", "no number"])
-    assert after["board"] == [3, 0]
-    assert "board" not in TOWN
-    for agent, place in ((1, 3), (0, 0)):
-        prompt = task.observe(agent, after, [("return x > 3 and x != 9", "")])
-        assert f"modulo {place} of" in prompt
-        assert "x != 9" not in prompt
-
-
-@pytest.mark.slow
-def test_the_embedded_team_learns_to_use_the_board(tmp_path):
-    """Without the board the second turn is as the first; with it they meet."""
-    found = {}
-    for name in ("Board", "NoBoard"):
-        argv = ["--task", f"{board.__file__}:{name}", "--turns", "2", "--branching", "chain"]
-        train.main([*argv, "--max-steps", "25", "--run", str(tmp_path / name)])
-        found[name] = read_json(tmp_path / name / "summary.json")["after"]
-    assert found["NoBoard"]["return"] < 0.6
-    assert found["Board"]["return"] > 0.65  # of at most 0.75
 
 
 def test_in_turn_each_sees_what_those_before_it_wrote():
