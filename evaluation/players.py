@@ -164,6 +164,8 @@ class Player:
         """
         import torch
 
+        from policies.base import as_text
+
         flags = self.flags
         speakers = self.task.speakers(item, 0) or range(self.team.size)
         prompts = [""] * self.team.size
@@ -172,10 +174,11 @@ class Player:
         for agent in speakers:
             base = self.team.base_of[agent]
             base.end_at(self.task.stop)
-            prompts[agent] = self.task.observe(agent, item, [])
+            prompt = self.task.observe(agent, item, [])
+            prompts[agent] = as_text(prompt)
             texts[agent] = self.task.begin(agent, item)
             limits = (flags.max_prompt_tokens, flags.max_new_tokens)
-            ids = base.encode(prompts[agent], flags.chat_template, *limits, texts[agent])
+            ids = base.encode(prompt, flags.chat_template, *limits, texts[agent])
             asked.append((agent, ids))
         torch.manual_seed(seed)
         uniforms = torch.rand(len(asked), 1, flags.max_new_tokens, dtype=torch.float64)

@@ -282,6 +282,13 @@ class Base(nn.Module):
         return text[len(before) :]
 
 
+def as_text(prompt: Prompt) -> str:
+    """Return what an agent was asked, with the roles of a chat's messages."""
+    if isinstance(prompt, str):
+        return str(prompt)  # it may be one of numpy's
+    return "\n".join(f"[{message['role']}] {message.get('content')}" for message in prompt)
+
+
 def context(config) -> float:
     """Return how many tokens a prompt and its response may have together.
 

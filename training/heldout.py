@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from magrpo import EVAL, MAGRPO, Node, Rollout, agent_rewards, team_mean
 from policies import parallel
-from policies.base import Prompt
+from policies.base import as_text
 from policies.sampling import Sampling
 from training.metrics import mean_parts, problem_returns
 
@@ -115,13 +115,6 @@ def task_id(item: dict):
     """Return an item's task_id as plain Python. A checkpoint does not take a scalar of numpy."""
     value = item.get("task_id")
     return value.item() if isinstance(value, np.generic) else value
-
-
-def as_text(prompt: Prompt) -> str:
-    """Return what an agent was asked, with the roles of a chat's messages."""
-    if isinstance(prompt, str):
-        return str(prompt)  # it may be one of numpy's
-    return "\n".join(f"[{message['role']}] {message.get('content')}" for message in prompt)
 
 
 def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
