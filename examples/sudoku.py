@@ -17,6 +17,8 @@ import random
 import re
 from typing import ClassVar
 
+EXAMPLE = {"puzzle": "12.4.4122..34321", "solution": "1234341221434321"}
+WRONG = "1214241221434321"  # of the example
 COUNT = 650  # puzzles
 SPLITS = {"train": slice(0, 500), "dev": slice(500, 550), "test": slice(550, COUNT)}
 RULES = (
@@ -58,6 +60,14 @@ def puzzle(draw: random.Random, empty: int) -> dict:
 def rows(board: str) -> str:
     """Return a board of 16 characters as its four rows."""
     return "\n".join(" ".join(board[start : start + 4]) for start in range(0, 16, 4))
+
+
+def question(item: dict) -> str:
+    """Return what an agent is asked: to fill in the puzzle, or to correct a filled board."""
+    prompt = RULES.format(puzzle=rows(item["puzzle"]))
+    if "board" not in item:
+        return prompt + FILL
+    return prompt + CORRECT.format(board=rows(item["board"]))
 
 
 def filled(item: dict, text: str) -> str:
@@ -106,10 +116,13 @@ class Sudoku:
         return [turn % self.num_agents]
 
     def observe(self, agent, item, history):
-        prompt = RULES.format(puzzle=rows(item["puzzle"]))
-        if "board" not in item:
-            return prompt + FILL
-        return prompt + CORRECT.format(board=rows(item["board"]))
+        """Return the messages of a chat: an example with its answer, and the puzzle."""
+        example = EXAMPLE | {"board": WRONG} if "board" in item else EXAMPLE
+        return [
+            {"role": "user", "content": question(example)},
+            {"role": "assistant", "content": rows(example["solution"])},
+            {"role": "user", "content": question(item)},
+        ]
 
     def advance(self, item, responses):
         board = filled(item, "".join(responses))  # who does not speak says ""
