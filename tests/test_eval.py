@@ -23,6 +23,7 @@ import train
 from evaluation import methods as playing
 from evaluation import players, plots, report
 from magrpo import Rollout
+from training import heldout
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
 
@@ -222,6 +223,16 @@ def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypat
 
 def test_a_model_s_text_cannot_control_the_terminal():
     assert report.printable("a\x1b[2Jb\r\n\tc\x07") == "a[2Jb\n    c"
+
+
+def test_progress_is_lines_now_and_then_where_there_is_no_terminal(monkeypatch):
+    said = io.StringIO()
+    for pause in (0, 99):  # seconds
+        monkeypatch.setattr(heldout, "PAUSE", pause)
+        with heldout.progress("x", 20, said) as bar:
+            bar.update(10)
+            bar.update(10)
+    assert said.getvalue() == "x: 20 problems\nx: 10 of 20\nx: 20 problems\n"
 
 
 def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):

@@ -42,11 +42,12 @@ def bare(run, tmp_path) -> Path:
     return path
 
 
-def spoil(run: Path, text: str) -> None:
-    """Let the first agent answer with the text."""
+def spoil(run: Path, steps=range(3), **values) -> None:
+    """Write other values into the samples of the steps."""
     records = lines(run, "samples.jsonl")
     for record in records:
-        record["responses"][0] = text
+        if record["step"] in steps:
+            record.update(values)
     (run / "samples.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
@@ -81,7 +82,7 @@ def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
 
 def test_no_text_of_a_run_leaves_the_script(run):
     plain = page_of(run).read_text()
-    spoil(run, EVIL)
+    spoil(run, responses=[EVIL, ""])
     page = page_of(run)
     assert data_of(page)[0]["samples"][0]["responses"][0] == EVIL
     assert page.read_text().count("<") == plain.count("<")
@@ -135,12 +136,16 @@ def opened(browser):
 
 
 @pytest.mark.browser
-def test_the_arrows_move_the_slider_and_what_changed_is_marked(opened, run):
+def test_the_arrows_move_the_slider_and_changes_of_the_same_problem_are_marked(opened, run):
+    spoil(run, [0, 1], prompts=["one", "problem"])
     tab = opened(run)
     assert tab.text_content("#step") == "step 0 of 2"
     tab.focus("#slider")  # which would move by itself, too
-    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):  # the last step is 2
-        tab.keyboard.press(key)
+    for _ in range(3):  # the last step is 2
+        tab.keyboard.press("ArrowRight")
+    assert "no change is marked" in tab.text_content("#samples h3")  # it has another problem
+    assert tab.locator("#samples .added, #samples .past").count() == 0
+    tab.keyboard.press("ArrowLeft")
     assert tab.text_content("#step") == "step 1 of 2"
     assert tab.input_value("#slider") == "1"
     assert tab.locator("#samples .added").count() > 0
@@ -161,7 +166,7 @@ def test_the_arrows_move_the_slider_and_what_changed_is_marked(opened, run):
 @pytest.mark.browser
 def test_runs_stand_beside_each_other_and_their_texts_stay_texts(opened, run, bare, tmp_path):
     other = shutil.copytree(run, tmp_path / "<b>other")
-    spoil(other, EVIL)
+    spoil(other, responses=[EVIL, ""])
     tab = opened(run, other, bare)
     cards = tab.locator("#samples > .card")
     assert [cards.nth(i).locator(".response").count() for i in range(3)] == [2, 2, 0]

@@ -23,7 +23,7 @@ PLUGIN = "my_task.py"
 
 
 def test_it_is_short_and_there_are_commands():
-    assert len(README.splitlines()) <= 200
+    assert len(README.splitlines()) <= 150
     assert len(COMMANDS) > 20
     for text in HELPS:
         assert len(re.findall(r"^  python .*\.py", text, re.MULTILINE)) == 3  # examples

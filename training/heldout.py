@@ -1,10 +1,12 @@
 """Play held-out problems, and write joint responses down."""
 
+import contextlib
 import itertools
 import math
 import statistics
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,10 +21,34 @@ from training.metrics import mean_parts, problem_returns
 
 ALIGNED_CHAIN = (1, True)  # Rollout's joints and chain: how held-out problems are played
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
+PAUSE = 30  # seconds between the lines of progress where the output is not a terminal
+
+
+class Lines:
+    """Show progress as plain lines, at the start and now and then, in place of a bar."""
+
+    def __init__(self, title: str, total: int, file):
+        self.title = title
+        self.total = total
+        self.file = file
+        self.done = 0
+        self.printed = time.monotonic()
+        print(f"{title}: {total} problems", file=file, flush=True)
+
+    def update(self, count: int = 1) -> None:
+        self.done += count
+        if self.done < self.total and time.monotonic() >= self.printed + PAUSE:
+            self.printed = time.monotonic()
+            print(f"{self.title}: {self.done} of {self.total}", file=self.file, flush=True)
 
 
 def play(
-    rollout: Rollout, items: list[dict], seed: int, samples: int, sampling: Sampling, bar: tqdm
+    rollout: Rollout,
+    items: list[dict],
+    seed: int,
+    samples: int,
+    sampling: Sampling,
+    bar: tqdm | Lines,
 ) -> list[list[Node]]:
     """Return the nodes of each turn of all items, played a few items at a time.
 
@@ -41,14 +67,14 @@ def play(
     return turns
 
 
-def progress(title: str, count: int, file=None, shown: bool = True) -> tqdm:
-    """Return a bar over so many problems on standard error, or another file.
+def progress(title: str, count: int, file=None, shown: bool = True):
+    """Return the context of a bar over so many problems on standard error, or another file.
 
-    A file that is not a terminal gets one line, with the title.
+    A file that is not a terminal gets lines.
     """
     file = file or sys.stderr
     if shown and not file.isatty():
-        print(f"{title}: {count} problems", file=file, flush=True)
+        return contextlib.nullcontext(Lines(title, count, file))
     return tqdm(
         desc=title,
         total=count,
@@ -57,7 +83,7 @@ def progress(title: str, count: int, file=None, shown: bool = True) -> tqdm:
         mininterval=0,  # each update is of several problems
         miniters=1,
         file=file,
-        disable=not (shown and file.isatty()),
+        disable=not shown,
     )
 
 
