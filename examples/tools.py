@@ -8,7 +8,7 @@ with two operations alone. The problems are arithmetic in words, of one to three
 
 At the first turn agent 0 may write an expression between <python> and </python>, which ends its
 response. The sandbox computes it. At the second turn agent 1 reads the result as a tool's message
-and answers. The last number of its answer counts. Each character that the team writes costs. With
+and answers. The last number of its answer counts. Each character of a right answer costs. With
 NoTool the tool says nothing. Agents see messages of a chat, with examples of what they may do.
 """
 
@@ -131,7 +131,10 @@ class NoTool(Tools):
 
 
 def answer(item, responses):
-    """Pay 1 for the right number, less what the texts cost. Only the second turn is paid."""
+    """Pay 1 for the right number, less what the texts cost. Only the second turn is paid.
+
+    A wrong answer costs nothing: where none of a group is right, a cost would teach short texts.
+    """
     if "called" not in item:
         return {}
     numbers = re.findall(r"-?\d+", responses[1].replace(",", ""))
@@ -139,7 +142,7 @@ def answer(item, responses):
     written = len(item["called"]) + len(responses[1])
     return {
         "exact": exact,
-        "length": -min(COST * written, MOST),
+        "length": -exact * min(COST * written, MOST),
         "metric/exact": exact,
         "metric/called": float("<python>" in item["called"]),
     }
