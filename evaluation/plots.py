@@ -29,7 +29,6 @@ ENDS = {  # what an evaluation measured, and its label
     "before/greedy/return": "greedy,\nbefore",
     "after/greedy/return": "greedy,\nafter",
 }
-ACROSS = 2  # panels of schemes beside each other: their titles are long
 SALT = 337  # gives the schemes of code and of classes different colours
 SEED_FLAGS = (
     "seed",
@@ -200,30 +199,25 @@ def draw(groups: list[Group], path: Path) -> None:
     from matplotlib.figure import Figure
 
     divided = [group for group in groups if group.schemes()]
-    rows = math.ceil(len(divided) / ACROSS)
-    heights = [3 + 0.2 * len(groups)]  # inches
-    if divided:
-        heights.append(0.5 + 2.5 * rows)
+    rows = 1 + math.ceil(len(divided) / 2)
     with style.context(("tableau-colorblind10", {"font.size": 9, "axes.titlesize": 9})):
-        figure = Figure((8, sum(heights)), layout="constrained")
-        bands = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-        left, right = bands[0].subplots(1, 2, width_ratios=(3, 2))
+        figure = Figure((8, 3 * rows + 0.2 * len(groups)), layout="constrained")
+        (curves, ends), *panels = figure.subplots(rows, 2, squeeze=False)
         for number, group in enumerate(groups):
-            draw_curves(left, group, f"C{number}")
-        left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
-        left.set_title("return of the training batches")
-        bands[0].legend(loc="outside lower left", fontsize=8, frameon=False)
-        draw_ends(right, groups)
+            draw_curves(curves, group, f"C{number}")
+        curves.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
+        curves.set_title("return of the training batches")
+        figure.legend(loc="outside upper left", fontsize=8, frameon=False)
+        draw_ends(ends, groups)
+        panels = np.ravel(panels)
+        colors = scheme_colors({name for group in divided for name in group.schemes()})
+        for axes, group in zip(panels, divided, strict=False):
+            draw_schemes(axes, group, colors)
         if divided:
-            colors = scheme_colors({name for group in divided for name in group.schemes()})
-            panels = bands[1].subplots(rows, min(ACROSS, len(divided)), squeeze=False).flatten()
-            for axes in panels[len(divided) :]:
-                axes.remove()
-            for axes, group in zip(panels, divided, strict=False):
-                draw_schemes(axes, group, colors)
             entries = panels[0].get_legend_handles_labels()
-            bands[1].suptitle("how the joint responses of each step divided the work")
-            bands[1].legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
+            figure.legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
+        for axes in panels[len(divided) :]:
+            axes.remove()
         figure.savefig(path, dpi=200)
 
 
@@ -268,8 +262,8 @@ def draw_schemes(axes, group: Group, colors: dict[str, tuple]) -> None:
     curves = [smooth(curve) for curve in shares]
     labels = [name.removeprefix("scheme/") for name in colors]
     axes.stackplot(range(len(curves[0])), curves, labels=labels, colors=colors.values())
-    axes.set(xlabel="step", ylim=(0, 1))
-    axes.set_title(fill(group.name, 90 // ACROSS), fontsize=8)
+    axes.set(xlabel="step", ylabel="share of the joint responses", ylim=(0, 1))
+    axes.set_title(fill(group.name, 45), fontsize=8)
 
 
 def draw_ends(axes, groups: list[Group]) -> None:
