@@ -14,6 +14,7 @@ Shapes: R rows (responses). T tokens of a response. W cached prompt positions. V
 """
 
 import contextlib
+import functools
 import math
 from collections.abc import Sequence
 
@@ -55,6 +56,7 @@ class Base(nn.Module):
         self.template_args: dict = {}  # what the chat template is given beside the messages
         self.halved = 0  # how often memory ran out (policies/memory.py)
         self.eos = self.ends = eos_tokens(model, tokenizer)
+        self.vocabulary = model.config.get_text_config().vocab_size
         self.context = context(model.config.get_text_config())  # in tokens
         self.plain = False  # whether it has to be run by policies/plain.py
         self.attention = model.config._attn_implementation  # transformers' own
@@ -209,10 +211,10 @@ class Base(nn.Module):
                 f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than "
                 f"the model's context of {self.context} ({text[:60]!r}...)"
             )
-        known = self.net.config.get_text_config().vocab_size
-        if max(ids, default=0) >= known:
+        if max(ids, default=0) >= self.vocabulary:
             raise ValueError(
-                f"the tokenizer is of another model: token {max(ids)}, and the model knows {known}"
+                f"the tokenizer is of another model: token {max(ids)}, and the model knows "
+                f"{self.vocabulary}"
             )
         if len(ids) < 2:
             raise ValueError(f"a prompt needs at least two tokens, this one is {text!r}")
@@ -226,9 +228,7 @@ class Base(nn.Module):
         if not chat:
             text = f"{text}\n\n{begun}" if begun else text
             ids = self.tokenizer(text)["input_ids"]
-            written = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-            added = self.final_ends(ids) - self.final_ends(written)
-            return ids[: len(ids) - added]
+            return ids[: len(ids) - self.ends_added]
         if not self.tokenizer.chat_template:
             raise ValueError(
                 "--chat-template: the model has no chat template: "
@@ -240,10 +240,13 @@ class Base(nn.Module):
         )
         return ids + self.tokenizer(begun, add_special_tokens=False)["input_ids"]
 
-    def final_ends(self, ids: list[int]) -> int:
-        """Return how many end-of-sequence tokens stand at the end of ids."""
+    @functools.cached_property
+    def ends_added(self) -> int:
+        """Return how many end-of-sequence tokens the tokenizer adds to every text."""
         count = 0
-        while count < len(ids) and ids[-1 - count] in self.eos:
+        for token in reversed(self.tokenizer("x")["input_ids"]):
+            if token not in self.eos:
+                break
             count += 1
         return count
 
