@@ -202,26 +202,26 @@ def test_a_run_that_was_continued_plays_with_its_newest_agents(two, tmp_path, mo
 
 
 WHOLE = ["--updates", "2", "--advantage", "none"]  # every step moves every weight
-WHOLE += ["--save-every", "1", "--eval-every", "2"]
+WHOLE += ["--save-every", "2"]
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory) -> Path:
-    return in_this_process(tmp_path_factory.mktemp("three") / "run", 3, *WHOLE)
+def four(tmp_path_factory) -> Path:
+    return in_this_process(tmp_path_factory.mktemp("four") / "run", 4, *WHOLE)
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "call", "signalled"),
     [
         (Recorder, "evaluate", 2, True),  # on dev, after the test problems
-        (Recorder, "shares", 2, False),  # the task's scheme
-        (MAGRPO, "set_gradients", 4, False),  # of the second update
+        (Recorder, "shares", 4, False),  # the task's scheme
+        (MAGRPO, "set_gradients", 8, False),  # of the second update
     ],
 )
 def test_a_step_is_kept_whole_or_made_again(
-    owner, name, call, signalled, three, tmp_path, monkeypatch, capsys
+    owner, name, call, signalled, four, tmp_path, monkeypatch, capsys
 ):
-    """The second one fails: a checkpoint holds no step without its metrics, and no half of one."""
+    """The fourth one fails: a checkpoint holds no step without its metrics, and no half of one."""
     path = tmp_path / "run"
     method = getattr(owner, name)
     calls = []
@@ -237,15 +237,15 @@ def test_a_step_is_kept_whole_or_made_again(
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, broken)
         with pytest.raises(SystemExit):
-            in_this_process(path, 3, *WHOLE)
+            in_this_process(path, 4, *WHOLE)
     printed = capsys.readouterr()
     if signalled:
-        assert "Go on from step 1" in printed.out
+        assert "Go on from step 2" in printed.out
     else:
-        assert "is of step 1;" in printed.err
-    assert torch.load(path / folder.CHECKPOINT, weights_only=True)["global_step"] == 1
+        assert "is of step 2;" in printed.err
+    assert torch.load(path / folder.CHECKPOINT, weights_only=True)["global_step"] == 2
     resume(path)
-    assert_same_run(path, three)
+    assert_same_run(path, four)
 
 
 # --- SIGINT and SIGTERM ---------------------------------------------------------------------------
