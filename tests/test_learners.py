@@ -282,8 +282,9 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     assert agent(path) == agent(whole)
     apart = run(tmp_path / "apart", "--init", path, "--freeze", 0, steps=1)
     assert agent(apart) == agent(path) != agent(apart, 1)
-    evaluation.main(["--run", str(path), "--limit", "1", "--num-samples", "1"])
-    assert "frozen-0" not in capsys.readouterr().out  # there is no such team
+    evaluation.main(["--run", str(path), "--limit", "1", "--greedy", "--method", "trained"])
+    frozen = ["--run", path, "--method", "frozen-0"]  # there is no such team
+    assert "what applies here is trained" in refused(capsys, *frozen, program=evaluation)
     # The agents of a checkpoint are those that the run saved.
     shutil.copytree(path, tmp_path / "cut", ignore=shutil.ignore_patterns("agents"))
     returns = crossplay(path, tmp_path / "cut")
