@@ -357,13 +357,13 @@ def test_a_stopped_run_goes_on_exactly(trained, tmp_path, monkeypatch):
     Path("world.py").write_text(WORLD)
     shutil.copytree(trained, "from")
     argv = [*WORLD_FLAGS, "--init", "from", "--freeze", "1"]
-    whole = run(tmp_path / "whole", *argv, steps=6)
+    whole = run(tmp_path / "whole", *argv, steps=4)
     for metrics in lines(whole, "metrics.jsonl"):
         assert metrics["agent/0/reward"] > 0
         assert [metrics[f"grad_norm/{i}"] > 0 for i in range(2)] == [True, False]
     half = tmp_path / "half"
-    with pytest.raises(SystemExit) as stopped, signalled_after(3, signal.SIGTERM):
-        run(half, *argv, "--save-every", 100, steps=6)
+    with pytest.raises(SystemExit) as stopped, signalled_after(2, signal.SIGTERM):
+        run(half, *argv, "--save-every", 100, steps=4)
     assert stopped.value.code == 130
     shutil.rmtree("from")
     program.main(["--resume", str(half)])
