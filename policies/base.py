@@ -56,7 +56,6 @@ class Base(nn.Module):
         self.template_args: dict = {}  # what the chat template is given beside the messages
         self.halved = 0  # how often memory ran out (policies/memory.py)
         self.eos = self.ends = eos_tokens(model, tokenizer)
-        self.vocabulary = model.config.get_text_config().vocab_size
         self.context = context(model.config.get_text_config())  # in tokens
         self.plain = False  # whether it has to be run by policies/plain.py
         self.attention = model.config._attn_implementation  # transformers' own
@@ -80,6 +79,7 @@ class Base(nn.Module):
         known = is_known(self.net.config)
         self.layers = Layers(self.net.base_model, self.adapters) if known else None
         config = self.net.config.get_text_config()
+        self.vocabulary = config.vocab_size
         # some models change the output of their last layer: Cohere's factor, Granite's, a cap
         self.scale = getattr(config, "logit_scale", None) or 1.0
         self.scale /= getattr(config, "logits_scaling", None) or 1.0
