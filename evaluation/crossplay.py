@@ -17,7 +17,7 @@ from training.defaults import resolve_bits
 from training.flags import part_of
 from training.folder import check_bases, write_json
 from training.heldout import play, progress
-from training.metrics import largest_return
+from training.metrics import problem_returns
 from training.plugins import TaskOptions, find_reward, items_of, make_task
 
 SAME = ("task", "reward", "data", "num_agents", "model", "lora_rank", "lora_alpha", "turns")
@@ -66,8 +66,8 @@ def crossplay(
             player.put(team)
             rollout = player.rollout()
             turns = play(rollout, items, seed, samples or 1, sampling, bar)
-            mean = statistics.fmean(node.value for node in turns[0])
-            returns[row][column] += mean / largest_return(turns, rollout) / len(strangers)
+            mean = statistics.fmean(problem_returns(turns, rollout))
+            returns[row][column] += mean / len(strangers)
     return returns, len(items)
 
 

@@ -1,4 +1,4 @@
-"""Compare runs: a table of their returns, and a picture of their curves and of their ends.
+"""Compare runs: a table of their held-out returns, and a picture of their curves.
 
 The runs of one group are its seeds. Their names differ in the ending alone (-seed0, -1, _2). Their
 flags differ in --seed alone, and in that ending within the names of --init. Their code is the same.
@@ -24,12 +24,11 @@ from evaluation.report import align
 from training.folder import read_args, read_records, read_summary, run_folder, write_json
 
 ENDS = {  # what an evaluation measured, and its label
-    "before/return": "sampled,\nbefore",
-    "after/return": "sampled,\nafter",
-    "before/greedy/return": "greedy,\nbefore",
-    "after/greedy/return": "greedy,\nafter",
+    "before/return": "sampled, before",
+    "after/return": "sampled, after",
+    "before/greedy/return": "greedy, before",
+    "after/greedy/return": "greedy, after",
 }
-ACROSS = 2  # panels of schemes beside each other: their titles are long
 SALT = 337  # gives the schemes of code and of classes different colours
 SEED_FLAGS = (
     "seed",
@@ -47,7 +46,8 @@ class Group:
     name: str
     flags: dict  # and "code", a digest of it
     rows: dict[int, list[dict]] = field(default_factory=dict)  # by seed: metrics of each step
-    returns: dict[int, dict] = field(default_factory=dict)  # by finished seed: held-out returns
+    # By finished seed: the held-out returns of each problem, before and after.
+    returns: dict[int, dict] = field(default_factory=dict)
 
     def mean_curve(self, name: str) -> np.ndarray:
         """Return a metric by step, the mean over seeds, as far as all seeds have come.
@@ -64,11 +64,6 @@ class Group:
         """Return the metrics with the shares of the schemes, of a task that names them."""
         names = {name for rows in self.rows.values() for row in rows for name in row}
         return {name for name in names if name.startswith("scheme/")}
-
-    def end(self, name: str) -> tuple[float, float, float]:
-        """Return the mean over seeds and problems of one of ENDS, with its 95 % interval."""
-        when, _, name = name.partition("/")
-        return interval([returns[when][name] for returns in self.returns.values()])
 
 
 def read_groups(names: list[str]) -> list[Group]:
@@ -135,7 +130,9 @@ def numbers(group: Group, first: Group) -> dict:
     row = {"seeds": len(group.rows), "finished": len(group.returns)}
     if group.returns:
         for name in ENDS:
-            mean, low, high = group.end(name)
+            when, _, measure = name.partition("/")
+            values = [returns[when][measure] for returns in group.returns.values()]
+            mean, low, high = interval(values)
             row[name] = mean
             row[f"{name}_low"] = low
             row[f"{name}_high"] = min(high, 1.0)  # returns are shares of the maximum
@@ -170,8 +167,7 @@ def gap(group: Group, first: Group) -> dict:
 
 def render(table: dict) -> str:
     """Return the table as text, with a line for each gap."""
-    labels = [label.replace("\n", " ") for label in ENDS.values()]
-    rows = [["group", "seeds", *labels]]
+    rows = [["group", "seeds", *ENDS.values()]]
     for name, row in table.items():
         cells = [name, str(row["seeds"])]
         for end in ENDS:
@@ -195,35 +191,28 @@ def render(table: dict) -> str:
 
 
 def draw(groups: list[Group], path: Path) -> None:
-    """Draw learning curves and held-out returns, and below them the division of work."""
+    """Draw the learning curves, and below them how each group divided the work."""
     from matplotlib import style
     from matplotlib.figure import Figure
 
     divided = [group for group in groups if group.schemes()]
-    rows = math.ceil(len(divided) / ACROSS)
-    heights = [3 + 0.2 * len(groups)]  # inches
-    if divided:
-        heights.append(0.5 + 2.5 * rows)
+    rows = 1 + math.ceil(len(divided) / 2)
     with style.context(("tableau-colorblind10", {"font.size": 9, "axes.titlesize": 9})):
-        figure = Figure((8, sum(heights)), layout="constrained")
-        bands = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-        left, right = bands[0].subplots(1, 2, width_ratios=(3, 2))
+        figure = Figure((8, 3 * rows + 0.2 * len(groups)), layout="constrained")
+        grid = figure.add_gridspec(rows, 2)
+        curves = figure.add_subplot(grid[0, :])
         for number, group in enumerate(groups):
-            draw_curves(left, group, f"C{number}")
-        left.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
-        left.set_title("return of the training batches")
-        bands[0].legend(loc="outside lower left", fontsize=8, frameon=False)
-        draw_ends(right, groups)
+            draw_curves(curves, group, f"C{number}")
+        curves.set(xlabel="step", ylabel="return (share of the maximum)", ylim=(0, 1))
+        curves.set_title("return of the training batches")
+        figure.legend(loc="outside upper left", fontsize=8, frameon=False)
+        colors = scheme_colors({name for group in divided for name in group.schemes()})
+        for place, group in enumerate(divided, 2):  # below the curves
+            panel = figure.add_subplot(grid[divmod(place, 2)])
+            draw_schemes(panel, group, colors)
         if divided:
-            colors = scheme_colors({name for group in divided for name in group.schemes()})
-            panels = bands[1].subplots(rows, min(ACROSS, len(divided)), squeeze=False).flatten()
-            for axes in panels[len(divided) :]:
-                axes.remove()
-            for axes, group in zip(panels, divided, strict=False):
-                draw_schemes(axes, group, colors)
-            entries = panels[0].get_legend_handles_labels()
-            bands[1].suptitle("how the joint responses of each step divided the work")
-            bands[1].legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
+            entries = panel.get_legend_handles_labels()
+            figure.legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
         figure.savefig(path, dpi=200)
 
 
@@ -268,26 +257,5 @@ def draw_schemes(axes, group: Group, colors: dict[str, tuple]) -> None:
     curves = [smooth(curve) for curve in shares]
     labels = [name.removeprefix("scheme/") for name in colors]
     axes.stackplot(range(len(curves[0])), curves, labels=labels, colors=colors.values())
-    axes.set(xlabel="step", ylim=(0, 1))
-    axes.set_title(fill(group.name, 90 // ACROSS), fontsize=8)
-
-
-def draw_ends(axes, groups: list[Group]) -> None:
-    """Draw bars with 95 % intervals: sampled and greedy, before and after."""
-    width = 0.8 / len(groups)
-    for number, group in enumerate(groups):
-        if not group.returns:
-            continue
-        places = np.arange(len(ENDS)) + (number - (len(groups) - 1) / 2) * width
-        means, lows, highs = np.transpose([group.end(name) for name in ENDS])
-        errors = [means - lows, highs - means]
-        axes.bar(
-            places,
-            means,
-            0.9 * width,
-            color=f"C{number}",
-            yerr=errors,
-            error_kw={"elinewidth": 1},
-        )
-    axes.set(ylim=(0, 1), xticks=range(len(ENDS)), xticklabels=ENDS.values())
-    axes.set_title("held-out problems, 95 % intervals")
+    axes.set(xlabel="step", ylabel="share of the joint responses", ylim=(0, 1))
+    axes.set_title(fill(group.name, 45), fontsize=8)

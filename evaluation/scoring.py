@@ -14,26 +14,22 @@ from training.plugins import TaskOptions, find_reward, make_task
 from training.scoring import RewardError, Scorer
 
 
-def read(path: str) -> tuple[list[int], list[dict]]:
-    """Return the line numbers and the rows, {"item": {...}, "responses": [...]}, of a file.
+def read(path: str) -> dict[int, dict]:
+    """Return the rows of a file, {"item": {...}, "responses": [...]}, by their line numbers.
 
     ValueError names a bad line.
     """
-    numbers = []
-    rows = []
-    for number, row in json_lines(Path(path)):
+    rows = dict(json_lines(Path(path)))
+    for number, row in rows.items():
         match row:
             case {"item": dict(), "responses": list(texts)} if set(map(type, texts)) == {str}:
-                numbers.append(number)
-                rows.append(row)
-            case _:
-                raise ValueError(
-                    f"{path}, line {number}: "
-                    'it needs {"item": an object, "responses": a list of texts}'
-                )
+                continue
+        raise ValueError(
+            f'{path}, line {number}: it needs {{"item": an object, "responses": a list of texts}}'
+        )
     if not rows:
         raise ValueError(f"{path} holds no joint responses")
-    return numbers, rows
+    return rows
 
 
 def score(flags, file: str, samples: str | None) -> str:
@@ -41,16 +37,16 @@ def score(flags, file: str, samples: str | None) -> str:
 
     flags: those of train.py, resolved. samples: a file that gets each line with its score.
     """
-    numbers, rows = read(file)
+    rows = read(file)
     reward = find_reward(make_task(part_of(flags, TaskOptions)))
     scorer = scorer_of(flags, reward)
     try:
-        scores = scorer([(row["item"], row["responses"]) for row in rows])
+        scores = scorer([(row["item"], row["responses"]) for row in rows.values()])
     except RewardError as error:
-        line = numbers[error.args[2]]
+        line = list(rows)[error.args[2]]
         raise RewardError(f"{file}, line {line}: {error}", *error.args[1:]) from error
     scored = []
-    for row, parts in zip(rows, scores, strict=True):
+    for row, parts in zip(rows.values(), scores, strict=True):
         reward = team_reward(parts, len(row["responses"]))
         scored.append(row | {"reward": reward, "parts": parts})
     if samples:

@@ -15,6 +15,7 @@ Shapes: R rows (responses). T tokens of a response. W cached prompt positions. V
 
 import bisect
 import contextlib
+import functools
 import math
 from collections.abc import Sequence
 
@@ -82,6 +83,7 @@ class Base(nn.Module):
         known = is_known(self.net.config)
         self.layers = Layers(self.net.base_model, self.adapters) if known else None
         config = self.net.config.get_text_config()
+        self.vocabulary = config.vocab_size
         # some models change the output of their last layer: Cohere's factor, Granite's, a cap
         self.scale = getattr(config, "logit_scale", None) or 1.0
         self.scale /= getattr(config, "logits_scaling", None) or 1.0
@@ -219,10 +221,10 @@ class Base(nn.Module):
                 f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than "
                 f"the model's context of {self.context} ({prompt!r:.60}...)"
             )
-        known = self.net.config.get_text_config().vocab_size
-        if max(ids, default=0) >= known:
+        if max(ids, default=0) >= self.vocabulary:
             raise ValueError(
-                f"the tokenizer is of another model: token {max(ids)}, and the model knows {known}"
+                f"the tokenizer is of another model: token {max(ids)}, and the model knows "
+                f"{self.vocabulary}"
             )
         if len(ids) < 2:
             raise ValueError(f"a prompt needs at least two tokens, this one is {prompt!r}")
@@ -244,9 +246,7 @@ class Base(nn.Module):
         if isinstance(prompt, str) and not chat:
             text = f"{prompt}\n\n{begun}" if begun else prompt
             ids = self.tokenizer(text)["input_ids"]
-            written = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-            added = self.final_ends(ids) - self.final_ends(written)
-            return ids[: len(ids) - added]
+            return ids[: len(ids) - self.ends_added]
         if not self.tokenizer.chat_template:
             raise ValueError(
                 "--chat-template, or a prompt of chat messages: the model has no chat template: "
@@ -262,10 +262,13 @@ class Base(nn.Module):
             ) from error
         return ids + self.tokenizer(begun, add_special_tokens=False)["input_ids"]
 
-    def final_ends(self, ids: list[int]) -> int:
-        """Return how many end-of-sequence tokens stand at the end of ids."""
+    @functools.cached_property
+    def ends_added(self) -> int:
+        """Return how many end-of-sequence tokens the tokenizer adds to every text."""
         count = 0
-        while count < len(ids) and ids[-1 - count] in self.eos:
+        for token in reversed(self.tokenizer("x")["input_ids"]):
+            if token not in self.eos:
+                break
             count += 1
         return count
 

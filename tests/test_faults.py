@@ -7,6 +7,7 @@ ones, with 20 kills: python -m pytest -m slow tests/test_faults.py
 
 import contextlib
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -27,7 +28,7 @@ import eval as evaluation
 import train
 from magrpo import MAGRPO
 from training import folder, threads
-from training.recorder import Recorder
+from training.recorder import Interruptible, Recorder, Stopped
 
 ROOT = Path(train.__file__).parent
 SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
@@ -40,7 +41,7 @@ lock, calls, here = threading.Lock(), [], os.path.dirname(os.path.abspath(__file
 def reward(item, responses):
     with lock:
         calls.append(1)
-    if len(calls) > 20 and os.path.exists(os.path.join(here, "bad")):
+    if len(calls) > 10 and os.path.exists(os.path.join(here, "bad")):
         BAD
     return sum(map(len, responses)) % 7
 reward.maximum = 6.0
@@ -200,11 +201,12 @@ def test_a_run_that_was_continued_plays_with_its_newest_agents(two, tmp_path, mo
 
 
 WHOLE = ["--updates", "2", "--advantage", "none"]  # every step moves every weight
+WHOLE += ["--save-every", "2"]
 
 
 @pytest.fixture(scope="module")
-def five(tmp_path_factory) -> Path:
-    return in_this_process(tmp_path_factory.mktemp("five") / "run", 5, *WHOLE)
+def four(tmp_path_factory) -> Path:
+    return in_this_process(tmp_path_factory.mktemp("four") / "run", 4, *WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def five(tmp_path_factory) -> Path:
     ],
 )
 def test_a_step_is_kept_whole_or_made_again(
-    owner, name, call, signalled, five, tmp_path, monkeypatch, capsys
+    owner, name, call, signalled, four, tmp_path, monkeypatch, capsys
 ):
     """The fourth one fails: a checkpoint holds no step without its metrics, and no half of one."""
     path = tmp_path / "run"
@@ -234,15 +236,15 @@ def test_a_step_is_kept_whole_or_made_again(
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, broken)
         with pytest.raises(SystemExit):
-            in_this_process(path, 5, *WHOLE)
+            in_this_process(path, 4, *WHOLE)
     printed = capsys.readouterr()
     if signalled:
-        assert "Go on from step 3" in printed.out
+        assert "Go on from step 2" in printed.out
     else:
-        assert "is of step 3;" in printed.err
-    assert torch.load(path / folder.CHECKPOINT, weights_only=True)["global_step"] == 3
+        assert "is of step 2;" in printed.err
+    assert torch.load(path / folder.CHECKPOINT, weights_only=True)["global_step"] == 2
     resume(path)
-    assert_same_run(path, five)
+    assert_same_run(path, four)
 
 
 # --- SIGINT and SIGTERM ---------------------------------------------------------------------------
@@ -273,18 +275,20 @@ def test_a_signal_is_not_taken_for_an_error_of_the_users_code(tmp_path, capsys):
 
 
 def test_the_first_signal_lets_an_update_end_and_the_second_does_not():
-    code = (
-        "import os, signal\n"
-        "from training.recorder import Interruptible, Stopped\n"
-        "rollout = Interruptible(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
-        "rollout.catch_signals()\n"
-        "os.kill(os.getpid(), signal.SIGINT)\n"  # as if in an update
-        "try:\n    rollout()\nexcept Stopped:\n    print('stopped', flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGINT)\n"
-        "print('not reached', flush=True)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.stdout, done.returncode) == ("stopped\n", -signal.SIGINT)
+    process = multiprocessing.get_context("fork").Process(target=interrupt_itself)
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGINT
+
+
+def interrupt_itself() -> None:
+    rollout = Interruptible(lambda: os._exit(1))
+    rollout.catch_signals()
+    os.kill(os.getpid(), signal.SIGINT)  # as if in an update
+    with pytest.raises(Stopped):
+        rollout()
+    os.kill(os.getpid(), signal.SIGINT)
+    os._exit(2)
 
 
 # --- a full disk ----------------------------------------------------------------------------------
@@ -324,7 +328,7 @@ def healthy(tmp_path_factory) -> Path:
     """A run whose reward never fails."""
     folder = tmp_path_factory.mktemp("healthy")
     (folder / "mine.py").write_text(REWARD.replace("BAD", "pass"))
-    return in_this_process(folder / "run", 8, "--reward", folder / "mine.py:reward")
+    return in_this_process(folder / "run", 4, "--reward", folder / "mine.py:reward")
 
 
 @pytest.mark.parametrize(
@@ -342,14 +346,14 @@ def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, m
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
     (tmp_path / "bad").touch()
     path = tmp_path / "run"
-    argv = [*SMALL, "--max-steps", 8, "--run", path, "--save-every", 99]
+    argv = [*SMALL, "--max-steps", 4, "--run", path, "--save-every", 99]
     line = refused(capsys, *argv, "--reward", f"{tmp_path}/mine.py:reward")
     resumes = f"mend it and go on: python train.py --resume {path}"
     for text in (error, "for item {", "and responses [", resumes):
         assert text in line
     steps = [row for row in lines(path, "metrics.jsonl") if "return" in row]
     state = torch.load(path / folder.CHECKPOINT, weights_only=True)
-    assert 0 < state["global_step"] == len(steps) < 8
+    assert 0 < state["global_step"] == len(steps) < 4
     (tmp_path / "bad").unlink()
     resume(path)
     assert_same_run(path, healthy)

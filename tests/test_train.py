@@ -7,10 +7,10 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -81,8 +81,10 @@ def test_help_is_instant():
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
-    """A run of six steps, never stopped."""
-    return run(tmp_path_factory.mktemp("runs") / "whole", steps=6)
+    """A run of six steps, never stopped. Beside it, what a kill after its third step leaves."""
+    path = tmp_path_factory.mktemp("runs") / "whole"
+    with after_step(3, lambda: shutil.copytree(path, path.parent / "killed")):
+        return run(path, "--save-every", 2, steps=6)
 
 
 def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys):
@@ -136,18 +138,23 @@ def test_a_run_writes_what_it_promises(finished):
 
 
 @contextlib.contextmanager
-def signalled_after(steps: int, number: int):
-    """Send this process a signal when a run has written `steps` lines of metrics."""
+def after_step(steps: int, action):
+    """Call action() when a run has written `steps` lines of metrics."""
     append = Recorder.append
 
     def watched(self, name, records):
         append(self, name, records)
         if name == "metrics.jsonl" and records[0]["step"] == steps - 1:
-            os.kill(os.getpid(), number)
+            action()
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Recorder, "append", watched)
         yield
+
+
+def signalled_after(steps: int, number: int):
+    """Send this process a signal when a run has written `steps` lines of metrics."""
+    return after_step(steps, lambda: os.kill(os.getpid(), number))
 
 
 def test_a_stopped_and_resumed_run_ends_the_same(finished, tmp_path):
@@ -161,17 +168,10 @@ def test_a_stopped_and_resumed_run_ends_the_same(finished, tmp_path):
     assert (half / "summary.json").exists()
 
 
-def test_a_killed_run_resumes_to_the_same_end(finished, tmp_path):
-    killed = tmp_path / "killed"
-    argv = [*SMALL, "--max-steps", 6, "--save-every", 2, "--run", killed]
-    process = subprocess.Popen(command(*argv), stderr=subprocess.DEVNULL)
-    written = killed / "metrics.jsonl"
-    while not (written.exists() and len(written.read_text().splitlines()) >= 3):
-        assert process.poll() is None
-        time.sleep(0.002)
-    process.kill()
-    process.wait()
-    assert len(lines(killed, "metrics.jsonl")) < 6
+def test_a_killed_run_resumes_to_the_same_end(finished):
+    """Kills of whole processes: tests/test_faults.py, with -m slow."""
+    killed = finished.parent / "killed"
+    assert len(lines(killed, "metrics.jsonl")) == 3
     train.main(["--resume", str(killed)])
     assert_same_run(killed, finished)
 
@@ -214,7 +214,8 @@ def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
     ],
 )
 def test_every_switch_trains_and_writes(argv, tmp_path):
-    path = run(tmp_path / "run", "--eval-limit", "1", *argv.split(), steps=1)
+    short = ["--eval-limit", "1", "--max-new-tokens", "12"]
+    path = run(tmp_path / "run", *short, *argv.split(), steps=1)
     assert len(lines(path, "metrics.jsonl")) == 1
     agents = read_json(path / "args.json")["args"]["num_agents"]
     weights = "model.safetensors" if "--lora-rank 0" in argv else "adapter_model.safetensors"

@@ -213,7 +213,7 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]
     solve, *partial = functions
 
     pool = _DOMAINS[domain][2]
-    kept = _python(f"lambda xs: {comprehension(predicate, 'x')}")(pool)
+    kept = list(filter(_keeps(predicate), pool))
     dropped = sorted(set(pool) - set(kept))
     if len(kept) < 4:
         return []
@@ -253,13 +253,14 @@ def _assertions(solve, inputs: list[list], more_inputs: list[list]) -> list[str]
 def _inputs_for_mutants(inputs: list[list], parts: tuple[str, str, str]) -> list[list]:
     """Return short inputs for the mutants of the solution that `inputs` let pass.
 
-    Mutants (DeMillo et al. 1978) are solutions with one fault: see `_killed`.
+    Mutants (DeMillo et al. 1978) are solutions with one fault: see `_killed`. The inputs together
+    kill every mutant that a candidate kills. Each step takes the input that kills most of the
+    mutants left, the shortest of several.
     """
     rng = random.Random(str(inputs))
-    predicate = parts[0]
-    keeps = _python(f"lambda x: {predicate or True}")
+    keeps = _keeps(parts[0])
     integers = isinstance(inputs[0][0], int)
-    edges = [rng.choice(group) for group in _edges(predicate, integers)]
+    edges = [rng.choice(group) for group in _edges(parts[0], integers)]
     killed = set()
     for xs in inputs:
         killed |= _killed(xs, parts, edges)
@@ -276,8 +277,18 @@ def _inputs_for_mutants(inputs: list[list], parts: tuple[str, str, str]) -> list
             continue
         for x in (rng.choice(edges), rng.choice(kept)):
             candidates += [[edge], [edge, x], [x, edge]]
-    pairs = [(xs, _killed(xs, parts, edges)) for xs in candidates]
-    return _greedy_cover(pairs, killed)
+
+    kills = [_killed(xs, parts, edges) for xs in candidates]
+    chosen = []
+    while True:
+        gains = [
+            (len(mutants - killed), -len(xs)) for mutants, xs in zip(kills, candidates, strict=True)
+        ]
+        best = gains.index(max(gains))
+        if kills[best] <= killed:
+            return chosen
+        chosen.append(candidates[best])
+        killed |= kills[best]
 
 
 def _killed(xs: list, parts: tuple[str, str, str], edges: list) -> set:
@@ -287,7 +298,7 @@ def _killed(xs: list, parts: tuple[str, str, str], edges: list) -> set:
     out, "order" turns the order round, "sign" takes the opposite of numbers.
     """
     predicate, transform, reducer = parts
-    keeps = _python(f"lambda x: {predicate or True}")
+    keeps = _keeps(predicate)
     change = _python(f"lambda x: {transform or 'x'}")
     reduce = _python(f"lambda ys: {reducer.format('ys')}")
     integers = isinstance(xs[0], int)
@@ -308,38 +319,17 @@ def _killed(xs: list, parts: tuple[str, str, str], edges: list) -> set:
     return {name for name, ys in mutants.items() if _answer(reduce, ys) != answer}
 
 
-def _greedy_cover(candidates: list[tuple[list, set]], covered: set) -> list[list]:
-    """Return inputs that together kill every mutant that a candidate kills.
-
-    Each step takes the input that kills most of the mutants left, the shortest of several.
-    """
-
-    def gain(pair: tuple) -> tuple[int, int]:
-        xs, mutants = pair
-        return len(mutants - covered), -len(xs)
-
-    chosen = []
-    for _ in candidates:
-        xs, mutants = max(candidates, key=gain)
-        if mutants <= covered:
-            break
-        chosen.append(xs)
-        covered = covered | mutants
-    return chosen
-
-
 @functools.cache
 def _edges(predicate: str, integers: bool) -> list[list]:
     """Return groups of edges. Within a group, one edge is as good as another."""
-    keeps = _python(f"lambda x: {predicate or True}")
+    keeps = _keeps(predicate)
     numbers = {0, *map(int, re.findall(r"\d+", predicate))}
     if "% 10" in predicate:
         numbers |= {10 * n for n in numbers}
     if integers:
         near = set()
         for n in numbers:
-            near.update([n - 1, n, n + 1])
-            near.update([-n - 1, -n, 1 - n])
+            near.update(range(n - 1, n + 2), range(-n - 1, 2 - n))
         return [[n] for n in sorted(near)]
     letters = "".join(re.findall(r'"(\w+)"', predicate))
     groups = {}
@@ -361,6 +351,11 @@ def _edges(predicate: str, integers: bool) -> list[list]:
 
 
 _python = functools.cache(eval)  # the same few expressions come again and again
+
+
+def _keeps(predicate: str):
+    """Return the function of a predicate. "" keeps everything."""
+    return _python(f"lambda x: {predicate or True}")
 
 
 def _answer(function, xs):

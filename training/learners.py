@@ -25,14 +25,12 @@ def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
     folders = [_folder(name, agent, agents) for agent, name in enumerate(each(names, agents))]
     for folder in folders:
         check_shape(folder, team)
-    starts = list(zip(team.model, folders, strict=True))
-    if team.share and len(set(starts)) > len(set(team.model)):
+    starts = set(zip(team.model, folders, strict=True))
+    if team.share and len(starts) > len(set(team.model)):
         raise ValueError(
             "--init names several agents, and with --share there is one policy: "
             f"give one agent's folder, such as {folders[0]}"
         )
-    for name, folder in starts:
-        check_base(_trained_on(folder), name, folder)
     return [str(folder) for folder in folders]
 
 
@@ -83,7 +81,6 @@ def load(team, folders: list[str]) -> None:
     options = team.options
     for agent, folder in enumerate(map(Path, folders)):
         trained = _trained_on(folder)
-        # Check again: a model of the hub's may have come to this machine only now.
         check_base(trained, options.model[agent], folder)
         if options.lora_rank and trained is None:
             print(
