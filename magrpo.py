@@ -52,7 +52,7 @@ from policies.memory import halving
 from policies.sampling import Sampling
 from policies.scoring import Row, importance, padded
 from policies.team import Team
-from training.threads import Threads
+from policies.threads import Threads
 
 GRAD_CLIP = 1.0  # largest gradient norm of one agent
 TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet

@@ -163,6 +163,7 @@ def _of_problem(records: list[dict], task_measures: dict, part_names: dict) -> d
                 measures[f"{name[:-1]}{k}"] = best_of_k(values[part], k)
     answers = {tuple(turn["responses"]) for turn in last_turns}
     measures["distinct"] = len(answers) / len(records)
+    measures["mean_turns"] = statistics.fmean(len(record["turns"]) for record in records)
     if sum(last_turns[0]["tokens"]):  # solutions of the data set were not decoded
         for agent in range(len(last_turns[0]["tokens"])):
             lengths = [turn["tokens"][agent] for turn in last_turns]

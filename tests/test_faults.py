@@ -27,7 +27,8 @@ from test_train import assert_same_run, command, lines
 import eval as evaluation
 import train
 from magrpo import MAGRPO
-from training import folder, threads
+from policies import threads
+from training import folder
 from training.recorder import Interruptible, Recorder, Stopped
 
 ROOT = Path(train.__file__).parent

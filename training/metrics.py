@@ -121,14 +121,16 @@ def is_scored(nodes: list) -> bool:
 
 
 def problem_returns(turns: list[list], rollout) -> list[float]:
-    """Return the normalised return, 0 to 1, of each problem.
+    """Return the normalised return, 0 to 1, of each problem."""
+    largest = largest_return(turns, rollout)
+    return [node.value / largest for node in turns[0]]
 
-    It is the share of the largest return, over the turns that are scored.
-    """
+
+def largest_return(turns: list[list], rollout) -> float:
+    """Return the largest return, over the turns that are scored. It is not 0 if none is."""
     gamma = rollout.episode.gamma
     factors = [gamma**turn for turn, nodes in enumerate(turns) if is_scored(nodes)]
-    largest = rollout.reward.maximum * (sum(factors) or 1.0)
-    return [node.value / largest for node in turns[0]]
+    return rollout.reward.maximum * (sum(factors) or 1.0)
 
 
 def logp_differences(rows: list[Row], engine: bool) -> Measures:

@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 import numpy as np
 
+from policies import threads
 from rewards import asks, total
-from training import threads
 
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 Parts = dict[str, float]  # of a reward, by name
