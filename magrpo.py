@@ -227,9 +227,8 @@ class Node:
     samples: int  # S
     # steps 1 and 2
     observations: list[Prompt] = field(default_factory=list)  # per agent: its prompt
-    prompts: list[tuple[int, ...]] = field(
-        default_factory=list
-    )  # per agent: the prompt's token ids
+    # per agent: the prompt's token ids
+    prompts: list[tuple[int, ...]] = field(default_factory=list)
     responses: list[list[Response]] = field(default_factory=list)  # [agent][sample]
     # step 3
     joints: Tensor | None = None  # (J, n): the joint responses that are scored, as sample numbers

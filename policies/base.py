@@ -278,11 +278,15 @@ class Base(nn.Module):
         Decoders like Llama 2's strip the first space of a text, and a response follows a prompt. So
         it is decoded after a letter, which is then cut off.
         """
-        decode = self.tokenizer.decode
+        letter, size = self.letter
+        text = self.tokenizer.decode([*letter, *response], skip_special_tokens=True)
+        return text[size:]
+
+    @functools.cached_property
+    def letter(self) -> tuple[list[int], int]:
+        """Return the token ids of a letter, and the length of their text."""
         letter = self.tokenizer("x", add_special_tokens=False)["input_ids"]
-        before = decode(letter, skip_special_tokens=True)
-        text = decode([*letter, *response], skip_special_tokens=True)
-        return text[len(before) :]
+        return letter, len(self.tokenizer.decode(letter, skip_special_tokens=True))
 
 
 def as_text(prompt: Prompt) -> str:
