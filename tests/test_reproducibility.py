@@ -31,7 +31,8 @@ def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
         with Sandbox(workers=workers) as box:
             monkeypatch.setattr(teams, "box", box)
             path = str(tmp_path / str(threads))
-            train.main([*SMALL, "--turns", "2", "--joint", "aligned", "--run", path])
+            argv = ["--turns", "2", "--joint", "aligned", "--max-steps", "1"]
+            train.main([*SMALL, *argv, "--run", path])
             assert 0 < len(box._workers) <= workers
     assert_same_run(tmp_path / "1", tmp_path / "16")
 
