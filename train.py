@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies.finding import TeamOptions, find_model
+from policies.finding import TARGETS, TeamOptions, find_model
 from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
@@ -120,9 +120,11 @@ class Args:
     )
     gamma: float = flag(1.0, "discount factor on the return of the next turn", SHARE)
     batch_size: int = flag(12, "number of problems per step (and per process)", COUNT)
-    lr: float | None = optional(
-        "learning rate of Adam (1e-4; all weights 1e-5; or what the model's folder says)",
+    lr: list[float] | None = optional(
+        "learning rate of Adam; one for all agents or one each (1e-4; all weights 1e-5; or what "
+        "the model's folder says)",
         POSITIVE,
+        nargs="+",
     )
     lr_schedule: str = flag(
         "linear",
@@ -164,6 +166,14 @@ class Args:
         "numbers of agents that act and do not learn", SIZE, nargs="+", metavar="I"
     )
     lora_alpha: int = flag(32, "scale of the adapters, times --lora-rank", COUNT)
+    lora_targets: str = flag(
+        "all", "layers that carry adapters: all linear ones, or those of attention", choices=TARGETS
+    )
+    checkpointing: bool = flag(
+        False,
+        "gradient checkpointing: less memory for the update, which takes about half as long again "
+        "(by itself where memory is short)",
+    )
     judge: str | None = optional(
         "language model that the reward asks, if it asks any (the team's frozen model)"
     )
@@ -200,6 +210,7 @@ class Args:
     kl_coef: float = flag(
         0.0, "weight of a KL penalty that keeps agents near the frozen model", POSITIVE
     )
+    grad_clip: float = flag(1.0, "largest norm of an agent's gradient; 0: any", POSITIVE)
     warmup_steps: int = flag(0, "number of steps in which the learning rate rises to --lr", SIZE)
     precision: str = flag(  # 16-mixed scales the loss, and clipping would see it
         "32-true",
@@ -276,8 +287,10 @@ def resumed(args: Args, top: Parser, argv: list[str] | None) -> Args:
 
 
 def recorded_flags(directory: Path) -> dict:
-    """Return a run's flags. An older run may have had more than there are now."""
+    """Return a run's flags. An older run may have had more than there are now, and a single lr."""
     recorded = folder.read_args(directory)["args"]
+    if isinstance(recorded.get("lr"), float):
+        recorded["lr"] = [recorded["lr"]] * recorded["num_agents"]
     known = {field.name for field in dataclasses.fields(Args)}
     return {name: value for name, value in recorded.items() if name in known}
 
@@ -322,6 +335,9 @@ def build(args: Args, prepared: Prepared | None = None):
     resolve_bits(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
+    if args.checkpointing:
+        for base in team.bases:
+            base.set_checkpointing()
     if args.init and not folder.checkpoint(args.resume):
         learners.load(team, args.init)
     judge = None

@@ -35,7 +35,15 @@ PROBE = Sampling(1.0, 0, 1.0, 3)  # for the tokens that compare the paths
 def load_base(name: str, agents: list[int], options: TeamOptions) -> Base:
     """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
     model, tokenizer = load_model(name, options.bits, options.trust_remote_code)
-    base = Base(model, tokenizer, agents, options.lora_rank, options.lora_alpha, options.share)
+    base = Base(
+        model,
+        tokenizer,
+        agents,
+        options.lora_rank,
+        options.lora_alpha,
+        options.share,
+        options.lora_targets,
+    )
     base.template_args = options.template_arg or {}
     choose_path(base)
     return base

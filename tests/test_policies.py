@@ -27,6 +27,7 @@ from helpers import (
     uniforms,
 )
 from peft import PeftModel
+from peft.tuners.lora import LoraLayer
 from tokenizers import decoders
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Metaspace
@@ -175,6 +176,18 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, rank, merged_
     got = gradients(base, rows)
     assert len(got) == len([*base.parameters()]) or rank
     assert_same_gradients(got, gradients(base, rows, plain.score))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_bigcode", "opt", "mixtral"])
+def test_adapters_of_attention_alone(kind):
+    base = Base(small_kind(kind), Tokenizer(), [0], 4, 8, lora_targets="attention")
+    names = [name for name, layer in base.named_modules() if isinstance(layer, LoraLayer)]
+    assert names
+    for name in names:
+        assert "attn" in name.split(".")[-2]
+    move_adapters(base)
+    rows = random_rows(base)
+    assert_same_gradients(gradients(base, rows), gradients(base, rows, plain.score))
 
 
 def test_a_gradient_that_would_be_lost_is_refused():

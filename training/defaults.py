@@ -25,8 +25,8 @@ def resolve(args) -> None:
     """Fill in what the flags alone decide. Raise ValueError if they do not go together."""
     models = args.model or [own_model(args.task, args.num_agents) or "tiny"]
     args.model = each([located(name) for name in models], args.num_agents)
-    if args.lr is None:
-        args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
+    rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]
+    args.lr = each(rates, args.num_agents)
     args.template_arg = args.template_arg or {}
     args.freeze = sorted(set(args.freeze or ()))
     if args.clip is None and args.updates > 1:

@@ -42,7 +42,11 @@ def measure(module) -> Measures:
     if module.algorithm.updates > 1:
         metrics["clip_fraction"] = clip_fraction(module.learned, module.algorithm.clip)
     metrics["skipped"] = len(module.skipped)
-    metrics["lr"] = module.learning_rate
+    if len(set(module.learning_rates)) == 1:
+        metrics["lr"] = module.learning_rates[0]
+    else:
+        for agent, rate in enumerate(module.learning_rates):
+            metrics[f"lr/{agent}"] = rate
     seconds = module.rollout.seconds
     metrics |= {f"seconds/{name}": value for name, value in seconds.items()}
     metrics["seconds/step"] = sum(seconds.values())
