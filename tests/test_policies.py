@@ -85,7 +85,7 @@ def gradients(base, rows, score=score):
 
     def backward(rows, logps, mask):
         assert mask.sum(1).tolist() == [len(row.tokens) for row in rows]
-        coef = torch.tensor([row.coef for row in rows])
+        coef = torch.tensor([row.coef for row in rows], device=logps.device)
         (coef * (logps * mask).sum(-1)).sum().backward()
 
     base.zero_grad()
