@@ -11,11 +11,12 @@ A value in brackets is the default. --dry-run shows one batch of any command and
 import contextlib
 import dataclasses
 import itertools
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies.finding import TARGETS, TeamOptions, find_model
+from policies.finding import DEVICE, DEVICES, TARGETS, TeamOptions, find_model
 from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
@@ -29,7 +30,11 @@ SIZE = at_least(int, 0)
 SHARE = at_least(float, 0, 1)
 POSITIVE = at_least(float, 0)
 TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
-MAY_CHANGE = {"max_steps", "max_prompt_tokens"}  # with --resume: no step made so far depends on it
+MAY_CHANGE = {
+    "max_steps",
+    "max_prompt_tokens",
+    "device",
+}  # with --resume: no step made so far depends on it
 HEADINGS = {  # of --help, by their first flag
     "task": "problem",
     "model": "team",
@@ -223,6 +228,10 @@ class Args:
     engine_folder: str | None = optional(
         "folder in which the server finds the adapters (a temporary one)",
     )
+    device: str | None = optional(
+        "where the models run (cuda if there is one, or cpu); mps: Apple's GPU, which is untested",
+        choices=DEVICES,
+    )
     devices: int = flag(1, "number of GPUs per machine (on a CPU: of processes)", COUNT)
     num_nodes: int = flag(1, "number of machines", COUNT)
     feedback_tests: int = flag(1, "number of tests that feedback may show; 0: all", SIZE)
@@ -280,8 +289,8 @@ def resumed(args: Args, top: Parser, argv: list[str] | None) -> Args:
     for name in sorted(recorded.keys() - free):
         if getattr(given, name) != recorded[name]:
             raise ValueError(
-                "--resume takes the run's own flags; only --max-steps and --max-prompt-tokens may "
-                f"change, not --{name.replace('_', '-')}"
+                "--resume takes the run's own flags; only --max-steps, --max-prompt-tokens and "
+                f"--device may change, not --{name.replace('_', '-')}"
             )
     return given
 
@@ -420,7 +429,7 @@ def fit(module, recorder, kept: int, args: Args) -> None:
         max_steps=limit,
         limit_train_batches=limit,
         max_epochs=1,
-        accelerator=module.device.type,  # never Apple's MPS
+        accelerator=module.device.type,
         devices=args.devices,
         num_nodes=args.num_nodes,
         strategy=Processes() if args.processes > 1 else "auto",
@@ -455,6 +464,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         args = parse(argv)
         processes = args.processes
+        os.environ[DEVICE] = args.device or ""
         train(args)
     except Exception as error:
         if "--debug" in argv:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EMBEDDED = Path(__file__).resolve().parent.parent / "tiny"  # the models of this project
+DEVICE = "MAGRPO_DEVICE"  # environment variable with the device that --device chooses
+DEVICES = ("cuda", "mps", "cpu")
 TARGETS = ("all", "attention")  # of adapters
 ADAPTER = "adapter_config.json"  # as peft writes it
 WEIGHTS = "adapter_model.safetensors"

@@ -24,7 +24,15 @@ from transformers import (
 from policies import plain
 from policies.base import Base
 from policies.decoding import decode
-from policies.finding import WEIGHTS, TeamOptions, base_of, find_model, is_adapter, recorded_name
+from policies.finding import (
+    DEVICE,
+    WEIGHTS,
+    TeamOptions,
+    base_of,
+    find_model,
+    is_adapter,
+    recorded_name,
+)
 from policies.memory import host
 from policies.sampling import Sampling
 from policies.scoring import Row, score
@@ -195,12 +203,15 @@ def tolerance(base: Base) -> float:
 
 
 def device() -> torch.device:
-    """Return where this process trains and evaluates: its own GPU, or the CPU.
+    """Return where this process trains and evaluates: as --device says, or its own GPU, or the CPU.
 
-    Tokens are drawn in float64, which Apple's MPS lacks.
+    Raise ValueError where this machine has no such device.
     """
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
+    name = os.environ.get(DEVICE) or ("cuda" if torch.cuda.is_available() else "cpu")
+    if not torch.get_device_module(name).is_available():
+        raise ValueError(f"--device {name}: torch finds none on this machine")
+    if name != "cuda":
+        return torch.device(name)
     place = os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0
     return torch.device("cuda", int(place))
 

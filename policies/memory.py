@@ -13,7 +13,7 @@ import torch
 
 from policies.base import Base
 
-SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
+SHARE = {"cpu": 1 / 8, "cuda": 1 / 4, "mps": 1 / 8}
 LOGIT_BYTES = 24  # of one logit while it is used, with top-p
 # On a CPU, a pass of the update that keeps more than the caches hold gains nothing. With a larger
 # model it may keep the activations of CPU_TOKENS tokens, so that matrix products have enough rows,
@@ -22,7 +22,7 @@ CACHE_BYTES = 2**26
 CPU_TOKENS = 512
 CPU_BYTES = 2**30
 # On a GPU a pass over fewer tokens leaves cores idle: rather each layer runs twice, and keeps less.
-LEAST_TOKENS = {"cpu": 0, "cuda": 512}
+LEAST_TOKENS = {"cpu": 0, "cuda": 512, "mps": 512}
 COPY = 1 / 16  # memory of a copied prompt token, about, as a share of a response token's
 
 
@@ -105,7 +105,7 @@ def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
     A prompt needs memory for its pass, for keys and values of all tokens, and for the logits of one
     token of each response.
     """
-    size = 4 if base.device.type == "cpu" else base.net.dtype.itemsize  # attention.RowCache
+    size = base.net.dtype.itemsize if base.device.type == "cuda" else 4  # attention.RowCache
     cache = cache_numbers(base) * size * (prompt + samples * limit)
     logits = samples * len(base.head.weight) * LOGIT_BYTES
     needed = cache + logits + prompt * activation_bytes(base)

@@ -210,10 +210,32 @@ def test_each_token_is_drawn_as_often_as_the_softmax_says(sampling):
     assert_close(logps, want.log()[tokens])
 
 
-def test_draw_never_takes_an_impossible_token():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_draw_never_takes_an_impossible_token(dtype):
     mass = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])
     for edge, want in ((0.0, [1, 0]), (1 - 2**-53, [1, 2])):
-        assert draw(mass, torch.full((2,), edge, dtype=torch.float64)).tolist() == want
+        assert draw(mass, torch.full((2,), edge).to(dtype)).tolist() == want
+    mass = torch.rand(200, 999, generator=torch.Generator().manual_seed(0))
+    mass *= mass > 0.99  # a dozen tokens are possible
+    for edge in (0.0, 0.5, 1.0):
+        tokens = draw(mass, torch.full((200,), edge, dtype=dtype))
+        assert (mass.gather(1, tokens[:, None]) > 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 8.0])  # of the logits: flat to peaked
+def test_a_draw_is_the_exact_inverse_of_a_number_nearby(scale, dtype):
+    """Among 150,000 tokens, as near as `draw` says."""
+    torch.manual_seed(0)
+    mass = (scale * torch.randn(150_000)).softmax(0)
+    numbers = uniforms(100, 1, 1)[:, 0, 0]
+    tokens = draw(mass.expand(100, -1), numbers.to(dtype))
+    ends = mass.double().cumsum(0)
+    ends /= ends[-1].clone()
+    starts = torch.cat([torch.zeros(1), ends[:-1]])
+    near = (3 * 150_000**0.5 + 12) * torch.finfo(dtype).eps / 2
+    assert (starts[tokens] <= numbers + near).all()
+    assert (ends[tokens] >= numbers - near).all()
 
 
 def test_warp_against_literals():
