@@ -311,6 +311,7 @@ EVAL = {
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
     "--ask { --task mine.py:Task": "--ask: not one JSON object (Expecting property name",
     "--ask=": "--ask is empty",
+    "--task coop --device cuda": "--device cuda: torch finds none on this machine",
 }
 
 
