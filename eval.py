@@ -31,13 +31,14 @@ import argparse
 import dataclasses
 import inspect
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import train
 from evaluation import report
-from policies.finding import located
+from policies.finding import DEVICE, DEVICES, located
 from rewards import REWARDS
 from tasks import TASKS
 from training import folder
@@ -150,6 +151,7 @@ class Args:
         "vLLM servers that sample the responses; one for each model", nargs="+", metavar="URL"
     )
     engine_folder: str | None = optional("folder in which the servers find the adapters")
+    device: str | None = optional("where the models run, as in train.py", choices=DEVICES)
 
     # --- how they play
     split: str = flag("test", "problems that are played", choices=("dev", "test"))
@@ -206,7 +208,7 @@ def parse(argv: list[str] | None = None) -> Args:
         value = getattr(args, mode)
         if isinstance(value, str) and not value.strip():
             top.error(f"{name} is empty")
-        if others := given - MODES[mode] - {mode, "debug"}:
+        if others := given - MODES[mode] - {mode, "debug", "device"}:
             listed = ", ".join("--" + field.replace("_", "-") for field in sorted(others))
             top.error(f"{name} does not go with {listed}")
     for name in ("json", "csv", "samples"):
@@ -431,6 +433,7 @@ def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     try:
         args = parse(argv)
+        os.environ[DEVICE] = args.device or ""
         if args.compare:
             from evaluation import plots
 

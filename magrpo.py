@@ -54,7 +54,6 @@ from policies.scoring import Row, importance, padded
 from policies.team import Team
 from policies.threads import Threads
 
-GRAD_CLIP = 1.0  # largest gradient norm of one agent
 TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
 MOST_DOUBLINGS = 5  # --keep-problems leaves a problem out of 31 epochs at most
 
@@ -526,7 +525,8 @@ class Algorithm:
     kl_coef: float = 0.0
     updates: int = 1
     clip: list[float] | None = None
-    lr: float = 1e-4
+    lr: tuple[float, ...] = (1e-4, 1e-4)  # of each agent
+    grad_clip: float = 1.0  # largest gradient norm of one agent; 0: any
     lr_schedule: str = "linear"
     warmup_steps: int = 0
     max_steps: int = 130
@@ -675,19 +675,21 @@ class MAGRPO(L.LightningModule):
         """
         options = self.algorithm
         optimizer = self.optimizers()
-        self.learning_rate = options.lr * learning_rate_factor(
+        factor = learning_rate_factor(
             self.global_step, options.lr_schedule, options.warmup_steps, options.max_steps
         )
-        for group in optimizer.param_groups:
-            group["lr"] = self.learning_rate
+        self.learning_rates = [rate * factor for rate in options.lr]
+        for agent, group in zip(self.team.policies(), optimizer.param_groups, strict=True):
+            group["lr"] = self.learning_rates[agent]
         rows = [row for row in rows if parallel.is_own(row.problem, len(self.turns[0]))]
         # A response without advantage has no gradient. Unless there is a KL term, it is not run.
         self.learned = [row for row in rows if row.coef != 0.0 or options.kl_coef]
         groups = [group["params"] for group in optimizer.param_groups]  # one per policy
+        limit = options.grad_clip or math.inf
         for remaining in reversed(range(options.updates)):
             halving(self.team.bases, lambda: self.set_gradients(self.learned))
             parallel.sum_gradients(list(itertools.chain(*groups)))
-            norms = [float(nn.utils.clip_grad_norm_(group, GRAD_CLIP)) for group in groups]
+            norms = [float(nn.utils.clip_grad_norm_(group, limit)) for group in groups]
             if not all(map(math.isfinite, norms)):
                 self.skip(norms)
             self.updating = True
@@ -741,7 +743,7 @@ class MAGRPO(L.LightningModule):
 
     def configure_optimizers(self):
         groups = [{"params": self.team.parameters_of(agent)} for agent in self.team.policies()]
-        return torch.optim.Adam(groups, lr=self.algorithm.lr, betas=(0.9, 0.99), fused=True)
+        return torch.optim.Adam(groups, betas=(0.9, 0.99), fused=True)  # `update` sets the rates
 
     def train_dataloader(self):
         """Return endless empty batches: the problems of a step depend on its number alone."""

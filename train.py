@@ -11,11 +11,12 @@ A value in brackets is the default. --dry-run shows one batch of any command and
 import contextlib
 import dataclasses
 import itertools
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies.finding import TeamOptions, find_model
+from policies.finding import DEVICE, DEVICES, TARGETS, TeamOptions, find_model
 from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
@@ -29,7 +30,11 @@ SIZE = at_least(int, 0)
 SHARE = at_least(float, 0, 1)
 POSITIVE = at_least(float, 0)
 TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
-MAY_CHANGE = {"max_steps", "max_prompt_tokens"}  # with --resume: no step made so far depends on it
+MAY_CHANGE = {
+    "max_steps",
+    "max_prompt_tokens",
+    "device",
+}  # with --resume: no step made so far depends on it
 HEADINGS = {  # of --help, by their first flag
     "task": "problem",
     "model": "team",
@@ -126,9 +131,11 @@ class Args:
     )
     gamma: float = flag(1.0, "discount factor on the return of the next turn", SHARE)
     batch_size: int = flag(12, "number of problems per step (and per process)", COUNT)
-    lr: float | None = optional(
-        "learning rate of Adam (1e-4; all weights 1e-5; or what the model's folder says)",
+    lr: list[float] | None = optional(
+        "learning rate of Adam; one for all agents or one each (1e-4; all weights 1e-5; or what "
+        "the model's folder says)",
         POSITIVE,
+        nargs="+",
     )
     lr_schedule: str = flag(
         "linear",
@@ -170,6 +177,14 @@ class Args:
         "numbers of agents that act and do not learn", SIZE, nargs="+", metavar="I"
     )
     lora_alpha: int = flag(32, "scale of the adapters, times --lora-rank", COUNT)
+    lora_targets: str = flag(
+        "all", "layers that carry adapters: all linear ones, or those of attention", choices=TARGETS
+    )
+    checkpointing: bool = flag(
+        False,
+        "gradient checkpointing: less memory for the update, which takes about half as long again "
+        "(by itself where memory is short)",
+    )
     judge: str | None = optional(
         "language model that the reward asks, if it asks any (the team's frozen model)"
     )
@@ -206,6 +221,7 @@ class Args:
     kl_coef: float = flag(
         0.0, "weight of a KL penalty that keeps agents near the frozen model", POSITIVE
     )
+    grad_clip: float = flag(1.0, "largest norm of an agent's gradient; 0: any", POSITIVE)
     warmup_steps: int = flag(0, "number of steps in which the learning rate rises to --lr", SIZE)
     precision: str = flag(  # 16-mixed scales the loss, and clipping would see it
         "32-true",
@@ -217,6 +233,10 @@ class Args:
     )
     engine_folder: str | None = optional(
         "folder in which the server finds the adapters (a temporary one)",
+    )
+    device: str | None = optional(
+        "where the models run (cuda if there is one, or cpu); mps: Apple's GPU, which is untested",
+        choices=DEVICES,
     )
     devices: int = flag(1, "number of GPUs per machine (on a CPU: of processes)", COUNT)
     num_nodes: int = flag(1, "number of machines", COUNT)
@@ -268,15 +288,17 @@ def resumed(args: Args, top: Parser, argv: list[str] | None) -> Args:
     for name in sorted(recorded.keys() - free):
         if getattr(given, name) != recorded[name]:
             raise ValueError(
-                "--resume takes the run's own flags; only --max-steps and --max-prompt-tokens may "
-                f"change, not --{name.replace('_', '-')}"
+                "--resume takes the run's own flags; only --max-steps, --max-prompt-tokens and "
+                f"--device may change, not --{name.replace('_', '-')}"
             )
     return given
 
 
 def recorded_flags(directory: Path) -> dict:
-    """Return a run's flags. An older run may have had more than there are now."""
+    """Return a run's flags. An older run may have had more than there are now, and a single lr."""
     recorded = folder.read_args(directory)["args"]
+    if isinstance(recorded.get("lr"), float):
+        recorded["lr"] = [recorded["lr"]] * recorded["num_agents"]
     known = {field.name for field in dataclasses.fields(Args)}
     flags = {name: value for name, value in recorded.items() if name in known}
     if "task_arg" not in recorded:  # they were flags then
@@ -327,6 +349,9 @@ def build(args: Args, prepared: Prepared | None = None):
     resolve_bits(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
+    if args.checkpointing:
+        for base in team.bases:
+            base.set_checkpointing()
     if args.init and not folder.checkpoint(args.resume):
         learners.load(team, args.init)
     judge = None
@@ -409,7 +434,7 @@ def fit(module, recorder, kept: int, args: Args) -> None:
         max_steps=limit,
         limit_train_batches=limit,
         max_epochs=1,
-        accelerator=module.device.type,  # never Apple's MPS
+        accelerator=module.device.type,
         devices=args.devices,
         num_nodes=args.num_nodes,
         strategy=Processes() if args.processes > 1 else "auto",
@@ -444,6 +469,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         args = parse(argv)
         processes = args.processes
+        os.environ[DEVICE] = args.device or ""
         train(args)
     except Exception as error:
         if "--debug" in argv:

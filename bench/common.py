@@ -192,7 +192,7 @@ def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: str)
 
     from policies.team import Team
 
-    flags += f" --model {folder} --num-agents {num_agents} --turns {turns} --bits 32"
+    flags += f" --model {folder} --num-agents {num_agents} --turns {turns}"
     flags += f" --max-new-tokens {RESPONSE} --max-steps 1000000 --lr-schedule constant"
     args = train.parse(flags.split())
     torch.manual_seed(0)

@@ -5,6 +5,7 @@ import time
 import torch
 
 FORWARD = 2  # FLOPs per parameter and token: one multiplication and one addition
+DTYPES = {32: torch.float32, 16: torch.bfloat16}  # by bits
 UPDATE = {"adapters": 4, "full": 6}  # by what is trained: forward and backward
 
 
@@ -40,9 +41,9 @@ def model_flops(
     return per_parameter * (layers * (prompt_tokens + response_tokens) + head * response_tokens)
 
 
-def peak_flops(size: int = 1024, tries: int = 10) -> float:
-    """Return the FLOPs per second of large products in 32 bits: the fastest of several."""
-    matrix = torch.ones(size, size)
+def peak_flops(dtype: torch.dtype, size: int = 1024, tries: int = 10) -> float:
+    """Return the FLOPs per second of large products: the fastest of several."""
+    matrix = torch.ones(size, size, dtype=dtype)
     fastest = float("inf")
     for _ in range(tries):
         start = time.perf_counter()

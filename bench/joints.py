@@ -111,7 +111,7 @@ def cost(sizes: list[int], rounds: int = 5) -> None:
     seconds = {agents: [] for agents in sizes}
     with tempfile.TemporaryDirectory() as folder:
         common.make_model(Path(folder), 512)
-        flags = "--joint 2 --batch-size 4"
+        flags = "--joint 2 --batch-size 4 --bits 32"
         teams = {agents: common.ours(folder, texts, agents, 1, flags) for agents in sizes}
         for number in range(rounds + 1):
             for agents, team in teams.items():

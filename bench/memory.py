@@ -21,12 +21,13 @@ ROOT = Path(__file__).resolve().parent.parent
 CARD = ROOT / "tests" / "pretend" / "card.py"
 FEEDBACK = 32  # tokens between two turns
 BASE = {"agents": 2, "rank": 16, "bits": 32, "vocab": 8192, "prompt": 64, "response": 64}
-BASE |= {"group": 4, "batch": 4, "turns": 1, "top_p": 1.0, "hidden": 512}
+BASE |= {"group": 4, "batch": 4, "turns": 1, "top_p": 1.0, "hidden": 512, "checkpointing": False}
 TABLES = {
     "bits": [{"bits": bits, "turns": turns} for bits in (32, 16, 8, 4) for turns in (1, 2)],
     "agents": [{"agents": n, "rank": rank} for rank in (16, 0) for n in (1, 2, 4, 8)],
     "vocabulary": [{"vocab": 65536, "top_p": p, "group": 16} for p in (1.0, 0.9)],
     "prompt": [{"prompt": tokens} for tokens in (256, 1024, 4096)],
+    "checkpointing": [{"prompt": 1024, "checkpointing": on} for on in (False, True)],
     "response": [{"response": tokens} for tokens in (256, 1024)],
     "samples": [{"group": group} for group in (8, 16)],
 }
@@ -100,6 +101,8 @@ def measured(folder: str, on_card: bool, change: dict) -> dict:
             --max-new-tokens {setting["response"]} --max-prompt-tokens 100000 --max-steps 2
             --joint aligned --advantage none --eval-limit none --lr 1e-4 --run {root}/run"""
         command += flags.split()
+        if setting["checkpointing"]:
+            command.append("--checkpointing")
         text = output(*command, "--dry-run")
         output(*command)
         lines = (Path(root) / "run" / "metrics.jsonl").read_text().splitlines()

@@ -29,11 +29,13 @@ from typing import NamedTuple
 
 from bench import common
 from bench.common import RESPONSE, Contender, for_agent, score, timed, tokenizer_of
-from bench.flops import count_tokens, model_flops, peak_flops
+from bench.flops import DTYPES, count_tokens, model_flops, peak_flops
 
 COLUMNS = ("total", "rollout", "update")
 SMOL = {"hidden": 576, "layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
 SMOL |= {"intermediate_size": 1536}
+QWEN = {"hidden": 896, "layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}
+QWEN |= {"intermediate_size": 4864}
 
 
 class Point(NamedTuple):
@@ -53,25 +55,31 @@ POINTS = {  # by P/G/V
     "256/8/512": Point(256, 8, 512),
     "256/8/32000": Point(256, 8, 32000),
     "128/4/512 x2": Point(128, 4, 512, turns=2),
-    "SmolLM2-135M": Point(250, 6, 49152, 1, 0.7, 0.9, SMOL),  # its shape, the paper's sampling
+}
+TOYS = list(POINTS)
+POINTS |= {  # shapes of real models, the paper's sampling
+    "SmolLM2-135M": Point(250, 6, 49152, 1, 0.7, 0.9, SMOL),
+    "Qwen2.5-0.5B": Point(450, 8, 151936, 1, 0.7, 0.9, QWEN),
 }
 
 
-def load(folder: str, lora_rank: int):
+def load(folder: str, lora_rank: int, bits: int):
     """Load a model for a peer: whole, or with one adapter on every linear layer."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[bits])
     if lora_rank:
         config = LoraConfig(r=lora_rank, lora_alpha=32, target_modules="all-linear")
         model = get_peft_model(model, config)
     return model
 
 
-def comlrl(folder: str, texts: list[str], batch: int, point: Point, rank: int) -> Contender:
+def comlrl(
+    folder: str, texts: list[str], batch: int, point: Point, rank: int, bits: int
+) -> Contender:
     from comlrl.trainers.reinforce import MAGRPOConfig, MAGRPOTrainer
 
     nodes = sum(point.group**turn for turn in range(point.turns)) * batch  # of one step
@@ -107,7 +115,7 @@ def comlrl(folder: str, texts: list[str], batch: int, point: Point, rank: int) -
                 return super().__getitem__(number)
 
         trainer = MAGRPOTrainer(
-            agents=[load(folder, rank) for _ in range(2)],
+            agents=[load(folder, rank, bits) for _ in range(2)],
             num_agents=2,
             tokenizer=tokenizer_of(folder),
             train_dataset=Items({"prompt": text} for text in texts),
@@ -124,7 +132,7 @@ def comlrl(folder: str, texts: list[str], batch: int, point: Point, rank: int) -
     return Contender("comlrl", drive, seconds)
 
 
-def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int) -> Contender:
+def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int, bits: int) -> Contender:
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
@@ -158,7 +166,7 @@ def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int) -> C
                 gate()
 
         trainer = GRPOTrainer(
-            model=load(folder, rank),
+            model=load(folder, rank, bits),
             reward_funcs=lambda completions, **_: [score(text) for text in completions],
             args=args,
             train_dataset=Dataset.from_list([{"prompt": for_agent(0, text)} for text in texts]),
@@ -172,19 +180,20 @@ def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int) -> C
     return Contender("TRL", drive, seconds)
 
 
-def measure(name: str, batch: int, agents: int, rank: int, rounds: int) -> dict:
+def measure(name: str, batch: int, agents: int, rank: int, bits: int, rounds: int) -> dict:
     """Return the seconds per problem at one work point, of this project and of its peer."""
     point = POINTS[name]
     texts = common.prompts(64, point.tokens, point.vocab)
     random.seed(0)
-    peak = peak_flops()
+    peak = peak_flops(DTYPES[bits])
     with tempfile.TemporaryDirectory() as folder:
         model = common.make_model(Path(folder), point.vocab, **point.shape)
         flags = f"--num-generations {point.group} --batch-size {batch} --lora-rank {rank}"
+        flags += f" --bits {bits}"
         flags += f" --temperature {point.temperature} --top-p {point.top_p} --joint aligned"
         project = common.ours(folder, texts, agents, point.turns, flags)
         make_peer = comlrl if agents == 2 else trl
-        peer = make_peer(folder, texts, batch, point, rank)
+        peer = make_peer(folder, texts, batch, point, rank, bits)
         project_rows, peer_rows = common.take_turns(project, peer, rounds)
     tokens = count_tokens(point.tokens, point.group, RESPONSE, point.turns)
     layers = sum(parameter.numel() for parameter in model.model.layers.parameters())
@@ -195,6 +204,7 @@ def measure(name: str, batch: int, agents: int, rank: int, rounds: int) -> dict:
         "batch": batch,
         "agents": agents,
         "lora_rank": rank,
+        "bits": bits,
         "peer": peer.name,
         "flops": flops,  # per problem
         "peak_flops": peak,  # per second
@@ -240,10 +250,11 @@ def header(peer: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="*", choices=POINTS, default=list(POINTS))
+    parser.add_argument("--only", nargs="*", choices=POINTS, default=TOYS)
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 4])
     parser.add_argument("--agents", type=int, nargs="*", default=[2, 1], help="2 comlrl, 1 TRL")
     parser.add_argument("--lora-rank", type=int, nargs="*", default=[16, 0], help="0: full models")
+    parser.add_argument("--bits", type=int, choices=DTYPES, default=32, help="16: adapters alone")
     parser.add_argument("--json", type=Path)
     flags = parser.parse_args()
     results = []
@@ -256,8 +267,9 @@ def main() -> None:
                 if agents == 1 and POINTS[point].turns > 1:
                     continue  # TRL's trainer has no turns of this kind
                 for batch in flags.batch:
-                    results.append(measure(point, batch, agents, rank, flags.rounds))
-                    print(show(results[-1]), flush=True)
+                    row = measure(point, batch, agents, rank, flags.bits, flags.rounds)
+                    results.append(row)
+                    print(show(row), flush=True)
     if flags.json:
         flags.json.write_text(json.dumps({"machine": common.machine(), "results": results}))
 

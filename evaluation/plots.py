@@ -111,7 +111,9 @@ def tell_apart(groups: list[Group]) -> None:
                 if flag == "code":
                     group.name += f" (code {value})"
                 else:
-                    group.name += f" --{flag.replace('_', '-')} {value}"
+                    parts = dict.fromkeys(value) if isinstance(value, list) else [value]
+                    words = " ".join(map(str, parts))  # one for all agents, or one each
+                    group.name += f" --{flag.replace('_', '-')} {words}"
 
 
 def compare(names: list[str], json_file: str | None) -> None:

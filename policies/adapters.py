@@ -6,6 +6,7 @@ Shapes of a pass: N tokens, ordered by agent. n agents. C tokens of the agent th
 k layers that read the same input. r is the rank of the adapters.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -44,13 +45,32 @@ class Adapters:
             sizes = [agents.count(agent) * tokens for agent in distinct]
             self.groups = Groups(sizes, device)
 
+    def again(self):
+        """Return the contexts of a layer's pass, and of its second pass in the backward pass.
+
+        In both the agents are those of now.
+        """
+        names = self.names
+        groups = self.groups
+
+        @contextlib.contextmanager
+        def second():
+            self.names = names
+            self.groups = groups
+            try:
+                yield
+            finally:
+                self.names = ()
+
+        return contextlib.nullcontext(), second()
+
     def linear(self, layers: Linears, x: Tensor) -> list[Tensor]:
         """Return W x + s B A x, (N, in) -> (N, out), of each of the layers.
 
         The fastest way that applies is taken: without adapters, with adapters merged into the
         weights, or with adapters beside them.
         """
-        if not self.names:
+        if not self.names or not isinstance(layers[0], LoraLayer):
             return [_call(_base(layer), x) for layer in layers]
         if self.kept is not None and len(self.names) * self.bytes <= MERGED_BYTES:
             return self._merged(layers, x)

@@ -64,20 +64,49 @@ class Grid:
         return rows.flatten(0, 1)
 
 
-class PrefixCache(DynamicLayer):
-    """Hold a layer's keys and values in the update.
+class PromptCache(DynamicLayer):
+    """Hold the keys and values (P, h, W, D) that one layer makes of prompts.
 
-    Each row has those of its prompt (R, h, W, D), then those of its response.
+    A layer that runs again, in the backward pass, makes them again and is given its own.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor):
-        super().__init__()
+    def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
+        keys = keys.contiguous()
+        values = values.contiguous()
+        if not self.is_initialized:
+            self.hold(keys, values)
+        return keys, values
+
+    def hold(self, keys: Tensor, values: Tensor) -> None:
         self.lazy_initialization(keys, values)
         self.keys = keys
         self.values = values
 
 
-class RowCache(PrefixCache):
+class PrefixCache(PromptCache):
+    """Hold one layer's keys and values of P prompts in the update, for rows of owners (R,).
+
+    A row reads those of its prompt, then its own. They are put together when a layer reads them, so
+    that no more than a layer's are there at a time.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, owners: Tensor):
+        super().__init__()
+        self.hold(keys, values)
+        self.owners = owners
+
+    def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
+        return self.join(self.keys, keys), self.join(self.values, values)
+
+    def join(self, prompts: Tensor, rows: Tensor) -> Tensor:
+        """(P, h, W, D) and (R, h, T, D) -> (R, h, W + T, D)."""
+        # A lookup's gradient is summed row by row. That of an index is summed in any order.
+        begun = F.embedding(self.owners, prompts.flatten(1))
+        begun = begun.unflatten(1, prompts.shape[1:])
+        return torch.cat([begun, rows], 2)
+
+
+class RowCache(PromptCache):
     """Hold keys and values of one layer while decoding.
 
     A prompt's keys are held once for all of its rows. A row's new keys go into a store with room
@@ -89,7 +118,8 @@ class RowCache(PrefixCache):
         if not keys.is_cuda:  # a CPU makes the products in single precision: cast only once
             keys = keys.float()
             values = values.float()
-        super().__init__(keys, values)
+        super().__init__()
+        self.hold(keys, values)
         self.keys = keys.flatten(0, 1).transpose(1, 2)  # (P h, D, W)
         self.values = values.flatten(0, 1)  # (P h, W, D)
         self.grid = grid

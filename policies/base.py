@@ -23,10 +23,12 @@ import torch
 from jinja2 import TemplateError
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, DynamicCache
+from transformers.cache_utils import Cache
+from transformers.pytorch_utils import Conv1D
 
 from policies.adapters import Adapters
-from policies.layers import Layers, is_known
+from policies.attention import PromptCache
+from policies.layers import KINDS, Layers, is_known
 from policies.sampling import capped
 
 # Kinds whose kernels read the weight of out_proj past its adapter: peft refuses to adapt it.
@@ -50,6 +52,7 @@ class Base(nn.Module):
         lora_rank: int,
         lora_alpha: int,
         share: bool = False,
+        lora_targets: str = "all",
     ):
         super().__init__()
         self.tokenizer = tokenizer
@@ -62,10 +65,11 @@ class Base(nn.Module):
         self.stops: list[str] = []  # texts that end a response, too
         self.context = context(model.config.get_text_config())  # in tokens
         self.plain = False  # whether it has to be run by policies/plain.py
+        self.checkpointing = False  # whether the update keeps less and computes more (memory.py)
         self.attention = model.config._attn_implementation  # transformers' own
         model.set_attn_implementation("shared_prompts")
         if self.lora:
-            targets = adapted(model)
+            targets = adapted(model, lora_targets == "attention")
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
             model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
             if not share:
@@ -88,6 +92,15 @@ class Base(nn.Module):
         self.scale = getattr(config, "logit_scale", None) or 1.0
         self.scale /= getattr(config, "logits_scaling", None) or 1.0
         self.softcap = getattr(config, "final_logit_softcapping", None)
+
+    def set_checkpointing(self) -> None:
+        """Let the update always use gradient checkpointing. ValueError where it cannot."""
+        if self.plain or not self.layers:
+            raise ValueError(
+                f"--checkpointing is for {', '.join(KINDS)}: {type(self.net).__name__} runs "
+                "through transformers' own forward pass"
+            )
+        self.checkpointing = True
 
     def mark_trained(self) -> None:
         """Let gradients be taken of the adapters alone, or of a full copy's every weight."""
@@ -149,7 +162,7 @@ class Base(nn.Module):
             start = prompt[:-1]
             ids[row, : len(start)] = torch.tensor(start)
         positions = torch.arange(width, device=self.device)[None]
-        cache = DynamicCache()
+        cache = Cache(layer_class_to_replicate=PromptCache)
         with self.acting(agents, width):
             self.hidden(ids.to(self.device), positions, cache, keys_only=True)
         return [(layer.keys, layer.values) for layer in cache.layers]
@@ -309,8 +322,10 @@ def context(config) -> float:
     return min(limits, default=math.inf)
 
 
-def adapted(model) -> list[str] | str:
+def adapted(model, attention_only: bool = False) -> list[str] | str:
     """Return which linear layers carry adapters, as peft takes it: all that peft can adapt.
+
+    attention_only: those of the mixers alone, which are attention and what takes its place.
 
     Experts of a mixture are stacked weights and not linear layers. In a mixture, the layers are
     those of the mixers: of attention and of what takes its place.
@@ -323,20 +338,21 @@ def adapted(model) -> list[str] | str:
     refused = []
     if model.config.model_type in STATE_SPACE:
         refused = ["out_proj"]
-    if not stacked and not refused:
+    mixers_only = stacked or attention_only
+    if not mixers_only and not refused:
         return "all-linear"
-    if stacked:
-        modules = [module for module in modules if is_mixer(module)]
     head = model.get_output_embeddings()
-    names = set()
-    for module in modules:
+    names = []
+    for place, module in model.named_modules():
+        if mixers_only and not is_mixer(module):
+            continue
         for name, layer in module.named_children():
-            if isinstance(layer, nn.Linear) and layer is not head:
-                names.add(name)
-    names = names.difference(refused)
+            linear = isinstance(layer, (nn.Linear, Conv1D)) and layer is not head
+            if linear and name not in refused:
+                names.append(f"{place}.{name}")
     if not names:
         raise ValueError(f"{type(model).__name__} takes no adapters")
-    return sorted(names)
+    return names
 
 
 def is_mixer(module: nn.Module) -> bool:

@@ -13,11 +13,11 @@ from transformers.cache_utils import Cache
 from policies.attention import Grid, RowCache
 from policies.base import Base
 from policies.memory import halving, prompts_at_once
-from policies.sampling import Sampling, choose
+from policies.sampling import Sampling, choose, precision
 
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
 # no further ahead. A finished row that is still decoded costs nothing there.
-LOOK = {"cpu": 1, "cuda": 8}
+LOOK = {"cpu": 1, "cuda": 8, "mps": 8}
 
 
 @dataclass
@@ -75,7 +75,7 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     known = len(base.head.weight)
     ends = torch.zeros(known, dtype=torch.bool, device=device)  # (V,)
     ends[[token for token in base.eos if token < known]] = True
-    uniforms = uniforms.flatten(0, 1).to(device)  # (R, T)
+    uniforms = uniforms.flatten(0, 1).to(precision(device)).to(device)  # (R, T)
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros(count, limit, device=device)

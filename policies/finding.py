@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 EMBEDDED = Path(__file__).resolve().parent.parent / "tiny"  # the models of this project
+DEVICE = "MAGRPO_DEVICE"  # environment variable with the device that --device chooses
+DEVICES = ("cuda", "mps", "cpu")
+TARGETS = ("all", "attention")  # of adapters
 ADAPTER = "adapter_config.json"  # as peft writes it
 WEIGHTS = "adapter_model.safetensors"
 # Files that a fingerprint covers, with an adapter's config without its base's name.
@@ -21,6 +24,7 @@ class TeamOptions:
     share: bool = False
     lora_rank: int = 16
     lora_alpha: int = 32
+    lora_targets: str = "all"  # or attention: which linear layers carry adapters
     bits: int = 32
     trust_remote_code: bool = False
     template_arg: dict[str, str] = field(default_factory=dict)

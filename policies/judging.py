@@ -37,7 +37,7 @@ class Judge:
                 )
         full_rows = [row for row in rows if row.tokens]
         score(self.base, full_rows, PLAIN, frozen=True)
-        return [row.scored.double().cpu().numpy() for row in rows]
+        return [row.scored.cpu().double().numpy() for row in rows]
 
     def row(self, prompt: str, text: str) -> Row:
         ids = self.base.ids(prompt, self.chat)

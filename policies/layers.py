@@ -6,9 +6,12 @@ It has half the kernels and less Python than transformers' own, which runs every
 Shapes: R rows of T tokens, N = R T. Heads have D units.
 """
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache
 
 from policies.adapters import Adapters
@@ -63,7 +66,8 @@ class Layers:
 
     def __init__(self, net: nn.Module, adapters: Adapters):
         self.net = net
-        self.linear = adapters.linear
+        self.adapters = adapters
+        self.checkpointing = False  # whether each layer keeps its input alone, and runs twice
         self.layers = [Layer(layer) for layer in net.layers]
         self.norm = norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
@@ -95,31 +99,57 @@ class Layers:
         """Return the last hidden states (R, T, hidden) of tokens (R, T); see Base.hidden."""
         shape = tokens.shape
         length = cache.get_seq_length() + shape[1]
-        cos, sin = self.rotations(positions, length)
+        rotation = self.rotations(positions, length)
         x = self.net.embed_tokens(tokens)
         x = x.flatten(0, 1)  # (N, hidden)
-        for index, layer in enumerate(self.layers):
-            normed = layer.input_norm(x)
-            parts = self.linear(layer.qkv, normed)
-            query, key, value = (part.view(*shape, -1, self.size) for part in parts)
-            if layer.q_norm:
-                query = layer.q_norm(query)
-                key = layer.k_norm(key)
-            heads = torch.cat([query, key], 2)
-            heads = heads * cos + heads.roll(self.size // 2, -1) * sin  # rotated by position
-            heads = heads.transpose(1, 2)
-            query, key = heads.split_with_sizes(layer.heads, 1)
-            key, value = cache.update(key, value.transpose(1, 2), index)
-            if keys_only and index + 1 == len(self.layers):
-                break
-            mixed, _ = attend(None, query, key, value, mask, layer.scaling)
-            mixed = mixed.view(len(x), -1)
-            [output] = self.linear(layer.output, mixed)
-            x = x + output
-            normed = layer.post_norm(x)
-            gate, up = self.linear(layer.gate_up, normed)
-            inner = layer.activation(gate) * up
-            [output] = self.linear(layer.down, inner)
-            x = x + output
+        run = self.run
+        if self.checkpointing and torch.is_grad_enabled():
+            run = functools.partial(
+                checkpoint,
+                self.run,
+                use_reentrant=False,
+                preserve_rng_state=False,  # there is no dropout
+                context_fn=self.adapters.again,
+            )
+        for index in range(len(self.layers)):
+            last = index + 1 == len(self.layers)
+            x = run(index, x, shape, rotation, cache, mask, keys_only and last)
         x = self.norm(x)
         return x.view(*shape, -1)
+
+    def run(
+        self,
+        index: int,
+        x: Tensor,
+        shape: torch.Size,
+        rotation: tuple[Tensor, Tensor],
+        cache: Cache,
+        mask: Tensor | None,
+        keys_only: bool,
+    ) -> Tensor:
+        """Return what a layer makes of x (N, hidden). keys_only: x itself, the cache is filled."""
+        layer = self.layers[index]
+        linear = self.adapters.linear
+        cos, sin = rotation
+        normed = layer.input_norm(x)
+        parts = linear(layer.qkv, normed)
+        query, key, value = (part.view(*shape, -1, self.size) for part in parts)
+        if layer.q_norm:
+            query = layer.q_norm(query)
+            key = layer.k_norm(key)
+        heads = torch.cat([query, key], 2)
+        heads = heads * cos + heads.roll(self.size // 2, -1) * sin  # rotated by position
+        heads = heads.transpose(1, 2)
+        query, key = heads.split_with_sizes(layer.heads, 1)
+        key, value = cache.update(key, value.transpose(1, 2), index)
+        if keys_only:
+            return x
+        mixed, _ = attend(None, query, key, value, mask, layer.scaling)
+        mixed = mixed.view(len(x), -1)
+        [output] = linear(layer.output, mixed)
+        x = x + output
+        normed = layer.post_norm(x)
+        gate, up = linear(layer.gate_up, normed)
+        inner = layer.activation(gate) * up
+        [output] = linear(layer.down, inner)
+        return x + output

@@ -25,7 +25,15 @@ from transformers import (
 from policies import plain
 from policies.base import Base
 from policies.decoding import decode
-from policies.finding import WEIGHTS, TeamOptions, base_of, find_model, is_adapter, recorded_name
+from policies.finding import (
+    DEVICE,
+    WEIGHTS,
+    TeamOptions,
+    base_of,
+    find_model,
+    is_adapter,
+    recorded_name,
+)
 from policies.memory import host
 from policies.sampling import Sampling
 from policies.scoring import Row, score
@@ -36,7 +44,15 @@ PROBE = Sampling(1.0, 0, 1.0, 3)  # for the tokens that compare the paths
 def load_base(name: str, agents: list[int], options: TeamOptions) -> Base:
     """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
     model, tokenizer = load_model(name, options.bits, options.trust_remote_code)
-    base = Base(model, tokenizer, agents, options.lora_rank, options.lora_alpha, options.share)
+    base = Base(
+        model,
+        tokenizer,
+        agents,
+        options.lora_rank,
+        options.lora_alpha,
+        options.share,
+        options.lora_targets,
+    )
     base.template_args = {name: as_json(text) for name, text in options.template_arg.items()}
     choose_path(base)
     return base
@@ -195,12 +211,15 @@ def tolerance(base: Base) -> float:
 
 
 def device() -> torch.device:
-    """Return where this process trains and evaluates: its own GPU, or the CPU.
+    """Return where this process trains and evaluates: as --device says, or its own GPU, or the CPU.
 
-    Tokens are drawn in float64, which Apple's MPS lacks.
+    Raise ValueError where this machine has no such device.
     """
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
+    name = os.environ.get(DEVICE) or ("cuda" if torch.cuda.is_available() else "cpu")
+    if not torch.get_device_module(name).is_available():
+        raise ValueError(f"--device {name}: torch finds none on this machine")
+    if name != "cuda":
+        return torch.device(name)
     place = os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0
     return torch.device("cuda", int(place))
 

@@ -13,7 +13,7 @@ import torch
 
 from policies.base import Base
 
-SHARE = {"cpu": 1 / 8, "cuda": 1 / 4}
+SHARE = {"cpu": 1 / 8, "cuda": 1 / 4, "mps": 1 / 8}
 LOGIT_BYTES = 24  # of one logit while it is used, with top-p
 # On a CPU, a pass of the update that keeps more than the caches hold gains nothing. With a larger
 # model it may keep the activations of CPU_TOKENS tokens, so that matrix products have enough rows,
@@ -21,6 +21,8 @@ LOGIT_BYTES = 24  # of one logit while it is used, with top-p
 CACHE_BYTES = 2**26
 CPU_TOKENS = 512
 CPU_BYTES = 2**30
+# On a GPU a pass over fewer tokens leaves cores idle: rather each layer runs twice, and keeps less.
+LEAST_TOKENS = {"cpu": 0, "cuda": 512, "mps": 512}
 COPY = 1 / 16  # memory of a copied prompt token, about, as a share of a response token's
 
 
@@ -54,9 +56,42 @@ def activation_bytes(base: Base) -> int:
     return hidden * config.hidden_size + (3 * size + 4) * inner
 
 
-def update_tokens(base: Base) -> float:
+def cache_numbers(base: Base) -> int:
+    """Return how many numbers the keys and values of one token are, in all layers."""
+    config = base.net.config.get_text_config()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    return 2 * config.num_hidden_layers * heads * head
+
+
+def update_bytes(base: Base, checkpointing: bool) -> int:
+    """Return roughly the bytes that a pass of the update keeps of one token.
+
+    With checkpointing they are one layer's activations, each layer's input, and the keys and values
+    of a prompt with their gradients.
+    """
+    config = base.net.config.get_text_config()
+    if not checkpointing:
+        return activation_bytes(base) * config.num_hidden_layers
+    inputs = config.num_hidden_layers * config.hidden_size
+    numbers = inputs + 2 * cache_numbers(base)
+    return activation_bytes(base) + base.net.dtype.itemsize * numbers
+
+
+def checkpoints(base: Base, longest: int) -> bool:
+    """Return whether each layer of the update is to keep its input alone, and to run twice.
+
+    It is if the flag says so, or if a pass cannot hold the longest prompt or response otherwise.
+    """
+    if base.plain or not base.layers:
+        return False
+    tokens = share(base) / 2 / update_bytes(base, False)
+    return base.checkpointing or tokens < max(longest, LEAST_TOKENS[base.device.type])
+
+
+def update_tokens(base: Base, checkpointing: bool = False) -> float:
     """Return how many tokens a pass of the update over prompts, or over responses, may keep."""
-    token_bytes = activation_bytes(base) * base.net.config.get_text_config().num_hidden_layers
+    token_bytes = update_bytes(base, checkpointing)
     tokens = share(base) / 2 / token_bytes
     if base.device.type != "cpu":
         return tokens
@@ -70,12 +105,8 @@ def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
     A prompt needs memory for its pass, for keys and values of all tokens, and for the logits of one
     token of each response.
     """
-    config = base.net.config.get_text_config()
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = 4 if base.device.type == "cpu" else base.net.dtype.itemsize  # attention.RowCache
-    token_bytes = 2 * config.num_hidden_layers * heads * head * size  # keys and values
-    cache = token_bytes * (prompt + samples * limit)
+    size = base.net.dtype.itemsize if base.device.type == "cuda" else 4  # attention.RowCache
+    cache = cache_numbers(base) * size * (prompt + samples * limit)
     logits = samples * len(base.head.weight) * LOGIT_BYTES
     needed = cache + logits + prompt * activation_bytes(base)
     return max(1, share(base) // needed)

@@ -16,7 +16,7 @@ from torch import Tensor
 from policies.base import Base
 from policies.decoding import Response, response_of
 from policies.memory import LOGIT_BYTES, share, update_tokens
-from policies.sampling import Sampling, choose, target_logps
+from policies.sampling import Sampling, choose, precision, target_logps
 from policies.scoring import Row, pack, padded
 
 CACHES = ("past_key_values", "cache_params")  # what transformers' models call their cache
@@ -57,7 +57,7 @@ def decode(
 def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> list[Response]:
     """Sample S responses to one prompt, one token after the other."""
     samples, limit = uniforms.shape
-    uniforms = uniforms.to(base.device)
+    uniforms = uniforms.to(precision(base.device)).to(base.device)
     ids = torch.tensor([prompt] * samples, device=base.device)  # what the model reads next
     cache = {}  # what it has read before
     tokens = []

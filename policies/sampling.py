@@ -100,18 +100,49 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
     return tokens, logps[:, 0], entropy
 
 
+def precision(device: torch.device) -> torch.dtype:
+    """Return the type of the numbers that decide tokens on a device. MPS has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def draw(mass: Tensor, uniforms: Tensor) -> Tensor:
     """Draw tokens (R,) from probabilities (R, V) by inverting the distribution at uniforms (R,).
 
-    So a row's sample depends on nothing else in the batch.
+    So a row's sample depends on nothing else in the batch. Sums have the precision of the uniforms.
+
+    A block of about sqrt(V) tokens is drawn first, then a token of the block. So no running sum has
+    more than sqrt(V) + 1 terms. With u = eps / 2, a sum of n terms that are not negative errs by
+    (n - 1) u of itself at most, to first order in u. Three sums stand between a token and the exact
+    inverse: a block's mass, the running sum of these, and the running sum within a block. There are
+    12 single roundings beside them. So the token is the exact one for a number that is at most
+    (3 sqrt(V) + 12) u away: 7e-5 in float32 for 150,000 tokens. A single running sum in float32 may
+    err by 9e-3.
     """
-    ends = mass.cumsum(-1, dtype=torch.float64)
-    total = ends[:, -1:]
-    points = uniforms.double()[:, None] * total
-    below = 1 - 1e-12  # rounding must not lead past the last token of nonzero probability
-    points = points.minimum(below * total)
-    tokens = torch.searchsorted(ends, points, right=True)  # (R, 1)
-    return tokens[:, 0]
+    size = math.isqrt(mass.shape[1] - 1) + 1
+    padding = -mass.shape[1] % size
+    blocks = F.pad(mass, (0, padding)).unflatten(1, (-1, size))  # (R, blocks, size)
+    block, rest = invert(blocks.sum(2, dtype=uniforms.dtype), uniforms)
+    rows = torch.arange(len(mass), device=mass.device)
+    within = blocks[rows, block].to(uniforms.dtype)  # (R, size)
+    token, _ = invert(within, rest)
+    return block * size + token
+
+
+def invert(mass: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the index (R,) at which the running sum of mass (R, N) passes uniforms (R,).
+
+    The sum is taken as 1. Also return how far into the index's own mass the uniforms lie, in
+    [0, 1]. Rounding leads neither to an index without mass nor past the last one.
+    """
+    ends = mass.cumsum(1).masked_fill(mass == 0, 0.0)
+    below = 1 - torch.finfo(mass.dtype).eps
+    points = uniforms * below * ends.amax(1)
+    index = (ends > points[:, None]).int().argmax(1)  # the first
+    chosen = index[:, None]
+    own_mass = mass.gather(1, chosen)[:, 0]
+    start = ends.gather(1, chosen)[:, 0] - own_mass
+    rest = (points - start) / own_mass
+    return index, rest.clamp(0, 1)
 
 
 def target_logps(logits: Tensor, targets: Tensor, sampling: Sampling) -> Tensor:

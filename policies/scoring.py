@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from policies.attention import PrefixCache
 from policies.base import Base
-from policies.memory import COPY, update_tokens
+from policies.memory import COPY, checkpoints, update_tokens
 from policies.sampling import Sampling, TokenLogps, target_logps
 
 CAP = 2.0  # largest importance weight of a token
@@ -66,7 +65,11 @@ def score(
     for row in rows:
         by_prompt[row.agent, row.prompt].append(row)
     keys = list(by_prompt)
-    max_tokens = update_tokens(base)
+    longest = max((max(len(row.prompt), len(row.tokens)) for row in rows), default=0)
+    checkpointing = learns and checkpoints(base, longest)
+    if base.layers:
+        base.layers.checkpointing = checkpointing
+    max_tokens = update_tokens(base, checkpointing)
     lengths = [len(prompt) for _, prompt in keys]
     for chunk in pack(lengths, max_tokens):
         chunk_keys = sorted(keys[number] for number in chunk)  # by agent
@@ -86,8 +89,8 @@ def score(
             batch = [chunk_rows[number] for number in numbers]
             batch_owners = [owners[number] for number in numbers]
             with torch.set_grad_enabled(learns):
-                cached = prefix.of(torch.tensor(batch_owners, device=base.device))
-                logps, mask = _score(base, batch, cached, sampling, frozen)
+                cache = prefix.of(torch.tensor(batch_owners, device=base.device))
+                logps, mask = _score(base, batch, cache, sampling, frozen)
             for row, values in zip(batch, logps.detach(), strict=True):
                 row.scored = values[: len(row.tokens)]
             if backward:
@@ -111,14 +114,12 @@ class Prefix:
                 self.ends.append(end)
                 self.leaves.append(leaf.requires_grad_(end.requires_grad))
 
-    def of(self, owners: Tensor) -> list[Tensor]:
-        """Return keys and values (R, ...) of the prompts numbered owners (R,)."""
-        rows = []
-        for leaf in self.leaves:
-            # A lookup's gradient is summed row by row. That of an index is summed in any order.
-            row = F.embedding(owners, leaf.flatten(1))
-            rows.append(row.unflatten(1, leaf.shape[1:]))
-        return rows
+    def of(self, owners: Tensor) -> Cache:
+        """Return a cache for rows that continue the prompts numbered owners (R,)."""
+        layers = []
+        for keys, values in zip(self.leaves[::2], self.leaves[1::2], strict=True):
+            layers.append(PrefixCache(keys, values, owners))
+        return Cache(layers=layers)
 
     def backward(self) -> None:
         ends = [end for end in self.ends if end.requires_grad]
@@ -127,8 +128,8 @@ class Prefix:
             torch.autograd.backward(ends, grads)
 
 
-def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling, frozen: bool):
-    """Return log-probabilities and mask (r, T) of rows. prefix: their prompts' keys and values."""
+def _score(base: Base, rows: list[Row], cache: Cache, sampling: Sampling, frozen: bool):
+    """Return log-probabilities and mask (r, T) of rows. cache: their prompts' keys and values."""
     limit = max(len(row.tokens) for row in rows)
     device = base.device
     targets = padded([torch.tensor(row.tokens) for row in rows]).to(device)
@@ -137,10 +138,7 @@ def _score(base: Base, rows: list[Row], prefix: list[Tensor], sampling: Sampling
     lengths = [[len(row.prompt) - 1] for row in rows]
     lengths = torch.tensor(lengths, device=device)  # (r, 1)
     steps = torch.arange(limit, device=device)
-    layers = map(PrefixCache, prefix[::2], prefix[1::2])
-    cache = Cache(layers=list(layers))
-    width = prefix[0].shape[2]
-    attention_mask = _mask(base, lengths, width, limit)
+    attention_mask = _mask(base, lengths, cache.get_seq_length(), limit)
     agents = None if frozen else [row.agent for row in rows]
     with base.acting(agents, limit):
         hidden = base.hidden(inputs, lengths + steps, cache, attention_mask)

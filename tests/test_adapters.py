@@ -77,7 +77,7 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     path = run(tmp_path / "run", *task)
     record = read_json(path / "args.json")
     assert record["bases"] == {str(copied): fingerprint(str(copied))}
-    assert record["args"]["lr"] == 3e-3  # the embedded model's, which it is
+    assert record["args"]["lr"] == [3e-3] * 2  # the embedded model's, which it is
     saved = read_json(path / "agents" / "0" / "adapter_config.json")
     assert saved["base_model_name_or_path"] == str(copied.resolve())
     train.main(["--resume", str(path), "--max-steps", "3"])
@@ -117,7 +117,7 @@ def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
     Path("mine.py").write_text(TASK.format(model=str(adapter)))
     args = train.parse(["--task", "mine.py:Mine"])
     assert args.model == [str(adapter)] * 2
-    assert args.lr == 3e-3
+    assert args.lr == [3e-3] * 2
     assert train.parse(["--task", "mine.py:Mine", "--model", "tiny"]).model == [TINY] * 2
     Path("mine.py").write_text(TASK.format(model="far/away"))
     assert "model 'far/away' is no folder" in refused(capsys, "--task", "mine.py:Mine", *SMALL)

@@ -79,7 +79,11 @@ FLAGS = {
     "--task mine.py:Task --data x.csv": "--data: cannot read x.csv: No such file",
     "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot list its models: ",
     "--engine http://a --lora-rank 0": "--engine is for adapters",
+    "--device cuda": "--device cuda: torch finds none on this machine",
     "--share --freeze 0": "they are one policy",
+    "--share --lr 1e-3 2e-3": "they are one policy",
+    "--lr 1e-3 2e-3 3e-3": "--lr names 3 for 2 agents",
+    "--lora-rank 0 --lora-targets attention": "--lora-targets is for adapters",
 }
 
 
@@ -310,6 +314,7 @@ EVAL = {
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
     "--ask { --task mine.py:Task": "--ask: not one JSON object (Expecting property name",
     "--ask=": "--ask is empty",
+    "--task coop --device cuda": "--device cuda: torch finds none on this machine",
 }
 
 

@@ -274,7 +274,7 @@ def test_reference_solutions_pass_their_tests_and_what_raises_none(row):
 def test_recipes_are_the_papers(path):
     args = train.parse([f"@{path}"])
     assert issubclass(resolve(args.task, TASKS, "task"), HumanEval)
-    paper = ("aligned", 4, 2, 1, "code_paper", 1e-5)
+    paper = ("aligned", 4, 2, 1, "code_paper", [1e-5] * 2)
     flags = (args.joint, args.num_generations, args.num_agents, args.gamma, args.reward, args.lr)
     assert flags == paper
     assert (args.turns == 2) == ("2turns" in path.stem) == bool(args.feedback)

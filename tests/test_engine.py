@@ -13,6 +13,7 @@ import subprocess
 import time
 import types
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from helpers import (
     at_step,
     random_rows,
     refused,
+    rounding,
     small_base,
     uniforms,
 )
@@ -31,7 +33,7 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 from test_learners import make
 from test_magrpo import long_answers, small_team
-from test_train import SMALL, assert_same_run, lines
+from test_train import SMALL, assert_same_run, command, lines
 
 import eval as evaluation
 import train
@@ -325,6 +327,25 @@ def test_a_server_that_dies_loses_nothing(tiny, capsys, tmp_path):
     tiny.left = math.inf  # and is back at another address
     train.main(["--resume", str(broken), "--engine", f"{tiny.url}/v1"])
     assert_same_run(whole, broken)
+
+
+def test_two_processes_ask_one_server(tiny, tmp_path):
+    """Each loads its own adapters. They sample what one process does with twice the problems."""
+    argv = [*SMALL, "--max-steps", "2", "--max-new-tokens", "16", "--engine", tiny.url]
+    argv += ["--eval-limit", "none", "--joint", "aligned"]
+    two = tmp_path / "two"
+    one = tmp_path / "one"
+    share = ["--devices", 2, "--batch-size", 1, "--run", two]
+    done = subprocess.run(command(*argv, *share), capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    names = [body["lora_name"] for path, body in tiny.asked if path == "load_lora_adapter"]
+    owners = Counter(name.rpartition("-")[0] for name in names)
+    assert sorted(owners.values()) == [2] * 4  # two processes, two agents, two steps
+    assert len(tiny.adapters) == 4  # --max-loras
+    train.main([*argv, "--run", str(one)])
+    assert lines(two, "samples.jsonl") == lines(one, "samples.jsonl")
+    got, want = (lines(run, "metrics.jsonl")[0] for run in (two, one))
+    assert got["grad_norm/1"] == pytest.approx(want["grad_norm/1"], rel=rounding())
 
 
 def test_eval_asks_the_server_too(tiny, capsys, tmp_path):

@@ -295,6 +295,12 @@ def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
     assert "one experiment with one seed" in told
 
 
+def test_groups_are_told_apart_by_what_their_agents_have():
+    groups = [plots.Group("a", {"lr": rates}) for rates in ([0.1, 0.1], [0.1, 0.2])]
+    plots.tell_apart(groups)
+    assert [group.name for group in groups] == ["a --lr 0.1", "a --lr 0.1 0.2"]
+
+
 def test_compare_and_doctor_read_real_runs(team, solo, capsys):
     run("--compare", team, solo)
     mean = helpers.read_json(team / "summary.json")["after"]["return"]

@@ -80,17 +80,17 @@ def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("ours").mkdir()
     Path("ours/learning_rate.json").write_text('{"adapters": 7e-3, "full": 1e-3}')
-    assert train.parse(argv.split()).lr == rate
+    assert train.parse(argv.split()).lr == [rate] * 2
 
 
 def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     args = read_json(stopped / "args.json")
-    assert args["args"]["lr"] == 3e-3  # the number, not that none was given
+    assert args["args"]["lr"] == [3e-3] * 2  # the number, not that none was given
     args["args"] |= {"lr": 7e-3, "model": ["their/model"] * 2}
-    del args["args"]["share"]  # a flag that the run is older than
+    del args["args"]["share"]  # a flag that the run is older than, as it is than a rate per agent
     (tmp_path / "args.json").write_text(json.dumps(args))
     resumed = train.parse(["--resume", str(tmp_path), "--max-prompt-tokens", "4096"])
-    assert (resumed.lr, resumed.share) == (7e-3, False)
+    assert (resumed.lr, resumed.share) == ([7e-3] * 2, False)
     assert resumed.max_prompt_tokens == 4096  # prompts of later turns may outgrow the first limit
 
 

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_train import assert_same_run
 
 ROOT = Path(__file__).resolve().parent.parent
 # Each may import those after it, and nothing imports what stands before it.
@@ -91,20 +92,31 @@ def core(tmp_path_factory) -> Path:
     return copy
 
 
-def in_copy(core: Path, *command: str) -> None:
-    alone = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
+def in_copy(core: Path, *command: str, cwd: Path | None = None) -> None:
+    alone = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(core)}
     done = subprocess.run(
-        [sys.executable, *command], cwd=core, env=alone, capture_output=True, text=True
+        [sys.executable, *command], cwd=cwd or core, env=alone, capture_output=True, text=True
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
 
 
-def test_without_the_examples_a_team_trains_and_evaluates(core):
-    small = "--max-steps 2 --batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 1"
-    trains = ["--run", "x", *small.split()]
-    plays = ["--show", "1", "--greedy", "--method", "trained"]
-    in_copy(core, "-c", f"import train, eval; train.main({trains}); eval.main({plays})")
-    assert len((core / "runs/x/metrics.jsonl").read_text().splitlines()) == 2
+def test_without_the_examples_a_team_trains_and_its_run_travels(core, tmp_path):
+    """The project is moved, and a run out of it. Elsewhere the run goes on to the end of one that
+    never moved, is evaluated, and plays with it."""
+    small = "--batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 1 --save-every 1"
+    small += " --lr-schedule constant --max-steps"
+    first = tmp_path / "first"
+    second = tmp_path / "second"
+    shutil.copytree(core, first)
+    runs = [[*small.split(), steps, "--run", steps] for steps in "24"]
+    in_copy(first, "-c", f"import train; [train.main(flags) for flags in {runs}]")
+    first.rename(second)
+    shutil.move(second / "runs/2", tmp_path / "moved")
+    code = "import train, eval; train.main('--resume moved --max-steps 4'.split())\n"
+    for argv in ("--run moved --method trained", "--crossplay moved second/runs/4"):
+        code += f"eval.main('{argv} --limit 1 --greedy'.split())\n"
+    in_copy(second, "-c", code, cwd=tmp_path)
+    assert_same_run(tmp_path / "moved", second / "runs/4")
 
 
 @pytest.mark.slow

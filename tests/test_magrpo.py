@@ -1,6 +1,7 @@
 """The module on a small model, in Lightning's own loop: python -m pytest tests/test_magrpo.py"""
 
 import itertools
+import math
 from collections import Counter
 
 import lightning as L
@@ -203,21 +204,26 @@ def test_normalisers(normalize):
         (2, False, "--kl-coef 0.5"),
         (1, False, "--updates 3 --clip 0.05 0.1"),
         (2, False, "--updates 3 --clip 0.05 0.1"),
+        (2, False, "--lr 0.2 0.1 --grad-clip 0"),
     ],
 )
 def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
     """Row by row: the first update has Eq. 2, the others the clipped ratio against what the rows
     were before the first one. The agents of a shared policy have one sum, which is clipped once.
     The frozen base's KL term comes in micro-batches. It is one step, and a reward is asked once."""
-    argv = ["--num-agents", str(agents), "--joint", "aligned", "--lr", str(RATE), *argv.split()]
+    argv = ["--num-agents", str(agents), "--joint", "aligned", *argv.split()]
+    if "--lr" not in argv:
+        argv += ["--lr", str(RATE)]
     args = flags(*argv)
     team = small_team(agents, args.lora_rank, share=share)
     start = snapshot(team)
     policies = 1 if share else agents
-    groups = [{"params": team.parameters_of(agent)} for agent in range(policies)]
+    groups = []
+    for agent in range(policies):
+        groups.append({"params": team.parameters_of(agent), "lr": args.lr[agent]})
     # Adam would make much of rounding where a gradient is hardly more than that.
     monkeypatch.setattr(MAGRPO, "configure_optimizers", lambda _: torch.optim.SGD(groups, RATE))
-    monkeypatch.setattr(scoring, "update_tokens", lambda base: 20 if args.kl_coef else 512)
+    monkeypatch.setattr(scoring, "update_tokens", lambda *_: 20 if args.kl_coef else 512)
     asked = []
 
     def reward(item, texts):
@@ -262,10 +268,14 @@ def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
             plain.score(team.base_of[row.agent], [row], module.sampling, backward)
         for row in rows:
             row.old = row.scored if row.old is None else row.old
-        norms = [float(torch.nn.utils.clip_grad_norm_(group["params"], 1.0)) for group in groups]
+        limit = args.grad_clip or math.inf
+        norms = [float(torch.nn.utils.clip_grad_norm_(group["params"], limit)) for group in groups]
         optimizer.step()
     assert_same_gradients(got, moves(team, start))
     assert_close(module.norms, norms * (agents // policies))
+    assert max(norms) > 1
+    rates = {name: rate for name, rate in measure(module).items() if name.startswith("lr")}
+    assert rates == ({"lr/0": 0.2, "lr/1": 0.1} if args.lr[-1] < RATE else {"lr": RATE})
     if args.updates > 1:
         assert 0.05 < np.mean(beyond) < 0.95
         assert 0 < measure(module)["clip_fraction"] < 1

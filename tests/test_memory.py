@@ -3,13 +3,17 @@
 python -m pytest tests/test_memory.py; bench/memory.py measures what a run takes
 """
 
+import math
+
 import pytest
 import torch
-from helpers import assert_same_gradients, random_rows, small_base, uniforms
-from test_policies import gradients
+from helpers import Tokenizer, assert_same_gradients, random_rows, small_base, uniforms
+from test_policies import gradients, small_kind
 
 from policies import decoding, memory, scoring
+from policies.base import Base
 from policies.decoding import decode
+from policies.layers import Layers
 from policies.sampling import Sampling
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
@@ -64,7 +68,7 @@ def test_where_memory_runs_out_less_is_done_at_once(monkeypatch):
     assert tokens(base) == answers
     assert base.halved == 2  # 8, 4, 2 prompts
     scarce(monkeypatch, scoring, "_score", 5)
-    monkeypatch.setattr(scoring, "update_tokens", lambda base: 400 / 2**base.halved)
+    monkeypatch.setattr(scoring, "update_tokens", lambda base, _: 400 / 2**base.halved)
     halved = memory.halving([base], lambda: gradients(base, rows))
     assert_same_gradients(halved, whole)
     assert base.halved > 2
@@ -74,3 +78,43 @@ def test_where_it_never_suffices_the_user_reads_why(monkeypatch):
     scarce(monkeypatch, decoding, "_decode", 0)
     with pytest.raises(RuntimeError, match="out of memory, however little is done at once: give"):
         tokens(small_base())
+
+
+@pytest.mark.parametrize("rank", [4, 0])
+@pytest.mark.parametrize("tokens", [math.inf, 9, 8])  # that a pass may keep; a prompt has 9
+def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(
+    tokens, rank, monkeypatch
+):
+    """To the bit. It is used where it is asked for, and where a pass cannot hold a prompt."""
+    base = small_base([0, 1] if rank else [0], rank)
+    rows = random_rows(base, 12)
+    monkeypatch.setattr(scoring, "update_tokens", lambda *_: 60)
+    want = gradients(base, rows)
+    layers = []
+    whole = Layers.run
+
+    def run(self, *work):
+        layers.append(work[0])
+        return whole(self, *work)
+
+    monkeypatch.setattr(Layers, "run", run)
+    gradients(base, rows)
+    once = layers.copy()
+    layers.clear()
+    if tokens == math.inf:
+        base.set_checkpointing()
+    else:
+        room = 2 * tokens * memory.update_bytes(base, False) / memory.SHARE["cpu"]
+        monkeypatch.setattr(memory, "host", lambda: room)
+    got = gradients(base, rows)
+    assert got.keys() == want.keys()
+    for name, gradient in want.items():
+        assert torch.equal(got[name], gradient)
+    again = once if tokens == 9 else [*once, *once]
+    assert sorted(layers) == sorted(again)
+
+
+def test_checkpointing_is_refused_where_transformers_runs_the_layers():
+    base = Base(small_kind("phi3"), Tokenizer(), [0], 4, 8)
+    with pytest.raises(ValueError, match=r"for llama, .*: Phi3ForCausalLM runs"):
+        base.set_checkpointing()

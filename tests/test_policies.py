@@ -27,6 +27,7 @@ from helpers import (
     uniforms,
 )
 from peft import PeftModel
+from peft.tuners.lora import LoraLayer
 from tokenizers import decoders
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Metaspace
@@ -84,7 +85,7 @@ def gradients(base, rows, score=score):
 
     def backward(rows, logps, mask):
         assert mask.sum(1).tolist() == [len(row.tokens) for row in rows]
-        coef = torch.tensor([row.coef for row in rows])
+        coef = torch.tensor([row.coef for row in rows], device=logps.device)
         (coef * (logps * mask).sum(-1)).sum().backward()
 
     base.zero_grad()
@@ -177,6 +178,18 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, rank, merged_
     assert_same_gradients(got, gradients(base, rows, plain.score))
 
 
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_bigcode", "opt", "mixtral"])
+def test_adapters_of_attention_alone(kind):
+    base = Base(small_kind(kind), Tokenizer(), [0], 4, 8, lora_targets="attention")
+    names = [name for name, layer in base.named_modules() if isinstance(layer, LoraLayer)]
+    assert names
+    for name in names:
+        assert "attn" in name.split(".")[-2]
+    move_adapters(base)
+    rows = random_rows(base)
+    assert_same_gradients(gradients(base, rows), gradients(base, rows, plain.score))
+
+
 def test_a_gradient_that_would_be_lost_is_refused():
     base = small_base()
     with pytest.raises(RuntimeError, match="grad can be implicitly created only"):
@@ -197,10 +210,32 @@ def test_each_token_is_drawn_as_often_as_the_softmax_says(sampling):
     assert_close(logps, want.log()[tokens])
 
 
-def test_draw_never_takes_an_impossible_token():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_draw_never_takes_an_impossible_token(dtype):
     mass = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])
     for edge, want in ((0.0, [1, 0]), (1 - 2**-53, [1, 2])):
-        assert draw(mass, torch.full((2,), edge, dtype=torch.float64)).tolist() == want
+        assert draw(mass, torch.full((2,), edge).to(dtype)).tolist() == want
+    mass = torch.rand(200, 999, generator=torch.Generator().manual_seed(0))
+    mass *= mass > 0.99  # a dozen tokens are possible
+    for edge in (0.0, 0.5, 1.0):
+        tokens = draw(mass, torch.full((200,), edge, dtype=dtype))
+        assert (mass.gather(1, tokens[:, None]) > 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 8.0])  # of the logits: flat to peaked
+def test_a_draw_is_the_exact_inverse_of_a_number_nearby(scale, dtype):
+    """Among 150,000 tokens, as near as `draw` says."""
+    torch.manual_seed(0)
+    mass = (scale * torch.randn(150_000)).softmax(0)
+    numbers = uniforms(100, 1, 1)[:, 0, 0]
+    tokens = draw(mass.expand(100, -1), numbers.to(dtype))
+    ends = mass.double().cumsum(0)
+    ends /= ends[-1].clone()
+    starts = torch.cat([torch.zeros(1), ends[:-1]])
+    near = (3 * 150_000**0.5 + 12) * torch.finfo(dtype).eps / 2
+    assert (starts[tokens] <= numbers + near).all()
+    assert (ends[tokens] >= numbers - near).all()
 
 
 def test_warp_against_literals():

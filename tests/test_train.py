@@ -210,6 +210,7 @@ def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
         "--logger none --num-agents 3 --turns 2 --branching chain --advantage rloo",
         "--model tiny tiny --bits 4 --joint aligned",
         "--precision bf16-mixed --lora-rank 0 --normalize token",
+        "--lora-targets attention --checkpointing --lr 1e-3 2e-3 --grad-clip 0",
         "--bits 16 --turns 2 --temperature 0.7 --top-p 0.9 --top-k 20 --warmup-steps 1",
     ],
 )
@@ -221,6 +222,10 @@ def test_every_switch_trains_and_writes(argv, tmp_path):
     weights = "model.safetensors" if "--lora-rank 0" in argv else "adapter_model.safetensors"
     for agent in range(agents):
         assert (path / "agents" / str(agent) / weights).is_file()
+    if "attention" in argv:
+        names = [*adapters(path)]
+        assert any(".self_attn." in name for name in names)
+        assert not any(".mlp." in name for name in names)
     assert bool(list(path.glob("events.*"))) == ("--logger" not in argv)
     if "csv" in argv:
         [numbers] = path.glob("csv/*/metrics.csv")
@@ -269,7 +274,7 @@ def test_flag_files_comments_and_later_flags(tmp_path):
     file = tmp_path / "x.args"
     file.write_text("# a recipe\n--lr 0.5  # high\n--num-generations 3\n")
     args = train.parse([f"@{file}", "--lr", "0.25"])
-    assert (args.lr, args.num_generations) == (0.25, 3)
+    assert (args.lr, args.num_generations) == ([0.25, 0.25], 3)
     file.write_text("--model a b\n")
     assert train.parse([f"@{file}", "--model", "c"]).model == ["c", "c"]
     assert train.parse(["--model", "c", "d", f"@{file}"]).model == ["a", "b"]

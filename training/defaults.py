@@ -25,8 +25,8 @@ def resolve(args) -> None:
     """Fill in what the flags alone decide. Raise ValueError if they do not go together."""
     models = args.model or [own_model(args.task, args.num_agents) or "tiny"]
     args.model = each([located(name) for name in models], args.num_agents)
-    if args.lr is None:
-        args.lr = min(learning_rate(name, args.lora_rank > 0) for name in args.model)
+    rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]
+    args.lr = each(rates, args.num_agents)
     args.template_arg = args.template_arg or {}
     args.task_arg = args.task_arg or {}
     args.freeze = sorted(set(args.freeze or ()))
@@ -72,19 +72,24 @@ def resolve_steps(args, problems: int) -> None:
 def resolve_bits(args) -> None:
     """Fill in --bits, and print what a probe found.
 
-    Trained weights need 32, and the embedded models are too small to gain. A GPU takes 16. A CPU
-    takes the faster of 16 and 32. Several processes take 32, because each might find another one.
+    Trained weights need 32, and the embedded models are too small to gain. A GPU takes 16, if
+    it has bfloat16. A CPU takes the faster of 16 and 32. Several processes take 32, because each
+    might find another one.
     """
     if args.bits is not None:
         return
     args.bits = 32
     if args.lora_rank == 0 or all(map(is_embedded, args.model)):
         return
+    import torch
+
     from policies.loading import device
 
-    if device().type == "cuda":
+    kind = device().type
+    newer = kind == "mps" and torch.backends.mps.is_macos_or_newer(14, 0)
+    if kind == "cuda" or newer:
         args.bits = 16
-    elif args.processes == 1:
+    elif kind == "cpu" and args.processes == 1:
         seconds = seconds_of_a_token()
         args.bits, slower = sorted(seconds, key=seconds.get)
         ratio = seconds[slower] / seconds[args.bits]

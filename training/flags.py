@@ -156,9 +156,9 @@ def conflict(args) -> str:
     """Return why these resolved flags of train.py do not go together, or ""."""
     agents = args.num_agents
     frozen = args.freeze
-    for flag, names in (("model", args.model), ("init", args.init or [])):
-        if len(names) not in (0, 1, agents):
-            return f"--{flag} names {len(names)} for {agents} agents: give one, or each"
+    for flag, values in (("model", args.model), ("init", args.init or []), ("lr", args.lr)):
+        if len(values) not in (0, 1, agents):
+            return f"--{flag} names {len(values)} for {agents} agents: give one, or each"
     crossed = args.num_generations ** (agents - 1)
     if isinstance(args.joint, int) and args.joint > crossed:
         return f"--joint {args.joint}: each response is part of {crossed} joint responses in all"
@@ -169,6 +169,10 @@ def conflict(args) -> str:
     learning = {args.model[agent] for agent in range(agents) if agent not in frozen}
     if args.share and learning & {args.model[agent] for agent in frozen}:
         return "--freeze with --share: name all agents of a base, or none; they are one policy"
+    if args.share and len({*zip(args.model, args.lr, strict=True)}) > len({*args.model}):
+        return "--lr with --share: give the agents of a base one rate; they are one policy"
+    if args.lora_rank == 0 and args.lora_targets != "all":
+        return "--lora-targets is for adapters: --lora-rank 0 trains all weights"
     if args.template_arg and not args.chat_template:
         return "--template-arg is given to the chat template: it needs --chat-template"
     if args.keep_problems and args.keep_problems[0] >= args.keep_problems[1]:

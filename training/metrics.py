@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from policies import parallel
+from policies.loading import device
 from policies.scoring import CAP, Row
 from rewards import logged
 
@@ -44,7 +45,11 @@ def measure(module) -> Measures:
     if module.algorithm.updates > 1:
         metrics["clip_fraction"] = clip_fraction(module.learned, module.algorithm.clip)
     metrics["skipped"] = len(module.skipped)
-    metrics["lr"] = module.learning_rate
+    if len(set(module.learning_rates)) == 1:
+        metrics["lr"] = module.learning_rates[0]
+    else:
+        for agent, rate in enumerate(module.learning_rates):
+            metrics[f"lr/{agent}"] = rate
     seconds = module.rollout.seconds
     metrics |= {f"seconds/{name}": value for name, value in seconds.items()}
     metrics["seconds/step"] = sum(seconds.values())
@@ -85,7 +90,7 @@ def sampled_tokens(nodes: Iterable) -> int:
 
 def memory_gib() -> float:
     """Return this process's peak memory in GiB, on its GPU or else resident."""
-    if torch.cuda.is_available():
+    if device().type == "cuda":
         return torch.cuda.max_memory_allocated() / 2**30
     unit = 1 if sys.platform == "darwin" else 2**10  # of getrusage, bytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
@@ -135,7 +140,7 @@ def largest_return(turns: list[list], rollout) -> float:
 
 def logp_differences(rows: list[Row], engine: bool) -> Measures:
     """Return how far the first update's log-probabilities are from the decode's, in nats."""
-    gaps = gathered(row.old.double().cpu() - torch.DoubleTensor(row.logps) for row in rows)
+    gaps = gathered(row.old.cpu().double() - torch.DoubleTensor(row.logps) for row in rows)
     sizes = gaps.abs()
     metrics = {"logp_difference/mean": sizes.mean(), "logp_difference/max": sizes.max()}
     if engine:
@@ -152,7 +157,7 @@ def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
 
 def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
     """Return these numbers of all processes' rows, one after the other. Without any: a 0."""
-    answers = parallel.gather([value.double().cpu() for value in values])
+    answers = parallel.gather([value.cpu().double() for value in values])
     return torch.cat([*itertools.chain(*answers)] or [torch.zeros(1)])
 
 

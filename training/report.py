@@ -55,12 +55,13 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
     task and init: the flags.
     """
     options = module.algorithm
+    rates = [f"{rate:g}" for rate in dict.fromkeys(options.lr)]
     splits = [f"{len(items)} of {split}" for split, items in held_out.items()]
     lines = [
         f"task:    {task}, reward {module.rollout.task.reward}, {len(module.problems)} problems; "
         f"held out: {', '.join(splits) or 'none'}",
         f"plan:    {options.max_steps} steps of {options.batch_size} problems, "
-        f"{options.num_generations} samples an agent, lr {options.lr:g}",
+        f"{options.num_generations} samples an agent, lr {' '.join(rates)}",
     ]
     for number, base in enumerate(module.team.bases):
         lines.append(f"base {number}: {describe_base(base, module)}")

@@ -12,14 +12,18 @@ from pathlib import Path
 import card
 import pytest
 import torch
-from helpers import rounding, small_base
+from helpers import Tokenizer, rounding, small_base
+from test_policies import gradients, small_kind
 from test_train import assert_same_run
 
 import eval as evaluation
 import train
 from bench.memory import make_model, measured
+from policies import memory
+from policies.base import Base
 from policies.decoding import decode
 from policies.sampling import Sampling
+from policies.scoring import Row
 
 PLAIN = Sampling(1.0, 0, 1.0, 64)
 SMALL = ["--batch-size", "2", "--num-generations", "3", "--eval-limit", "2", "--sample-every", "1"]
@@ -111,6 +115,26 @@ def test_a_decode_waits_for_the_card_at_every_eighth_token():
 
 
 # --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [4, 0])
+def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monkeypatch):
+    """It gives the same gradients, and comes by itself where a pass cannot hold 512 tokens."""
+    model = small_kind("llama", num_hidden_layers=8, max_position_embeddings=512)
+    base = Base(model, Tokenizer(), [0], rank, 8).to("cuda")
+    rows = [Row(0, tuple([3, 4, 5, 6] * 100), [7, 8, 9], 0.5 - number) for number in range(2)]
+    grads = []
+    kept = []
+    for tokens in (513, 511):
+        room = 2 * tokens * memory.update_bytes(base, False)
+        monkeypatch.setattr(memory, "share", lambda base, room=room: room)
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        grads.append(gradients(base, rows))
+        kept.append(torch.cuda.max_memory_allocated() - before)
+    for name, gradient in grads[0].items():
+        assert torch.equal(grads[1][name], gradient)
+    assert kept[1] < 0.4 * kept[0]
 
 
 def test_a_dry_run_takes_what_the_run_takes(tmp_path):
