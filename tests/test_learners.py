@@ -338,7 +338,7 @@ def crossplay(*runs: Path) -> list[list[float]]:
 
 def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
     """Each cell is what the team would earn that starts from these agents."""
-    other = run(tmp_path / "other", "--seed", "1", "--lr", "0.1")
+    other = run(tmp_path / "other", "--seed", "1", "--updates", "9")
     returns = crossplay(trained, other)
     assert "with their own partners" in capsys.readouterr().out
     mixed = ["--init", trained / "agents" / "0", other / "agents" / "1"]
