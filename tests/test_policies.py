@@ -501,7 +501,7 @@ def test_chat_template_is_applied_once():
     base.tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
     with pytest.raises(ValueError, match="the tokenizer is of another model: token"):
         base.encode("add one", chat=False, limit=99)
-    base.net.config.vocab_size = len(base.tokenizer)
+    base.vocabulary = len(base.tokenizer)
     base.tokenizer.chat_template = (
         "<eos>{% for m in messages %}{{ m.role }}:{{ m.content }}{% endfor %}"
         "{% if add_generation_prompt %} assistant:{% endif %}"

@@ -3,6 +3,7 @@
 python -m pytest tests/test_reproducibility.py
 """
 
+import functools
 import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from helpers import read_json
 from test_train import assert_same_run
 
-import magrpo
 import train
+from policies import threads
 from programs import teams
 from programs.sandbox.box import Sandbox
-from training import scoring
 
 SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "2"]
 SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
@@ -23,14 +23,12 @@ SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
 def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
     """Neither the threads that call the reward nor the sandbox's workers; verdicts are not kept
     from one run to the next."""
-    for threads, workers in ((1, 1), (16, 3)):
-        for module in (magrpo, scoring):
-            monkeypatch.setattr(
-                module, "ThreadPoolExecutor", lambda _, n=threads, **names: ThreadPoolExecutor(n)
-            )
+    for count, workers in ((1, 1), (16, 3)):
+        pool = functools.partial(ThreadPoolExecutor, count)
+        monkeypatch.setattr(threads, "ThreadPoolExecutor", pool)
         with Sandbox(workers=workers) as box:
             monkeypatch.setattr(teams, "box", box)
-            path = str(tmp_path / str(threads))
+            path = str(tmp_path / str(count))
             argv = ["--turns", "2", "--joint", "aligned", "--max-steps", "1"]
             train.main([*SMALL, *argv, "--run", path])
             assert 0 < len(box._workers) <= workers
