@@ -12,6 +12,7 @@ import train
 from examples import messages, own_pay, sudoku, tools, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
+from training.folder import read_records
 
 
 def test_every_split_has_pairs_of_its_own_in_both_orders():
@@ -41,7 +42,7 @@ def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
     small = "--turns 2 --max-steps 1 --batch-size 1 --num-generations 2 --max-new-tokens 24"
     argv = ["--task", f"{workflows.__file__}:Sequential", *small.split(), "--eval-limit", "1"]
     train.main([*argv, "--branching", "tree", "--run", str(path)])
-    for row in map(json.loads, (path / "metrics.jsonl").read_text().splitlines()):
+    for row in read_records(path / "metrics.jsonl"):
         paid = sum(value for name, value in row.items() if name.startswith("reward/"))
         assert row["return"] == pytest.approx(paid / code.maximum)
         assert row["turn_0/reward"] == 0
