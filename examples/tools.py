@@ -12,6 +12,7 @@ and answers. The last number of its answer counts. Each character of a right ans
 NoTool the tool says nothing. Agents see messages of a chat, with examples of what they may do.
 """
 
+import operator
 import random
 import re
 from typing import ClassVar
@@ -25,14 +26,14 @@ MOST = 0.2
 COUNT = 780  # problems
 SPLITS = {"train": slice(0, 600), "dev": slice(600, 660), "test": slice(660, COUNT)}
 STARTS = (
-    ("A baker has {a} rolls and bakes {b} more.", "{a} + {b}"),
-    ("A school has {a} desks and throws {b} of them away.", "{a} - {b}"),
-    ("A farmer plants {a} rows of {b} trees.", "{a} * {b}"),
+    ("A baker has {} rolls and bakes {} more.", operator.add),
+    ("A school has {} desks and throws {} of them away.", operator.sub),
+    ("A farmer plants {} rows of {} trees.", operator.mul),
 )
 NEXT = (
-    ("Then {n} more come.", "({}) + {n}"),
-    ("Then {n} are lost.", "({}) - {n}"),
-    ("A year later there are {n} times as many.", "({}) * {n}"),
+    ("Then {} more come.", operator.add),
+    ("Then {} are lost.", operator.sub),
+    ("A year later there are {} times as many.", operator.mul),
 )
 QUESTION = "How many are there now?"
 CALL = "A calculator is at hand. Write <python>, a Python expression and </python>."
@@ -43,35 +44,27 @@ EXAMPLES = (  # a problem, the expression, the result
 )
 
 
-def problem(level: int, draw: random.Random) -> dict:
-    """Return a problem with `level` operations."""
-    text, expression = draw.choice(STARTS)
-    numbers = {"a": draw.randint(100, 999), "b": draw.randint(11, 99)}
-    sentences = [text.format(**numbers)]
-    expression = expression.format(**numbers)
-    for _ in range(level - 1):
-        text, following = draw.choice(NEXT)
-        number = draw.randint(2, 9)
-        sentences.append(text.format(n=number))
-        expression = following.format(expression, n=number)
-    return {
-        "problem": " ".join([*sentences, QUESTION]),
-        "level": level,
-        "answer": eval(expression),  # its words are those above
-    }
-
-
-def problems() -> list[dict]:
+def problems():
     """Return the problems of all splits, no two of them alike. A third is of each level."""
     draw = random.Random(0)
-    made = {}
+    made = {}  # text -> item
     while len(made) < COUNT:
-        item = problem(1 + len(made) % 3, draw)
-        made.setdefault(item["problem"], item)
+        level = 1 + len(made) % 3  # number of operations
+        text, operation = draw.choice(STARTS)
+        numbers = [draw.randint(100, 999), draw.randint(11, 99)]
+        sentences = [text.format(*numbers)]
+        answer = operation(*numbers)
+        for _ in range(level - 1):
+            text, operation = draw.choice(NEXT)
+            number = draw.randint(2, 9)
+            sentences.append(text.format(number))
+            answer = operation(answer, number)
+        text = " ".join([*sentences, QUESTION])
+        made[text] = {"problem": text, "level": level, "answer": answer}
     return list(made.values())
 
 
-def computed(text: str) -> str:
+def computed(text):
     """Return what Python makes of the expression that a response ends with, "" without one."""
     _, called, expression = text.partition("<python>")
     if not called:

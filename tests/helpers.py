@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import json
 import os
+import shutil
 import threading
 import types
 from pathlib import Path
@@ -15,6 +16,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 import train
 from magrpo import MAGRPO
 from policies.base import Base
+from policies.finding import EMBEDDED
 from policies.scoring import Row
 
 EOS, VOCAB = 1, 24
@@ -128,6 +130,16 @@ def refused(capsys, *argv, program=train) -> str:
 
 def read_json(path: Path):
     return json.loads(path.read_text())
+
+
+def edit_json(path: Path, **changes) -> None:
+    path.write_text(json.dumps(read_json(path) | changes))
+
+
+def copied_model(path: Path) -> Path:
+    """Copy the embedded model, without the variants in its folder."""
+    left_out = shutil.ignore_patterns("*py*", "build", "half", "many")
+    return shutil.copytree(EMBEDDED, path, ignore=left_out)
 
 
 def total(parts: dict[str, float]) -> float:

@@ -182,19 +182,9 @@ def test_plugins(old, new, named, refused, tmp_path):
 # --- models ---------------------------------------------------------------------------------------
 
 
-def copy_model(folder: Path) -> Path:
-    """Copies the embedded model into the folder."""
-    shutil.copytree(
-        ROOT / "tiny",
-        folder / "model",
-        ignore=shutil.ignore_patterns("*py*", "build", "half", "many"),
-    )
-    return folder / "model"
-
-
 @pytest.fixture
 def model(tmp_path) -> Path:
-    return copy_model(tmp_path)
+    return helpers.copied_model(tmp_path / "model")
 
 
 def edit(path: Path, **changes) -> None:
@@ -231,7 +221,7 @@ def test_models(spoil, named, model, refused):
 def whole(tmp_path_factory) -> Path:
     """A finished run of two steps, on a model that can be changed."""
     folder = tmp_path_factory.mktemp("whole")
-    model = copy_model(folder)
+    model = helpers.copied_model(folder / "model")
     small = [*helpers.SMALL, "--max-steps", "2"]
     train.main([*small, "--model", str(model), "--run", str(folder / "run")])
     return folder

@@ -1,15 +1,12 @@
 """Bits of the frozen base where --bits does not say: python -m pytest tests/test_defaults.py"""
 
-import shutil
-
 import pytest
 import torch
-from helpers import SMALL, read_json
+from helpers import SMALL, copied_model, read_json
 
 import eval as evaluation
 import train
 from policies import loading
-from policies.finding import EMBEDDED
 from training import defaults
 
 FAST, SLOW = {16: 1e-5, 32: 2e-5}, {16: 5e-5, 32: 1e-5}  # what a probe may find of 16 bits
@@ -65,9 +62,7 @@ def test_a_card_takes_16(probe, monkeypatch):
 def test_a_run_records_it_and_keeps_it(probe, tmp_path, monkeypatch):
     """Resumed or evaluated, where a probe would now find the other."""
     run = tmp_path / "run"
-    model = tmp_path / "pretrained"  # not the embedded one, as far as anyone can tell
-    left_out = shutil.ignore_patterns("*.py", "build", "many", "half")
-    shutil.copytree(str(EMBEDDED), model, ignore=left_out)
+    model = copied_model(tmp_path / "pretrained")  # not the embedded one, as far as anyone can tell
     loaded = []
     load = loading.load_model
 

@@ -6,7 +6,6 @@ python -m pytest tests/test_extraction.py
 import textwrap
 
 import pytest
-from code_pairs import GARBAGE
 
 from programs.extraction import extract
 
@@ -163,9 +162,3 @@ WILD = [  # each leads to something that two modules of one process share
 def test_what_outlasts_no_module_is_shareable(body):
     text = "def aux(x):\n" + textwrap.indent(body, "    ")
     assert extract(text, "aux", SOLVE).shareable is (body in TAME)
-
-
-@pytest.mark.parametrize("name", GARBAGE)
-def test_garbage_defines_nothing(name):
-    part = extract(GARBAGE[name], "aux", SOLVE)
-    assert not part.returns

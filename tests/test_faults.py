@@ -388,17 +388,6 @@ def test_feedback_that_fails_is_told_and_loses_nothing(bad, error, tmp_path, mon
 # --- workers and other processes ------------------------------------------------------------------
 
 
-def test_a_line_that_was_cut_is_written_again(two, six, tmp_path):
-    """A kill can come in the middle of a write."""
-    path = tmp_path / "run"
-    shutil.copytree(two, path)
-    for name in ("metrics.jsonl", "samples.jsonl"):
-        with (path / name).open("a") as file:
-            file.write('{"step": 2, "re')
-    resume(path, "--max-steps", 6)
-    assert_same_run(path, six)
-
-
 def test_a_training_holds_its_lock(tmp_path, monkeypatch):
     """Until its end, and no longer."""
     checked = []

@@ -2,18 +2,18 @@
 
 import itertools
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import SMALL, assert_close, read_json, refused, rounding, small_base
+from helpers import SMALL, assert_close, copied_model, read_json, refused, rounding, small_base
 
 import eval as evaluation
 import train
 from policies import plain
 from policies.judging import PLAIN, Judge
+from training.folder import read_records
 from training.scoring import RewardError, Scorer
 
 ROOT = Path(train.__file__).parent
@@ -93,7 +93,7 @@ def plugin(tmp_path) -> str:
 
 
 def first_step(path: Path) -> dict:
-    return json.loads((path / "metrics.jsonl").read_text().splitlines()[0])
+    return read_records(path / "metrics.jsonl")[0]
 
 
 def test_the_judge_is_the_own_base_or_the_model_that_is_named(plugin, tmp_path, capsys):
@@ -121,7 +121,7 @@ TEMPLATE = """{% if think is not false or n != 3 or name != "a=b" %}
 def test_chat_templates_are_given_the_runs_arguments(plugin, tmp_path):
     """The team's and the judge's, in training and in evaluation."""
     model, run = tmp_path / "model", tmp_path / "run"
-    shutil.copytree(ROOT / "tiny", model, ignore=shutil.ignore_patterns("*py*"))
+    copied_model(model)
     (model / "chat_template.jinja").write_text(TEMPLATE)
     argv = ["--model", str(model), "--judge", str(model), "--reward", plugin, "--chat-template"]
     argv += ["--template-arg", "think=false", "n=3", "name=a=b", "--run", str(run)]

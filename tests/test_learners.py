@@ -11,7 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import WORLD, WORLD_FLAGS, at_step, flags, read_json, refused
+from helpers import (
+    WORLD,
+    WORLD_FLAGS,
+    at_step,
+    copied_model,
+    edit_json,
+    flags,
+    read_json,
+    refused,
+)
 from test_magrpo import Echo, long_answers, moved, rewarding, small_team, snapshot
 from test_train import adapters, assert_same_run, lines, signalled_after
 
@@ -362,15 +371,9 @@ def test_an_embedded_model_is_found_in_every_clone(tmp_path, monkeypatch):
     assert finding.located("tiny/half") == finding.recorded_name("tiny/half") == "tiny/half"
 
 
-def other_base(path: Path) -> None:
-    shutil.copytree(ROOT / "tiny", path, ignore=shutil.ignore_patterns("*py*"))
-    config = read_json(path / "config.json")
-    (path / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 1e-5}))
-
-
 def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    other_base(tmp_path / "other")
+    edit_json(copied_model(tmp_path / "other") / "config.json", rms_norm_eps=1e-5)
     shutil.copytree(trained, tmp_path / "half")
     shutil.rmtree(tmp_path / "half" / "agents")
     for argv, said in (

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers.dynamic_module_utils
-from helpers import SMALL, read_json, refused
+from helpers import SMALL, copied_model, edit_json, refused
 from peft.utils.save_and_load import load_peft_weights
 from tensorboard import plugin_util
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -88,10 +87,8 @@ def test_a_model_s_own_code_runs_with_the_flag_alone(tmp_path, monkeypatch, caps
     monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(cache))
     monkeypatch.syspath_prepend(cache)
     model, mark, run = tmp_path / "model", tmp_path / "it-ran", str(tmp_path / "run")
-    shutil.copytree(EMBEDDED, model, ignore=shutil.ignore_patterns("*py*", "build", "half", "many"))
-    config = read_json(model / "config.json") | {"model_type": "mine"}
-    config["auto_map"] = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
-    (model / "config.json").write_text(json.dumps(config))
+    own_code = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
+    edit_json(copied_model(model) / "config.json", model_type="mine", auto_map=own_code)
     (model / "mine.py").write_text(MODEL.replace("MARK", repr(str(mark))))
     argv = [*SMALL, "--model", str(model), "--run", run]
     assert "--trust-remote-code" in refused(capsys, *argv)

@@ -4,7 +4,6 @@ Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are
 """
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ from tqdm import tqdm
 import eval as evaluation
 import train
 from tasks import CodeTask
-from training.folder import code_version, run_folder
+from training.folder import code_version, read_records, run_folder
 from training.recorder import Recorder, Schedule
 
 ROOT = Path(train.__file__).parent
@@ -50,7 +49,7 @@ def run(path: Path, *argv, steps: int = 2) -> Path:
 def lines(path: Path, name: str) -> list[dict]:
     """Lines of a run's file, without what is timing."""
     timing = re.compile("seconds|tokens_per_second|memory_gib")
-    rows = [json.loads(line) for line in (path / name).read_text().splitlines()]
+    rows = read_records(path / name)
     return [{k: v for k, v in row.items() if not timing.search(k)} for row in rows]
 
 
@@ -118,7 +117,7 @@ def test_a_run_knows_its_code(tmp_path, capsys):
 def test_a_run_writes_what_it_promises(finished):
     args = read_json(finished / "args.json")["args"]
     assert (args["max_steps"], args["joint"]) == (6, "cross")
-    metrics = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    metrics = read_records(finished / "metrics.jsonl")
     assert [row["step"] for row in metrics] == list(range(6))
     assert metrics[0].keys() >= NAMES
     assert 0 <= metrics[0]["return"] <= 1

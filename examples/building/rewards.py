@@ -53,21 +53,15 @@ def measures(built, correct):
     parts = {"metric/pass": float(value == 1), "metric/iou": value}
     owners = Counter(built.cells[cell][1] for cell in correct)
     writers = Counter()  # cell -> agents that put a block there
-    used = 0  # blocks of material
     for agent, commands in enumerate(built.commands):
         parts[f"metric/built/{agent}"] = owners[agent] / len(built.rules.target)
         cells = set()
         for command in commands:
             if command.block != AIR:
                 cells.update(command.cells)
-                used += len(command.cells)
         writers.update(cells)
     twice = [cell for cell, count in writers.items() if count > 1]
     parts["metric/twice"] = len(twice) / max(len(writers), 1)
-    material = built.rules.material
-    if material:
-        total = sum(material.values()) * len(built.commands)
-        parts["metric/unused"] = 1 - used / max(total, 1)  # nothing may be left to a later turn
     return parts
 
 

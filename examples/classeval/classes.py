@@ -11,7 +11,6 @@ import functools
 import itertools
 import re
 import textwrap
-from collections import ChainMap
 from dataclasses import dataclass
 
 from programs.extraction import REFUSED, characters, top_level
@@ -65,19 +64,14 @@ def class_item(row):
 def unit_tests(tree):
     """Return each test method of a module's TestCases as a program."""
     cases = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    shared = [node for node in tree.body if not isinstance(node, ast.ClassDef)]
+    shared = [ast.unparse(node) for node in tree.body if node not in cases]
     tests = []
     for case in cases:
-        methods = []
-        fixtures = []
+        source = "\n".join(["import unittest", *shared, ast.unparse(case)])
         for node in case.body:
-            is_test = getattr(node, "name", "").startswith("test")
-            (methods if is_test else fixtures).append(node)
-        for method in methods:
-            case.body = [*fixtures, method]
-            run = f"unittest.TestSuite([{case.name}({method.name!r})]).debug()"
-            sources = map(ast.unparse, [*shared, case])
-            tests.append("\n".join(["import unittest", *sources, run]))
+            name = getattr(node, "name", "")
+            if name.startswith("test"):
+                tests.append(f"{source}\nunittest.TestSuite([{case.name}({name!r})]).debug()")
     return tests
 
 
@@ -163,7 +157,10 @@ def text_used(item, agents, responses):
 
 def merged(agents):
     """Return the methods of all agents. A later agent's replace an earlier agent's."""
-    return dict(ChainMap(*reversed(agents)))
+    methods = {}
+    for agent in agents:
+        methods |= agent
+    return methods
 
 
 def class_source(item, agents):

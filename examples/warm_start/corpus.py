@@ -23,9 +23,8 @@ OF_THREE = {  # agents: two helpers and a main function
     "aux2": {"predicate": 0.3, "transform": 0.35, "reduce": 0.35},
     "solve": {"split": 0.35, "swapped": 0.3, "chain": 0.35},
 }
-# Share of each kind of example, and its number of agents.
-KINDS = {"pair": 0.70, "solo": 0.13, "second turn": 0.12, "three": 0.05}
-AGENTS = {"pair": 2, "solo": 1, "second turn": 2, "three": 3}
+# (agents, turn) of an example -> its share
+KINDS = {(2, 1): 0.70, (1, 1): 0.13, (2, 2): 0.12, (3, 1): 0.05}
 MALFORMED = 0.28  # share of functions with a fault of form: name, return, syntax, no code
 MISTAKEN = 0.06  # share of functions with one part of the problem replaced by another's
 LOOPS = 0.15  # share of list helpers written as a loop, not as a comprehension
@@ -64,17 +63,17 @@ def helper(convention, parts, name="aux", loop=False):
 def main_function(convention, parts):
     """Return a `solve` that supposes its helpers to follow the convention."""
     predicate, transform, reducer = parts
-    body = {
-        "predicate": reducer.format(comprehension("aux(x)", transform)),
-        "transform": reducer.format(comprehension(predicate, "aux(x)")),
-        "filter": reducer.format(comprehension("", transform, "aux(xs)")),
-        "map": reducer.format("aux(xs)"),
-        "whole": "aux(xs)",
-        "ignore": reducer.format(comprehension(predicate, transform)),
-        "split": reducer.format(comprehension("aux(x)", "aux2(x)")),
-        "swapped": reducer.format(comprehension("aux2(x)", "aux(x)")),
-        "chain": "aux2(aux(xs))",
-    }[convention]
+    reduced = {  # what the reducer takes
+        "predicate": comprehension("aux(x)", transform),
+        "transform": comprehension(predicate, "aux(x)"),
+        "filter": comprehension("", transform, "aux(xs)"),
+        "map": "aux(xs)",
+        "ignore": comprehension(predicate, transform),
+        "split": comprehension("aux(x)", "aux2(x)"),
+        "swapped": comprehension("aux2(x)", "aux(x)"),
+    }
+    complete = {"whole": "aux(xs)", "chain": "aux2(aux(xs))"}
+    body = complete.get(convention) or reducer.format(reduced[convention])
     return f"def solve(xs):\n    return {body}"
 
 
@@ -133,12 +132,12 @@ class Author:
 
     def example(self, item):
         """Return an observation without the problem's own text, and a response to it."""
-        example = draw(self.rng, self.kinds)
-        num_agents = AGENTS.get(example, len(item["parts"]))
+        num_agents, turn = draw(self.rng, self.kinds)
+        num_agents = num_agents or len(item["parts"])
         agent = self.rng.randrange(num_agents)
         responses = self.joint(item, num_agents)
         history = []
-        if "second turn" in example:
+        if turn == 2:
             verdict = check(item, responses)
             history = [(responses[agent], tasks.passed_line(*verdict))]
             if verdict[0] < verdict[1]:  # a program that passes every test stays as it is

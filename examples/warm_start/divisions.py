@@ -22,7 +22,7 @@ HELPER = {
         "filter second": 0.05,
     },
 }
-KINDS = {"a first turn": 0.88, "a second turn": 0.12}  # an agent for each part
+KINDS = {(0, 1): 0.88, (0, 2): 0.12}  # 0 agents: one for each part
 # How a main function calls its helpers. On lists, one takes what another returns.
 MAIN = {"elements": 0.82, "lists": 0.18}
 

@@ -125,10 +125,10 @@ def make_model(tokenizer, layers):
 
 
 def encode(tokenizer, rows):
-    """Return the token ids of each row: [problem, context, response, context, response, ...]."""
+    """Return the token ids of each row: [problem, nothing, context, response, context, ...]."""
     encoded = []
     for problem, examples in rows:
-        texts = [problem]
+        texts = [problem, ""]
         for context, response in examples:
             texts += [context, response + tokenizer.eos_token]
         encoded.append(tokenizer(texts)["input_ids"])
@@ -146,18 +146,19 @@ def collate(rows, prompt_weight):
     positions = []
     branches = []  # 0 for the problem
     weights = []
-    for problem, *texts in rows:
-        start = len(problem)
-        pairs = zip(texts[::2], texts[1::2], strict=True)  # contexts, responses
-        position = list(range(start))
-        branch = [0] * start
-        weight = [0.0] + [prompt_weight] * (start - 1)
-        for number, (context, response) in enumerate(pairs, 1):
+    for row in rows:
+        position = []
+        branch = []
+        weight = []
+        start = 0
+        pairs = zip(row[::2], row[1::2], strict=True)
+        for number, (context, response) in enumerate(pairs):
             length = len(context) + len(response)
             position += range(start, start + length)
             branch += [number] * length
             weight += [0.0] + [prompt_weight] * (len(context) - 1) + [1.0] * len(response)
-        ids.append(torch.tensor(list(itertools.chain(problem, *texts))))
+            start = len(row[0])  # every branch follows the problem
+        ids.append(torch.tensor(list(itertools.chain(*row))))
         positions.append(torch.tensor(position))
         branches.append(torch.tensor(branch))
         weights.append(torch.tensor(weight))
@@ -265,8 +266,6 @@ def main():
         (folder / "README.md").unlink()  # peft's empty model card
     else:
         tokenizer.save_pretrained(folder)
-    for file in folder.glob("*.safetensors"):
-        file.chmod(0o644)  # it comes readable by its maker alone
     print(f"wrote {folder}")
 
 

@@ -141,15 +141,13 @@ def test_the_last_block_of_a_cell_stays_and_air_takes_it_away():
 
 
 def hacks(item: dict) -> dict[str, list[str]]:
-    """Teams that do not work together, or whose answer is none; of both tasks."""
+    """Teams whose answer is none, of both tasks. The docs have others (building_teams.py)."""
     strings = "rows" in item
     team = "each a half of the targets, checkered" if strings else "cells in turn"
     one, two = (teams.LETTERS if strings else teams.HOUSES)[team](item)
     idle = "/setblock 0 0 0 air\n" if strings else "/fill 0 0 0 0 0 0 air\n"
     whole = "\n".join(f"/fill 0 0 0 5 6 6 {block}" for block in houses.INVENTORY.values())
     return {
-        "a silent partner": [one, ""],
-        "the same twice": [one, one],
         "the whole box": [whole, whole],
         "more commands than are read": [idle * 300 + one, idle * 300 + two],
     }

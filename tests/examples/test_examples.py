@@ -5,6 +5,7 @@ tests/examples/test_examples.py
 import json
 
 import pytest
+from code_pairs import EVEN, FILTERED, SQUARES, main
 from helpers import read_json, total
 
 import eval as evaluate
@@ -12,6 +13,7 @@ import train
 from examples import messages, own_pay, sudoku, tools, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
+from training.folder import read_records
 
 
 def test_every_split_has_pairs_of_its_own_in_both_orders():
@@ -41,7 +43,7 @@ def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
     small = "--turns 2 --max-steps 1 --batch-size 1 --num-generations 2 --max-new-tokens 24"
     argv = ["--task", f"{workflows.__file__}:Sequential", *small.split(), "--eval-limit", "1"]
     train.main([*argv, "--branching", "tree", "--run", str(path)])
-    for row in map(json.loads, (path / "metrics.jsonl").read_text().splitlines()):
+    for row in read_records(path / "metrics.jsonl"):
         paid = sum(value for name, value in row.items() if name.startswith("reward/"))
         assert row["return"] == pytest.approx(paid / code.maximum)
         assert row["turn_0/reward"] == 0
@@ -67,14 +69,7 @@ def test_only_the_partner_reads_a_message(kind, reads):
     assert "modulo 3 of" in task.observe(0, after, [])
 
 
-SQUARES = {
-    "entry_point": "solve",
-    "setup": "",
-    "tests": ["assert solve([1, 2, 3]) == 5", "assert solve([4]) == 0", "assert solve([5]) == 25"],
-}
-HELPER = "def aux(x):\n    return x % 2 == 1\n"
-USES = "def solve(xs):\n    return sum(x * x for x in xs if aux(x)) - 5 * (len(xs) > 2)\n"
-OWN = "def solve(xs):\n    return sum(x * x for x in xs if x % 2 == 1) - 5 * (len(xs) > 2)\n"
+OWN = main("return sum(x * x for x in xs if x % 2 == 0)")
 
 
 def worth(*responses):
@@ -82,13 +77,13 @@ def worth(*responses):
 
 
 def test_alone_a_helper_is_of_no_use_and_a_difference_knows_its_worth():
-    both, main_alone, helper_alone = worth(HELPER, USES), worth("", USES), worth(HELPER, "")
-    assert both > worth(HELPER, OWN) > worth("", OWN) > main_alone
+    both, main_alone, helper_alone = worth(EVEN, FILTERED), worth("", FILTERED), worth(EVEN, "")
+    assert both > worth(EVEN, OWN) > worth("", OWN) > main_alone
     for reward, first, second in (
         (own_pay.alone, helper_alone, main_alone),
         (own_pay.difference, both - main_alone, both - helper_alone),
     ):
-        parts = reward(SQUARES, [HELPER, USES])
+        parts = reward(SQUARES, [EVEN, FILTERED])
         assert [parts["agent/0"], parts["agent/1"]] == pytest.approx([first, second])
         assert parts["metric/joint"] == both / 4
         assert all("/" in name for name in parts)  # nothing is paid to all
@@ -137,19 +132,14 @@ def test_a_sudoku_has_one_solution_and_pays_what_each_turn_adds():
     task = sudoku.Sudoku(empty=6)
     splits = [{item["puzzle"] for item in task.items(s)} for s in ("train", "dev", "test")]
     assert sum(map(len, splits)) == len(set.union(*splits)) == 650
-    item = task.items("test")[0]
-    fits = [g for g in sudoku.grids() if sudoku.filled({"puzzle": item["puzzle"]}, g) == g]
-    assert fits == [item["solution"]]
-    empty = [place for place, cell in enumerate(item["puzzle"]) if cell == "."]
-    board = list(item["solution"])
-    for place in empty[:2]:
-        board[place] = str(int(board[place]) % 4 + 1)
-    texts = ["".join(board), sudoku.rows(item["solution"])]
-    first = sudoku.improvement(item, [texts[0], ""])
-    after = task.advance(item, [texts[0], ""])
-    second = sudoku.improvement(after, ["", texts[1]])
-    assert total(first) == pytest.approx(4 / 6)
-    assert total(second) == pytest.approx(2 / 6 + 1)
+    for item in (sudoku.EXAMPLE, task.items("test")[0]):
+        fits = [grid for grid in sudoku.grids() if sudoku.filled(item, grid) == grid]
+        assert fits == [item["solution"]]
+    item = sudoku.EXAMPLE  # of four empty cells, WRONG has two right
+    solved = sudoku.rows(item["solution"])
+    after = task.advance(item, [sudoku.WRONG, ""])
+    assert total(sudoku.improvement(item, [sudoku.WRONG, ""])) == 0.5
+    assert total(sudoku.improvement(after, ["", solved])) == 0.5 + 1
     assert sudoku.improvement(after, ["", "no board"])["cells"] == 0
-    assert task.advance(after, ["", texts[1]]) is None
-    assert sudoku.rows(after["board"]) in task.observe(1, after, [])[-1]["content"]
+    assert task.advance(after, ["", solved]) is None
+    assert sudoku.rows(sudoku.WRONG) in task.observe(1, after, [])[-1]["content"]

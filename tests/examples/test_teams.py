@@ -28,7 +28,7 @@ def team(item: dict, order: list[str], way: str) -> list[str]:
     return [*helpers, divisions.main_function(way, item["parts"], order)]
 
 
-@pytest.mark.parametrize(("agents", "names"), [(3, 4), (4, 5)])
+@pytest.mark.parametrize(("agents", "names"), [(2, 4), (3, 4), (4, 5)])
 def test_splits_hold_compositions_of_their_own(agents, names):
     """Whichever of two predicates comes first."""
     found = {}

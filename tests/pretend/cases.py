@@ -3,7 +3,6 @@
 python tests/pretend/card.py -m pytest tests/pretend/cases.py
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from policies.base import Base
 from policies.decoding import decode
 from policies.sampling import Sampling
 from policies.scoring import Row
+from training.folder import read_records
 
 PLAIN = Sampling(1.0, 0, 1.0, 64)
 SMALL = ["--batch-size", "2", "--num-generations", "3", "--eval-limit", "2", "--sample-every", "1"]
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def trained(path: Path, *argv, steps: int = 2) -> list[dict]:
     train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *argv, "--debug"])
-    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return read_records(path / "metrics.jsonl")
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -87,10 +87,7 @@ def test_two_processes_with_a_card_each(tmp_path):
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     train.main([*argv, "--run", str(tmp_path / "one")])
-    one, two = (
-        json.loads((tmp_path / name / "metrics.jsonl").read_text().splitlines()[-1])
-        for name in ("one", "two")
-    )
+    one, two = (read_records(tmp_path / name / "metrics.jsonl")[-1] for name in ("one", "two"))
     assert one["grad_norm/0"] == pytest.approx(two["grad_norm/0"], rel=rounding())
 
 
