@@ -306,6 +306,7 @@ def test_a_server_that_dies_loses_nothing(tiny, capsys, tmp_path):
     assert_same_run(whole, broken)
 
 
+@pytest.mark.slow
 def test_two_processes_ask_one_server(tiny, tmp_path):
     """Each loads its own adapters. They sample what one process does with twice the problems."""
     argv = [*SMALL, "--max-steps", "2", "--max-new-tokens", "16", "--engine", tiny.url]

@@ -115,6 +115,7 @@ def test_a_signal_to_one_process_stops_both_and_resuming_ends_the_same(together,
     assert_same_run(path, together)
 
 
+@pytest.mark.slow
 def test_a_reward_that_fails_in_one_process_ends_both_with_one_line(tmp_path):
     path = tmp_path / "run"
     plugin = tmp_path / "mine.py"
@@ -136,7 +137,8 @@ def test_a_reward_that_fails_in_one_process_ends_both_with_one_line(tmp_path):
     assert 0 < len(lines(path, "metrics.jsonl")) == state["global_step"] < 50
 
 
-@pytest.mark.parametrize("first", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [True, False])
 def test_a_process_that_dies_brings_the_other_down(first, tmp_path):
     path = tmp_path / "run"
     process = start(*TWO, "--max-steps", 10000, "--run", path)
