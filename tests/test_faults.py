@@ -42,7 +42,8 @@ lock, calls, here = threading.Lock(), [], os.path.dirname(os.path.abspath(__file
 def reward(item, responses):
     with lock:
         calls.append(1)
-    if len(calls) > 10 and os.path.exists(os.path.join(here, "bad")):
+        number = len(calls)
+    if number > 10 and os.path.exists(os.path.join(here, "bad")):
         BAD
     return sum(map(len, responses)) % 7
 reward.maximum = 6.0
@@ -263,8 +264,8 @@ def test_a_signal_at_the_start_ends_a_run_with_one_line(tmp_path):
 
 
 def test_a_signal_is_not_taken_for_an_error_of_the_users_code(tmp_path, capsys):
-    """It comes while the run waits for a reward."""
-    send = "os.kill(os.getpid(), 15)\n        time.sleep(1)"
+    """It comes once, while the run waits for a reward: a second one would end this process."""
+    send = "if number == 11: os.kill(os.getpid(), 15)\n        time.sleep(1)"
     (tmp_path / "bad").touch()
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", send))
     with pytest.raises(SystemExit) as stopped:
