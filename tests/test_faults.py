@@ -336,7 +336,7 @@ def healthy(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("bad", "error"),
     [
-        ("raise KeyError('gone')", "mine.py, line 9: the reward raised KeyError: 'gone'"),
+        ("raise KeyError('gone')", "mine.py, line 10: the reward raised KeyError: 'gone'"),
         ("return float('nan')", "returned {'reward': nan}"),
         ("time.sleep(9)", "did not answer within 3 s"),
     ],
