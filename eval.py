@@ -65,18 +65,8 @@ MODES = {  # what else may be given with the flag that chooses it
     "html": set(),
     "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
-    "ask": {
-        "run",
-        "task",
-        "task_arg",
-        "data",
-        "model",
-        "chat_template",
-        "temperature",
-        "top_p",
-        "seed",
-    }
-    | {"max_new_tokens", "engine", "engine_folder"},
+    "ask": {"run", "task", "task_arg", "data", "model", "chat_template", "engine"}
+    | {"engine_folder", "temperature", "top_p", "max_new_tokens", "seed"},
 }
 # The flags that replace a run's where they are given.
 REPLACE = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
@@ -251,6 +241,8 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
         alone.engine_folder = None
     if (alone.task, alone.data) != (flags.task, flags.data):
         raise ValueError(f"{solo} is a run of task {alone.task}, not of {flags.task}")
+    if alone.task_arg != flags.task_arg:
+        raise ValueError(f"{solo} has --task-arg {alone.task_arg}, the team {flags.task_arg}")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
         alone.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
     if alone.model[0] != flags.model[0]:

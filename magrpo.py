@@ -234,8 +234,8 @@ class Node:
     parts: list[dict[str, float]] = field(default_factory=list)  # per joint response
     rewards: Tensor | None = None  # (n, J): what each agent earns for each joint response
     team_rewards: Tensor | None = None  # (J,): the mean over the agents
-    # the next turn, one entry per aligned joint response
-    feedback: list[list[str]] = field(default_factory=list)  # [joint response][agent]
+    # the next turn, one entry per aligned joint response (no feedback where its episode is over)
+    feedback: dict[int, list[str]] = field(default_factory=dict)  # [joint response][agent]
     next_items: list[dict | None] = field(default_factory=list)  # None: its episode is over
     children: list["Node | None"] = field(default_factory=list)
     # steps 4 and 5
@@ -392,12 +392,19 @@ class Rollout:
             node.team_rewards = team_mean(node.rewards)
 
     def move_on(self, nodes: list[Node]) -> None:
-        """Ask the task for the feedback and the next item of each aligned joint response."""
+        """Ask the task for the next item of each aligned joint response, and for its feedback.
+
+        Where the episode is over, nobody would read the feedback, which may be costly.
+        """
         for node in nodes:
             texts = [node.texts((sample,) * self.team.size) for sample in range(node.samples)]
             items = [node.item] * node.samples
-            node.feedback = self.threads.map("feedback", self.task.feedback, items, texts)
             node.next_items = self.threads.map("advance", self.task.advance, items, texts)
+            going_on = [s for s, item in enumerate(node.next_items) if item is not None]
+            texts = [texts[sample] for sample in going_on]
+            items = items[: len(going_on)]
+            feedback = self.threads.map("feedback", self.task.feedback, items, texts)
+            node.feedback = dict(zip(going_on, feedback, strict=True))
 
     def next_turn(self, node: Node, samples: int) -> list[Node]:
         """Open and return a node for each aligned joint response whose episode goes on.
@@ -494,8 +501,8 @@ def pass_shares(turns: list[list[Node]]) -> dict[int, float]:
     """Return the share of each problem's scored joint responses that pass, where episodes end."""
     passes = defaultdict(list)
     for node in itertools.chain(*turns):
-        if all(node.children) and node.children:
-            continue  # every episode goes on from here
+        if node.children and None not in node.children:
+            continue  # no episode ends here
         for parts in filter(None, node.parts):
             if "metric/pass" not in parts:
                 raise ValueError("--keep-problems needs a reward that reports metric/pass")

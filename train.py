@@ -30,11 +30,8 @@ SIZE = at_least(int, 0)
 SHARE = at_least(float, 0, 1)
 POSITIVE = at_least(float, 0)
 TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
-MAY_CHANGE = {
-    "max_steps",
-    "max_prompt_tokens",
-    "device",
-}  # with --resume: no step made so far depends on it
+# With --resume these may change: no step made so far depends on them.
+MAY_CHANGE = {"max_steps", "max_prompt_tokens", "device"}
 HEADINGS = {  # of --help, by their first flag
     "task": "problem",
     "model": "team",

@@ -20,7 +20,7 @@ from training.heldout import play, progress
 from training.metrics import problem_returns
 from training.plugins import TaskOptions, find_reward, items_of, make_task
 
-SAME = ("task", "reward", "data", "turns", "num_agents", "model")
+SAME = ("task", "task_arg", "reward", "data", "turns", "num_agents", "model")
 SAME += ("lora_rank", "lora_alpha", "lora_targets")
 
 

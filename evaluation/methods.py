@@ -82,7 +82,7 @@ class Discussion(Rollout):
                 for agent in agents:
                     partners = [partner for partner in agents if partner != agent]
                     feedback.append(shown({partner: texts[partner] for partner in partners}))
-                node.feedback.append(feedback)
+                node.feedback[sample] = feedback
             second += self.next_turn(node, 1)
         with self.timed("rollout"):
             self.act(second, sampling)

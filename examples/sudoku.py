@@ -42,7 +42,9 @@ def grids():
             halves.append((above, below))
     boards = []
     for top, bottom in itertools.product(halves, repeat=2):
-        if all(len(set(column)) == 4 for column in zip(*top, *bottom, strict=True)):
+        four_rows = (*top, *bottom)
+        columns = [{row[place] for row in four_rows} for place in range(4)]
+        if all(len(column) == 4 for column in columns):
             boards.append("".join(itertools.chain(*top, *bottom)))
     return boards
 

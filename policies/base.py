@@ -205,7 +205,7 @@ class Base(nn.Module):
         text = self.text_of(tokens) if self.stops else ""
         return any(stop in text for stop in self.stops)
 
-    def size(self, tokens: list[int]) -> int | None:
+    def end_of(self, tokens: list[int]) -> int | None:
         """Return how many tokens a response has: up to the first that ends it. None: none does."""
         places = (place for place, token in enumerate(tokens, 1) if token in self.eos)
         end = next(places, None)

@@ -98,7 +98,8 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
             if (step + 1) % look:
                 continue
             if base.stops:
-                # A token is a character or more of a stop, so a stop is in the last tokens.
+                # Each token of a stop has one of its characters or more. So a stop that was
+                # completed since the last look lies within these tokens.
                 start = max(step + 1 - look - max(map(len, base.stops)), 0)
                 tails = tokens[alive, start : step + 1].tolist()
                 stopped = [base.is_stopped(tail) for tail in tails]
@@ -127,7 +128,7 @@ def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Re
 
     The text is without what ended it: the end-of-sequence token, or a text and what follows it.
     """
-    size = base.size(tokens)
+    size = base.end_of(tokens)
     tokens = tokens[:size]
     text = base.text_of([token for token in tokens if token not in base.eos])
     for stop in base.stops:

@@ -72,7 +72,7 @@ def respond(base: Base, prompt: tuple, uniforms: Tensor, sampling: Sampling) -> 
         logps.append(logp)
         entropies.append(entropy)
         rows = torch.stack(tokens, 1).tolist()
-        if all(base.size(row) is not None for row in rows):
+        if all(base.end_of(row) is not None for row in rows):
             break
         ids = new[:, None] if cache else torch.cat([ids, new[:, None]], 1)
     columns = [torch.stack(values, 1).tolist() for values in (tokens, logps, entropies)]  # (S, T)

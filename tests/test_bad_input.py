@@ -64,6 +64,7 @@ FLAGS = {
     "--feedback tests": "--feedback is told between turns",
     "--turns 2 --feedback nope": "unknown --feedback 'nope'; task 'coop' has: plain, ",
     "--task-arg feedback_test=3": "'feedback_test' (did you mean feedback_tests?); task 'coop' has",
+    "--task-arg feedback=tests": "unknown --task-arg 'feedback'",
     "--task-arg feedback_tests=all": "feedback_tests=all: it is not int",
     "--turns 2 --feedback expert": "needs --task-arg expert_url=URL expert_model=NAME",
     "--judge tiny": "--judge tiny: reward 'code' does not ask a language model",

@@ -127,7 +127,8 @@ class Ending(Diary):
 @pytest.mark.parametrize("branching", ["tree", "chain"])
 def test_a_turn_is_opened_only_where_the_episode_goes_on(branching):
     argv = ("--turns", "3", "--branching", branching)
-    module = step(make(lambda item, texts: 1.0, *argv, task=Ending()))
+    task = Ending()
+    module = step(make(lambda item, texts: 1.0, *argv, task=task))
     opened = [len(module.turns[0])]
     for nodes in module.turns:
         going_on = 0
@@ -139,6 +140,7 @@ def test_a_turn_is_opened_only_where_the_episode_goes_on(branching):
         opened.append(going_on)
     assert [len(nodes) for nodes in module.turns] == opened[: len(module.turns)]
     assert 0 < opened[1] < 4 * opened[0]
+    assert len(task.asked) == sum(opened[1:])  # no feedback where nobody reads it
     samples = 1 if branching == "chain" else 4
     later = opened[1] / (4 * opened[0])
     if len(module.turns) > 2:

@@ -161,7 +161,7 @@ def make_task(args: TaskOptions) -> Task:
 def task_arguments(name: str, cls: type, words: dict[str, str]) -> dict:
     """Return --task-arg as arguments of a task's constructor, of the types in its signature."""
     parameters = dict(inspect.signature(cls, eval_str=True).parameters)
-    for given in ("data", "num_agents"):  # they have flags of their own
+    for given in ("data", "num_agents", "feedback"):  # they have flags of their own
         parameters.pop(given, None)
     values = {}
     for word, text in words.items():
