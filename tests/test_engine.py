@@ -169,6 +169,8 @@ def test_what_is_sampled_there_is_what_is_scored_here(server, team):
         base.end_at("7")
     prompts = [(0, (5, 9, 7)), (1, (5, 9, 7)), (0, (5, 9, 7)), (1, (3, 8))]
     answers = ask(team, *prompts)
+    bodies = [body for path, body in server.asked if path == "completions"]
+    assert [body["stop"] for body in bodies[-len(prompts) :]] == [["7"]] * len(prompts)
     assert len(server.adapters) == len(team.policies())
     for (agent, prompt), responses in zip(prompts, answers, strict=True):
         base = team.base_of[agent]

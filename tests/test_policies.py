@@ -305,6 +305,16 @@ def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
     assert response.text == Tokenizer().decode([t for t in tokens if t not in eos])
 
 
+def test_decoding_ends_when_every_row_has_its_stop(monkeypatch):
+    base = small_base()
+    base.end_at([chr(40 + token) for token in range(VOCAB)])
+    passes = []
+    hidden = base.hidden
+    monkeypatch.setattr(base, "hidden", lambda *a, **b: passes.append(1) or hidden(*a, **b))
+    decode(base, [(3, 4)], [0], uniforms(1, 2, 24), Sampling(1.0, 0, 1.0, 24))
+    assert len(passes) < 6  # of 25
+
+
 METASPACE = decoders.Sequence(  # of Llama 2
     [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
 )
