@@ -56,7 +56,9 @@ def make_model(
     model.generation_config.pad_token_id = vocab + 1
     model.save_pretrained(folder)
     words = {f"w{number}": number for number in range(vocab)}
-    tokenizer = Tokenizer(WordLevel({**words, "<eos>": vocab, "<pad>": vocab + 1}, "<eos>"))
+    # An unknown word is no end of a sequence: the project would take it for one that the tokenizer
+    # adds to every text, and cut off the last token of a prompt.
+    tokenizer = Tokenizer(WordLevel({**words, "<eos>": vocab, "<pad>": vocab + 1}, "w0"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
