@@ -23,8 +23,9 @@ class Grid:
 
     A prompt's keys are then read once for all of its rows. Rows are ordered by prompt.
 
-    An example is owners = [0, 0, 2] with lengths = [3, 1, 2]. Rows 0 and 1 continue prompt 0, row 2
-    continues prompt 2, and prompt 1 has no rows. So P = 2, S = 2, prompts = [0, 2]. The layout is
+    An example is owners = [0, 0, 2] with prompts of 3, 1 and 2 tokens. Rows 0 and 1 continue prompt
+    0, row 2 continues prompt 2, and prompt 1 has no rows. So P = 2, S = 2, prompts = [0, 2]. The
+    layout is
 
         prompt 0:  row 0  row 1
         prompt 2:  row 2  zeros
@@ -32,19 +33,20 @@ class Grid:
     Prompts are padded to W = 3 tokens. So padding = [[0, 0, 0], [0, 0, -inf]].
     """
 
-    def __init__(self, owners: list[int], lengths: Tensor, width: int, heads: int):
-        """owners: the number of each row's prompt, in order. lengths are those of all prompts."""
-        self.width = width
+    def __init__(self, owners: list[int], real: Tensor, heads: int):
+        """owners: the number of each row's prompt, in order.
+
+        real (all prompts, W) is False at padding.
+        """
+        self.width = real.shape[1]
         self.heads = heads
         self.prompts = list(dict.fromkeys(owners))  # that have rows
         counts = [owners.count(prompt) for prompt in self.prompts]
-        self.groups = Groups(counts, lengths.device)
-        lengths = lengths[self.prompts]
+        self.groups = Groups(counts, real.device)
+        real = real[self.prompts]
         self.padding = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
-        if int(lengths.min()) < width:
-            places = torch.arange(width, device=lengths.device)
-            padded = places >= lengths[:, None]
-            padding = torch.where(padded, -math.inf, 0.0)[:, None]
+        if not real.all():
+            padding = torch.where(real, 0.0, -math.inf)[:, None]
             self.padding = padding.repeat_interleave(heads, 0)
 
     def by_prompt(self, x: Tensor) -> Tensor:
@@ -84,19 +86,28 @@ class PromptCache(DynamicLayer):
 
 
 class PrefixCache(PromptCache):
-    """Hold one layer's keys and values of P prompts in the update, for rows of owners (R,).
+    """Hold one layer's keys and values of P sequences, for rows that continue those of owners (R,).
 
-    A row reads those of its prompt, then its own. They are put together when a layer reads them, so
-    that no more than a layer's are there at a time.
+    A row reads those of its sequence, then its own. They are put together when a layer reads them,
+    and (keep) held for what continues the rows. Otherwise only a layer's are there at a time.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, owners: Tensor):
+    def __init__(self, keys: Tensor, values: Tensor, owners: Tensor, keep: bool):
         super().__init__()
-        self.hold(keys, values)
+        self.begun_keys = keys
+        self.begun_values = values
         self.owners = owners
+        self.keep = keep
+
+    def get_seq_length(self) -> int:
+        return self.begun_keys.shape[2]
 
     def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
-        return self.join(self.keys, keys), self.join(self.values, values)
+        keys = self.join(self.begun_keys, keys)
+        values = self.join(self.begun_values, values)
+        if self.keep and not self.is_initialized:
+            self.hold(keys, values)
+        return keys, values
 
     def join(self, prompts: Tensor, rows: Tensor) -> Tensor:
         """(P, h, W, D) and (R, h, T, D) -> (R, h, W + T, D)."""

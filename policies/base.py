@@ -5,8 +5,9 @@ both in the slow and obvious way. Read it first.
 
 - The sampled distribution is the scored one (sampling.py). No module is ever in training mode, so
   there is never dropout.
-- A prompt is run once for its G samples, when decoding (attention.py) and in the update. In the
-  update its keys and values carry the gradient of all its responses back through one backward pass.
+- What several sequences begin with is run once (prefixes.py): a prompt for its G samples, when
+  decoding (attention.py) and in the update. In the update its keys and values carry the gradient of
+  all that continues it back through one backward pass.
 - Agents that share a base share every forward pass (adapters.py).
 - The usual kinds of model run through as few kernels as they need (layers.py).
 
@@ -27,7 +28,6 @@ from transformers.cache_utils import Cache
 from transformers.pytorch_utils import Conv1D
 
 from policies.adapters import Adapters
-from policies.attention import PromptCache
 from policies.layers import KINDS, Layers, is_known
 from policies.sampling import capped
 
@@ -148,24 +148,6 @@ class Base(nn.Module):
         if agents and self.lora:
             policies = [self.policy_of[agent] for agent in agents]
         self.adapters.act(policies, tokens, self.device)
-
-    def prefill(
-        self, prompts: Sequence[tuple[int, ...]], agents: Sequence[int] | None
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Return keys and values of each prompt without its last token, (R, H, W, D) by layer.
-
-        The last token opens the response's row. Padding is on the right, so it needs no mask here.
-        """
-        width = max(map(len, prompts)) - 1
-        ids = torch.zeros(len(prompts), width, dtype=torch.long)
-        for row, prompt in enumerate(prompts):
-            start = prompt[:-1]
-            ids[row, : len(start)] = torch.tensor(start)
-        positions = torch.arange(width, device=self.device)[None]
-        cache = Cache(layer_class_to_replicate=PromptCache)
-        with self.acting(agents, width):
-            self.hidden(ids.to(self.device), positions, cache, keys_only=True)
-        return [(layer.keys, layer.values) for layer in cache.layers]
 
     def hidden(
         self,

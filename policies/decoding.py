@@ -13,6 +13,7 @@ from transformers.cache_utils import Cache
 from policies.attention import Grid, RowCache
 from policies.base import Base
 from policies.memory import halving, prompts_at_once
+from policies.prefixes import PADDING, prefill
 from policies.sampling import Sampling, choose, precision
 
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
@@ -61,16 +62,17 @@ def decode(
 def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Response]]:
     samples, limit = uniforms.shape[1:]
     device = base.device
-    sizes = [len(prompt) - 1 for prompt in prompts]
-    lengths = torch.tensor(sizes, device=device)
+    lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
     starts = lengths.repeat_interleave(samples)
     starts = starts[:, None]  # (R, 1)
     count = len(starts)  # R
     owners = [row // samples for row in range(count)]  # each row's prompt
-    prefix = base.prefill(prompts, agents)
-    keys, _ = prefix[0]
-    grid = Grid(owners, lengths, max(sizes), heads=keys.shape[1])
-    caches = [RowCache(keys, values, grid, count, limit) for keys, values in prefix]
+    prefix = prefill(base, [prompt[:-1] for prompt in prompts], agents)
+    real = prefix.positions < PADDING
+    layers = prefix.layers()
+    keys, _ = layers[0]
+    grid = Grid(owners, real, heads=keys.shape[1])
+    caches = [RowCache(keys, values, grid, count, limit) for keys, values in layers]
     cache = Cache(caches)
     known = len(base.head.weight)
     ends = torch.zeros(known, dtype=torch.bool, device=device)  # (V,)
@@ -110,7 +112,7 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
             if len(kept) <= 0.75 * len(alive):  # copying the cache costs about one step
                 owners = [owners[row] for row in kept.tolist()]
                 before = grid.prompts
-                grid = Grid(owners, lengths, grid.width, grid.heads)
+                grid = Grid(owners, real, grid.heads)
                 places = [before.index(prompt) for prompt in grid.prompts]
                 places = torch.tensor(places, device=device)  # once for all layers
                 for layer in cache.layers:

@@ -89,10 +89,13 @@ def checkpoints(base: Base, longest: int) -> bool:
     return base.checkpointing or tokens < max(longest, LEAST_TOKENS[base.device.type])
 
 
-def update_tokens(base: Base, checkpointing: bool = False) -> float:
-    """Return how many tokens a pass of the update over prompts, or over responses, may keep."""
+def update_tokens(base: Base, checkpointing: bool = False, passes: int = 2) -> float:
+    """Return how many tokens a pass of the update may keep, if so many are kept at a time.
+
+    They are a pass over prompts and one over their responses, for every turn.
+    """
     token_bytes = update_bytes(base, checkpointing)
-    tokens = share(base) / 2 / token_bytes
+    tokens = share(base) / max(passes, 2) / token_bytes
     if base.device.type != "cpu":
         return tokens
     fastest = max(CACHE_BYTES / token_bytes, min(CPU_TOKENS, CPU_BYTES / token_bytes))

@@ -1,25 +1,22 @@
 """Scoring responses: log-probabilities under the sampled distribution, with their gradient.
 
-Shapes: R rows (responses), T tokens of a response, W cached prompt positions.
+Shapes: R rows (responses), T tokens of a response.
 """
 
-import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
-from transformers.cache_utils import Cache
+from torch import Tensor
 
-from policies.attention import PrefixCache
 from policies.base import Base
 from policies.memory import COPY, checkpoints, update_tokens
+from policies.prefixes import Prefix, Segment, cuts, padded, run
 from policies.sampling import Sampling, TokenLogps, target_logps
 
 CAP = 2.0  # largest importance weight of a token
-padded = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
 
 
 @dataclass
@@ -57,94 +54,116 @@ def score(
     backward on a loss made of logps. None: no gradients are kept. With `frozen` the base scores,
     without adapters.
 
-    Rows are sorted by length and take so many tokens at a time. A prompt is run once for all of its
-    rows. Their gradients add up in its keys and values, and go back through the prompt once.
+    Segments of the tree are sorted by length and take so many tokens at a time. A segment is run
+    once for all that continues it. Their gradients add up in its keys and values, and go back
+    through it once. So its pass is kept until all that continues it has been run.
     """
     learns = backward is not None
-    by_prompt = defaultdict(list)
-    for row in rows:
-        by_prompt[row.agent, row.prompt].append(row)
-    keys = list(by_prompt)
     longest = max((max(len(row.prompt), len(row.tokens)) for row in rows), default=0)
     checkpointing = learns and checkpoints(base, longest)
     if base.layers:
         base.layers.checkpointing = checkpointing
-    max_tokens = update_tokens(base, checkpointing)
-    lengths = [len(prompt) for _, prompt in keys]
-    for chunk in pack(lengths, max_tokens):
-        chunk_keys = sorted(keys[number] for number in chunk)  # by agent
-        agents = None if frozen else [agent for agent, _ in chunk_keys]
-        prompts = [prompt for _, prompt in chunk_keys]
-        with torch.set_grad_enabled(learns):
-            prefix = Prefix(base.prefill(prompts, agents))
-        chunk_rows = []
-        owners = []  # of each row, the number of its prompt
-        for number, key in enumerate(chunk_keys):
-            chunk_rows += by_prompt[key]
-            owners += [number] * len(by_prompt[key])
-        copy = COPY * max(map(len, prompts))  # each row copies its prompt's keys and values
-        costs = [copy + len(row.tokens) for row in chunk_rows]
+    roots = tree(rows)
+    max_tokens = update_tokens(base, checkpointing, passes=max(map(depth, roots), default=0))
+
+    def walk(segments: list[Segment], prefix: Prefix | None) -> None:
+        """Run prompts, or responses, that continue the prefix, and then what continues them."""
+        width = prefix.positions.shape[1] if prefix else 0
+        costs = [COPY * width + len(segment.tokens) for segment in segments]
         for numbers in pack(costs, max_tokens):
-            numbers.sort(key=owners.__getitem__)  # by prompt, and so by agent
-            batch = [chunk_rows[number] for number in numbers]
-            batch_owners = [owners[number] for number in numbers]
+            numbers.sort(key=lambda number: segments[number].owner)  # and so by agent
+            batch = [segments[number] for number in numbers]
+            batch_rows = [segment.row for segment in batch if segment.row]
+            followers = [segment for segment in batch if segment.children]
             with torch.set_grad_enabled(learns):
-                cache = prefix.of(torch.tensor(batch_owners, device=base.device))
-                logps, mask = _score(base, batch, cache, sampling, frozen)
-            for row, values in zip(batch, logps.detach(), strict=True):
-                row.scored = values[: len(row.tokens)]
-            if backward:
-                backward(batch, logps, mask)
-        if learns:
-            prefix.backward()
+                hidden, own = run(base, batch, prefix, frozen, bool(followers))
+            for number, segment in enumerate(batch):
+                for child in segment.children:
+                    child.owner = number
+            children = [child for segment in followers for child in segment.children]
+            walk([child for child in children if not child.row], own)
+            walk([child for child in children if child.row], own)
+            if batch_rows:
+                with torch.set_grad_enabled(learns):
+                    logps, mask = log_probabilities(base, batch_rows, hidden, sampling)
+                for row, values in zip(batch_rows, logps.detach(), strict=True):
+                    row.scored = values[: len(row.tokens)]
+                if learns:
+                    logps = own.carried_by(logps) if own else logps
+                    backward(batch_rows, logps, mask)
+            elif learns:
+                own.backward()
+
+    walk(roots, None)
 
 
-class Prefix:
-    """Keys and values of P prompts, cut off from the passes that made them.
+def tree(rows: list[Row]) -> list[Segment]:
+    """Return the tree of prompts and responses: the segments that continue none, by agent.
 
-    Gradients of the rows add up here. `backward` sends them on through the prompts.
+    A prompt that begins with another and with the response to it continues that response. Else it
+    continues the tokens that other prompts begin with, too.
     """
+    responses = defaultdict(list)  # to each prompt of an agent
+    for row in rows:
+        tokens = [row.prompt[-1], *row.tokens[:-1]]
+        segment = Segment(row.agent, len(row.prompt) - 1, tokens, row)
+        responses[row.agent, row.prompt].append(segment)
+    texts = defaultdict(list)  # of an agent -> what continues them
+    for (agent, prompt), segments in responses.items():
+        parent, size = continued(responses, agent, prompt)
+        if parent:
+            parent.children.append(Segment(agent, size, prompt[size:-1], children=segments))
+        else:
+            texts[agent, prompt[:-1]] += segments
+    roots = []
+    nodes: dict[tuple, Segment] = {}
+    keys = sorted(texts)
+    for (agent, text), places in zip(keys, cuts(keys), strict=True):
+        siblings = roots
+        start = 0
+        for size in [*places, len(text)]:
+            known = (agent, text[:size])
+            if known not in nodes:
+                nodes[known] = Segment(agent, start, text[start:size])
+                siblings.append(nodes[known])
+            siblings = nodes[known].children
+            start = size
+        siblings += texts[agent, text]
+    for number, root in enumerate(roots):
+        root.owner = number
+    return roots
 
-    def __init__(self, layers: list[tuple[Tensor, Tensor]]):
-        self.ends = []  # keys and values in turn
-        self.leaves = []
-        for pair in layers:
-            for end in pair:
-                leaf = end.detach()
-                self.ends.append(end)
-                self.leaves.append(leaf.requires_grad_(end.requires_grad))
 
-    def of(self, owners: Tensor) -> Cache:
-        """Return a cache for rows that continue the prompts numbered owners (R,)."""
-        layers = []
-        for keys, values in zip(self.leaves[::2], self.leaves[1::2], strict=True):
-            layers.append(PrefixCache(keys, values, owners))
-        return Cache(layers=layers)
-
-    def backward(self) -> None:
-        ends = [end for end in self.ends if end.requires_grad]
-        grads = [leaf.grad for leaf in self.leaves if leaf.requires_grad]
-        if ends:
-            torch.autograd.backward(ends, grads)
+def continued(responses: dict, agent: int, prompt: tuple) -> tuple[Segment | None, int]:
+    """Return the response that a prompt goes on with, and for how many tokens it does."""
+    best = None
+    most = 0
+    for size in {len(earlier) for _, earlier in responses}:
+        if size > len(prompt) - 2:
+            continue
+        for segment in responses.get((agent, prompt[:size]), []):
+            same = size
+            for first, second in zip(segment.tokens[1:], prompt[size:-2], strict=False):
+                if first != second:
+                    break
+                same += 1
+            if same > max(size, most):
+                best = segment
+                most = same
+    return best, most
 
 
-def _score(base: Base, rows: list[Row], cache: Cache, sampling: Sampling, frozen: bool):
-    """Return log-probabilities and mask (r, T) of rows. cache: their prompts' keys and values."""
-    limit = max(len(row.tokens) for row in rows)
+def depth(segment: Segment) -> int:
+    return 1 + max(map(depth, segment.children), default=0)
+
+
+def log_probabilities(base: Base, rows: list[Row], hidden: Tensor, sampling: Sampling):
+    """Return log-probabilities and mask (r, T) of rows, from their last hidden states."""
     device = base.device
     targets = padded([torch.tensor(row.tokens) for row in rows]).to(device)
-    opening = torch.tensor([row.prompt[-1:] for row in rows], device=device)  # (r, 1)
-    inputs = torch.cat([opening, targets[:, :-1]], 1)
-    lengths = [[len(row.prompt) - 1] for row in rows]
-    lengths = torch.tensor(lengths, device=device)  # (r, 1)
-    steps = torch.arange(limit, device=device)
-    attention_mask = _mask(base, lengths, cache.get_seq_length(), limit)
-    agents = None if frozen else [row.agent for row in rows]
-    with base.acting(agents, limit):
-        hidden = base.hidden(inputs, lengths + steps, cache, attention_mask)
     sizes = [[len(row.tokens)] for row in rows]
     sizes = torch.tensor(sizes, device=device)  # (r, 1)
-    mask = steps < sizes
+    mask = torch.arange(targets.shape[1], device=device) < sizes
     real = mask.flatten().nonzero()
     real = real.squeeze(-1)  # places of the tokens that are not padding
     # A CPU computes as many logits at once as its cache holds, a GPU enough to keep its cores busy.
@@ -177,20 +196,6 @@ def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     sampled = padded([logps.new_tensor(row.logps) for row in rows])
     ratio = (before - sampled).exp()
     return ratio.clamp(max=CAP)
-
-
-def _mask(base: Base, lengths: Tensor, width: int, limit: int) -> Tensor:
-    """Return which positions tokens of responses attend to, (R or 1, 1, T, W + T).
-
-    They are the prompt without its padding, the token itself, and the response before it.
-    """
-    if int(lengths.min()) == width:
-        lengths = lengths[:1]
-    places = torch.arange(width, device=base.device) < lengths
-    prompt = places[:, None, None].expand(-1, 1, limit, width)
-    causal = torch.ones(limit, limit, dtype=torch.bool, device=base.device).tril()
-    causal = causal.expand(len(lengths), 1, limit, limit)
-    return torch.cat([prompt, causal], -1)
 
 
 def pack(costs: list[float], limit: float) -> Iterator[list[int]]:

@@ -33,7 +33,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 
-from policies import adapters, decoding, plain, scoring
+from policies import adapters, decoding, plain, prefixes, scoring
 from policies.base import Base, eos_tokens
 from policies.decoding import decode
 from policies.finding import TeamOptions
@@ -176,6 +176,82 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, rank, merged_
     got = gradients(base, rows)
     assert len(got) == len([*base.parameters()]) or rank
     assert_same_gradients(got, gradients(base, rows, plain.score))
+
+
+def turns_of(agents) -> list[Row]:
+    """Return rows of three turns. Each response begins with a token of its own.
+
+    A later prompt goes on with an earlier response, or with its beginning, or with none.
+    """
+    random = torch.Generator().manual_seed(0)
+    rows = []
+    for agent, problem in itertools.product(agents, range(3)):
+        prompts = [(5, 6, 7, 8, agent, problem, problem, 3)]
+        for turn in range(3):
+            later = []
+            for number, prompt in enumerate(prompts):
+                for sample in range(2):
+                    size = int(torch.randint(1, 6, (), generator=random))
+                    tokens = torch.randint(0, VOCAB, (size,), generator=random).tolist()
+                    tokens = [10 + 2 * number + sample, *tokens, EOS]
+                    rows.append(Row(agent, prompt, tokens, 0.4 - 0.3 * sample, 1 / (1 + turn)))
+                    seen = tokens[: 9 - 3 * problem]
+                    later.append((*prompt, *seen, 20 + sample, number, 9))
+            prompts = later[:3]
+    return rows
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize(("kind", "rank"), [("llama", 4), ("llama", 0), ("gpt2", 4)])
+def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, monkeypatch):
+    """Scores and gradients against plain.py. Each distinct token is run once.
+
+    The last token of a prompt is an exception: it opens every response.
+    """
+    monkeypatch.setattr(prefixes, "BLOCK", 1)
+    base = Base(small_kind(kind), Tokenizer(), [0, 1] if rank else [0], rank, 8)
+    base.checkpointing = checkpointing
+    move_adapters(base)
+    rows = turns_of(base.agents)
+    sizes = []
+
+    def run(base, segments, *args):
+        sizes.extend(len(segment.tokens) for segment in segments)
+        return prefixes.run(base, segments, *args)
+
+    monkeypatch.setattr(scoring, "run", run)
+    got = gradients(base, rows)
+    distinct = set()
+    for row in rows:
+        text = (*row.prompt, *row.tokens[:-1])
+        distinct.update((row.agent, text[:size]) for size in range(1, len(text) + 1))
+    prompts = {(row.agent, row.prompt) for row in rows}
+    assert sum(sizes) == len(distinct) + len(rows) - len(prompts)
+    assert_same_gradients(got, gradients(base, rows, plain.score))
+    slow_scores = scored(base, rows, frozen=rank > 0, score=plain.score)
+    for fast, slow in zip(scored(base, rows, frozen=rank > 0), slow_scores, strict=True):
+        assert_close(fast, slow)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_decode_runs_once_what_prompts_begin_with(frozen, monkeypatch):
+    """Prompts of several depths, and one that shares nothing, against plain.py."""
+    monkeypatch.setattr(prefixes, "BLOCK", 2)
+    monkeypatch.setattr(prefixes, "LEAST_GAIN", -math.inf)
+    base = small_base()
+    start = range(3, 15)
+    ends = [(1, 2), (4, 4, 4, 4), (4, 4, 5, 5), (9, 1), (9, 2, 7), (1, 2), (6, 6)]
+    prompts = [(8, 8, 3)] + [(*start, *end) for end in ends]
+    agents = None if frozen else [0] * 6 + [1] * 2
+    passes = []
+    run = prefixes.run
+    monkeypatch.setattr(prefixes, "run", lambda *a, **b: passes.append(1) or run(*a, **b))
+    fast = sampled(base, prompts, agents)
+    assert len(passes) > 2
+    slow = sampled(base, prompts, agents, decode=plain.decode)
+    for got, want in zip(itertools.chain(*fast), itertools.chain(*slow), strict=True):
+        assert got.tokens == want.tokens
+        assert_close(got.logps, want.logps)
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_bigcode", "opt", "mixtral"])
