@@ -64,7 +64,8 @@ def score(
     if base.layers:
         base.layers.checkpointing = checkpointing
     roots = tree(rows)
-    max_tokens = update_tokens(base, checkpointing, passes=max(map(depth, roots), default=0))
+    passes = max(map(depth, roots), default=0)  # that are kept at a time
+    max_tokens = update_tokens(base, checkpointing, passes)
 
     def walk(segments: list[Segment], prefix: Prefix | None) -> None:
         """Run prompts, or responses, that continue the prefix, and then what continues them."""

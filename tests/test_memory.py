@@ -67,8 +67,8 @@ def test_where_memory_runs_out_less_is_done_at_once(monkeypatch):
     scarce(monkeypatch, decoding, "_decode", 2)
     assert tokens(base) == answers
     assert base.halved == 2  # 8, 4, 2 prompts
-    scarce(monkeypatch, scoring, "_score", 5)
-    monkeypatch.setattr(scoring, "update_tokens", lambda base, _: 400 / 2**base.halved)
+    scarce(monkeypatch, scoring, "log_probabilities", 5)
+    monkeypatch.setattr(scoring, "update_tokens", lambda base, *_: 400 / 2**base.halved)
     halved = memory.halving([base], lambda: gradients(base, rows))
     assert_same_gradients(halved, whole)
     assert base.halved > 2
