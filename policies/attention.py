@@ -208,8 +208,9 @@ def _products(queries: Tensor, keys: Tensor) -> Tensor:
 def attend(module, query, key, value, attention_mask, scaling=None, softcap=None, **kwargs):
     """Compute the attention of every model, for transformers' AttentionInterface.
 
-    It is causal over prompts, takes a RowCache in decoding, and has scoring's mask in the update. A
-    sliding window is longer than any prompt and response together: Base.context sees to that.
+    It is causal over tokens that continue nothing. Tokens that continue a prefix have a mask
+    (prefixes.py). In decoding it takes a RowCache. A sliding window is longer than any prompt and
+    response together: Base.context sees to that.
     """
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if isinstance(key, RowCache):

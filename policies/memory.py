@@ -78,21 +78,21 @@ def update_bytes(base: Base, checkpointing: bool) -> int:
     return activation_bytes(base) + base.net.dtype.itemsize * numbers
 
 
-def checkpoints(base: Base, longest: int) -> bool:
+def checkpoints(base: Base, longest: int, passes: int = 2) -> bool:
     """Return whether each layer of the update is to keep its input alone, and to run twice.
 
     It is if the flag says so, or if a pass cannot hold the longest prompt or response otherwise.
     """
     if base.plain or not base.layers:
         return False
-    tokens = share(base) / 2 / update_bytes(base, False)
+    tokens = share(base) / max(passes, 2) / update_bytes(base, False)
     return base.checkpointing or tokens < max(longest, LEAST_TOKENS[base.device.type])
 
 
 def update_tokens(base: Base, checkpointing: bool = False, passes: int = 2) -> float:
-    """Return how many tokens a pass of the update may keep, if so many are kept at a time.
+    """Return how many tokens one pass of the update may have. passes: how many are kept at a time.
 
-    They are a pass over prompts and one over their responses, for every turn.
+    They are one for each level of the tree: prompts, responses, the next turn's prompts, and so on.
     """
     token_bytes = update_bytes(base, checkpointing)
     tokens = share(base) / max(passes, 2) / token_bytes

@@ -1,8 +1,8 @@
 """What several sequences begin with is run once: a radix tree of tokens, as in RadixAttention.
 
 (Zheng et al. 2023, SGLang: Efficient Execution of Structured Language Model Programs.) A prompt is
-run once for its responses, an introduction once for the prompts that begin with it, and in the
-update a response once for the prompts of the next turn that begin with its prompt and with it.
+run once for its responses, and a common prefix of prompts once for all of them. In the update a
+response is run once for the prompts of the next turn that begin with its prompt and with it.
 
 Shapes: P sequences that others continue, W places of each. R rows of up to T tokens.
 """
@@ -19,9 +19,9 @@ from transformers.cache_utils import Cache
 from policies.attention import PrefixCache, PromptCache
 from policies.base import Base
 
-BLOCK = 64  # a shared beginning has a multiple of so many tokens: for fewer, a pass gains nothing
-LEAST_GAIN = 0.25  # share of a decode's prompt tokens, padding included, that sharing has to save
-PADDING = 2**40  # position of a place that no token attends to
+BLOCK = 64  # a common prefix has a multiple of so many tokens: for fewer, a pass gains nothing
+LEAST_GAIN = 0.25  # share of the prompts' tokens that sharing has to save
+PADDING = 2**30  # position of a place that no token attends to
 padded = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
 
 
@@ -30,78 +30,56 @@ class Segment:
     """Tokens that continue another segment: a node of the tree."""
 
     agent: int
-    start: int  # position of the first token. Of what it continues, it attends to those before.
+    start: int  # position of the first token, which attends to all earlier positions
     tokens: Sequence[int]
-    row: object = None  # the response in the update whose tokens they are
+    row: object = None  # the response (scoring.Row). None: a part of a prompt
     children: list["Segment"] = field(default_factory=list)
     owner: int = 0  # number of the sequence in the Prefix that it continues
 
 
 class Prefix:
-    """Keys and values of P sequences, cut off from the passes that made them.
+    """Keys and values of P sequences, cut off from the pass that made them.
 
-    Gradients of what continues them add up here. `backward` sends them on, or the backward pass of
-    the log-probabilities that they are `carried_by`.
+    Gradients of all that continues them add up in `leaves`. `send_back` sends them on.
     """
 
     def __init__(self, layers: list[tuple[Tensor, Tensor]], positions: Tensor):
         self.positions = positions  # (P, W), PADDING where there is no token
-        self.ends = []  # keys and values in turn, (P, heads, W, D) each
-        self.leaves = []
+        self.outputs = []  # keys and values in turn, (P, heads, W, D) each, with their graph
+        self.leaves = []  # the same, without it
         for pair in layers:
-            for end in pair:
-                leaf = end.detach()
-                self.ends.append(end)
-                self.leaves.append(leaf.requires_grad_(end.requires_grad))
+            for output in pair:
+                leaf = output.detach()
+                self.outputs.append(output)
+                self.leaves.append(leaf.requires_grad_(output.requires_grad))
 
     def layers(self) -> list[tuple[Tensor, Tensor]]:
         return list(zip(self.leaves[::2], self.leaves[1::2], strict=True))
 
-    def trained(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the keys and values that have gradients, and these gradients."""
-        ends = [end for end in self.ends if end.requires_grad]
-        grads = [leaf.grad for leaf in self.leaves if leaf.requires_grad]
-        return ends, grads
 
-    def carried_by(self, logps: Tensor) -> Tensor:
-        """Return logps, whose backward pass is then the prefix's, too."""
-        ends, _ = self.trained()
-        return Carry.apply(logps, self, *ends)
-
-    def backward(self) -> None:
-        ends, grads = self.trained()
-        if ends:
-            torch.autograd.backward(ends, grads)
-
-
-class Carry(torch.autograd.Function):
-    """The identity. Its backward pass also sends on the gradients of a prefix."""
-
-    @staticmethod
-    def forward(ctx, logps: Tensor, prefix: Prefix, *ends: Tensor) -> Tensor:
-        ctx.prefix = prefix
-        return logps.view_as(logps)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor):
-        _, grads = ctx.prefix.trained()
-        return grad, None, *grads
+def send_back(outputs: list[Tensor], leaves: list[Tensor]) -> None:
+    """Take the gradients of the leaves back through the pass that made the outputs."""
+    outputs = [output for output in outputs if output.requires_grad]
+    grads = [leaf.grad for leaf in leaves if leaf.requires_grad]
+    if outputs:
+        torch.autograd.backward(outputs, grads)
 
 
 def run(
     base: Base, segments: list[Segment], prefix: Prefix | None, frozen: bool, keep: bool
-) -> tuple[Tensor, Prefix | None]:
-    """Return last hidden states (R, T, hidden) of segments, and (keep) what they and theirs are.
+) -> tuple[Tensor | None, Prefix | None]:
+    """Run segments, each after the sequence of the prefix that it continues.
 
-    Segments are ordered by agent. frozen: they are run by the base, without adapters. The hidden
-    states of segments without responses mean nothing.
+    Return the last hidden states (R, T, hidden) of responses (None for prompts), and (keep) keys
+    and values of the whole sequences. Segments are ordered by agent. frozen: without adapters.
     """
     device = base.device
     ids = padded([torch.tensor(segment.tokens) for segment in segments]).to(device)
     sizes = torch.tensor([[len(segment.tokens)] for segment in segments], device=device)  # (R, 1)
     starts = torch.tensor([[segment.start] for segment in segments], device=device)  # (R, 1)
     steps = torch.arange(ids.shape[1], device=device)
-    places = starts + steps
+    # padding repeats the last position: later ones might leave the model's context
+    places = starts + steps.minimum(sizes - 1)
     mask = None
     cache = Cache(layer_class_to_replicate=PromptCache)
     positions = places.masked_fill(steps >= sizes, PADDING)
@@ -113,8 +91,11 @@ def run(
         mask = attended(begun < PADDING, len(steps))
         cache = Cache(layers=[PrefixCache(*pair, owners, keep) for pair in prefix.layers()])
     agents = None if frozen else [segment.agent for segment in segments]
+    keys_only = segments[0].row is None
     with base.acting(agents, len(steps)):
-        hidden = base.hidden(ids, places, cache, mask, keys_only=segments[0].row is None)
+        hidden = base.hidden(ids, places, cache, mask, keys_only)
+    if keys_only:
+        hidden = None
     if not keep:
         return hidden, None
     return hidden, Prefix([(layer.keys, layer.values) for layer in cache.layers], positions)
@@ -164,23 +145,34 @@ def prefill(base: Base, texts: Sequence[tuple[int, ...]], agents: Sequence[int] 
 
 
 def cuts(keys: list[tuple[int, tuple]]) -> list[list[int]]:
-    """Return where each text (agent, tokens) is cut, so that no shared beginning is run twice.
+    """Return where each text (agent, tokens) is cut, so that common prefixes are run once.
 
     A cut is a multiple of BLOCK, before the last token, where texts of one agent part: fewer of
-    them begin with the tokens up to the next cut.
+    them begin with the tokens up to the next cut. There are none where they save too little.
     """
+    numbers = {}  # of each prefix, by the number of the prefix before its last block, and the block
     counts = Counter()
+    paths = []
     for agent, text in keys:
+        number = -1 - agent
+        path = []
         for size in range(BLOCK, len(text), BLOCK):
-            counts[agent, text[:size]] += 1
+            number = numbers.setdefault((number, text[size - BLOCK : size]), len(numbers))
+            path.append(number)
+        counts.update(path)
+        paths.append(path)
     places = []
-    for agent, text in keys:
+    for path in paths:
         kept = []
         deeper = 1
-        for size in reversed(range(BLOCK, len(text), BLOCK)):
-            count = counts[agent, text[:size]]
+        for blocks in range(len(path), 0, -1):
+            count = counts[path[blocks - 1]]
             if count > deeper:
-                kept.append(size)
+                kept.append(blocks * BLOCK)
                 deeper = count
         places.append(kept[::-1])
+    shared = sum(max(kept, default=0) for kept in places)
+    once = BLOCK * sum(count > 1 for count in counts.values())
+    if shared - once < LEAST_GAIN * sum(len(text) for _, text in keys):
+        return [[] for _ in keys]
     return places

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from policies.base import Base
 from policies.memory import COPY, checkpoints, update_tokens
-from policies.prefixes import Prefix, Segment, cuts, padded, run
+from policies.prefixes import Prefix, Segment, cuts, padded, run, send_back
 from policies.sampling import Sampling, TokenLogps, target_logps
 
 CAP = 2.0  # largest importance weight of a token
@@ -54,46 +54,54 @@ def score(
     backward on a loss made of logps. None: no gradients are kept. With `frozen` the base scores,
     without adapters.
 
-    Segments of the tree are sorted by length and take so many tokens at a time. A segment is run
-    once for all that continues it. Their gradients add up in its keys and values, and go back
-    through it once. So its pass is kept until all that continues it has been run.
+    The rows are a tree (prefixes.py): a response follows its prompt, and a later prompt may follow
+    a response. The segments that continue others are sorted by length and take so many tokens at a
+    time. Each is run once. The gradients of all that continues it add up in its keys and values,
+    and go back through it once. So its activations are kept until then.
     """
     learns = backward is not None
-    longest = max((max(len(row.prompt), len(row.tokens)) for row in rows), default=0)
-    checkpointing = learns and checkpoints(base, longest)
-    if base.layers:
-        base.layers.checkpointing = checkpointing
     roots = tree(rows)
     passes = max(map(depth, roots), default=0)  # that are kept at a time
+    longest = max((max(len(row.prompt), len(row.tokens)) for row in rows), default=0)
+    checkpointing = learns and checkpoints(base, longest, passes)
+    if base.layers:
+        base.layers.checkpointing = checkpointing
     max_tokens = update_tokens(base, checkpointing, passes)
 
     def walk(segments: list[Segment], prefix: Prefix | None) -> None:
-        """Run prompts, or responses, that continue the prefix, and then what continues them."""
+        """Run prompts, or responses, that continue the prefix, and all that continues them."""
         width = prefix.positions.shape[1] if prefix else 0
         costs = [COPY * width + len(segment.tokens) for segment in segments]
         for numbers in pack(costs, max_tokens):
             numbers.sort(key=lambda number: segments[number].owner)  # and so by agent
-            batch = [segments[number] for number in numbers]
-            batch_rows = [segment.row for segment in batch if segment.row]
-            followers = [segment for segment in batch if segment.children]
+            visit([segments[number] for number in numbers], prefix)
+
+    def visit(segments: list[Segment], prefix: Prefix | None) -> None:
+        """Run one micro-batch, all that continues it, and its backward pass."""
+        children = []
+        for number, segment in enumerate(segments):
+            for child in segment.children:
+                child.owner = number
+                children.append(child)
+        with torch.set_grad_enabled(learns):
+            hidden, own = run(base, segments, prefix, frozen, bool(children))
+        walk([child for child in children if not child.row], own)
+        walk([child for child in children if child.row], own)
+        outputs = own.outputs if own else []
+        leaves = own.leaves if own else []
+        if segments[0].row:
+            batch = [segment.row for segment in segments]
             with torch.set_grad_enabled(learns):
-                hidden, own = run(base, batch, prefix, frozen, bool(followers))
-            for number, segment in enumerate(batch):
-                for child in segment.children:
-                    child.owner = number
-            children = [child for segment in followers for child in segment.children]
-            walk([child for child in children if not child.row], own)
-            walk([child for child in children if child.row], own)
-            if batch_rows:
-                with torch.set_grad_enabled(learns):
-                    logps, mask = log_probabilities(base, batch_rows, hidden, sampling)
-                for row, values in zip(batch_rows, logps.detach(), strict=True):
-                    row.scored = values[: len(row.tokens)]
-                if learns:
-                    logps = own.carried_by(logps) if own else logps
-                    backward(batch_rows, logps, mask)
-            elif learns:
-                own.backward()
+                logps, mask = log_probabilities(base, batch, hidden, sampling)
+            for row, values in zip(batch, logps.detach(), strict=True):
+                row.scored = values[: len(row.tokens)]
+            if learns:
+                leaf = logps.detach().requires_grad_()
+                backward(batch, leaf, mask)
+                outputs = [*outputs, logps]
+                leaves = [*leaves, leaf]
+        if learns:
+            send_back(outputs, leaves)
 
     walk(roots, None)
 
@@ -102,7 +110,7 @@ def tree(rows: list[Row]) -> list[Segment]:
     """Return the tree of prompts and responses: the segments that continue none, by agent.
 
     A prompt that begins with another and with the response to it continues that response. Else it
-    continues the tokens that other prompts begin with, too.
+    continues the common prefix of several prompts.
     """
     responses = defaultdict(list)  # to each prompt of an agent
     for row in rows:
@@ -110,8 +118,14 @@ def tree(rows: list[Row]) -> list[Segment]:
         segment = Segment(row.agent, len(row.prompt) - 1, tokens, row)
         responses[row.agent, row.prompt].append(segment)
     texts = defaultdict(list)  # of an agent -> what continues them
-    for (agent, prompt), segments in responses.items():
-        parent, size = continued(responses, agent, prompt)
+    begun = []  # the prompts with which this one begins
+    for agent, prompt in sorted(responses):
+        while begun and begun[-1] != (agent, prompt[: len(begun[-1][1])]):
+            begun.pop()
+        earlier = [segment for key in begun for segment in responses[key]]
+        parent, size = continued(earlier, prompt)
+        begun.append((agent, prompt))
+        segments = responses[agent, prompt]
         if parent:
             parent.children.append(Segment(agent, size, prompt[size:-1], children=segments))
         else:
@@ -135,22 +149,23 @@ def tree(rows: list[Row]) -> list[Segment]:
     return roots
 
 
-def continued(responses: dict, agent: int, prompt: tuple) -> tuple[Segment | None, int]:
-    """Return the response that a prompt goes on with, and for how many tokens it does."""
+def continued(responses: list[Segment], prompt: tuple) -> tuple[Segment | None, int]:
+    """Return the response that a prompt continues, and how many tokens the two have in common.
+
+    They are the earlier prompt, and what this one repeats of the response.
+    """
     best = None
     most = 0
-    for size in {len(earlier) for _, earlier in responses}:
-        if size > len(prompt) - 2:
-            continue
-        for segment in responses.get((agent, prompt[:size]), []):
-            same = size
-            for first, second in zip(segment.tokens[1:], prompt[size:-2], strict=False):
-                if first != second:
-                    break
-                same += 1
-            if same > max(size, most):
-                best = segment
-                most = same
+    for segment in responses:
+        size = segment.start + 1  # of the earlier prompt
+        same = size
+        for first, second in zip(segment.tokens[1:], prompt[size:-2], strict=False):
+            if first != second:
+                break
+            same += 1
+        if same > max(size, most):
+            best = segment
+            most = same
     return best, most
 
 

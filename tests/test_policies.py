@@ -181,38 +181,46 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, rank, merged_
 def turns_of(agents) -> list[Row]:
     """Return rows of three turns. Each response begins with a token of its own.
 
-    A later prompt goes on with an earlier response, or with its beginning, or with none.
+    A later prompt goes on with an earlier response, or with its beginning, or with none. Problem 1
+    has a long prompt and problem 0 long feedback: their lengths together exceed a context of 64.
     """
     random = torch.Generator().manual_seed(0)
     rows = []
     for agent, problem in itertools.product(agents, range(3)):
-        prompts = [(5, 6, 7, 8, agent, problem, problem, 3)]
+        prompts = [(5, 6, 7, 8, agent, problem, *[problem] * (30 * (problem == 1)), 3)]
         for turn in range(3):
             later = []
             for number, prompt in enumerate(prompts):
                 for sample in range(2):
-                    size = int(torch.randint(1, 6, (), generator=random))
+                    size = int(torch.randint(0, 6, (), generator=random))
                     tokens = torch.randint(0, VOCAB, (size,), generator=random).tolist()
                     tokens = [10 + 2 * number + sample, *tokens, EOS]
                     rows.append(Row(agent, prompt, tokens, 0.4 - 0.3 * sample, 1 / (1 + turn)))
                     seen = tokens[: 9 - 3 * problem]
-                    later.append((*prompt, *seen, 20 + sample, number, 9))
+                    told = [20 + sample, number, *[9] * (30 if problem + turn == 0 else 1)]
+                    later.append((*prompt, *seen, *told))
             prompts = later[:3]
     return rows
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize(("kind", "rank"), [("llama", 4), ("llama", 0), ("gpt2", 4)])
-def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, monkeypatch):
+@pytest.mark.parametrize("limit", [1000, 40, 3])  # tokens of a pass
+@pytest.mark.parametrize(
+    ("kind", "rank", "checkpointing"),
+    [("llama", 4, False), ("llama", 4, True), ("llama", 0, False), ("gpt2", 4, False)],
+)
+def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monkeypatch):
     """Scores and gradients against plain.py. Each distinct token is run once.
 
     The last token of a prompt is an exception: it opens every response.
     """
     monkeypatch.setattr(prefixes, "BLOCK", 1)
+    monkeypatch.setattr(prefixes, "LEAST_GAIN", 0)
     base = Base(small_kind(kind), Tokenizer(), [0, 1] if rank else [0], rank, 8)
     base.checkpointing = checkpointing
     move_adapters(base)
     rows = turns_of(base.agents)
+    slow_gradients = gradients(base, rows, plain.score)
+    slow_scores = scored(base, rows, frozen=rank > 0, score=plain.score)
     sizes = []
 
     def run(base, segments, *args):
@@ -220,15 +228,14 @@ def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, monkeypatch
         return prefixes.run(base, segments, *args)
 
     monkeypatch.setattr(scoring, "run", run)
-    got = gradients(base, rows)
+    monkeypatch.setattr(scoring, "update_tokens", lambda *_: limit)
+    assert_same_gradients(gradients(base, rows), slow_gradients)
     distinct = set()
     for row in rows:
         text = (*row.prompt, *row.tokens[:-1])
         distinct.update((row.agent, text[:size]) for size in range(1, len(text) + 1))
     prompts = {(row.agent, row.prompt) for row in rows}
     assert sum(sizes) == len(distinct) + len(rows) - len(prompts)
-    assert_same_gradients(got, gradients(base, rows, plain.score))
-    slow_scores = scored(base, rows, frozen=rank > 0, score=plain.score)
     for fast, slow in zip(scored(base, rows, frozen=rank > 0), slow_scores, strict=True):
         assert_close(fast, slow)
 
