@@ -1,8 +1,8 @@
-"""What several sequences begin with is run once: a radix tree of tokens, as in RadixAttention.
+"""Common prefixes of sequences are run once: a radix tree of tokens, as in RadixAttention.
 
-(Zheng et al. 2023, SGLang: Efficient Execution of Structured Language Model Programs.) A prompt is
-run once for its responses, and a common prefix of prompts once for all of them. In the update a
-response is run once for the prompts of the next turn that begin with its prompt and with it.
+RadixAttention is of Zheng et al. 2023 (SGLang). A prompt is run once for its responses, and a
+common prefix of prompts once for all of them. In the update a response is run once for the prompts
+of the next turn that continue it.
 
 Shapes: P sequences that others continue, W places of each. R rows of up to T tokens.
 """
@@ -21,7 +21,7 @@ from policies.base import Base
 
 BLOCK = 64  # a common prefix has a multiple of so many tokens: for fewer, a pass gains nothing
 LEAST_GAIN = 0.25  # share of the prompts' tokens that sharing has to save
-PADDING = 2**30  # position of a place that no token attends to
+PADDING = 2**30  # the position of a place that is not attended to
 padded = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
 
 
@@ -44,7 +44,7 @@ class Prefix:
     """
 
     def __init__(self, layers: list[tuple[Tensor, Tensor]], positions: Tensor):
-        self.positions = positions  # (P, W), PADDING where there is no token
+        self.positions = positions  # (P, W), PADDING at padding
         self.outputs = []  # keys and values in turn, (P, heads, W, D) each, with their graph
         self.leaves = []  # the same, without it
         for pair in layers:
@@ -117,7 +117,7 @@ def attended(begun: Tensor, limit: int) -> Tensor:
 def prefill(base: Base, texts: Sequence[tuple[int, ...]], agents: Sequence[int] | None) -> Prefix:
     """Return keys and values of texts, by their agents (None: by the frozen base).
 
-    What several begin with is run once, where this saves enough.
+    A common prefix is run once, where this saves enough.
     """
     asked = agents or [0] * len(texts)
     keys = list(zip(asked, texts, strict=True))
@@ -147,8 +147,8 @@ def prefill(base: Base, texts: Sequence[tuple[int, ...]], agents: Sequence[int] 
 def cuts(keys: list[tuple[int, tuple]]) -> list[list[int]]:
     """Return where each text (agent, tokens) is cut, so that common prefixes are run once.
 
-    A cut is a multiple of BLOCK, before the last token, where texts of one agent part: fewer of
-    them begin with the tokens up to the next cut. There are none where they save too little.
+    Texts of one agent are cut where they part: fewer of them begin with the tokens up to the next
+    cut. A cut is a multiple of BLOCK and leaves a token. Cuts that save too little are left out.
     """
     numbers = {}  # of each prefix, by the number of the prefix before its last block, and the block
     counts = Counter()

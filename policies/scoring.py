@@ -84,11 +84,11 @@ def score(
                 child.owner = number
                 children.append(child)
         with torch.set_grad_enabled(learns):
-            hidden, own = run(base, segments, prefix, frozen, bool(children))
-        walk([child for child in children if not child.row], own)
-        walk([child for child in children if child.row], own)
-        outputs = own.outputs if own else []
-        leaves = own.leaves if own else []
+            hidden, kept = run(base, segments, prefix, frozen, bool(children))
+        walk([child for child in children if not child.row], kept)
+        walk([child for child in children if child.row], kept)
+        outputs = kept.outputs if kept else []
+        leaves = kept.leaves if kept else []
         if segments[0].row:
             batch = [segment.row for segment in segments]
             with torch.set_grad_enabled(learns):
@@ -155,7 +155,7 @@ def continued(responses: list[Segment], prompt: tuple) -> tuple[Segment | None, 
     They are the earlier prompt, and what this one repeats of the response.
     """
     best = None
-    most = 0
+    longest = 0
     for segment in responses:
         size = segment.start + 1  # of the earlier prompt
         same = size
@@ -163,10 +163,10 @@ def continued(responses: list[Segment], prompt: tuple) -> tuple[Segment | None, 
             if first != second:
                 break
             same += 1
-        if same > max(size, most):
+        if same > max(size, longest):
             best = segment
-            most = same
-    return best, most
+            longest = same
+    return best, longest
 
 
 def depth(segment: Segment) -> int:
