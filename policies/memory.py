@@ -78,14 +78,14 @@ def update_bytes(base: Base, checkpointing: bool) -> int:
     return activation_bytes(base) + base.net.dtype.itemsize * numbers
 
 
-def checkpoints(base: Base, longest: int, passes: int = 2) -> bool:
+def checkpoints(base: Base, longest: int, passes: int) -> bool:
     """Return whether each layer of the update is to keep its input alone, and to run twice.
 
     It is if the flag says so, or if a pass cannot hold the longest prompt or response otherwise.
     """
     if base.plain or not base.layers:
         return False
-    tokens = share(base) / max(passes, 2) / update_bytes(base, False)
+    tokens = share(base) / passes / update_bytes(base, False)
     return base.checkpointing or tokens < max(longest, LEAST_TOKENS[base.device.type])
 
 
@@ -95,7 +95,7 @@ def update_tokens(base: Base, checkpointing: bool = False, passes: int = 2) -> f
     They are one for each level of the tree: prompts, responses, the next turn's prompts, and so on.
     """
     token_bytes = update_bytes(base, checkpointing)
-    tokens = share(base) / max(passes, 2) / token_bytes
+    tokens = share(base) / passes / token_bytes
     if base.device.type != "cpu":
         return tokens
     fastest = max(CACHE_BYTES / token_bytes, min(CPU_TOKENS, CPU_BYTES / token_bytes))

@@ -61,7 +61,7 @@ def score(
     """
     learns = backward is not None
     roots = tree(rows)
-    passes = max(map(depth, roots), default=0)  # that are kept at a time
+    passes = max(map(depth, roots), default=1)  # that are kept at a time
     longest = max((max(len(row.prompt), len(row.tokens)) for row in rows), default=0)
     checkpointing = learns and checkpoints(base, longest, passes)
     if base.layers:
