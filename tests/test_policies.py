@@ -240,6 +240,17 @@ def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monk
         assert_close(fast, slow)
 
 
+def test_a_prompt_may_end_with_the_response_that_it_continues():
+    """One of its tokens is left to run, and one to open its own response."""
+    base = small_base()
+    rows = [
+        Row(0, (5, 6), [10, 11, 12], 0.5),
+        Row(0, (5, 6, 10), [9], 0.3),
+        Row(0, (5, 6, 10, 11, 12), [7, 8], -0.4),
+    ]
+    assert_same_gradients(gradients(base, rows), gradients(base, rows, plain.score))
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_decode_runs_once_what_prompts_begin_with(frozen, monkeypatch):
     """Prompts of several depths, and one that shares nothing, against plain.py."""
