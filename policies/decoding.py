@@ -74,9 +74,8 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     grid = Grid(owners, real, heads=keys.shape[1])
     caches = [RowCache(keys, values, grid, count, limit) for keys, values in layers]
     cache = Cache(caches)
-    known = len(base.head.weight)
-    ends = torch.zeros(known, dtype=torch.bool, device=device)  # (V,)
-    ends[[token for token in base.eos if token < known]] = True
+    ends = torch.zeros(len(base.head.weight), dtype=torch.bool, device=device)  # (V,)
+    ends[list(base.eos)] = True
     uniforms = uniforms.flatten(0, 1).to(precision(device)).to(device)  # (R, T)
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
@@ -100,12 +99,7 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
             if (step + 1) % look:
                 continue
             if base.stops:
-                # Each token of a stop has one of its characters or more. So a stop that was
-                # completed since the last look lies within these tokens.
-                start = max(step + 1 - look - max(map(len, base.stops)), 0)
-                tails = tokens[alive, start : step + 1].tolist()
-                stopped = [base.is_stopped(tail) for tail in tails]
-                ended[alive] |= torch.tensor(stopped, device=device)
+                ended[alive] |= stopped(base, tokens[alive, : step + 1], look)
             kept = (~ended[alive]).nonzero().squeeze(-1)
             if len(kept) == 0:
                 break
@@ -123,6 +117,17 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     rows = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), strict=True)
     responses = [response_of(base, *row) for row in rows]
     return [responses[start : start + samples] for start in range(0, count, samples)]
+
+
+def stopped(base: Base, tokens: Tensor, new: int) -> Tensor:
+    """Return which rows (R,) have completed a text that ends a response, with their new tokens.
+
+    Each token of such a text has one of its characters or more. So the text begins at most as many
+    tokens before the new ones as it has characters.
+    """
+    reach = new + max(map(len, base.stops))
+    tails = tokens[:, -reach:].tolist()
+    return torch.tensor([base.is_stopped(tail) for tail in tails], device=tokens.device)
 
 
 def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Response:

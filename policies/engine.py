@@ -177,10 +177,7 @@ class Engine:
         requests = []
         for (agent, prompt), policy, seed in zip(prompts, policies, seeds, strict=True):
             base = self.base_of[agent]
-            known = len(base.head.weight)
-            ends = []
-            if stop:
-                ends = sorted(token for token in base.eos if token < known)
+            ends = sorted(base.eos) if stop else []
             request = self.servers[base].complete(
                 self.names[policy],
                 prompt,
