@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies.finding import DEVICE, DEVICES, TARGETS, TeamOptions, find_model
+from policies.finding import DEVICE, DEVICES, TARGETS, TeamOptions, find_model, located
 from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
@@ -29,7 +29,7 @@ COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
 SHARE = at_least(float, 0, 1)
 POSITIVE = at_least(float, 0)
-TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
+
 # With --resume these may change: no step made so far depends on them.
 MAY_CHANGE = {"max_steps", "max_prompt_tokens", "device"}
 HEADINGS = {  # of --help, by their first flag
@@ -102,7 +102,7 @@ class Args:
     top_p: float = flag(
         1.0,
         "nucleus sampling: the likeliest tokens up to this probability; 1: all",
-        TOP_P,
+        at_least(float, 1e-6, 1),  # 0 leaves no token to sample
     )
     top_k: int = flag(0, "number of likeliest tokens to sample from; 0: all", SIZE)
     max_new_tokens: int = flag(96, "largest number of tokens in a response", COUNT)
@@ -243,16 +243,6 @@ class Args:
         return self.devices * self.num_nodes
 
 
-@dataclass
-class Prepared:
-    """The task, the reward and the problems that the flags name, checked."""
-
-    task: object
-    reward: object  # the function
-    problems: list[dict]  # to train on
-    held_out: dict[str, list[dict]]  # by split
-
-
 def parser() -> Parser:
     top = Parser("train.py", __doc__)
     add_flags(top, Args, HEADINGS)
@@ -292,24 +282,23 @@ def resumed(args: Args, top: Parser, argv: list[str] | None) -> Args:
 
 
 def recorded_flags(directory: Path) -> dict:
-    """Return a run's flags. An older run may have had more than there are now, and a single lr."""
+    """Return a run's flags, with the embedded models' paths in this clone.
+
+    An older run may have had more flags than there are now.
+    """
     recorded = folder.read_args(directory)["args"]
-    if isinstance(recorded.get("lr"), float):
-        recorded["lr"] = [recorded["lr"]] * recorded["num_agents"]
+    recorded["model"] = list(map(located, recorded["model"]))
+    if recorded.get("judge"):
+        recorded["judge"] = located(recorded["judge"])
     known = {field.name for field in dataclasses.fields(Args)}
-    flags = {name: value for name, value in recorded.items() if name in known}
-    if "task_arg" not in recorded:  # they were flags then
-        flags["task_arg"] = {}
-        for name in ("feedback_tests", "expert_url", "expert_model"):
-            if recorded.get(name) not in (None, 1):  # 1 is the default
-                flags["task_arg"][name] = str(recorded[name])
-    return flags
+    return {name: value for name, value in recorded.items() if name in known}
 
 
-def prepare(args: Args) -> Prepared:
+def prepare(args: Args):
     """Find and check what the flags name, in a moment, before torch is imported.
 
-    Fills in --max-steps, and the agents' folders of --init.
+    Returns the task, the reward, the problems to train on, and the held-out ones by split. Fills in
+    --max-steps, and the agents' folders of --init.
     """
     task = make_task(part_of(args, TaskOptions))
     reward = find_reward(task)
@@ -317,8 +306,7 @@ def prepare(args: Args) -> Prepared:
         raise ValueError(
             f"--judge {args.judge}: reward {task.reward!r} does not ask a language model"
         )
-    models = [*args.model, args.judge] if args.judge else args.model
-    for name in models:
+    for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits or 32)
     problems = items_of(task, "train")
     held_out = {}
@@ -330,11 +318,14 @@ def prepare(args: Args) -> Prepared:
     resolve_steps(args, len(problems))
     if args.init and not args.resume:
         args.init = learners.agent_folders(args.init, part_of(args, TeamOptions))
-    return Prepared(task, reward, problems, held_out)
+    return task, reward, problems, held_out
 
 
-def build(args: Args, prepared: Prepared | None = None):
-    """Load and check everything a run needs; return the MAGRPO module and the held-out items."""
+def build(args: Args, prepared: tuple | None = None):
+    """Load and check everything a run needs; return the MAGRPO module and the held-out items.
+
+    prepared: what `prepare` returned, if it was called.
+    """
     import torch
 
     from policies.judging import make_judge
@@ -342,7 +333,7 @@ def build(args: Args, prepared: Prepared | None = None):
     from policies.team import Team
     from training.scoring import Scorer
 
-    prepared = prepared or prepare(args)
+    task, reward, problems, held_out = prepared or prepare(args)
     resolve_bits(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
@@ -352,9 +343,9 @@ def build(args: Args, prepared: Prepared | None = None):
     if args.init and not folder.checkpoint(args.resume):
         learners.load(team, args.init)
     judge = None
-    if asks(prepared.reward):
+    if asks(reward):
         judge = make_judge(args.judge, team, args.chat_template)
-    module = module_of(team, prepared.task, Scorer(prepared.reward, judge), prepared.problems, args)
+    module = module_of(team, task, Scorer(reward, judge), problems, args)
     if judge:
         module.judge = judge.base  # so that it moves with the module; it is not trained
     module.to(device())
@@ -362,9 +353,8 @@ def build(args: Args, prepared: Prepared | None = None):
         from policies.engine import connect
 
         connect(team, args.engine, args.engine_folder)
-    items = itertools.chain(prepared.problems, *prepared.held_out.values())
-    check_prompts(module.rollout, items)
-    return module, prepared.held_out
+    check_prompts(module.rollout, itertools.chain(problems, *held_out.values()))
+    return module, held_out
 
 
 def module_of(team, task, scorer, problems: list[dict], args: Args):
@@ -409,14 +399,13 @@ def train(args: Args) -> None:
                 done = folder.cut_back(directory, args, module)
             folder.write_args(directory, args)
             print(f"writes:  {directory}", flush=True)
-        recorder = Recorder(directory, held_out, part_of(args, Schedule), dataclasses.asdict(args))
-        fit(module, recorder, done, args)
+        schedule = part_of(args, Schedule)
+        fit(module, Recorder(directory, held_out, schedule, dataclasses.asdict(args), done), args)
     if first:
         print(report(directory))
 
 
-def fit(module, recorder, kept: int, args: Args) -> None:
-    """Train. kept: steps of a resumed run, which its logger keeps."""
+def fit(module, recorder, args: Args) -> None:
     import lightning as L
 
     from policies.parallel import Processes
@@ -424,7 +413,7 @@ def fit(module, recorder, kept: int, args: Args) -> None:
 
     logger = False
     if is_first(args.processes):
-        logger = make_logger(recorder.flags, recorder.directory, kept)
+        logger = make_logger(recorder.flags, recorder.directory, recorder.saved)
     # Lightning would not start on a run that has all its steps, so the recorder ends the run.
     limit = args.max_steps + 1
     trainer = L.Trainer(
@@ -448,15 +437,14 @@ def fit(module, recorder, kept: int, args: Args) -> None:
         trainer.fit(module, ckpt_path=folder.checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
         if is_first(args.processes):
-            step = max(recorder.saved, kept)
             print(
                 f"\nstopped by {signalled} at step {trainer.global_step}. "
-                f"Go on from step {step} with:\n  {command}"
+                f"Go on from step {recorder.saved} with:\n  {command}"
             )
         sys.exit(130)
     except Exception as error:
-        step = max(recorder.saved, kept)
-        error.add_note(f"(the last checkpoint is of step {step}; mend it and go on: {command})")
+        saved = recorder.saved
+        error.add_note(f"(the last checkpoint is of step {saved}; mend it and go on: {command})")
         raise
 
 

@@ -143,13 +143,13 @@ def task_id(item: dict):
     return value.item() if isinstance(value, np.generic) else value
 
 
-def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
+def sample_record(step: int, node: Node, number: int) -> dict:
     """Return aligned joint response `number` of a node as a line of samples.jsonl."""
     texts, parts = played(node, number)
     return {
         "step": step,
         "task_id": task_id(node.item),
-        "turn": turn,
+        "turn": len(node.histories[0]),
         "prompts": list(map(as_text, node.observations)),
         "responses": texts,
         "reward": team_reward(parts, len(texts)),

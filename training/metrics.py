@@ -4,7 +4,7 @@ import itertools
 import math
 import resource
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import numpy as np
@@ -27,7 +27,7 @@ def measure(module) -> Measures:
     metrics |= mean_parts(itertools.chain(*(node.parts for node in nodes)))
     metrics["reward_std"] = spreads.mean()
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
-    learning = [any(bool(node.advantages.any()) for node in group) for group in module.groups()]
+    learning = [any(node.advantages.any() for node in group) for group in module.groups()]
     metrics["groups_with_gradient"] = np.mean(learning)
     for turn, turn_nodes in enumerate(module.turns):
         rewards = [float(node.team_rewards.mean()) for node in turn_nodes]
@@ -190,10 +190,8 @@ def divergences(module, nodes: list) -> Measures:
             first = node.responses[agent][0]
             rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
     module.team.score(rows, module.sampling, frozen=True)
-    sums = Counter()
-    tokens = Counter()
+    estimates = defaultdict(list)  # by agent
     for row in rows:
         ratio = row.scored - row.scored.new_tensor(row.logps)
-        sums[row.agent] += float((ratio.exp() - 1 - ratio).sum())
-        tokens[row.agent] += len(row.logps)
-    return {f"kl/{agent}": sums[agent] / tokens[agent] for agent in tokens}
+        estimates[row.agent].append(ratio.exp() - 1 - ratio)
+    return {f"kl/{agent}": float(torch.cat(k3).mean()) for agent, k3 in estimates.items()}

@@ -110,22 +110,20 @@ class Recorder(L.Callback):
     held_out: dict  # split -> items
     schedule: Schedule
     flags: dict  # of the run, for the logger
+    saved: int = 0  # step of the checkpoint on disk
 
     def __post_init__(self):
         # The measures before and after, the returns of each problem, and a joint response of each.
         self.summary = {name: {} for name in ("before", "after", "returns", "example")}
-        self.seconds = 0.0  # spent by earlier processes of this run
-        self.start = time.perf_counter()
-        self.saved = -1  # step of the checkpoint on disk
-        self.recorded = 0  # steps whose metrics and samples are on disk
-        self.begun = False  # what comes before the first step was done
+        self.start = time.perf_counter()  # as if earlier processes of this run had ended just then
+        self.recorded = None  # steps whose metrics and samples are on disk. None: it has not begun
         self.schemes = []  # names of the ways of dividing the work that were seen
         self.frames = []  # what was built so far, if the task can draw it
         self.flat = 0  # the latest steps in which each group's rewards were all equal
 
     def elapsed(self) -> float:
         """Return the seconds of this run, those of earlier processes included."""
-        return self.seconds + time.perf_counter() - self.start
+        return time.perf_counter() - self.start
 
     def state_dict(self):
         return {
@@ -136,21 +134,21 @@ class Recorder(L.Callback):
         }
 
     def load_state_dict(self, state):
-        vars(self).update(state, begun=True)
+        self.start -= state.pop("seconds")
+        vars(self).update(state, recorded=0)
 
     def on_train_start(self, trainer, module):
         module.rollout = Interruptible(module.rollout)
         module.rollout.catch_signals()
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
-        self.saved = module.global_step or -1
-        self.recorded = module.global_step
+        self.saved = module.global_step
         trainer.should_stop = module.global_step >= self.schedule.max_steps
-        if not self.begun:
+        if self.recorded is None:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", as_table(self.flags))
             self.draw(trainer, module)
-            self.begun = True
             self.save(trainer)
+        self.recorded = module.global_step
         self.bar = tqdm(
             desc="training",
             total=self.schedule.max_steps,
@@ -225,9 +223,7 @@ class Recorder(L.Callback):
             card = model_card(self.directory, agent, module.rollout.task.reward, self.summary)
             (path / "README.md").write_text(card)
         if self.frames:
-            task = module.rollout.task
-            target = [task.draw(item, []) for item in self.pictured(module)]
-            pictures.write(self.directory, target, self.frames, task.colors)
+            pictures.write(self.directory, self.frames, module.rollout.task.colors)
         head = {"steps": module.global_step, "seconds": self.elapsed()}
         write_json(self.directory / "summary.json", head | self.summary)
 
@@ -238,8 +234,8 @@ class Recorder(L.Callback):
         measures, returns, nodes = self.evaluate(trainer, module, "test", when)
         self.summary[when] = measures
         self.summary["returns"][when] = returns
-        *_, (turn, (node, _)) = enumerate(episode(nodes[0], 0))
-        self.summary["example"][when] = sample_record(module.global_step, node, turn, 0)
+        *_, (node, _) = episode(nodes[0], 0)
+        self.summary["example"][when] = sample_record(module.global_step, node, 0)
         logged = {f"test/{name}": value for name, value in measures.items()}
         log_numbers(trainer, logged, module.global_step)
 
@@ -247,18 +243,20 @@ class Recorder(L.Callback):
         with trainer.precision_plugin.forward_context():  # the precision of training
             return evaluate(module, self.held_out[split], f"held out, {when}")
 
-    def pictured(self, module) -> list[dict]:
-        """Return the problems that are drawn."""
-        return (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
-
     def draw(self, trainer, module) -> None:
-        """Add a frame of what the team builds greedily, if the task can draw (pictures.py)."""
+        """Add a frame of what the team builds greedily, if the task can draw (pictures.py).
+
+        The first frame is the target.
+        """
         task = module.rollout.task
         if not task.colors:
             return
+        items = (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
+        if not self.frames:
+            target = [task.draw(item, []) for item in items]
+            self.frames.append({"name": "target", "drawn": target, "returns": []})
         greedy = module.sampling.greedy()
         seed = module.algorithm.seed
-        items = self.pictured(module)
         with trainer.precision_plugin.forward_context():  # the precision of training
             turns = play(module.rollout, items, seed, 1, greedy, tqdm(disable=True))
         drawn = []
@@ -291,9 +289,7 @@ class Recorder(L.Callback):
         """
         here_alone = trainer.world_size > 1 and not getattr(exception, "everywhere", False)
         unrecorded = self.recorded != module.global_step or module.updating
-        if here_alone or unrecorded or not self.begun:
-            return
-        if self.saved < module.global_step:
+        if not here_alone and not unrecorded and self.saved < module.global_step:
             self.save(trainer)
 
     def save(self, trainer) -> None:
@@ -322,11 +318,10 @@ class Recorder(L.Callback):
     def show_samples(self, trainer, module, step: int) -> None:
         """Write the joint responses of the step's first problem, at each of its nodes."""
         records = []
-        for turn, nodes in enumerate(module.turns):
-            for node in nodes:
-                if node.problem == 0:
-                    for number in range(node.samples):
-                        records.append(sample_record(step, node, turn, number))
+        for node in itertools.chain(*module.turns):
+            if node.problem == 0:
+                for number in range(node.samples):
+                    records.append(sample_record(step, node, number))
         self.append("samples.jsonl", records)
         log_text(trainer, "sample", as_markdown(records[0]), step)
 

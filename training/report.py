@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from policies.finding import located, recorded_name
+from policies.finding import located
 from policies.loading import device
 from policies.memory import halving
 from training.doctor import ALL, NOTHING
@@ -106,16 +106,15 @@ def dry_run(module) -> None:
     module.turns = module.play(module.algorithm.batch_size)
     module.set_advantages()
     print("\none joint response to the first problem:")
-    for turn, nodes in enumerate(module.turns):
-        print(printable(as_markdown(sample_record(0, nodes[0], turn, 0))))
+    for nodes in module.turns:
+        print(printable(as_markdown(sample_record(0, nodes[0], 0))))
     print()
     for turn, nodes in enumerate(module.turns):
         responses = sum(len(r) for node in nodes for r in node.responses)
-        joints = sum(len(node.parts) for node in nodes)
-        mean = sum(float(node.team_rewards.mean()) for node in nodes) / len(nodes)
-        counts = f"{responses} responses, {joints} joint"
+        rewards = torch.cat([node.team_rewards for node in nodes])
+        counts = f"{responses} responses, {len(rewards)} joint"
         maximum = module.rollout.reward.maximum
-        print(f"turn {turn}: {counts}, mean reward {mean:.3f} of {maximum:g}")
+        print(f"turn {turn}: {counts}, mean reward {rewards.mean():.3f} of {maximum:g}")
     seconds = module.rollout.seconds
     print(f"seconds: rollout {seconds['rollout']:.1f}, reward {seconds['reward']:.1f}")
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
@@ -142,7 +141,7 @@ def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
     """Return the README.md of a trained agent, for the hub. summary: as in summary.json."""
     record = read_args(directory)
     flags = record["args"]
-    base = recorded_name(flags["model"][agent])
+    base = flags["model"][agent]
     figures = ["| not measured | | |"]
     if after := summary["after"]:
         figures = []
