@@ -21,7 +21,7 @@ from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
 from training.defaults import resolve, resolve_bits, resolve_steps
-from training.flags import Assignments, Parser, add_flags, at_least, flag, named, optional, part_of
+from training.flags import Parser, assignments, at_least, flag, named, optional, part_of
 from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
 from training.terminal import fail, is_first, quiet, quit_on_signals
 
@@ -60,11 +60,8 @@ class Args:
     )
     turns: int = flag(1, "number of answers that each agent gives to a problem", COUNT)
     feedback: str | None = optional("kind of feedback between turns, by the task's name for it")
-    task_arg: dict | None = optional(
-        "arguments of the task's constructor, such as feedback_tests=3",
-        nargs="+",
-        metavar="NAME=VALUE",
-        action=Assignments,
+    task_arg: dict | None = assignments(
+        "arguments of the task's constructor, such as feedback_tests=3"
     )
 
     # --- the team
@@ -189,11 +186,8 @@ class Args:
     max_prompt_tokens: int = flag(
         2048, "largest number of tokens in a prompt; a longer prompt is an error", COUNT
     )
-    template_arg: dict | None = optional(
-        "arguments of the chat template, as enable_thinking=false (a JSON value, or text)",
-        nargs="+",
-        metavar="NAME=VALUE",
-        action=Assignments,
+    template_arg: dict | None = assignments(
+        "arguments of the chat template, as enable_thinking=false (a JSON value, or text)"
     )
     keep_problems: list[float] | None = optional(
         "bounds of the share of a problem's joint responses that pass; outside, it is played less",
@@ -244,12 +238,10 @@ class Args:
 
 
 def parser() -> Parser:
-    top = Parser("train.py", __doc__)
-    add_flags(top, Args, HEADINGS)
-    return top
+    return Parser("train.py", __doc__, Args, HEADINGS)
 
 
-def parse(argv: list[str] | None = None) -> Args:
+def parse(argv: list[str]) -> Args:
     """Return the flags with their defaults resolved; ValueError where they do not go together.
 
     A resumed run has the flags it was started with, except those of MAY_CHANGE.
@@ -264,7 +256,7 @@ def parse(argv: list[str] | None = None) -> Args:
     return args
 
 
-def resumed(args: Args, top: Parser, argv: list[str] | None) -> Args:
+def resumed(args: Args, top: Parser, argv: list[str]) -> Args:
     """Return the flags of the run of --resume; ValueError where other flags were given."""
     recorded = recorded_flags(folder.run_folder(args.resume))
     top.set_defaults(**recorded)

@@ -64,24 +64,19 @@ def resolve_steps(args, problems: int) -> None:
 def resolve_bits(args) -> None:
     """Fill in --bits, and print what a probe found.
 
-    Trained weights need 32, and the embedded models are too small to gain. A GPU takes 16, if
-    it has bfloat16. A CPU takes the faster of 16 and 32. Several processes take 32, because each
-    might find another one.
+    Trained weights need 32, and the embedded models are too small to gain. A GPU takes 16. A CPU
+    takes the faster of 16 and 32. Several processes take 32, because each might find another one.
     """
     if args.bits is not None:
         return
     args.bits = 32
     if args.lora_rank == 0 or all(map(is_embedded, args.model)):
         return
-    import torch
-
     from policies.loading import device
 
-    kind = device().type
-    newer = kind == "mps" and torch.backends.mps.is_macos_or_newer(14, 0)
-    if kind == "cuda" or newer:
+    if device().type != "cpu":
         args.bits = 16
-    elif kind == "cpu" and args.processes == 1:
+    elif args.processes == 1:
         seconds = seconds_of_a_token()
         args.bits, slower = sorted(seconds, key=seconds.get)
         ratio = seconds[slower] / seconds[args.bits]

@@ -42,7 +42,7 @@ def run_folder(name: str) -> Path:
 
 def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
     """Return the folder where a run saves an agent. Agents of one policy share a folder."""
-    return directory / "agents" / str(policy_of(agent, flags))
+    return directory / f"agents/{policy_of(agent, flags)}"
 
 
 def policy_of(agent: int, flags: dict) -> int:
@@ -306,7 +306,7 @@ def read_summary(directory: Path) -> dict:
 def read_records(path: Path) -> list[dict]:
     """Return the objects in a run's JSONL file, [] without a file.
 
-    A last line that a kill cut is left out. Only newlines end a line: str.splitlines would also
+    A last line that a kill cut is left out. Only newlines end a line. str.splitlines would also
     split a text at U+2028.
     """
     if not path.exists():

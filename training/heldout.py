@@ -80,8 +80,6 @@ def progress(title: str, count: int, file=None, shown: bool = True):
         total=count,
         unit="problem",
         leave=False,
-        mininterval=0,  # each update is of several problems
-        miniters=1,
         file=file,
         disable=not shown,
     )

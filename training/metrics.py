@@ -41,9 +41,9 @@ def measure(module) -> Measures:
     for agent in range(module.team.size):
         metrics[f"grad_norm/{agent}"] = module.norms[agent]
         metrics |= completions(nodes, agent)
-    metrics |= logp_differences(module.learned, bool(module.team.engine))
+    metrics |= logp_differences(module)
     if module.algorithm.updates > 1:
-        metrics["clip_fraction"] = clip_fraction(module.learned, module.algorithm.clip)
+        metrics["clip_fraction"] = clip_fraction(module.learned, *module.algorithm.clip)
     metrics["skipped"] = len(module.skipped)
     if len(set(module.learning_rates)) == 1:
         metrics["lr"] = module.learning_rates[0]
@@ -138,20 +138,21 @@ def largest_return(turns: list[list], rollout) -> float:
     return rollout.reward.maximum * (sum(factors) or 1.0)
 
 
-def logp_differences(rows: list[Row], engine: bool) -> Measures:
+def logp_differences(module) -> Measures:
     """Return how far the first update's log-probabilities are from the decode's, in nats."""
+    rows = module.learned
     gaps = gathered(row.old.cpu().double() - torch.DoubleTensor(row.logps) for row in rows)
     sizes = gaps.abs()
     metrics = {"logp_difference/mean": sizes.mean(), "logp_difference/max": sizes.max()}
-    if engine:
+    if module.team.engine:
         metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().mean()
     return metrics
 
 
-def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
+def clip_fraction(rows: list[Row], low: float, high: float) -> float:
     """Return the share of tokens whose ratio pi / old left PPO's bounds in the last update."""
     ratio = gathered(row.scored - row.old for row in rows).exp()
-    outside = (ratio < 1 - clip[0]) | (ratio > 1 + clip[1])
+    outside = (ratio < 1 - low) | (ratio > 1 + high)
     return float(outside.double().mean())
 
 

@@ -14,8 +14,11 @@ first frame is the target, which has no returns.
 import io
 from pathlib import Path
 
-SHOWN = 3  # problems that are drawn
-FRAMES = 12  # drawings of a run
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from PIL import Image
+
 ACROSS = 4  # grids beside each other, of a picture that has several
 HATCHES = {0: "///", 1: "...", 2: "---", 3: "|||"}  # of the agents: stripes, dots, bars, posts
 WRONG = {"marker": "x", "linestyle": "", "color": "red", "label": "wrong or missing"}
@@ -38,10 +41,6 @@ def write(directory: Path, frames: list[dict], colors: dict) -> None:
 
 def compared(frames: list[dict], colors: dict, dpi: int):
     """Return an image with a row for each problem and a column for each frame."""
-    # Imported here: a run without pictures does not load matplotlib.
-    from matplotlib.figure import Figure
-    from PIL import Image
-
     problems = len(frames[0]["drawn"])
     width = 2.2 * len(frames)
     height = 2 * problems + 0.7
@@ -63,9 +62,6 @@ def compared(frames: list[dict], colors: dict, dpi: int):
 
 def legend(colors: dict, agents: list[int]) -> list:
     """Return the legend's entries: the blocks, the agents and the mark."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     handles = [Patch(facecolor=color, label=block) for block, color in colors.items()]
     for agent in agents:
         hatch = HATCHES.get(agent)
@@ -76,8 +72,6 @@ def legend(colors: dict, agents: list[int]) -> list:
 
 def paint(axes, picture: dict, colors: dict) -> set[int]:
     """Draw all grids, ACROSS beside each other. Return the agents that built something."""
-    from matplotlib.patches import Rectangle
-
     builders = set()
     for number, (title, rows) in enumerate(picture.items()):
         left = number % ACROSS * (len(rows[0]) + 1)

@@ -20,7 +20,6 @@ from tqdm import tqdm
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
-from training import pictures
 from training.doctor import NOTHING
 from training.folder import CHECKPOINT, json_line, write_json
 from training.heldout import as_markdown, episode, evaluate, play, played, sample_record
@@ -28,6 +27,8 @@ from training.metrics import measure, memory_gib, problem_returns
 from training.report import model_card
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
+SHOWN = 3  # problems that are drawn
+FRAMES = 12  # drawings of a run
 
 
 class Stopped(BaseException):
@@ -121,16 +122,12 @@ class Recorder(L.Callback):
         self.frames = []  # what was built so far, if the task can draw it
         self.flat = 0  # the latest steps in which each group's rewards were all equal
 
-    def elapsed(self) -> float:
-        """Return the seconds of this run, those of earlier processes included."""
-        return time.perf_counter() - self.start
-
     def state_dict(self):
         return {
             "summary": self.summary,
             "schemes": self.schemes,
             "frames": self.frames,
-            "seconds": self.elapsed(),
+            "seconds": time.perf_counter() - self.start,
         }
 
     def load_state_dict(self, state):
@@ -170,7 +167,7 @@ class Recorder(L.Callback):
         dev = None
         if schedule.eval_every and done % schedule.eval_every == 0:
             dev, _, _ = self.evaluate(trainer, module, "dev")
-        if done % max(schedule.max_steps // pictures.FRAMES, 1) == 0 or last:
+        if done % max(schedule.max_steps // FRAMES, 1) == 0 or last:
             self.draw(trainer, module)
         if trainer.is_global_zero:
             self.record(trainer, module, done - 1, metrics, dev)
@@ -186,7 +183,8 @@ class Recorder(L.Callback):
         if dev:
             dev = {f"dev/{name}": value for name, value in dev.items()}
             self.append("metrics.jsonl", [{"step": step, **dev}])
-            log_numbers(trainer, dev, step)
+            for logger in trainer.loggers:
+                logger.log_metrics(dev, step)
         self.tell(module.rollout.task, step + 1, metrics)
 
     def tell(self, task, done: int, metrics: dict) -> None:
@@ -201,9 +199,8 @@ class Recorder(L.Callback):
         self.bar.set_postfix_str(shown, refresh=False)
         self.bar.update()
         if self.bar.disable:
-            seconds = metrics["seconds/step"]
-            total = self.schedule.max_steps
-            print(f"step {done} of {total}: {shown} ({seconds:.1f} s)", flush=True)
+            took = f"{metrics['seconds/step']:.1f} s"
+            print(f"step {done} of {self.schedule.max_steps}: {shown} ({took})", flush=True)
         self.flat = self.flat + 1 if metrics["frac_reward_zero_std"] == 1 else 0
         if self.flat == FLAT:
             tqdm.write(
@@ -218,13 +215,16 @@ class Recorder(L.Callback):
         if not trainer.is_global_zero:
             return
         for agent in module.team.policies():
-            path = self.directory / "agents" / str(agent)
+            path = self.directory / f"agents/{agent}"
             save_agent(module.team.base_of[agent], agent, path)
             card = model_card(self.directory, agent, module.rollout.task.reward, self.summary)
             (path / "README.md").write_text(card)
         if self.frames:
+            from training import pictures  # a run without pictures does not load matplotlib
+
             pictures.write(self.directory, self.frames, module.rollout.task.colors)
-        head = {"steps": module.global_step, "seconds": self.elapsed()}
+        seconds = time.perf_counter() - self.start
+        head = {"steps": module.global_step, "seconds": seconds}
         write_json(self.directory / "summary.json", head | self.summary)
 
     def test(self, trainer, module, when: str) -> None:
@@ -237,7 +237,8 @@ class Recorder(L.Callback):
         *_, (node, _) = episode(nodes[0], 0)
         self.summary["example"][when] = sample_record(module.global_step, node, 0)
         logged = {f"test/{name}": value for name, value in measures.items()}
-        log_numbers(trainer, logged, module.global_step)
+        for logger in trainer.loggers:  # the first process alone has one
+            logger.log_metrics(logged, module.global_step)
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
@@ -251,7 +252,7 @@ class Recorder(L.Callback):
         task = module.rollout.task
         if not task.colors:
             return
-        items = (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
+        items = (self.held_out.get("test") or module.problems)[:SHOWN]
         if not self.frames:
             target = [task.draw(item, []) for item in items]
             self.frames.append({"name": "target", "drawn": target, "returns": []})
@@ -326,17 +327,10 @@ class Recorder(L.Callback):
         log_text(trainer, "sample", as_markdown(records[0]), step)
 
 
-def log_numbers(trainer, numbers: dict, step: int) -> None:
-    """Log the numbers of an evaluation. Only the first process has loggers."""
-    for logger in trainer.loggers:
-        logger.log_metrics(numbers, step)
-
-
 def log_text(trainer, name: str, text: str, step: int = 0) -> None:
     """Log a text of Markdown, which TensorBoard alone can show."""
-    for logger in trainer.loggers:
-        if isinstance(logger, TensorBoardLogger):
-            logger.experiment.add_text(name, text, step)
+    if isinstance(trainer.logger, TensorBoardLogger):
+        trainer.logger.experiment.add_text(name, text, step)
 
 
 def as_table(flags: dict) -> str:
@@ -345,4 +339,4 @@ def as_table(flags: dict) -> str:
     for name, value in flags.items():
         text = html.escape(str(value)).replace("|", "&#124;")
         rows.append(f"|{name}|{text}|")
-    return "\n".join(rows) + "\n"
+    return "\n".join(rows)

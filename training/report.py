@@ -159,7 +159,7 @@ def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
         reward=reward,
         figures="\n".join(figures),
         command=record["command"],
-        folder=directory / "agents" / str(agent),
+        folder=directory / f"agents/{agent}",
     )
 
 
