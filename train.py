@@ -314,9 +314,9 @@ def prepare(args: Args):
 
 
 def build(args: Args, prepared: tuple | None = None):
-    """Load and check everything a run needs; return the MAGRPO module and the held-out items.
+    """Load and check everything a run needs. Return the MAGRPO module and the held-out items.
 
-    prepared: what `prepare` returned, if it was called.
+    prepared: the answer of `prepare`, if it was called.
     """
     import torch
 
@@ -428,7 +428,7 @@ def fit(module, recorder, args: Args) -> None:
     try:
         trainer.fit(module, ckpt_path=folder.checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
-        if is_first(args.processes):
+        if trainer.is_global_zero:
             print(
                 f"\nstopped by {signalled} at step {trainer.global_step}. "
                 f"Go on from step {recorder.saved} with:\n  {command}"

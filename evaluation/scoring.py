@@ -6,11 +6,10 @@ from pathlib import Path
 from evaluation.report import align
 from policies.finding import TeamOptions
 from programs.rows import file_rows
-from rewards import asks
+from rewards import asks, total
 from training.defaults import resolve_bits
 from training.flags import part_of
 from training.folder import write_lines
-from training.heldout import team_reward
 from training.plugins import TaskOptions, find_reward, make_task
 from training.scoring import RewardError, Scorer
 
@@ -46,7 +45,7 @@ def score(flags, file: str, samples: str | None) -> str:
         raise RewardError(f"{file}, line {line}: {error}", *error.args[1:]) from error
     scored = []
     for row, parts in zip(rows.values(), scores, strict=True):
-        reward = team_reward(parts, len(row["responses"]))
+        reward = total(parts, len(row["responses"]))
         scored.append(row | {"reward": reward, "parts": parts})
     if samples:
         write_lines(Path(samples), scored)

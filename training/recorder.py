@@ -18,7 +18,7 @@ import lightning as L
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from tqdm import tqdm
 
-from magrpo import MAGRPO
+from magrpo import MAGRPO, Rollout
 from policies.loading import save_agent
 from training.doctor import NOTHING
 from training.folder import CHECKPOINT, json_line, write_json
@@ -38,6 +38,7 @@ class Stopped(BaseException):
     """
 
 
+@dataclass
 class Interruptible:
     """A rollout that a signal may end.
 
@@ -45,10 +46,9 @@ class Interruptible:
     next rollout would begin. All other attributes are the rollout's.
     """
 
-    def __init__(self, rollout):
-        self.rollout = rollout
-        self.playing = False
-        self.stopped = None  # the Stopped of the first signal
+    rollout: Rollout
+    playing: bool = False
+    stopped: Stopped | None = None  # that of the first signal
 
     def __getattr__(self, name: str):
         return getattr(self.rollout, name)
@@ -156,36 +156,32 @@ class Recorder(L.Callback):
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done = module.global_step
+        step = done - 1
         schedule = self.schedule
         last = done >= schedule.max_steps
         with trainer.precision_plugin.forward_context():  # the precision of training
             metrics = measure(module)
         metrics["memory_gib"] = memory_gib()
         metrics |= self.shares(module)
-        module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
+        module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
         trainer.should_stop = last
-        dev = None
+        rows = [{"step": step, **metrics}]
         if schedule.eval_every and done % schedule.eval_every == 0:
-            dev, _, _ = self.evaluate(trainer, module, "dev")
+            measures, _, _ = self.evaluate(trainer, module, "dev")
+            dev = {f"dev/{name}": value for name, value in measures.items()}
+            rows.append({"step": step, **dev})
+            for logger in trainer.loggers:  # the first process alone has one
+                logger.log_metrics(dev, step)
         if done % max(schedule.max_steps // FRAMES, 1) == 0 or last:
             self.draw(trainer, module)
         if trainer.is_global_zero:
-            self.record(trainer, module, done - 1, metrics, dev)
+            self.append("metrics.jsonl", rows)
+            if step % schedule.sample_every == 0:
+                self.show_samples(trainer, module, step)
+            self.tell(module.rollout.task, done, metrics)
         self.recorded = done
         if done % schedule.save_every == 0 or last:
             self.save(trainer)
-
-    def record(self, trainer, module, step: int, metrics: dict, dev: dict | None) -> None:
-        """Write what a step writes. dev: the measures of an evaluation after it."""
-        self.append("metrics.jsonl", [{"step": step, **metrics}])
-        if step % self.schedule.sample_every == 0:
-            self.show_samples(trainer, module, step)
-        if dev:
-            dev = {f"dev/{name}": value for name, value in dev.items()}
-            self.append("metrics.jsonl", [{"step": step, **dev}])
-            for logger in trainer.loggers:
-                logger.log_metrics(dev, step)
-        self.tell(module.rollout.task, step + 1, metrics)
 
     def tell(self, task, done: int, metrics: dict) -> None:
         """Show a step in the bar, or as a line where the output is not a terminal.
@@ -237,7 +233,7 @@ class Recorder(L.Callback):
         *_, (node, _) = episode(nodes[0], 0)
         self.summary["example"][when] = sample_record(module.global_step, node, 0)
         logged = {f"test/{name}": value for name, value in measures.items()}
-        for logger in trainer.loggers:  # the first process alone has one
+        for logger in trainer.loggers:
             logger.log_metrics(logged, module.global_step)
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):

@@ -118,7 +118,12 @@ def dry_run(module) -> None:
     seconds = module.rollout.seconds
     print(f"seconds: rollout {seconds['rollout']:.1f}, reward {seconds['reward']:.1f}")
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
-    halving(module.team.bases, lambda: backward(module))
+    rows = module.rows()
+
+    def add_gradients(rows, logps, mask) -> None:  # also where the advantage is 0
+        (logps * mask).sum().backward()
+
+    halving(module.team.bases, lambda: module.team.score(rows, module.sampling, add_gradients))
     expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
     place = "on the GPU" if device().type == "cuda" else "resident, Python and its libraries too"
     print(f"memory expected, by this and its backward passes, {place}: {expected * 2**10:.0f} MiB")
@@ -126,15 +131,6 @@ def dry_run(module) -> None:
     print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")
     if flat >= ALL:
         print(f"try {NOTHING}")
-
-
-def backward(module) -> None:
-    """Run a backward pass over every response, whether or not it has an advantage."""
-
-    def add_gradients(rows, logps, mask) -> None:
-        (logps * mask).sum().backward()
-
-    module.team.score(module.rows(), module.sampling, add_gradients)
 
 
 def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
