@@ -406,11 +406,9 @@ def fit(module, recorder, args: Args) -> None:
     logger = False
     if is_first(args.processes):
         logger = make_logger(recorder.flags, recorder.directory, recorder.saved)
-    # Lightning would not start on a run that has all its steps, so the recorder ends the run.
-    limit = args.max_steps + 1
     trainer = L.Trainer(
-        max_steps=limit,
-        limit_train_batches=limit,
+        # Lightning would not start on a run that has all its steps, so the recorder ends the run.
+        max_steps=args.max_steps + 1,
         max_epochs=1,
         accelerator=module.device.type,
         devices=args.devices,

@@ -159,10 +159,8 @@ class Recorder(L.Callback):
         step = done - 1
         schedule = self.schedule
         last = done >= schedule.max_steps
-        with trainer.precision_plugin.forward_context():  # the precision of training
-            metrics = measure(module)
+        metrics = measure(module) | self.shares(module)
         metrics["memory_gib"] = memory_gib()
-        metrics |= self.shares(module)
         module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
         trainer.should_stop = last
         rows = [{"step": step, **metrics}]
