@@ -338,8 +338,6 @@ def build(args: Args, prepared: tuple | None = None):
     if asks(reward):
         judge = make_judge(args.judge, team, args.chat_template)
     module = module_of(team, task, Scorer(reward, judge), problems, args)
-    if judge:
-        module.judge = judge.base  # so that it moves with the module; it is not trained
     module.to(device())
     if args.engine:
         from policies.engine import connect

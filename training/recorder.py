@@ -217,8 +217,7 @@ class Recorder(L.Callback):
             from training import pictures  # a run without pictures does not load matplotlib
 
             pictures.write(self.directory, self.frames, module.rollout.task.colors)
-        seconds = time.perf_counter() - self.start
-        head = {"steps": module.global_step, "seconds": seconds}
+        head = {"steps": module.global_step, "seconds": time.perf_counter() - self.start}
         write_json(self.directory / "summary.json", head | self.summary)
 
     def test(self, trainer, module, when: str) -> None:
