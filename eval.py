@@ -44,9 +44,8 @@ from tasks import TASKS
 from training import folder
 from training.defaults import is_embedded, resolve_bits
 from training.flags import (
-    Assignments,
     Parser,
-    add_flags,
+    assignments,
     at_least,
     each,
     flag,
@@ -162,12 +161,7 @@ class Args:
         "number of answers that each agent gives to a problem (the run's)", COUNT
     )
     feedback: str | None = optional("kind of feedback between turns (the run's)")
-    task_arg: dict | None = optional(
-        "arguments of the task's constructor (the run's)",
-        nargs="+",
-        metavar="NAME=VALUE",
-        action=Assignments,
-    )
+    task_arg: dict | None = assignments("arguments of the task's constructor (the run's)")
     chat_template: bool | None = optional(
         "chat format for prompts (the run's)",
         action=argparse.BooleanOptionalAction,
@@ -183,9 +177,7 @@ class Args:
 
 
 def parser() -> Parser:
-    top = Parser("eval.py", __doc__)
-    add_flags(top, Args, HEADINGS)
-    return top
+    return Parser("eval.py", __doc__, Args, HEADINGS)
 
 
 def parse(argv: list[str] | None = None) -> Args:

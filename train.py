@@ -16,12 +16,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies.finding import DEVICE, DEVICES, TARGETS, TeamOptions, find_model
+from policies.finding import DEVICE, DEVICES, TARGETS, TeamOptions, find_model, located
 from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
 from training.defaults import resolve, resolve_bits, resolve_steps
-from training.flags import Assignments, Parser, add_flags, at_least, flag, named, optional, part_of
+from training.flags import Parser, assignments, at_least, flag, named, optional, part_of
 from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
 from training.terminal import fail, is_first, quiet, quit_on_signals
 
@@ -29,7 +29,7 @@ COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
 SHARE = at_least(float, 0, 1)
 POSITIVE = at_least(float, 0)
-TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
+
 # With --resume these may change: no step made so far depends on them.
 MAY_CHANGE = {"max_steps", "max_prompt_tokens", "device"}
 HEADINGS = {  # of --help, by their first flag
@@ -60,11 +60,8 @@ class Args:
     )
     turns: int = flag(1, "number of answers that each agent gives to a problem", COUNT)
     feedback: str | None = optional("kind of feedback between turns, by the task's name for it")
-    task_arg: dict | None = optional(
-        "arguments of the task's constructor, such as feedback_tests=3",
-        nargs="+",
-        metavar="NAME=VALUE",
-        action=Assignments,
+    task_arg: dict | None = assignments(
+        "arguments of the task's constructor, such as feedback_tests=3"
     )
 
     # --- the team
@@ -102,7 +99,7 @@ class Args:
     top_p: float = flag(
         1.0,
         "nucleus sampling: the likeliest tokens up to this probability; 1: all",
-        TOP_P,
+        at_least(float, 1e-6, 1),  # 0 leaves no token to sample
     )
     top_k: int = flag(0, "number of likeliest tokens to sample from; 0: all", SIZE)
     max_new_tokens: int = flag(96, "largest number of tokens in a response", COUNT)
@@ -189,11 +186,8 @@ class Args:
     max_prompt_tokens: int = flag(
         2048, "largest number of tokens in a prompt; a longer prompt is an error", COUNT
     )
-    template_arg: dict | None = optional(
-        "arguments of the chat template, as enable_thinking=false (a JSON value, or text)",
-        nargs="+",
-        metavar="NAME=VALUE",
-        action=Assignments,
+    template_arg: dict | None = assignments(
+        "arguments of the chat template, as enable_thinking=false (a JSON value, or text)"
     )
     keep_problems: list[float] | None = optional(
         "bounds of the share of a problem's joint responses that pass; outside, it is played less",
@@ -243,23 +237,11 @@ class Args:
         return self.devices * self.num_nodes
 
 
-@dataclass
-class Prepared:
-    """The task, the reward and the problems that the flags name, checked."""
-
-    task: object
-    reward: object  # the function
-    problems: list[dict]  # to train on
-    held_out: dict[str, list[dict]]  # by split
-
-
 def parser() -> Parser:
-    top = Parser("train.py", __doc__)
-    add_flags(top, Args, HEADINGS)
-    return top
+    return Parser("train.py", __doc__, Args, HEADINGS)
 
 
-def parse(argv: list[str] | None = None) -> Args:
+def parse(argv: list[str]) -> Args:
     """Return the flags with their defaults resolved; ValueError where they do not go together.
 
     A resumed run has the flags it was started with, except those of MAY_CHANGE.
@@ -274,7 +256,7 @@ def parse(argv: list[str] | None = None) -> Args:
     return args
 
 
-def resumed(args: Args, top: Parser, argv: list[str] | None) -> Args:
+def resumed(args: Args, top: Parser, argv: list[str]) -> Args:
     """Return the flags of the run of --resume; ValueError where other flags were given."""
     recorded = recorded_flags(folder.run_folder(args.resume))
     top.set_defaults(**recorded)
@@ -292,24 +274,23 @@ def resumed(args: Args, top: Parser, argv: list[str] | None) -> Args:
 
 
 def recorded_flags(directory: Path) -> dict:
-    """Return a run's flags. An older run may have had more than there are now, and a single lr."""
+    """Return a run's flags, with the embedded models' paths in this clone.
+
+    An older run may have had more flags than there are now.
+    """
     recorded = folder.read_args(directory)["args"]
-    if isinstance(recorded.get("lr"), float):
-        recorded["lr"] = [recorded["lr"]] * recorded["num_agents"]
+    recorded["model"] = list(map(located, recorded["model"]))
+    if recorded.get("judge"):
+        recorded["judge"] = located(recorded["judge"])
     known = {field.name for field in dataclasses.fields(Args)}
-    flags = {name: value for name, value in recorded.items() if name in known}
-    if "task_arg" not in recorded:  # they were flags then
-        flags["task_arg"] = {}
-        for name in ("feedback_tests", "expert_url", "expert_model"):
-            if recorded.get(name) not in (None, 1):  # 1 is the default
-                flags["task_arg"][name] = str(recorded[name])
-    return flags
+    return {name: value for name, value in recorded.items() if name in known}
 
 
-def prepare(args: Args) -> Prepared:
+def prepare(args: Args):
     """Find and check what the flags name, in a moment, before torch is imported.
 
-    Fills in --max-steps, and the agents' folders of --init.
+    Returns the task, the reward, the problems to train on, and the held-out ones by split. Fills in
+    --max-steps, and the agents' folders of --init.
     """
     task = make_task(part_of(args, TaskOptions))
     reward = find_reward(task)
@@ -317,8 +298,7 @@ def prepare(args: Args) -> Prepared:
         raise ValueError(
             f"--judge {args.judge}: reward {task.reward!r} does not ask a language model"
         )
-    models = [*args.model, args.judge] if args.judge else args.model
-    for name in models:
+    for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits or 32)
     problems = items_of(task, "train")
     held_out = {}
@@ -330,11 +310,14 @@ def prepare(args: Args) -> Prepared:
     resolve_steps(args, len(problems))
     if args.init and not args.resume:
         args.init = learners.agent_folders(args.init, part_of(args, TeamOptions))
-    return Prepared(task, reward, problems, held_out)
+    return task, reward, problems, held_out
 
 
-def build(args: Args, prepared: Prepared | None = None):
-    """Load and check everything a run needs; return the MAGRPO module and the held-out items."""
+def build(args: Args, prepared: tuple | None = None):
+    """Load and check everything a run needs. Return the MAGRPO module and the held-out items.
+
+    prepared: the answer of `prepare`, if it was called.
+    """
     import torch
 
     from policies.judging import make_judge
@@ -342,7 +325,7 @@ def build(args: Args, prepared: Prepared | None = None):
     from policies.team import Team
     from training.scoring import Scorer
 
-    prepared = prepared or prepare(args)
+    task, reward, problems, held_out = prepared or prepare(args)
     resolve_bits(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
@@ -352,19 +335,16 @@ def build(args: Args, prepared: Prepared | None = None):
     if args.init and not folder.checkpoint(args.resume):
         learners.load(team, args.init)
     judge = None
-    if asks(prepared.reward):
+    if asks(reward):
         judge = make_judge(args.judge, team, args.chat_template)
-    module = module_of(team, prepared.task, Scorer(prepared.reward, judge), prepared.problems, args)
-    if judge:
-        module.judge = judge.base  # so that it moves with the module; it is not trained
+    module = module_of(team, task, Scorer(reward, judge), problems, args)
     module.to(device())
     if args.engine:
         from policies.engine import connect
 
         connect(team, args.engine, args.engine_folder)
-    items = itertools.chain(prepared.problems, *prepared.held_out.values())
-    check_prompts(module.rollout, items)
-    return module, prepared.held_out
+    check_prompts(module.rollout, itertools.chain(problems, *held_out.values()))
+    return module, held_out
 
 
 def module_of(team, task, scorer, problems: list[dict], args: Args):
@@ -409,14 +389,13 @@ def train(args: Args) -> None:
                 done = folder.cut_back(directory, args, module)
             folder.write_args(directory, args)
             print(f"writes:  {directory}", flush=True)
-        recorder = Recorder(directory, held_out, part_of(args, Schedule), dataclasses.asdict(args))
-        fit(module, recorder, done, args)
+        schedule = part_of(args, Schedule)
+        fit(module, Recorder(directory, held_out, schedule, dataclasses.asdict(args), done), args)
     if first:
         print(report(directory))
 
 
-def fit(module, recorder, kept: int, args: Args) -> None:
-    """Train. kept: steps of a resumed run, which its logger keeps."""
+def fit(module, recorder, args: Args) -> None:
     import lightning as L
 
     from policies.parallel import Processes
@@ -424,12 +403,10 @@ def fit(module, recorder, kept: int, args: Args) -> None:
 
     logger = False
     if is_first(args.processes):
-        logger = make_logger(recorder.flags, recorder.directory, kept)
-    # Lightning would not start on a run that has all its steps, so the recorder ends the run.
-    limit = args.max_steps + 1
+        logger = make_logger(recorder.flags, recorder.directory, recorder.saved)
     trainer = L.Trainer(
-        max_steps=limit,
-        limit_train_batches=limit,
+        # Lightning would not start on a run that has all its steps, so the recorder ends the run.
+        max_steps=args.max_steps + 1,
         max_epochs=1,
         accelerator=module.device.type,
         devices=args.devices,
@@ -447,16 +424,15 @@ def fit(module, recorder, kept: int, args: Args) -> None:
     try:
         trainer.fit(module, ckpt_path=folder.checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
-        if is_first(args.processes):
-            step = max(recorder.saved, kept)
+        if trainer.is_global_zero:
             print(
                 f"\nstopped by {signalled} at step {trainer.global_step}. "
-                f"Go on from step {step} with:\n  {command}"
+                f"Go on from step {recorder.saved} with:\n  {command}"
             )
         sys.exit(130)
     except Exception as error:
-        step = max(recorder.saved, kept)
-        error.add_note(f"(the last checkpoint is of step {step}; mend it and go on: {command})")
+        saved = recorder.saved
+        error.add_note(f"(the last checkpoint is of step {saved}; mend it and go on: {command})")
         raise
 
 

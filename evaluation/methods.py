@@ -18,8 +18,9 @@ from magrpo import EVAL, Episode, Node, Rollout, generator
 from policies.base import Prompt
 from policies.decoding import Response
 from policies.sampling import Sampling
+from rewards import total
 from training.flags import meant, part_of
-from training.heldout import ALIGNED_CHAIN, episode, play, played, progress, team_reward
+from training.heldout import ALIGNED_CHAIN, episode, play, played, progress
 from training.metrics import largest_return, sampled_tokens
 from training.plugins import TaskOptions, make_task
 
@@ -206,7 +207,7 @@ def record(rollout: Rollout, root: Node, sample: int, largest: float) -> dict:
         tokens = [len(responses[number].tokens) for responses in node.responses]
         if parts:
             discount = rollout.episode.gamma ** len(turns)
-            earned += discount * team_reward(parts, len(texts))
+            earned += discount * total(parts, len(texts))
         turns.append({"responses": texts, "tokens": tokens, "parts": parts})
     scheme = rollout.task.scheme(node.item, texts)
     names = {"scheme": scheme} if scheme else {}

@@ -6,7 +6,6 @@ page.html is the template. A page holds the data of its runs, and works without 
 import json
 from pathlib import Path
 
-from policies.finding import recorded_name
 from training import folder
 
 
@@ -29,8 +28,6 @@ def write_page(names: list[str]) -> Path:
 
 def read_run(directory: Path) -> dict:
     """Return what the page shows of a run."""
-    record = folder.read_args(directory)
-    folder.set_model_names(record, recorded_name)
     path = directory / "samples.jsonl"
     samples = folder.read_records(path)
     prompts = {}  # each list of prompts once: the samples of a group share it
@@ -39,7 +36,7 @@ def read_run(directory: Path) -> dict:
             sample["prompts"] = prompts.setdefault(tuple(sample["prompts"]), len(prompts))
     return {
         "name": str(directory),
-        "record": record,
+        "record": folder.read_args(directory),
         "rows": folder.read_records(directory / "metrics.jsonl"),
         "samples": samples,
         "prompts": list(prompts),

@@ -4,9 +4,8 @@ import fnmatch
 import itertools
 import shutil
 import textwrap
-from pathlib import Path
 
-from training.folder import json_lines
+from programs.rows import file_rows
 from training.terminal import printable
 
 ACROSS = 6  # columns beside each other
@@ -146,8 +145,8 @@ def side_by_side(texts: list[str]) -> str:
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:
     """Return the header and the records of a --samples file."""
-    header, *records = [row for _, row in json_lines(Path(file))] or [None]
-    if not records or not isinstance(header, dict) or HEADER - header.keys():
+    header, *records = [row for _, row in file_rows(file, ".jsonl")]
+    if not records or HEADER - header.keys():
         raise ValueError(f"{file} is no file of eval.py --samples")
     return header, records
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from evaluation.report import align
 from policies.finding import TeamOptions
-from rewards import asks
+from programs.rows import file_rows
+from rewards import asks, total
 from training.defaults import resolve_bits
 from training.flags import part_of
-from training.folder import json_lines, write_lines
-from training.heldout import team_reward
+from training.folder import write_lines
 from training.plugins import TaskOptions, find_reward, make_task
 from training.scoring import RewardError, Scorer
 
@@ -19,7 +19,7 @@ def read(path: str) -> dict[int, dict]:
 
     ValueError names a bad line.
     """
-    rows = dict(json_lines(Path(path)))
+    rows = dict(file_rows(path, ".jsonl"))
     for number, row in rows.items():
         match row:
             case {"item": dict(), "responses": list(texts)} if set(map(type, texts)) == {str}:
@@ -27,8 +27,6 @@ def read(path: str) -> dict[int, dict]:
         raise ValueError(
             f'{path}, line {number}: it needs {{"item": an object, "responses": a list of texts}}'
         )
-    if not rows:
-        raise ValueError(f"{path} holds no joint responses")
     return rows
 
 
@@ -47,7 +45,7 @@ def score(flags, file: str, samples: str | None) -> str:
         raise RewardError(f"{file}, line {line}: {error}", *error.args[1:]) from error
     scored = []
     for row, parts in zip(rows.values(), scores, strict=True):
-        reward = team_reward(parts, len(row["responses"]))
+        reward = total(parts, len(row["responses"]))
         scored.append(row | {"reward": reward, "parts": parts})
     if samples:
         write_lines(Path(samples), scored)

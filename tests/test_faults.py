@@ -62,7 +62,7 @@ def resume(path: Path, *argv) -> None:
 def test_a_text_s_own_line_ends_split_no_line(tmp_path):
     row = json.dumps({"step": 0, "responses": ["a\u2028b\x85"]}, ensure_ascii=False) + "\n"
     (tmp_path / "samples.jsonl").write_text(row + row[:9])
-    assert folder.read_lines(tmp_path / "samples.jsonl") == [(0, row[:-1])]
+    assert folder.read_records(tmp_path / "samples.jsonl") == [json.loads(row)]
 
 
 @pytest.fixture(scope="module")

@@ -100,7 +100,7 @@ def test_the_next_turn_is_in_the_world_that_the_joint_response_made(argv):
                 history = "".join(r + f for r, f in child.histories[0])
                 assert child.observations[0] == f"{node.item['word']}:0:{history}{text}"
     last = module.turns[2][0]
-    assert sample_record(0, last, 2, 0)["prompts"][0].endswith(last.item["said"])
+    assert sample_record(0, last, 0)["prompts"][0].endswith(last.item["said"])
 
 
 def test_an_evaluation_plays_in_the_world_that_moves_on():
@@ -196,7 +196,7 @@ def test_a_scalar_of_numpy_in_an_item_can_be_written_and_loaded_again(tmp_path):
     node = Node(0, {"task_id": np.int64(7)}, (), [[]], 1)
     node.observations = [np.str_("asked")]
     node.responses = [[Response([], "said", [], 0.0, True)]]
-    record = sample_record(0, node, 0, 0)
+    record = sample_record(0, node, 0)
     torch.save(record, tmp_path / "record")
     loaded = torch.load(tmp_path / "record", weights_only=True)
     assert loaded == json.loads(json.dumps(record))

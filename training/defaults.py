@@ -3,7 +3,6 @@
 `resolve` needs the flags alone, `resolve_steps` the number of problems, `resolve_bits` torch.
 """
 
-import functools
 import json
 import math
 import time
@@ -23,8 +22,12 @@ TURNS = 10  # of the probe for --bits
 
 def resolve(args) -> None:
     """Fill in what the flags alone decide. Raise ValueError if they do not go together."""
-    models = args.model or [own_model(args.task, args.num_agents) or "tiny"]
-    args.model = each([located(name) for name in models], args.num_agents)
+    if not args.model:
+        model = task_class(args.task).model
+        if callable(model):
+            model = model(args.num_agents)
+        args.model = [str(model or "tiny")]
+    args.model = each([located(name) for name in args.model], args.num_agents)
     rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]
     args.lr = each(rates, args.num_agents)
     args.template_arg = args.template_arg or {}
@@ -40,14 +43,6 @@ def resolve(args) -> None:
         raise ValueError(wrong)
 
 
-def own_model(task: str, agents: int) -> str | None:
-    """Return the model that a task names for itself, if any, for so many agents."""
-    model = task_class(task).model
-    if callable(model):
-        model = model(agents)
-    return str(model) if model else None
-
-
 def learning_rate(name: str, adapters: bool) -> float:
     """Return --lr for a model's adapters or full copies. The model's folder may say it.
 
@@ -60,36 +55,28 @@ def learning_rate(name: str, adapters: bool) -> float:
 
 def resolve_steps(args, problems: int) -> None:
     """Fill in --max-steps: the steps of --epochs, 1 or more, or STEPS."""
-    if args.max_steps is not None:
-        return
-    if args.epochs:
+    if args.epochs and not args.max_steps:
         per_step = args.batch_size * args.processes
         args.max_steps = max(math.ceil(int(args.epochs * problems) / per_step), 1)
-    else:
-        args.max_steps = STEPS
+    args.max_steps = args.max_steps or STEPS
 
 
 def resolve_bits(args) -> None:
     """Fill in --bits, and print what a probe found.
 
-    Trained weights need 32, and the embedded models are too small to gain. A GPU takes 16, if
-    it has bfloat16. A CPU takes the faster of 16 and 32. Several processes take 32, because each
-    might find another one.
+    Trained weights need 32, and the embedded models are too small to gain. A GPU takes 16. A CPU
+    takes the faster of 16 and 32. Several processes take 32, because each might find another one.
     """
     if args.bits is not None:
         return
     args.bits = 32
     if args.lora_rank == 0 or all(map(is_embedded, args.model)):
         return
-    import torch
-
     from policies.loading import device
 
-    kind = device().type
-    newer = kind == "mps" and torch.backends.mps.is_macos_or_newer(14, 0)
-    if kind == "cuda" or newer:
+    if device().type != "cpu":
         args.bits = 16
-    elif kind == "cpu" and args.processes == 1:
+    elif args.processes == 1:
         seconds = seconds_of_a_token()
         args.bits, slower = sorted(seconds, key=seconds.get)
         ratio = seconds[slower] / seconds[args.bits]
@@ -105,7 +92,6 @@ def is_embedded(name: str) -> bool:
     return Path(bases(name)[-1]).resolve().is_relative_to(finding.EMBEDDED)
 
 
-@functools.cache
 def seconds_of_a_token() -> dict[int, float]:
     """Return the CPU seconds that a token takes in the products with one frozen weight, by bits.
 

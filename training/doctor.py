@@ -6,11 +6,12 @@ fifth of the steps, or compares it with the first fifth. A run with fewer than S
 judged. The thresholds are rules of thumb: a sign is a reason to look, not a proof.
 """
 
+import fnmatch
+import itertools
 import math
 import operator
 import statistics
 from collections import defaultdict, namedtuple
-from fnmatch import fnmatch
 from pathlib import Path
 
 from training.folder import read_args, read_records
@@ -44,11 +45,8 @@ class Run:
 
         A metric of fewer than STEPS steps is left out.
         """
-        names = []
-        for name, values in self.series.items():
-            if len(values) >= STEPS and fnmatch(name, pattern):
-                names.append(name)
-        return names
+        names = [name for name, values in self.series.items() if len(values) >= STEPS]
+        return fnmatch.filter(names, pattern)
 
     def mean(self, name: str) -> float:
         """Return the mean over all steps."""
@@ -75,16 +73,14 @@ class Run:
 
     def shown(self, patterns: list[str]) -> str:
         """Return the metrics' first and last values, in words."""
-        texts = {}  # a metric of several patterns is shown once
-        for pattern in patterns:
-            for name in self.names(pattern):
-                texts[name] = f"{name} {self.start(name):.3g} -> {self.end(name):.3g}"
-        return ", ".join(texts.values())
+        names = itertools.chain(*map(self.names, patterns))
+        texts = [f"{name} {self.start(name):.3g} -> {self.end(name):.3g}" for name in names]
+        return ", ".join(dict.fromkeys(texts))  # a metric of several patterns is shown once
 
 
 def fifth(values: list) -> int:
     """Return the number of values in the first, or the last, fifth."""
-    return max(len(values) // 5, STEPS // 5)
+    return len(values) // 5
 
 
 def nothing_to_learn(run: Run) -> bool:

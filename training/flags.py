@@ -36,16 +36,9 @@ def optional(text: str, parse=None, **options):
     return flag(None, text, parse, **options)
 
 
-def add_flags(parser: argparse.ArgumentParser, flags: type, headings: dict[str, str]) -> None:
-    """Add a flag for every field of a dataclass, in order. headings: by their first flag."""
-    for field in dataclasses.fields(flags):
-        options = dict(field.metadata)
-        if field.name in headings:
-            group = parser.add_argument_group(headings[field.name])
-        if isinstance(field.default, bool):
-            options["action"] = argparse.BooleanOptionalAction  # --no-... undoes a flag file's
-        name = "--" + field.name.replace("_", "-")
-        group.add_argument(name, default=field.default, **options)
+def assignments(text: str):
+    """Return a flag of words NAME=VALUE, whose value is a dict."""
+    return optional(text, nargs="+", metavar="NAME=VALUE", action=Assignments)
 
 
 def part_of(args, options: type):
@@ -72,10 +65,11 @@ class Help(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """argparse with one-line errors, hints at what was meant, and flag files with comments.
 
-    The program's docstring is its help: the first paragraph above the flags, the rest below them.
+    It has a flag for every field of a dataclass, in order. headings: by their first flag. The
+    program's docstring is its help: the first paragraph above the flags, the rest below them.
     """
 
-    def __init__(self, prog: str, doc: str):
+    def __init__(self, prog: str, doc: str, flags: type, headings: dict[str, str]):
         description, _, epilog = doc.partition("\n\n")
         super().__init__(
             prog,
@@ -86,6 +80,14 @@ class Parser(argparse.ArgumentParser):
             fromfile_prefix_chars="@",
             allow_abbrev=False,
         )
+        for field in dataclasses.fields(flags):
+            options = dict(field.metadata)
+            if field.name in headings:
+                group = self.add_argument_group(headings[field.name])
+            if isinstance(field.default, bool):
+                options["action"] = argparse.BooleanOptionalAction  # --no-... undoes a flag file's
+            name = "--" + field.name.replace("_", "-")
+            group.add_argument(name, default=field.default, **options)
 
     def convert_arg_line_to_args(self, line):
         return shlex.split(line, comments=True)

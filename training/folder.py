@@ -13,11 +13,11 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-from policies.finding import fingerprint, located, recorded_name
+from policies.finding import fingerprint, recorded_name
 
 try:
     import fcntl
@@ -34,7 +34,7 @@ CHECKPOINT = "checkpoints/last.ckpt"
 def run_folder(name: str) -> Path:
     """Return the folder of a run that is named by its folder, or by its name in runs/."""
     path = Path(name)
-    in_runs = Path("runs") / name
+    in_runs = Path(f"runs/{name}")
     if in_runs.is_dir() and not (path / "args.json").is_file():
         return in_runs
     return path
@@ -42,7 +42,7 @@ def run_folder(name: str) -> Path:
 
 def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
     """Return the folder where a run saves an agent. Agents of one policy share a folder."""
-    return directory / "agents" / str(policy_of(agent, flags))
+    return directory / f"agents/{policy_of(agent, flags)}"
 
 
 def policy_of(agent: int, flags: dict) -> int:
@@ -77,7 +77,7 @@ def checkpoint(resumed: str | None) -> Path | None:
 
 def refuse_name(name: str) -> Path:
     """Return the folder of --run. Raise ValueError if it exists."""
-    path = Path(name) if "/" in name else Path("runs") / name
+    path = Path(name if "/" in name else f"runs/{name}")
     if path.exists():
         raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
     return path
@@ -91,7 +91,7 @@ def new_directory(run: str | None, task: str) -> Path:
         return path
     stem = Path(task.replace(":", ".")).name
     for number in itertools.count(1):
-        path = Path("runs") / f"{stem}-{number}"
+        path = Path(f"runs/{stem}-{number}")
         with contextlib.suppress(FileExistsError):
             path.mkdir(parents=True)
             return path
@@ -134,21 +134,6 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(draft, path)
 
 
-def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
-    """Yield (number, object) of each line of a JSONL file. Raise ValueError for a bad line.
-
-    Only newlines end a line. str.splitlines would also split a text at U+2028.
-    """
-    number = 0
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield number, json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}, line {number}: not one JSON object ({error})") from error
-
-
 @contextlib.contextmanager
 def reading(path: Path):
     """Turn any error into a ValueError that names the file."""
@@ -163,7 +148,7 @@ def reading(path: Path):
 def read_args(directory: Path) -> dict:
     """Return a run's args.json: {"args": flags, "bases": fingerprints, "code": versions, ...}.
 
-    The embedded models have their paths in this clone.
+    The embedded models have the names that every clone knows (finding.recorded_name).
     """
     path = directory / "args.json"
     if not path.is_file():
@@ -171,32 +156,24 @@ def read_args(directory: Path) -> dict:
     with reading(path):
         record = json.loads(path.read_text())
         record["args"]["num_agents"]
-        set_model_names(record, located)
     return record
-
-
-def set_model_names(record: dict, name_of: Callable[[str], str]) -> None:
-    """Replace the name of each model in the content of args.json."""
-    flags = record["args"]
-    flags["model"] = list(map(name_of, flags["model"]))
-    if flags.get("judge"):
-        flags["judge"] = name_of(flags["judge"])
-    bases = record.get("bases", {})
-    record["bases"] = {name_of(name): value for name, value in bases.items()}
 
 
 def write_args(directory: Path, args) -> None:
     """Write args.json of a run with these flags, a dataclass."""
     flags = dataclasses.asdict(args)
+    flags["model"] = list(map(recorded_name, args.model))
+    if args.judge:
+        flags["judge"] = recorded_name(args.judge)
     command = shlex.join(["python", *sys.argv])
     versions = {name: version(name) for name in PACKAGES}
-    models = [*args.model, args.judge]
+    models = filter(None, [*args.model, args.judge])
     record = {
         "args": flags,
         "versions": {"python": sys.version.split()[0]} | versions,
         "command": command,
         "resumed": [],
-        "bases": {name: fingerprint(name) for name in models if name},
+        "bases": {recorded_name(name): fingerprint(name) for name in models},
         "code": [code_version(flags)],  # of every process that went on with it
     }
     if args.resume:
@@ -205,7 +182,6 @@ def write_args(directory: Path, args) -> None:
         record["code"] = list(dict.fromkeys([*before["code"], *record["code"]]))
         record["command"] = before["command"]
         record["resumed"] = [*before["resumed"], command]
-    set_model_names(record, recorded_name)
     write_json(directory / "args.json", record)
 
 
@@ -248,11 +224,10 @@ def warn_of_other_code(directory: Path) -> None:
 def check_bases(directory: Path, models: list[str], judge: str | None) -> None:
     """Raise ValueError if a run's agents were trained on other models than these."""
     record = read_args(directory)
-    fingerprints = record.get("bases", {})
     flags = record["args"]
     before = [*flags["model"], flags.get("judge")]
     for trained, name in zip(before, [*models, judge], strict=True):
-        check_base(fingerprints.get(trained), name, directory)
+        check_base(record["bases"].get(trained), name, directory)
 
 
 def check_base(trained: str | None, name: str | None, whose: Path) -> None:
@@ -276,17 +251,16 @@ def cut_back(directory: Path, args, module) -> int:
     Return the checkpoint's steps, or 0 without one. Raise ValueError if the run cannot go on.
     """
     check_bases(directory, args.model, args.judge)
-    lines_of = {}  # read before anything is written: a damaged file changes nothing
+    records_of = {}  # read before anything is written: a damaged file changes nothing
     for name in ("metrics.jsonl", "samples.jsonl"):
-        lines_of[directory / name] = read_lines(directory / name)
+        records_of[directory / name] = read_records(directory / name)
     done = 0
     if (directory / CHECKPOINT).exists():
         done, _ = read_checkpoint(directory, module.state_dict())
     if args.max_steps < done:
         raise ValueError(f"{directory} has {done} steps: --max-steps {args.max_steps} is behind it")
-    for path, lines in lines_of.items():
-        kept = [f"{line}\n" for step, line in lines if step < done]
-        write_whole(path, "".join(kept))
+    for path, records in records_of.items():
+        write_lines(path, [record for record in records if record["step"] < done])
     return done
 
 
@@ -330,14 +304,13 @@ def read_summary(directory: Path) -> dict:
 
 
 def read_records(path: Path) -> list[dict]:
-    """Return the objects in a run's JSONL file, [] without a file."""
-    return [json.loads(line) for _, line in read_lines(path)]
+    """Return the objects in a run's JSONL file, [] without a file.
 
-
-def read_lines(path: Path) -> list[tuple[int, str]]:
-    """Return (step, line) of each line of a run's file. A last line that a kill cut is left out."""
+    A last line that a kill cut is left out. Only newlines end a line. str.splitlines would also
+    split a text at U+2028.
+    """
     if not path.exists():
         return []
     lines = path.read_text(errors="replace").split("\n")[:-1]
     with reading(path):
-        return [(int(json.loads(line)["step"]), line) for line in lines]
+        return list(map(json.loads, lines))

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from magrpo import EVAL, MAGRPO, Node, Rollout, agent_rewards, team_mean
+from magrpo import EVAL, MAGRPO, Node, Rollout
 from policies import parallel
 from policies.base import as_text
 from policies.sampling import Sampling
+from rewards import total
 from training.metrics import mean_parts, problem_returns
 
 ALIGNED_CHAIN = (1, True)  # Rollout's joints and chain: how held-out problems are played
@@ -80,8 +81,6 @@ def progress(title: str, count: int, file=None, shown: bool = True):
         total=count,
         unit="problem",
         leave=False,
-        mininterval=0,  # each update is of several problems
-        miniters=1,
         file=file,
         disable=not shown,
     )
@@ -132,27 +131,22 @@ def played(node: Node, sample: int) -> tuple[list[str], dict[str, float]]:
     return texts, node.parts[node.joints.tolist().index(joint)]
 
 
-def team_reward(parts: dict[str, float], agents: int) -> float:
-    """Return the mean of the agents' rewards, which is logged of a joint response."""
-    return float(team_mean(torch.tensor(agent_rewards(parts, agents), dtype=torch.float64)))
-
-
 def task_id(item: dict):
     """Return an item's task_id as plain Python. A checkpoint does not take a scalar of numpy."""
     value = item.get("task_id")
     return value.item() if isinstance(value, np.generic) else value
 
 
-def sample_record(step: int, node: Node, turn: int, number: int) -> dict:
+def sample_record(step: int, node: Node, number: int) -> dict:
     """Return aligned joint response `number` of a node as a line of samples.jsonl."""
     texts, parts = played(node, number)
     return {
         "step": step,
         "task_id": task_id(node.item),
-        "turn": turn,
+        "turn": len(node.histories[0]),
         "prompts": list(map(as_text, node.observations)),
         "responses": texts,
-        "reward": team_reward(parts, len(texts)),
+        "reward": total(parts, len(texts)),
         "parts": parts,
     }
 

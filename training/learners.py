@@ -98,7 +98,7 @@ def _trained_on(folder: Path) -> str | None:
     if path.parent.name == "agents" and (run / "args.json").is_file():
         record = read_args(run)
         model = record["args"]["model"][int(path.name)]
-        return record.get("bases", {}).get(model)
+        return record["bases"].get(model)
     if not is_adapter(folder):
         return None
     name = base_of(folder)

@@ -4,7 +4,7 @@ import itertools
 import math
 import resource
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import numpy as np
@@ -27,7 +27,7 @@ def measure(module) -> Measures:
     metrics |= mean_parts(itertools.chain(*(node.parts for node in nodes)))
     metrics["reward_std"] = spreads.mean()
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
-    learning = [any(bool(node.advantages.any()) for node in group) for group in module.groups()]
+    learning = [any(node.advantages.any() for node in group) for group in module.groups()]
     metrics["groups_with_gradient"] = np.mean(learning)
     for turn, turn_nodes in enumerate(module.turns):
         rewards = [float(node.team_rewards.mean()) for node in turn_nodes]
@@ -41,9 +41,9 @@ def measure(module) -> Measures:
     for agent in range(module.team.size):
         metrics[f"grad_norm/{agent}"] = module.norms[agent]
         metrics |= completions(nodes, agent)
-    metrics |= logp_differences(module.learned, bool(module.team.engine))
+    metrics |= logp_differences(module)
     if module.algorithm.updates > 1:
-        metrics["clip_fraction"] = clip_fraction(module.learned, module.algorithm.clip)
+        metrics["clip_fraction"] = clip_fraction(module.learned, *module.algorithm.clip)
     metrics["skipped"] = len(module.skipped)
     if len(set(module.learning_rates)) == 1:
         metrics["lr"] = module.learning_rates[0]
@@ -138,20 +138,21 @@ def largest_return(turns: list[list], rollout) -> float:
     return rollout.reward.maximum * (sum(factors) or 1.0)
 
 
-def logp_differences(rows: list[Row], engine: bool) -> Measures:
+def logp_differences(module) -> Measures:
     """Return how far the first update's log-probabilities are from the decode's, in nats."""
+    rows = module.learned
     gaps = gathered(row.old.cpu().double() - torch.DoubleTensor(row.logps) for row in rows)
     sizes = gaps.abs()
     metrics = {"logp_difference/mean": sizes.mean(), "logp_difference/max": sizes.max()}
-    if engine:
+    if module.team.engine:
         metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().mean()
     return metrics
 
 
-def clip_fraction(rows: list[Row], clip: tuple[float, float]) -> float:
+def clip_fraction(rows: list[Row], low: float, high: float) -> float:
     """Return the share of tokens whose ratio pi / old left PPO's bounds in the last update."""
     ratio = gathered(row.scored - row.old for row in rows).exp()
-    outside = (ratio < 1 - clip[0]) | (ratio > 1 + clip[1])
+    outside = (ratio < 1 - low) | (ratio > 1 + high)
     return float(outside.double().mean())
 
 
@@ -190,10 +191,8 @@ def divergences(module, nodes: list) -> Measures:
             first = node.responses[agent][0]
             rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
     module.team.score(rows, module.sampling, frozen=True)
-    sums = Counter()
-    tokens = Counter()
+    estimates = defaultdict(list)  # by agent
     for row in rows:
         ratio = row.scored - row.scored.new_tensor(row.logps)
-        sums[row.agent] += float((ratio.exp() - 1 - ratio).sum())
-        tokens[row.agent] += len(row.logps)
-    return {f"kl/{agent}": sums[agent] / tokens[agent] for agent in tokens}
+        estimates[row.agent].append(ratio.exp() - 1 - ratio)
+    return {f"kl/{agent}": float(torch.cat(k3).mean()) for agent, k3 in estimates.items()}

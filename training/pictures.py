@@ -7,24 +7,29 @@
 
 A cell of a row is (block, agent, wrong). "" means that the cell is empty. The agent is the one that
 put the block there, or None. `wrong` says that the cell differs from the target. A frame is what
-the team built at a step: {"name", "drawn", "returns"}, with a list entry for each problem.
+the team built at a step: {"name", "drawn", "returns"}, with a list entry for each problem. The
+first frame is the target, which has no returns.
 """
 
 import io
 from pathlib import Path
 
-SHOWN = 3  # problems that are drawn
-FRAMES = 12  # drawings of a run
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from PIL import Image
+
 ACROSS = 4  # grids beside each other, of a picture that has several
 HATCHES = {0: "///", 1: "...", 2: "---", 3: "|||"}  # of the agents: stripes, dots, bars, posts
 WRONG = {"marker": "x", "linestyle": "", "color": "red", "label": "wrong or missing"}
 
 
-def write(directory: Path, target: list[dict], frames: list[dict], colors: dict) -> None:
-    """Write build.png (the target, the first frame and the last) and build.gif (all frames)."""
-    still = compared(target, [frames[0], frames[-1]], colors, dpi=200)
+def write(directory: Path, frames: list[dict], colors: dict) -> None:
+    """Write build.png (the target, the first step and the last) and build.gif (all steps)."""
+    target, *steps = frames
+    still = compared([target, steps[0], steps[-1]], colors, dpi=200)
     still.save(directory / "build.png", optimize=True)
-    images = [compared(target, [frame], colors, dpi=100) for frame in frames]
+    images = [compared([target, frame], colors, dpi=100) for frame in steps]
     images[0].save(
         directory / "build.gif",
         save_all=True,
@@ -34,19 +39,15 @@ def write(directory: Path, target: list[dict], frames: list[dict], colors: dict)
     )
 
 
-def compared(target: list[dict], frames: list[dict], colors: dict, dpi: int):
-    """Return an image with a row for each problem: its target, then what each frame built."""
-    # Imported here: a run without pictures does not load matplotlib.
-    from matplotlib.figure import Figure
-    from PIL import Image
-
-    columns = [{"name": "target", "drawn": target, "returns": []}, *frames]
-    width = 2.2 * len(columns)
-    height = 2 * len(target) + 0.7
+def compared(frames: list[dict], colors: dict, dpi: int):
+    """Return an image with a row for each problem and a column for each frame."""
+    problems = len(frames[0]["drawn"])
+    width = 2.2 * len(frames)
+    height = 2 * problems + 0.7
     figure = Figure((width, height), layout="constrained")
-    grid = figure.subplots(len(target), len(columns), squeeze=False)
+    grid = figure.subplots(problems, len(frames), squeeze=False)
     builders = set()
-    for column, frame in zip(grid.T, columns, strict=True):
+    for column, frame in zip(grid.T, frames, strict=True):
         column[0].set_title(frame["name"], fontsize=8, loc="left")
         for axes, picture in zip(column, frame["drawn"], strict=True):
             builders |= paint(axes, picture, colors)
@@ -61,9 +62,6 @@ def compared(target: list[dict], frames: list[dict], colors: dict, dpi: int):
 
 def legend(colors: dict, agents: list[int]) -> list:
     """Return the legend's entries: the blocks, the agents and the mark."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     handles = [Patch(facecolor=color, label=block) for block, color in colors.items()]
     for agent in agents:
         hatch = HATCHES.get(agent)
@@ -74,8 +72,6 @@ def legend(colors: dict, agents: list[int]) -> list:
 
 def paint(axes, picture: dict, colors: dict) -> set[int]:
     """Draw all grids, ACROSS beside each other. Return the agents that built something."""
-    from matplotlib.patches import Rectangle
-
     builders = set()
     for number, (title, rows) in enumerate(picture.items()):
         left = number % ACROSS * (len(rows[0]) + 1)
@@ -84,8 +80,8 @@ def paint(axes, picture: dict, colors: dict) -> set[int]:
         for y, row in enumerate(rows, top):
             for x, (block, agent, wrong) in enumerate(row, left):
                 color = colors.get(block, "grey") if block else "w"
-                cell = Rectangle((x, y), 1, 1, facecolor=color, edgecolor="#0004")
-                cell.set_hatch(HATCHES.get(agent))
+                hatch = HATCHES.get(agent)
+                cell = Rectangle((x, y), 1, 1, facecolor=color, edgecolor="#0004", hatch=hatch)
                 axes.add_patch(cell)
                 builders.add(agent)
                 if wrong:

@@ -18,9 +18,8 @@ import lightning as L
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from tqdm import tqdm
 
-from magrpo import MAGRPO
+from magrpo import MAGRPO, Rollout
 from policies.loading import save_agent
-from training import pictures
 from training.doctor import NOTHING
 from training.folder import CHECKPOINT, json_line, write_json
 from training.heldout import as_markdown, episode, evaluate, play, played, sample_record
@@ -28,6 +27,8 @@ from training.metrics import measure, memory_gib, problem_returns
 from training.report import model_card
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
+SHOWN = 3  # problems that are drawn
+FRAMES = 12  # drawings of a run
 
 
 class Stopped(BaseException):
@@ -37,6 +38,7 @@ class Stopped(BaseException):
     """
 
 
+@dataclass
 class Interruptible:
     """A rollout that a signal may end.
 
@@ -44,10 +46,9 @@ class Interruptible:
     next rollout would begin. All other attributes are the rollout's.
     """
 
-    def __init__(self, rollout):
-        self.rollout = rollout
-        self.playing = False
-        self.stopped = None  # the Stopped of the first signal
+    rollout: Rollout
+    playing: bool = False
+    stopped: Stopped | None = None  # that of the first signal
 
     def __getattr__(self, name: str):
         return getattr(self.rollout, name)
@@ -110,47 +111,41 @@ class Recorder(L.Callback):
     held_out: dict  # split -> items
     schedule: Schedule
     flags: dict  # of the run, for the logger
+    saved: int = 0  # step of the checkpoint on disk
 
     def __post_init__(self):
         # The measures before and after, the returns of each problem, and a joint response of each.
         self.summary = {name: {} for name in ("before", "after", "returns", "example")}
-        self.seconds = 0.0  # spent by earlier processes of this run
-        self.start = time.perf_counter()
-        self.saved = -1  # step of the checkpoint on disk
-        self.recorded = 0  # steps whose metrics and samples are on disk
-        self.begun = False  # what comes before the first step was done
+        self.start = time.perf_counter()  # as if earlier processes of this run had ended just then
+        self.recorded = None  # steps whose metrics and samples are on disk. None: it has not begun
         self.schemes = []  # names of the ways of dividing the work that were seen
         self.frames = []  # what was built so far, if the task can draw it
         self.flat = 0  # the latest steps in which each group's rewards were all equal
-
-    def elapsed(self) -> float:
-        """Return the seconds of this run, those of earlier processes included."""
-        return self.seconds + time.perf_counter() - self.start
 
     def state_dict(self):
         return {
             "summary": self.summary,
             "schemes": self.schemes,
             "frames": self.frames,
-            "seconds": self.elapsed(),
+            "seconds": time.perf_counter() - self.start,
         }
 
     def load_state_dict(self, state):
-        vars(self).update(state, begun=True)
+        self.start -= state.pop("seconds")
+        vars(self).update(state, recorded=0)
 
     def on_train_start(self, trainer, module):
         module.rollout = Interruptible(module.rollout)
         module.rollout.catch_signals()
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
-        self.saved = module.global_step or -1
-        self.recorded = module.global_step
+        self.saved = module.global_step
         trainer.should_stop = module.global_step >= self.schedule.max_steps
-        if not self.begun:
+        if self.recorded is None:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", as_table(self.flags))
             self.draw(trainer, module)
-            self.begun = True
             self.save(trainer)
+        self.recorded = module.global_step
         self.bar = tqdm(
             desc="training",
             total=self.schedule.max_steps,
@@ -161,35 +156,30 @@ class Recorder(L.Callback):
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         done = module.global_step
+        step = done - 1
         schedule = self.schedule
         last = done >= schedule.max_steps
-        with trainer.precision_plugin.forward_context():  # the precision of training
-            metrics = measure(module)
+        metrics = measure(module) | self.shares(module)
         metrics["memory_gib"] = memory_gib()
-        metrics |= self.shares(module)
-        module.log_dict({"step": float(done - 1), **metrics})  # "step" is Lightning's word for it
+        module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
         trainer.should_stop = last
-        dev = None
+        rows = [{"step": step, **metrics}]
         if schedule.eval_every and done % schedule.eval_every == 0:
-            dev, _, _ = self.evaluate(trainer, module, "dev")
-        if done % max(schedule.max_steps // pictures.FRAMES, 1) == 0 or last:
+            measures, _, _ = self.evaluate(trainer, module, "dev")
+            dev = {f"dev/{name}": value for name, value in measures.items()}
+            rows.append({"step": step, **dev})
+            for logger in trainer.loggers:  # the first process alone has one
+                logger.log_metrics(dev, step)
+        if done % max(schedule.max_steps // FRAMES, 1) == 0 or last:
             self.draw(trainer, module)
         if trainer.is_global_zero:
-            self.record(trainer, module, done - 1, metrics, dev)
+            self.append("metrics.jsonl", rows)
+            if step % schedule.sample_every == 0:
+                self.show_samples(trainer, module, step)
+            self.tell(module.rollout.task, done, metrics)
         self.recorded = done
         if done % schedule.save_every == 0 or last:
             self.save(trainer)
-
-    def record(self, trainer, module, step: int, metrics: dict, dev: dict | None) -> None:
-        """Write what a step writes. dev: the measures of an evaluation after it."""
-        self.append("metrics.jsonl", [{"step": step, **metrics}])
-        if step % self.schedule.sample_every == 0:
-            self.show_samples(trainer, module, step)
-        if dev:
-            dev = {f"dev/{name}": value for name, value in dev.items()}
-            self.append("metrics.jsonl", [{"step": step, **dev}])
-            log_numbers(trainer, dev, step)
-        self.tell(module.rollout.task, step + 1, metrics)
 
     def tell(self, task, done: int, metrics: dict) -> None:
         """Show a step in the bar, or as a line where the output is not a terminal.
@@ -203,9 +193,8 @@ class Recorder(L.Callback):
         self.bar.set_postfix_str(shown, refresh=False)
         self.bar.update()
         if self.bar.disable:
-            seconds = metrics["seconds/step"]
-            total = self.schedule.max_steps
-            print(f"step {done} of {total}: {shown} ({seconds:.1f} s)", flush=True)
+            took = f"{metrics['seconds/step']:.1f} s"
+            print(f"step {done} of {self.schedule.max_steps}: {shown} ({took})", flush=True)
         self.flat = self.flat + 1 if metrics["frac_reward_zero_std"] == 1 else 0
         if self.flat == FLAT:
             tqdm.write(
@@ -220,15 +209,15 @@ class Recorder(L.Callback):
         if not trainer.is_global_zero:
             return
         for agent in module.team.policies():
-            path = self.directory / "agents" / str(agent)
+            path = self.directory / f"agents/{agent}"
             save_agent(module.team.base_of[agent], agent, path)
             card = model_card(self.directory, agent, module.rollout.task.reward, self.summary)
             (path / "README.md").write_text(card)
         if self.frames:
-            task = module.rollout.task
-            target = [task.draw(item, []) for item in self.pictured(module)]
-            pictures.write(self.directory, target, self.frames, task.colors)
-        head = {"steps": module.global_step, "seconds": self.elapsed()}
+            from training import pictures  # a run without pictures does not load matplotlib
+
+            pictures.write(self.directory, self.frames, module.rollout.task.colors)
+        head = {"steps": module.global_step, "seconds": time.perf_counter() - self.start}
         write_json(self.directory / "summary.json", head | self.summary)
 
     def test(self, trainer, module, when: str) -> None:
@@ -238,27 +227,30 @@ class Recorder(L.Callback):
         measures, returns, nodes = self.evaluate(trainer, module, "test", when)
         self.summary[when] = measures
         self.summary["returns"][when] = returns
-        *_, (turn, (node, _)) = enumerate(episode(nodes[0], 0))
-        self.summary["example"][when] = sample_record(module.global_step, node, turn, 0)
+        *_, (node, _) = episode(nodes[0], 0)
+        self.summary["example"][when] = sample_record(module.global_step, node, 0)
         logged = {f"test/{name}": value for name, value in measures.items()}
-        log_numbers(trainer, logged, module.global_step)
+        for logger in trainer.loggers:
+            logger.log_metrics(logged, module.global_step)
 
     def evaluate(self, trainer, module: MAGRPO, split: str, when: str = "dev"):
         with trainer.precision_plugin.forward_context():  # the precision of training
             return evaluate(module, self.held_out[split], f"held out, {when}")
 
-    def pictured(self, module) -> list[dict]:
-        """Return the problems that are drawn."""
-        return (self.held_out.get("test") or module.problems)[: pictures.SHOWN]
-
     def draw(self, trainer, module) -> None:
-        """Add a frame of what the team builds greedily, if the task can draw (pictures.py)."""
+        """Add a frame of what the team builds greedily, if the task can draw (pictures.py).
+
+        The first frame is the target.
+        """
         task = module.rollout.task
         if not task.colors:
             return
+        items = (self.held_out.get("test") or module.problems)[:SHOWN]
+        if not self.frames:
+            target = [task.draw(item, []) for item in items]
+            self.frames.append({"name": "target", "drawn": target, "returns": []})
         greedy = module.sampling.greedy()
         seed = module.algorithm.seed
-        items = self.pictured(module)
         with trainer.precision_plugin.forward_context():  # the precision of training
             turns = play(module.rollout, items, seed, 1, greedy, tqdm(disable=True))
         drawn = []
@@ -291,9 +283,7 @@ class Recorder(L.Callback):
         """
         here_alone = trainer.world_size > 1 and not getattr(exception, "everywhere", False)
         unrecorded = self.recorded != module.global_step or module.updating
-        if here_alone or unrecorded or not self.begun:
-            return
-        if self.saved < module.global_step:
+        if not here_alone and not unrecorded and self.saved < module.global_step:
             self.save(trainer)
 
     def save(self, trainer) -> None:
@@ -322,26 +312,18 @@ class Recorder(L.Callback):
     def show_samples(self, trainer, module, step: int) -> None:
         """Write the joint responses of the step's first problem, at each of its nodes."""
         records = []
-        for turn, nodes in enumerate(module.turns):
-            for node in nodes:
-                if node.problem == 0:
-                    for number in range(node.samples):
-                        records.append(sample_record(step, node, turn, number))
+        for node in itertools.chain(*module.turns):
+            if node.problem == 0:
+                for number in range(node.samples):
+                    records.append(sample_record(step, node, number))
         self.append("samples.jsonl", records)
         log_text(trainer, "sample", as_markdown(records[0]), step)
 
 
-def log_numbers(trainer, numbers: dict, step: int) -> None:
-    """Log the numbers of an evaluation. Only the first process has loggers."""
-    for logger in trainer.loggers:
-        logger.log_metrics(numbers, step)
-
-
 def log_text(trainer, name: str, text: str, step: int = 0) -> None:
     """Log a text of Markdown, which TensorBoard alone can show."""
-    for logger in trainer.loggers:
-        if isinstance(logger, TensorBoardLogger):
-            logger.experiment.add_text(name, text, step)
+    if isinstance(trainer.logger, TensorBoardLogger):
+        trainer.logger.experiment.add_text(name, text, step)
 
 
 def as_table(flags: dict) -> str:
@@ -350,4 +332,4 @@ def as_table(flags: dict) -> str:
     for name, value in flags.items():
         text = html.escape(str(value)).replace("|", "&#124;")
         rows.append(f"|{name}|{text}|")
-    return "\n".join(rows) + "\n"
+    return "\n".join(rows)

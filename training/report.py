@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from policies.finding import located, recorded_name
+from policies.finding import located
 from policies.loading import device
 from policies.memory import halving
 from training.doctor import ALL, NOTHING
@@ -106,20 +106,24 @@ def dry_run(module) -> None:
     module.turns = module.play(module.algorithm.batch_size)
     module.set_advantages()
     print("\none joint response to the first problem:")
-    for turn, nodes in enumerate(module.turns):
-        print(printable(as_markdown(sample_record(0, nodes[0], turn, 0))))
+    for nodes in module.turns:
+        print(printable(as_markdown(sample_record(0, nodes[0], 0))))
     print()
     for turn, nodes in enumerate(module.turns):
         responses = sum(len(r) for node in nodes for r in node.responses)
-        joints = sum(len(node.parts) for node in nodes)
-        mean = sum(float(node.team_rewards.mean()) for node in nodes) / len(nodes)
-        counts = f"{responses} responses, {joints} joint"
+        rewards = torch.cat([node.team_rewards for node in nodes])
+        counts = f"{responses} responses, {len(rewards)} joint"
         maximum = module.rollout.reward.maximum
-        print(f"turn {turn}: {counts}, mean reward {mean:.3f} of {maximum:g}")
+        print(f"turn {turn}: {counts}, mean reward {rewards.mean():.3f} of {maximum:g}")
     seconds = module.rollout.seconds
     print(f"seconds: rollout {seconds['rollout']:.1f}, reward {seconds['reward']:.1f}")
     trained = sum(p.nbytes for p in module.parameters() if p.requires_grad)
-    halving(module.team.bases, lambda: backward(module))
+    rows = module.rows()
+
+    def add_gradients(rows, logps, mask) -> None:  # also where the advantage is 0
+        (logps * mask).sum().backward()
+
+    halving(module.team.bases, lambda: module.team.score(rows, module.sampling, add_gradients))
     expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
     place = "on the GPU" if device().type == "cuda" else "resident, Python and its libraries too"
     print(f"memory expected, by this and its backward passes, {place}: {expected * 2**10:.0f} MiB")
@@ -129,20 +133,11 @@ def dry_run(module) -> None:
         print(f"try {NOTHING}")
 
 
-def backward(module) -> None:
-    """Run a backward pass over every response, whether or not it has an advantage."""
-
-    def add_gradients(rows, logps, mask) -> None:
-        (logps * mask).sum().backward()
-
-    module.team.score(module.rows(), module.sampling, add_gradients)
-
-
 def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
     """Return the README.md of a trained agent, for the hub. summary: as in summary.json."""
     record = read_args(directory)
     flags = record["args"]
-    base = recorded_name(flags["model"][agent])
+    base = flags["model"][agent]
     figures = ["| not measured | | |"]
     if after := summary["after"]:
         figures = []
@@ -160,7 +155,7 @@ def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
         reward=reward,
         figures="\n".join(figures),
         command=record["command"],
-        folder=directory / "agents" / str(agent),
+        folder=directory / f"agents/{agent}",
     )
 
 

@@ -45,35 +45,28 @@ class Scorer:
         self.reward = reward
         self.maximum = reward.maximum
         self.judge = judge
-        self.needs_model = asks(reward)
         self.threads = threads.Threads()
 
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
         """Return the named parts of each (item, responses), in order."""
         answers = {}
         scores = [None] * len(joints)
-        waiting = list(range(len(joints)))
-        while waiting:
+        while None in scores:
+            waiting = [number for number, parts in enumerate(scores) if parts is None]
             calls = [Questions(answers) for _ in waiting]
-            self._score(joints, waiting, calls, scores)
-            waiting = [number for number in waiting if scores[number] is None]
+            arguments = [joints[number] for number in waiting]
+            if asks(self.reward):
+                arguments = [(*joint, lm) for joint, lm in zip(arguments, calls, strict=True)]
             questions = {}  # in the order of the calls, each once
-            for call in calls:
-                questions |= dict.fromkeys(call.new)
+            with contextlib.closing(self.threads.call(self.reward, arguments)) as futures:
+                for number, lm, future in zip(waiting, calls, futures, strict=True):
+                    if lm.new:
+                        questions |= dict.fromkeys(lm.new)
+                    else:
+                        scores[number] = _parts(future, number, self.maximum, *joints[number])
             if questions:
-                answered = self.judge(list(questions))
-                answers.update(zip(questions, answered, strict=True))
+                answers.update(zip(questions, self.judge(list(questions)), strict=True))
         return scores
-
-    def _score(self, joints: list, waiting: list[int], calls: list[Questions], scores: list):
-        """Fill in the scores of the joint responses whose calls asked nothing new."""
-        arguments = []
-        for number, lm in zip(waiting, calls, strict=True):
-            arguments.append((*joints[number], lm) if self.needs_model else joints[number])
-        with contextlib.closing(self.threads.call(self.reward, arguments)) as answers:
-            for number, lm, future in zip(waiting, calls, answers, strict=True):
-                if not lm.new:
-                    scores[number] = _parts(future, number, self.maximum, *joints[number])
 
 
 def _parts(future: Future, number: int, maximum: float, item: dict, texts: list[str]) -> Parts:

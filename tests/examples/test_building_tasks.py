@@ -9,7 +9,7 @@ from PIL import Image
 
 import train
 from examples.building.tasks import HouseBuild, StrBuild
-from training import pictures
+from training import recorder
 
 STRINGS, HOUSES = teams.published(StrBuild()), teams.published(HouseBuild())
 KINDS = {"strbuild": (StrBuild, STRINGS[8]), "housebuild": (HouseBuild, HOUSES[0])}
@@ -35,7 +35,7 @@ def test_later_turns_show_the_own_commands_and_never_the_partners(name):
 
 @pytest.mark.parametrize("name", ["strbuild", pytest.param("housebuild", marks=pytest.mark.slow)])
 def test_a_step_of_a_team_and_its_pictures(tmp_path, monkeypatch, capsys, name):
-    monkeypatch.setattr(pictures, "SHOWN", 1)
+    monkeypatch.setattr(recorder, "SHOWN", 1)
     run = tmp_path / "run"
     train.main(["--task", name, "--max-prompt-tokens", "4096", "--run", str(run), *SMALL])
     line = read_json(run / "metrics.jsonl")
