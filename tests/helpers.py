@@ -5,23 +5,24 @@ import http.server
 import json
 import os
 import shutil
+import subprocess
 import threading
-import types
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+import eval as evaluation
 import train
 from magrpo import MAGRPO
 from policies.base import Base
 from policies.finding import EMBEDDED
 from policies.scoring import Row
 
+ROOT = Path(train.__file__).parent
 EOS, VOCAB = 1, 24
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
-SMALL += ["--max-new-tokens", "8"]
+SMALL = "--batch-size 1 --num-generations 2 --eval-limit 1 --max-steps 1 --max-new-tokens 8"
 EPS = torch.finfo(torch.float32).eps
 EPS16 = torch.finfo(torch.bfloat16).eps  # also of 8 bits: a row's largest number / 127, about
 
@@ -116,11 +117,55 @@ def small_base(agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False)
     return base
 
 
-def refused(capsys, *argv, program=train) -> str:
+def watch(monkeypatch, owner, name: str) -> list[tuple]:
+    """Return a list that will hold the arguments of each call of owner.name."""
+    calls = []
+    function = getattr(owner, name)
+
+    def watched(*args, **options):
+        calls.append(args)
+        return function(*args, **options)
+
+    monkeypatch.setattr(owner, name, watched)
+    return calls
+
+
+def started(command: list, **options) -> subprocess.Popen:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **options)
+
+
+def output_of(command: list, code: int = 0, **options) -> subprocess.CompletedProcess:
+    """Run a command to its end, with the exit status that is expected."""
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == code, (done.stdout + done.stderr)[-3000:]
+    return done
+
+
+def words(*parts) -> list[str]:
+    """Return the words of a command line that is given in parts. No word may hold a space."""
+    return " ".join(map(str, parts)).split()
+
+
+def train_run(run, *flags):
+    """Train in this process, and return the run's folder."""
+    train.main(words(*flags, "--run", run))
+    return run
+
+
+def resume(run: Path, *flags) -> None:
+    train.main(words("--resume", run, *flags))
+
+
+def run_eval(*flags) -> None:
+    evaluation.main(words(*flags))
+
+
+def refused(capsys, *flags, program=train) -> str:
     """Return the one line that a command in this process is refused with, with exit status 2."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as stopped:
-        program.main(list(map(str, argv)))
+        program.main(words(*flags))
     assert stopped.value.code == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1, lines
@@ -130,6 +175,10 @@ def refused(capsys, *argv, program=train) -> str:
 
 def read_json(path: Path):
     return json.loads(path.read_text())
+
+
+def write_lines(path: Path, records) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
 def edit_json(path: Path, **changes) -> None:
@@ -190,10 +239,10 @@ def seconds_of_children() -> float:
     return times.children_user + times.children_system
 
 
-def flags(*argv: str) -> types.SimpleNamespace:
+def flags(*parts) -> train.Args:
     """The defaults of train.py, small: G 4, 2 problems, 8 tokens."""
-    small = ["--num-generations", "4", "--batch-size", "2", "--max-new-tokens", "8"]
-    return train.parse([*small, "--max-steps", "4", *argv])
+    small = "--num-generations 4 --batch-size 2 --max-new-tokens 8 --max-steps 4"
+    return train.parse(words(small, *parts))
 
 
 def random_rows(base, count: int = 7, seed: int = 0) -> list[Row]:
@@ -235,4 +284,4 @@ def pay(item, responses):
     return {"reward": len(responses[-1]) % 7, "agent/0": len(responses[0]) / 999}
 pay.maximum = 9.0
 """
-WORLD_FLAGS = ["--task", "world.py:World", "--reward", "world.py:pay", "--turns", "2"]
+WORLD_FLAGS = "--task world.py:World --reward world.py:pay --turns 2"

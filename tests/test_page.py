@@ -24,8 +24,8 @@ refused = functools.partial(helpers.refused, program=evaluation)
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     """A run of three steps of two turns."""
-    flags = "--turns 2 --branching chain --sample-every 1"
-    return train_run(tmp_path_factory.mktemp("page") / "run", *flags.split(), steps=3)
+    flags = "--turns 2 --branching chain --sample-every 1 --max-steps 3"
+    return train_run(tmp_path_factory.mktemp("page") / "run", flags)
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ def spoil(run: Path, steps=range(3), **values) -> None:
     for record in records:
         if record["step"] in steps:
             record.update(values)
-    (run / "samples.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    helpers.write_lines(run / "samples.jsonl", records)
 
 
 def page_of(*runs: Path) -> Path:
-    evaluation.main(["--html", *map(str, runs)])
+    helpers.run_eval("--html", *runs)
     return runs[0].parent / "page.html"
 
 

@@ -2,18 +2,16 @@
 
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import assert_close, read_json
+from helpers import ROOT, assert_close, output_of, read_json
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
 import train
 
-ROOT = Path(train.__file__).parent
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[br]e*/README.md")]
 HELPS = [train.__doc__, evaluation.__doc__]
@@ -68,8 +66,7 @@ def test_every_flag_and_make_target_that_it_names_exists():
 @pytest.mark.parametrize("target", ["train", "real"])
 def test_make_passes_flags_on(target):
     make = ["make", "--dry-run", target, "ARGS=--max-steps 3"]
-    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert " --max-steps 3\n" in done.stdout
+    assert " --max-steps 3\n" in output_of(make, cwd=ROOT).stdout
 
 
 def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, capsys):

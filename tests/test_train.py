@@ -7,25 +7,32 @@ import contextlib
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import WORLD, read_json, refused, seconds_of_children
+from helpers import (
+    ROOT,
+    WORLD,
+    output_of,
+    read_json,
+    refused,
+    resume,
+    run_eval,
+    seconds_of_children,
+    train_run,
+    words,
+)
 from tqdm import tqdm
 
-import eval as evaluation
 import train
 from tasks import CodeTask
 from training.folder import code_version, read_records, run_folder
 from training.recorder import Recorder, Schedule
 
-ROOT = Path(train.__file__).parent
-SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2"]
-SMALL += ["--max-new-tokens", "40", "--sample-every", "2"]
+SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
+SMALL += "--max-steps 2"
 PARTS = {"reward/structure", "reward/syntax", "reward/tests", "reward/cooperation"}
 PARTS |= {f"metric/{name}" for name in ("pass", "aux_called", "wrapper", "load_bearing")}
 NAMES = {"return", "reward_std", "frac_reward_zero_std", "turn_0/reward", "tokens_per_second"}
@@ -36,14 +43,12 @@ for agent in (0, 1):
     NAMES |= {f"entropy/{agent}", f"kl/{agent}", f"grad_norm/{agent}"}
 
 
-def command(*argv) -> list[str]:
-    return [sys.executable, str(ROOT / "train.py"), *map(str, argv)]
+def command(*flags) -> list[str]:
+    return words(sys.executable, ROOT / "train.py", *flags)
 
 
-def run(path: Path, *argv, steps: int = 2) -> Path:
-    """A run in this process."""
-    train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
-    return path
+def run(path: Path, *flags) -> Path:
+    return train_run(path, SMALL, *flags)
 
 
 def lines(path: Path, name: str) -> list[dict]:
@@ -73,8 +78,7 @@ def assert_same_run(path: Path, other: Path) -> None:
 
 def test_help_is_instant():
     start = seconds_of_children()
-    shown = subprocess.run(command("--help"), capture_output=True, text=True, check=True)
-    assert "--num-generations" in shown.stdout
+    assert "--num-generations" in output_of(command("--help")).stdout
     assert seconds_of_children() - start < 0.5
 
 
@@ -83,7 +87,7 @@ def finished(tmp_path_factory) -> Path:
     """A run of six steps, never stopped. Beside it, what a kill after its third step leaves."""
     path = tmp_path_factory.mktemp("runs") / "whole"
     with after_step(3, lambda: shutil.copytree(path, path.parent / "killed")):
-        return run(path, "--save-every", 2, steps=6)
+        return run(path, "--save-every 2 --max-steps 6")
 
 
 def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys):
@@ -92,7 +96,7 @@ def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys)
     Path("mine").mkdir()  # some folder, and no run
     folders = [str(run_folder(name)) for name in ("mine", "runs/mine", "not-there")]
     assert folders == ["runs/mine", "runs/mine", "not-there"]
-    assert "no runs/mine/args.json" in refused(capsys, "--resume", "mine")
+    assert "no runs/mine/args.json" in refused(capsys, "--resume mine")
 
 
 def test_a_run_knows_its_code(tmp_path, capsys):
@@ -100,14 +104,14 @@ def test_a_run_knows_its_code(tmp_path, capsys):
     plug_in = tmp_path / "mine.py"
     text = "def short(item, texts):\n    return 1.0\nshort.maximum = 1.0\n"
     plug_in.write_text(text)
-    path = run(tmp_path / "run", "--reward", f"{plug_in}:short", steps=1)
+    path = run(tmp_path / "run", f"--max-steps 1 --reward {plug_in}:short")
     record = read_json(path / "args.json")
     assert record["code"] == [code_version(record["args"])]
     assert re.fullmatch(r"([0-9a-f]{12}|no-commit)\+[0-9a-f]{12}", record["code"][0])
     plug_in.write_text(text.replace("return 1.0", "return 0.5"))
     other = code_version(record["args"])
     capsys.readouterr()
-    train.main(["--resume", str(path), "--max-steps", "2"])
+    resume(path, "--max-steps 2")
     assert f"{path} was trained by code {record['code'][0]}, and this is {other}" in (
         capsys.readouterr().err
     )
@@ -156,28 +160,17 @@ def signalled_after(steps: int, number: int):
     return after_step(steps, lambda: os.kill(os.getpid(), number))
 
 
-def test_a_stopped_and_resumed_run_ends_the_same(finished, tmp_path):
-    half = tmp_path / "half"
-    with pytest.raises(SystemExit) as stopped, signalled_after(3, signal.SIGTERM):
-        run(half, "--save-every", 100, steps=6)
-    assert stopped.value.code == 130
-    assert not (half / "summary.json").exists()
-    train.main(["--resume", str(half)])
-    assert_same_run(half, finished)
-    assert (half / "summary.json").exists()
-
-
 def test_a_killed_run_resumes_to_the_same_end(finished):
-    """Kills of whole processes: tests/test_faults.py, with -m slow."""
+    """test_faults.py kills whole processes, with -m slow; test_learners.py sends signals."""
     killed = finished.parent / "killed"
     assert len(lines(killed, "metrics.jsonl")) == 3
-    train.main(["--resume", str(killed)])
+    resume(killed)
     assert_same_run(killed, finished)
 
 
 def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
-    path = run(tmp_path / "run", "--lr", "0.01", steps=2)
-    train.main(["--resume", str(path), "--max-steps", "4"])
+    path = run(tmp_path / "run", "--lr 0.01")
+    resume(path, "--max-steps 4")
     rates = [row["lr"] for row in lines(path, "metrics.jsonl")]
     assert rates == pytest.approx([0.01, 0.0055, 0.0055, 0.00325])
 
@@ -197,7 +190,7 @@ def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
     Path("world.py").write_text(
         WORLD.replace("    def items", "    reward = 'code'\n    def items")
     )
-    args = train.parse(["--task", "world.py:World", "--batch-size", "2", *argv.split()])
+    args = train.parse(words("--task world.py:World --batch-size 2", argv))
     train.prepare(args)
     assert args.max_steps == steps
 
@@ -214,30 +207,26 @@ def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
     ],
 )
 def test_every_switch_trains_and_writes(argv, tmp_path):
-    short = ["--eval-limit", "1", "--max-new-tokens", "12"]
-    path = run(tmp_path / "run", *short, *argv.split(), steps=1)
+    path = run(tmp_path / "run", "--eval-limit 1 --max-new-tokens 12 --max-steps 1", argv)
     assert len(lines(path, "metrics.jsonl")) == 1
     agents = read_json(path / "args.json")["args"]["num_agents"]
     weights = "model.safetensors" if "--lora-rank 0" in argv else "adapter_model.safetensors"
     for agent in range(agents):
         assert (path / "agents" / str(agent) / weights).is_file()
-    if "attention" in argv:
-        names = [*adapters(path)]
-        assert any(".self_attn." in name for name in names)
-        assert not any(".mlp." in name for name in names)
+    assert any(".mlp." in name for name in adapters(path)) == ("attention" not in argv)
     assert bool(list(path.glob("events.*"))) == ("--logger" not in argv)
     if "csv" in argv:
         [numbers] = path.glob("csv/*/metrics.csv")
         assert "grad_norm/0" in numbers.read_text()
     if "--bits 4" in argv:  # a quantized run is evaluated, with adapters on its base and without
-        methods = ["--method", "trained", "naive", "single", "--greedy", "--limit", "1"]
-        evaluation.main(["--run", str(path), *methods, "--json", str(tmp_path / "json")])
+        methods = "--method trained naive single --greedy --limit 1"
+        run_eval(methods, f"--run {path} --json {tmp_path}/json")
         assert len(read_json(tmp_path / "json")["methods"]) == 3
 
 
 def test_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    train.main([*SMALL, "--dry-run"])
+    train.main(words(SMALL, "--dry-run"))
     out = capsys.readouterr().out
     told = ["trainable parameters", "memory expected", "turn 0: 8 responses, 8 joint"]
     told += ["agent 1 was asked:", "reward 1.500 (structure"]
@@ -251,8 +240,8 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
     """A chain's later turns have one sample a node: their group is all lines of the problem."""
     file = tmp_path / "mine.py"
     file.write_text(f"def mine(item, texts):\n    return {code}\nmine.maximum = 999.0\n")
-    argv = ["--turns", "2", "--branching", "chain", "--num-generations", "6"]
-    train.main([*SMALL, *argv, "--reward", f"{file}:mine", "--dry-run"])
+    flags = f"--turns 2 --branching chain --num-generations 6 --reward {file}:mine --dry-run"
+    train.main(words(SMALL, flags))
     said = capsys.readouterr().out
     assert f"so that they teach nothing: {share}" in said
     assert ("try a reward" in said) == (share == "100%")

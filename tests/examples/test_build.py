@@ -7,7 +7,6 @@ import helpers
 import pytest
 
 import eval as evaluation
-import train
 from examples.building import blocks, rewards
 from examples.building.tasks import Build
 from examples.building.world import build
@@ -65,8 +64,8 @@ GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5
 
 def test_ask_refuses_what_is_no_target(capsys):
     for wrong in ([1, 5, 3, 5], [0, 0, 6, 0, "red"], 5, ["a", 0, 1, 1, "red"]):
-        item = json.dumps({"rectangles": [*GOOD, wrong]})
-        said = helpers.refused(capsys, "--task", "build", "--ask", item, program=evaluation)
+        item = json.dumps({"rectangles": [*GOOD, wrong]}).replace(" ", "")
+        said = helpers.refused(capsys, "--task build --ask", item, program=evaluation)
         assert f"task build: {wrong} is no [x1, y1, x2, y2, colour], 0 <= x1" in said
 
 
@@ -128,8 +127,8 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
 
 @pytest.mark.slow
 def test_a_team_learns_to_divide_the_work(tmp_path):
-    train.main(["--task", "build", "--max-steps", "60", "--run", str(tmp_path / "run")])
-    summary = helpers.read_json(tmp_path / "run" / "summary.json")
+    run = helpers.train_run(tmp_path / "run", "--task build --max-steps 60")
+    summary = helpers.read_json(run / "summary.json")
     before, after = summary["before"], summary["after"]
     assert before["greedy/metric/twice"] > 0.9
     assert after["return"] > before["return"] + 0.25
