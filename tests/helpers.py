@@ -1,6 +1,7 @@
 """A small random model, a tokenizer without files, flags, and how near two computations come."""
 
 import contextlib
+import functools
 import http.server
 import json
 import os
@@ -40,7 +41,7 @@ def rounding(eps: float = EPS) -> float:
     return 4 * steps**0.5 * eps
 
 
-def assert_close(got, want, eps: float = EPS) -> None:
+def assert_close(got, want, eps: float = EPS):
     """Compare numbers computed in two ways. What is below 1 is a sum or difference of numbers about
     1, as a log-probability is of logits."""
     got = torch.as_tensor(got)
@@ -49,7 +50,7 @@ def assert_close(got, want, eps: float = EPS) -> None:
     torch.testing.assert_close(got, want, rtol=0, atol=rounding(eps) * size)
 
 
-def assert_same_gradients(got: dict, want: dict) -> None:
+def assert_same_gradients(got: dict, want: dict):
     """Compare the gradients of all parameters, by name. Their terms cancel, so the size that counts
     is the largest of all."""
     assert got.keys() == want.keys()
@@ -59,7 +60,7 @@ def assert_same_gradients(got: dict, want: dict) -> None:
         torch.testing.assert_close(got[name], want[name], rtol=0, atol=near)
 
 
-def move_adapters(model, std: float = 0.2) -> None:
+def move_adapters(model, std: float = 0.2):
     """Move adapters away from their start, where they do nothing."""
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
@@ -90,20 +91,18 @@ class Tokenizer:
         pass
 
 
-def small_model(seed: int = 0, **config):
+def small_model(seed: int = 0, **changes):
     torch.manual_seed(seed)
-    model = Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=VOCAB,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            intermediate_size=48,
-            max_position_embeddings=512,
-            **config,
-        )
-    )
+    sizes = {
+        "vocab_size": VOCAB,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 48,
+        "max_position_embeddings": 512,
+    }
+    model = Qwen2ForCausalLM(Qwen2Config(**sizes | changes))
     for parameter in model.parameters():  # far from uniform, so that mistakes show
         parameter.data.mul_(4.0 if parameter.dim() > 1 else 1.0)
     model.generation_config.eos_token_id = EOS
@@ -153,11 +152,11 @@ def train_run(run, *flags):
     return run
 
 
-def resume(run: Path, *flags) -> None:
+def resume(run: Path, *flags):
     train.main(words("--resume", run, *flags))
 
 
-def run_eval(*flags) -> None:
+def run_eval(*flags):
     evaluation.main(words(*flags))
 
 
@@ -173,15 +172,22 @@ def refused(capsys, *flags, program=train) -> str:
     return lines[0]
 
 
+refused_by_eval = functools.partial(refused, program=evaluation)
+
+
 def read_json(path: Path):
     return json.loads(path.read_text())
 
 
-def write_lines(path: Path, records) -> None:
+def checkpoint_of(run: Path) -> dict:
+    return torch.load(run / "checkpoints/last.ckpt", "cpu", weights_only=True)
+
+
+def write_lines(path: Path, records):
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def edit_json(path: Path, **changes) -> None:
+def edit_json(path: Path, **changes):
     path.write_text(json.dumps(read_json(path) | changes))
 
 
@@ -222,7 +228,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_POST
 
-    def answer(self, code: int, body: bytes, **headers) -> None:
+    def answer(self, code: int, body: bytes, **headers):
         self.send_response(code)
         for name, value in {"Content-Length": len(body), **headers}.items():
             self.send_header(name.replace("_", "-"), str(value))

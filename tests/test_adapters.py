@@ -29,6 +29,7 @@ from policies.loading import load_base, load_model, save_agent
 from training.folder import read_records
 
 TINY = str(EMBEDDED)
+SMALL_ADAPTERS = TeamOptions([], lora_rank=4, lora_alpha=8)
 TASK = """
 from tasks import Coop
 class Mine(Coop):
@@ -40,7 +41,7 @@ class Mine(Coop):
 def adapter(tmp_path_factory) -> Path:
     """Far from its start, where it would do nothing."""
     path = tmp_path_factory.mktemp("adapter") / "mine"
-    base = load_base(TINY, [0], TeamOptions([], lora_rank=4, lora_alpha=8))
+    base = load_base(TINY, [0], SMALL_ADAPTERS)
     torch.manual_seed(1)
     move_adapters(base, 0.02)
     save_agent(base, 0, path)
@@ -63,9 +64,7 @@ def test_it_is_the_base_with_the_adapter_merged(adapter, tmp_path):
     expected = logits(PeftModel.from_pretrained(plain, adapter).eval())
     assert (expected - alone).abs().max() > 0.1
     assert_close(logits(load_model(str(adapter), 32, False)[0]), expected)
-    base = load_base(
-        str(adapter), [0], TeamOptions([], lora_rank=4, lora_alpha=8)
-    )  # a second one goes on top of it
+    base = load_base(str(adapter), [0], SMALL_ADAPTERS)  # a second one goes on top of it
     move_adapters(base, 0.02)
     second = str(tmp_path / "second")
     save_agent(base, 0, Path(second))
@@ -84,7 +83,7 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     record = read_json(path / "args.json")
     assert record["bases"] == {str(copied): fingerprint(str(copied))}
     assert record["args"]["lr"] == [3e-3] * 2  # the embedded model's, which it is
-    saved = read_json(path / "agents" / "0" / "adapter_config.json")
+    saved = read_json(path / "agents/0/adapter_config.json")
     assert saved["base_model_name_or_path"] == str(copied.resolve())
     resume(path, "--max-steps 2")
     assert len(read_records(path / "metrics.jsonl")) == 2

@@ -13,7 +13,17 @@ from pathlib import Path
 
 import helpers
 import pytest
-from helpers import ROOT
+from helpers import (
+    ROOT,
+    SMALL,
+    copied_model,
+    edit_json,
+    output_of,
+    read_json,
+    resume,
+    started,
+    train_run,
+)
 from safetensors.torch import load_file, save_file
 
 import eval as evaluation
@@ -88,7 +98,7 @@ FLAGS = {
 @pytest.mark.parametrize("argv", FLAGS)
 def test_flags(argv, refused, tmp_path):
     (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "file").write_text("")
+    (tmp_path / "taken/file").write_text("")
     (tmp_path / "twice.args").write_text("--model a\n--model b")
     (tmp_path / "mine.py").write_text(TASK.replace("FILE", "mine.py"))
     assert FLAGS[argv] in refused(argv)
@@ -104,7 +114,7 @@ def test_windows(program):
         f"import runpy, sys; sys.modules.update(fcntl=None, resource=None); sys.argv = {[program]}"
     )
     start = f"{hide}; runpy.run_path({program!r}, run_name='__main__')"
-    done = helpers.output_of([sys.executable, "-c", start], 2, cwd=ROOT)
+    done = output_of([sys.executable, "-c", start], 2, cwd=ROOT)
     assert done.stderr == f"{program}: error: this needs Linux, macOS or, on Windows, WSL\n"
 
 
@@ -177,17 +187,17 @@ def test_plugins(old, new, named, refused, tmp_path):
 
 @pytest.fixture
 def model(tmp_path) -> Path:
-    return helpers.copied_model(tmp_path / "model")
+    return copied_model(tmp_path / "model")
 
 
-def cut(path: Path) -> None:
+def cut(path: Path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def no_eos(model: Path) -> None:
-    helpers.edit_json(model / "tokenizer_config.json", eos_token=None)
-    helpers.edit_json(model / "generation_config.json", eos_token_id=None)
-    helpers.edit_json(model / "config.json", eos_token_id=None)
+def no_eos(model: Path):
+    edit_json(model / "tokenizer_config.json", eos_token=None)
+    edit_json(model / "generation_config.json", eos_token_id=None)
+    edit_json(model / "config.json", eos_token_id=None)
 
 
 MODELS = [
@@ -209,8 +219,8 @@ def test_models(spoil, named, model, refused):
 def whole(tmp_path_factory) -> Path:
     """A finished run of two steps, on a model that can be changed."""
     folder = tmp_path_factory.mktemp("whole")
-    model = helpers.copied_model(folder / "model")
-    helpers.train_run(folder / "run", helpers.SMALL, "--max-steps 2 --model", model)
+    model = copied_model(folder / "model")
+    train_run(folder / "run", SMALL, "--max-steps 2 --model", model)
     return folder
 
 
@@ -218,19 +228,19 @@ def whole(tmp_path_factory) -> Path:
 def run(whole, tmp_path) -> Path:
     """A copy of it, with a model of its own."""
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "run" / "args.json"
+    path = tmp_path / "run/args.json"
     path.write_text(path.read_text().replace(str(whole), str(tmp_path)))
     return tmp_path / "run"
 
 
-def edit_args(run: Path, **changes) -> None:
-    record = helpers.read_json(run / "args.json")
-    helpers.edit_json(run / "args.json", args=record["args"] | changes)
+def edit_args(run: Path, **changes):
+    record = read_json(run / "args.json")
+    edit_json(run / "args.json", args=record["args"] | changes)
 
 
-def other_base(run: Path) -> None:
+def other_base(run: Path):
     """The same config and shapes, other weights: loading it would go without a complaint."""
-    path = run.parent / "model" / "model.safetensors"
+    path = run.parent / "model/model.safetensors"
     save_file({k: v * 1.01 for k, v in load_file(path).items()}, path, {"format": "pt"})
 
 
@@ -263,8 +273,8 @@ def test_a_run_cannot_go_back(run, refused):
 def test_dev_evaluations_in_the_metrics_are_no_steps(run):
     with (run / "metrics.jsonl").open("a") as file:
         file.writelines(json.dumps({"step": 1, "dev/return": 0.5}) + "\n" for _ in range(9))
-    helpers.resume(run, "--max-steps 3")
-    assert helpers.read_json(run / "summary.json")["steps"] == 3
+    resume(run, "--max-steps 3")
+    assert read_json(run / "summary.json")["steps"] == 3
 
 
 # --- eval.py --------------------------------------------------------------------------------------
@@ -291,14 +301,14 @@ EVAL = {
 def test_eval_flags(argv, run, refused, tmp_path):
     for name in ("run2", "empty"):
         shutil.copytree(run, tmp_path / name)
-    (tmp_path / "empty" / "metrics.jsonl").unlink()
+    (tmp_path / "empty/metrics.jsonl").unlink()
     (tmp_path / "mine.py").write_text(TASK.replace("FILE", "mine.py"))
     assert EVAL[argv] in refused(argv, program=evaluation)
 
 
 EVALUATED = [
     (lambda r: [shutil.rmtree(r / name) for name in ("agents/1", "checkpoints")], "not finished"),
-    (lambda r: cut(r / "agents" / "1" / "adapter_model.safetensors"), "cannot load agent 1"),
+    (lambda r: cut(r / "agents/1/adapter_model.safetensors"), "cannot load agent 1"),
 ]
 
 
@@ -316,7 +326,7 @@ def test_the_command_line(model, tmp_path):
     (model / "model.safetensors").unlink()
     before = files(tmp_path)
     command = [sys.executable, "-B", ROOT / "train.py", "--model", "model"]
-    done = helpers.output_of(command, 2, cwd=tmp_path, timeout=900)
+    done = output_of(command, 2, cwd=tmp_path, timeout=900)
     assert done.stderr.startswith("train.py: error: cannot load the model 'model'")
     assert done.stderr.count("\n") == 1, done.stderr
     assert files(tmp_path) == before
@@ -334,7 +344,7 @@ def test_a_package_that_is_not_installed_is_named(argv, package, refused, monkey
 def test_a_reader_that_has_gone_costs_nothing(run):
     command = [sys.executable, ROOT / "eval.py", "--compare", "run"]
     buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # so it is the exit that would fail
-    with helpers.started(command, cwd=run.parent, env=buffered) as process:
+    with started(command, cwd=run.parent, env=buffered) as process:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 0

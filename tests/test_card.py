@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers import ROOT, output_of
 
-sys.path.append(str(ROOT / "tests" / "pretend"))
+sys.path.append(str(ROOT / "tests/pretend"))
 
 import card
 

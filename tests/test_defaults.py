@@ -15,7 +15,7 @@ FAST, SLOW = {16: 1e-5, 32: 2e-5}, {16: 5e-5, 32: 1e-5}  # what a probe may find
 def probe(monkeypatch):
     """Set what the probe finds, on a machine without a GPU. Without a call no probe may run."""
 
-    def set_seconds(seconds: dict | None) -> None:
+    def set_seconds(seconds: dict | None):
         monkeypatch.setattr(defaults, "seconds_of_a_token", lambda: dict(seconds))
 
     monkeypatch.setattr(loading, "device", lambda: torch.device("cpu"))

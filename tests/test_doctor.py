@@ -105,7 +105,7 @@ def test_one_failure_shows_one_sign(ends):
     assert list(verdicts(rows(**ends)).values()).count(True) == 1
 
 
-def write(directory, lines) -> None:
+def write(directory, lines):
     write_lines(directory / "metrics.jsonl", lines)
     write_lines(directory / "samples.jsonl", [])
 

@@ -66,7 +66,7 @@ class Server(LocalServer):
         self.spoilt = {}  # what else is wrong in each choice
         self.left = math.inf  # completions until it dies
 
-    def respond(self, handler, body: bytes) -> None:
+    def respond(self, handler, body: bytes):
         self.left -= handler.path.endswith("completions")
         if self.left < 0:
             return  # it hangs up, as a process that died
@@ -375,7 +375,7 @@ def test_a_real_server(tmp_path):
         assert rows[0][name] == again[0][name]  # its seeds are the key's
 
 
-def wait_for(process, url: str) -> None:
+def wait_for(process, url: str):
     for _ in range(300):
         try:
             urllib.request.urlopen(url, timeout=5)

@@ -5,7 +5,6 @@ A run of a team and one of a single agent are trained for a step; then they are 
 
 import contextlib
 import csv
-import functools
 import io
 import json
 import re
@@ -13,9 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
-import helpers
 import pytest
-from helpers import output_of, run_eval, train_run, watch, words
+from helpers import output_of, read_json, refused_by_eval, run_eval, total, train_run, watch, words
 from test_doctor import rows, write
 
 import eval as evaluation
@@ -29,8 +27,6 @@ from training.plugins import TaskOptions, find_reward, make_task
 SMALL = "--batch-size 1 --num-generations 2 --eval-limit 2 --max-steps 1 --max-new-tokens 24 "
 SMALL += "--lr 0.1 --advantage none"  # every agent moves
 METHODS = words("trained naive sequential discussion single single-trained frozen-0 frozen-1")
-
-refused = functools.partial(helpers.refused, program=evaluation)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +54,7 @@ def whole(team, solo) -> Path:
 
 
 def methods(path: Path) -> dict:
-    return helpers.read_json(path / "json")["methods"]
+    return read_json(path / "json")["methods"]
 
 
 def records(path: Path, method: str) -> list[dict]:
@@ -101,7 +97,7 @@ def test_it_measures_what_the_run_measured(whole, team, solo):
         (solo, "before", "single"),
         (solo, "after", "single-trained"),
     ):
-        measured = helpers.read_json(directory / "summary.json")[when]
+        measured = read_json(directory / "summary.json")[when]
         for key in ("return", "return_se", "greedy/return", "reward/structure"):
             assert table[name][key] == pytest.approx(measured[key], abs=1e-9)
     assert table["trained"]["return"] != table["naive"]["return"]
@@ -128,7 +124,7 @@ def test_the_second_round_of_a_discussion_counts(whole):
     assert table["discussion"]["tokens_per_problem"] > table["naive"]["tokens_per_problem"]
     for record in records(whole, "discussion"):
         parts = record["turns"][1]["parts"]
-        assert record["return"] == pytest.approx(helpers.total(parts) / 4)
+        assert record["return"] == pytest.approx(total(parts) / 4)
 
 
 def test_from_samples_gives_the_identical_table_without_a_model(
@@ -234,7 +230,7 @@ def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
 # --- comparing, examining -------------------------------------------------------------------------
 
 
-def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str = "") -> None:
+def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str = ""):
     """What --compare reads of a run."""
     directory.mkdir(parents=True)
     flags = {"seed": seed, "run": str(directory), "lora_rank": rank}
@@ -254,7 +250,7 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
         write_run(tmp_path / f"b-seed{seed}", seed, 0.7, rank=8)
     run_eval("--compare", *sorted(tmp_path.iterdir()), "--json", tmp_path / "json")
     assert re.search(r"^a +3 ", capsys.readouterr().out, re.MULTILINE)
-    groups = helpers.read_json(tmp_path / "json")["groups"]
+    groups = read_json(tmp_path / "json")["groups"]
     assert list(groups) == ["a", "b"]
     assert groups["a"]["after/return"] == pytest.approx(0.91)
     assert groups["a"]["after/return_low"] < 0.9 < 0.92 < groups["a"]["after/return_high"]
@@ -274,7 +270,7 @@ def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
     gaps = "-0.040 ± 0.025 (seed 0 -0.050, seed 1 -0.040, seed 2 -0.030)"
     assert f"(code bbb) - coop (code aaa), sampled, after: {gaps}" in capsys.readouterr().out
     again = shutil.copytree(tmp_path / "coop-0", tmp_path / "coop-99")
-    told = refused(capsys, "--compare", tmp_path / "coop-0", again)
+    told = refused_by_eval(capsys, "--compare", tmp_path / "coop-0", again)
     assert "one experiment with one seed" in told
 
 
@@ -286,7 +282,7 @@ def test_groups_are_told_apart_by_what_their_agents_have():
 
 def test_compare_and_doctor_read_real_runs(team, solo, capsys):
     run_eval("--compare", team, solo)
-    mean = helpers.read_json(team / "summary.json")["after"]["return"]
+    mean = read_json(team / "summary.json")["after"]["return"]
     assert f"{mean:.3f} [" in capsys.readouterr().out
     run_eval("--doctor", team)
     assert "too short" in capsys.readouterr().out
@@ -295,4 +291,4 @@ def test_compare_and_doctor_read_real_runs(team, solo, capsys):
 def test_a_task_for_teams_alone_is_evaluated_without_single(tmp_path, capsys):
     run_eval(f"--task rendezvous --limit 1 --greedy --json {tmp_path}/json")
     assert list(methods(tmp_path)) == ["naive", "sequential", "discussion"]
-    assert "--method single: what" in refused(capsys, "--task rendezvous --method single")
+    assert "--method single: what" in refused_by_eval(capsys, "--task rendezvous --method single")

@@ -20,8 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import torch
-from helpers import read_json, refused, resume, run_eval, started, train_run
+from helpers import checkpoint_of, read_json, refused, resume, run_eval, started, train_run
 from test_train import assert_same_run, command, lines
 
 from magrpo import MAGRPO
@@ -88,7 +87,7 @@ def test_a_resumed_run_leaves_out_the_same_problems(tmp_path, monkeypatch):
     part = in_this_process(tmp_path / "part", 5, argv)
     resume(part, "--max-steps 8")
     assert_same_run(whole, part)
-    visits = torch.load(whole / "checkpoints/last.ckpt")["visits"]
+    visits = checkpoint_of(whole)["visits"]
     assert max(streak for streak, _ in visits["rests"].values()) > 1, "a problem rested"
 
 
@@ -105,7 +104,7 @@ def start(path: Path, steps: int) -> subprocess.Popen:
     return started(command(argv))
 
 
-def wait(process: subprocess.Popen, condition) -> None:
+def wait(process: subprocess.Popen, condition):
     deadline = time.monotonic() + 900
     while not condition():
         assert process.poll() is None, "it ended by itself"
@@ -130,7 +129,7 @@ def moments(path: Path, process: subprocess.Popen) -> dict:
     before = written(path)
     return {
         "start": handles_signals,
-        "saving": (path / "checkpoints" / "last.ckpt.tmp").exists,
+        "saving": (path / "checkpoints/last.ckpt.tmp").exists,
         "training": lambda: written(path) > before,
     }
 
@@ -155,7 +154,7 @@ def test_a_run_that_is_killed_20_times_ends_the_same(tmp_path):
     assert not list(path.rglob("*.tmp"))
 
 
-def assert_same_end(path: Path, other: Path) -> None:
+def assert_same_end(path: Path, other: Path):
     one, two = (read_json(run / "summary.json") for run in (path, other))
     assert (one["after"], one["returns"]) == (two["after"], two["returns"])
 
@@ -235,7 +234,7 @@ def test_a_step_is_kept_whole_or_made_again(
         assert "Go on from step 2" in printed.out
     else:
         assert "is of step 2;" in printed.err
-    assert torch.load(path / folder.CHECKPOINT, weights_only=True)["global_step"] == 2
+    assert checkpoint_of(path)["global_step"] == 2
     resume(path)
     assert_same_run(path, four)
 
@@ -274,7 +273,7 @@ def test_the_first_signal_lets_an_update_end_and_the_second_does_not():
     assert process.exitcode == -signal.SIGINT
 
 
-def interrupt_itself() -> None:
+def interrupt_itself():
     rollout = Interruptible(lambda: os._exit(1))
     rollout.catch_signals()
     os.kill(os.getpid(), signal.SIGINT)  # as if in an update
@@ -345,7 +344,7 @@ def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, m
     for text in (error, "for item {", "and responses [", resumes):
         assert text in line
     steps = [row for row in lines(path, "metrics.jsonl") if "return" in row]
-    state = torch.load(path / folder.CHECKPOINT, weights_only=True)
+    state = checkpoint_of(path)
     assert 0 < state["global_step"] == len(steps) < 4
     (tmp_path / "bad").unlink()
     resume(path)

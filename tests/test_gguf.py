@@ -7,10 +7,18 @@ import gguf
 import psutil
 import pytest
 import torch
-from helpers import assert_close, move_adapters, read_json, refused, run_eval, train_run
+from helpers import (
+    assert_close,
+    move_adapters,
+    read_json,
+    refused,
+    run_eval,
+    small_model,
+    train_run,
+)
 from peft import AutoPeftModelForCausalLM
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from policies import loading
 from policies.finding import fingerprint
@@ -40,19 +48,10 @@ NAMES = {
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
     """(path of a .gguf, the model that is in it)."""
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=len(TOKENS),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=2048,
-        tie_word_embeddings=True,
-        initializer_range=0.3,
+    model = small_model(
+        vocab_size=len(TOKENS), max_position_embeddings=2048, tie_word_embeddings=True
     )
-    model = Qwen2ForCausalLM(config)
+    config = model.config
     path = tmp_path_factory.mktemp("gguf") / "little.gguf"
     file = gguf.GGUFWriter(path, "qwen2")
     file.add_block_count(config.num_hidden_layers)

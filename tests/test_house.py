@@ -91,7 +91,7 @@ def core(tmp_path_factory) -> Path:
     return copy
 
 
-def in_copy(core: Path, *command: str, cwd: Path | None = None) -> None:
+def in_copy(core: Path, *command: str, cwd: Path | None = None):
     alone = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(core)}
     output_of([sys.executable, *command], cwd=cwd or core, env=alone)
 

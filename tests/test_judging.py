@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from helpers import (
     SMALL,
     assert_close,
+    checkpoint_of,
     copied_model,
     read_json,
     refused,
@@ -113,7 +113,7 @@ def test_the_judge_is_the_own_base_or_the_model_that_is_named(plugin, tmp_path, 
     assert values["reward/text_0"] > 0
     expected = pytest.approx(values["reward/text_0"], rel=rounding())
     assert first_step(named)["reward/text_0"] == expected
-    state = torch.load(named / "checkpoints" / "last.ckpt", weights_only=True)
+    state = checkpoint_of(named)
     assert not [name for name in state["state_dict"] if name.startswith("judge")]
     bases = read_json(named / "args.json")["bases"]
     assert set(bases) == {"tiny"}

@@ -20,6 +20,7 @@ from helpers import (
     edit_json,
     read_json,
     refused,
+    refused_by_eval,
     resume,
     run_eval,
     train_run,
@@ -28,7 +29,6 @@ from helpers import (
 from test_magrpo import Echo, long_answers, moved, new_module, rewarding, small_team, snapshot
 from test_train import adapters, assert_same_run, lines, signalled_after
 
-import eval as evaluation
 import policies.team
 from evaluation.methods import record
 from evaluation.players import saved_name
@@ -282,7 +282,7 @@ def summary(path: Path) -> dict:
 
 
 def agent(path: Path, number: int = 0) -> bytes:
-    return (path / "agents" / str(number) / "adapter_model.safetensors").read_bytes()
+    return (path / f"agents/{number}/adapter_model.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +318,7 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     assert agent(apart) == agent(path) != agent(apart, 1)
     run_eval("--run", path, "--limit 1 --greedy --method trained")
     frozen = f"--run {path} --method frozen-0"  # there is no such team
-    assert "what applies here is trained" in refused(capsys, frozen, program=evaluation)
+    assert "what applies here is trained" in refused_by_eval(capsys, frozen)
     # The agents of a checkpoint are those that the run saved.
     shutil.copytree(path, tmp_path / "cut", ignore=shutil.ignore_patterns("agents"))
     returns = crossplay(path, tmp_path / "cut")
@@ -347,12 +347,12 @@ def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
         after = summary(path)["after"]["greedy/return"]
         assert returns[number][number] == pytest.approx(after)
     assert len({*returns[0], *returns[1]}) > 1
-    assert "two runs or more" in refused(capsys, "--crossplay", trained, program=evaluation)
+    assert "two runs or more" in refused_by_eval(capsys, "--crossplay", trained)
 
 
 def test_an_embedded_model_is_found_in_every_clone(tmp_path, monkeypatch):
     """By the name that a run records, or by a path in a clone that is gone."""
-    half = str(ROOT / "tiny" / "half")
+    half = str(ROOT / "tiny/half")
     assert finding.recorded_name(half) == "tiny/half"
     for name in ("tiny/half", "/a/clone/tiny/half"):
         assert finding.located(name) == half
@@ -365,7 +365,7 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     edit_json(copied_model(tmp_path / "other") / "config.json", rms_norm_eps=1e-5)
     shutil.copytree(trained, tmp_path / "half")
-    shutil.rmtree(tmp_path / "half" / "agents")
+    shutil.rmtree(tmp_path / "half/agents")
     for argv, said in (
         (f"{trained} --model other", "the model other is not what"),
         (f"{trained} --lora-rank 8", "is an adapter of {'r': 16, 'lora_alpha': 32"),

@@ -218,7 +218,9 @@ def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
     """Row by row: the first update has Eq. 2, the others the clipped ratio against what the rows
     were before the first one. The agents of a shared policy have one sum, which is clipped once.
     The frozen base's KL term comes in micro-batches. It is one step, and a reward is asked once."""
-    argv = f"--num-agents {agents} --joint aligned --lr {RATE} {argv}"
+    argv = f"--num-agents {agents} --joint aligned {argv}"
+    if "--lr" not in argv:
+        argv += f" --lr {RATE}"
     args = flags(argv)
     team = small_team(agents, args.lora_rank, share=share)
     start = snapshot(team)

@@ -40,7 +40,7 @@ def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     assert sum(sizes) == 6
 
 
-def scarce(monkeypatch, module, name: str, most: int) -> None:
+def scarce(monkeypatch, module, name: str, most: int):
     """From now on memory runs out where more than so many rows are run at once."""
     whole = getattr(module, name)
 

@@ -16,6 +16,7 @@ from helpers import (
     WORLD,
     WORLD_FLAGS,
     assert_same_gradients,
+    checkpoint_of,
     output_of,
     read_json,
     refused,
@@ -133,7 +134,7 @@ def test_a_reward_that_fails_in_one_process_ends_both_with_one_line(tmp_path):
     assert code == 2
     [line] = [line for line in errors.splitlines() if "error" in line]
     assert "not this one" in line
-    state = torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)
+    state = checkpoint_of(path)
     assert 0 < len(lines(path, "metrics.jsonl")) == state["global_step"] < 50
 
 
@@ -170,7 +171,7 @@ def test_two_nodes_of_slurm_start_the_same_run(together, tmp_path):
     assert_same_run(path, together)
 
 
-def sum_of_two(rank: int, file: Path) -> None:
+def sum_of_two(rank: int, file: Path):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{file}", rank=rank, world_size=2
     )

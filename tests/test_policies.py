@@ -516,7 +516,7 @@ def test_saved_agents_load_with_peft_alone(tmp_path):
     small_model().save_pretrained(tmp_path / "base")
     base = small_base()
     save_agent(base, 1, tmp_path / "agent")
-    assert (tmp_path / "agent" / "adapter_model.safetensors").is_file()
+    assert (tmp_path / "agent/adapter_model.safetensors").is_file()
     untouched = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
     loaded = PeftModel.from_pretrained(untouched, tmp_path / "agent").eval()
     ids = [3, 4, 5, 6]

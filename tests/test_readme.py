@@ -98,7 +98,7 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
 def test_the_metrics_table_is_complete():
     from test_train import NAMES
 
-    table = (ROOT / "docs" / "metrics.md").read_text()
+    table = (ROOT / "docs/metrics.md").read_text()
     rows = re.findall(r"^\| (`[^|]*`) \|", table, re.MULTILINE)
     named = re.findall("`([^`]+)`", " ".join(rows))
     pattern = "|".join(re.sub(r"<\w+>", "[^/]+", name) for name in named)
@@ -116,6 +116,6 @@ def test_the_map_of_magrpo_names_what_is_there_in_its_section():
 
 
 def test_the_ablations_of_the_readme_are_the_diffs():
-    table = (ROOT / "docs" / "results" / "ablations.md").read_text()
+    table = (ROOT / "docs/results/ablations.md").read_text()
     named = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
-    assert named == {path.stem for path in (ROOT / "examples" / "ablations").glob("*.diff")}
+    assert named == {path.stem for path in (ROOT / "examples/ablations").glob("*.diff")}

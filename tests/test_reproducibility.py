@@ -44,12 +44,12 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
     argv = f"train.py {SMALL} @{file} --max-new-tokens 12 --run {tmp_path}/one"
     monkeypatch.setattr(sys, "argv", argv.split())
     train.main()
-    record = read_json(tmp_path / "one" / "args.json")
+    record = read_json(tmp_path / "one/args.json")
     python, script, *again = shlex.split(record["command"])
     assert (python, script) == ("python", "train.py")
     train_run(tmp_path / "two", *again)
     assert_same_run(tmp_path / "one", tmp_path / "two")
-    two = read_json(tmp_path / "two" / "args.json")
+    two = read_json(tmp_path / "two/args.json")
     assert record["args"] | {"run": two["args"]["run"]} == two["args"]
     assert two["bases"] == record["bases"]
     assert all(record["bases"].values())

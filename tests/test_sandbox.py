@@ -132,7 +132,7 @@ def state() -> dict:
     }
 
 
-def assert_unchanged(before: dict) -> None:
+def assert_unchanged(before: dict):
     """But for candidates of earlier tests, which may still have been on their way out."""
     now = state()
     now["children"] |= before["children"]
@@ -154,7 +154,7 @@ def test_no_attack_on_the_verdict_earns_a_test_and_honest_programs_pass(locks):
         assert verdict.outcome == "ok", case.name
 
 
-def assert_failed(cases: list[programs.Case], box: Sandbox) -> None:
+def assert_failed(cases: list[programs.Case], box: Sandbox):
     verdicts = box.run([program(case) for case in cases])
     for case, verdict in zip(cases, verdicts, strict=True):
         assert not any(verdict.passed), (case.name, verdict)

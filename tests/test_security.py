@@ -53,7 +53,7 @@ def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     """torch and peft would run it, if they were asked to, or left to."""
     mark, adapter = tmp_path / "it-ran", tmp_path / "adapter"
     run = train_run(tmp_path / "run", SMALL)
-    checkpoint = run / "checkpoints" / "last.ckpt"
+    checkpoint = run / "checkpoints/last.ckpt"
     torch.save({"state_dict": {}, "global_step": 1, "x": Bomb(mark)}, checkpoint)
     torch.load(checkpoint, weights_only=False)
     assert mark.exists(), "this is no bomb"
@@ -150,7 +150,7 @@ def test_the_readme_names_the_flags_that_execute_a_run_s_plug_ins(flag, tmp_path
     (tmp_path / "mine.py").write_text("open(__file__ + '.ran', 'w').close()\nraise KeyError")
     run = tmp_path / "run"
     (run / "checkpoints").mkdir(parents=True)
-    (run / "checkpoints" / "last.ckpt").touch()
+    (run / "checkpoints/last.ckpt").touch()
     (run / "metrics.jsonl").touch()
     flags = vars(train.parse([])) | {"task": f"{tmp_path}/mine.py:Task"}
     (run / "args.json").write_text(json.dumps({"args": flags}))

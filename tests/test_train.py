@@ -6,7 +6,6 @@ Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are
 import contextlib
 import os
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import torch
 from helpers import (
     ROOT,
     WORLD,
+    checkpoint_of,
     output_of,
     read_json,
     refused,
@@ -60,14 +60,14 @@ def lines(path: Path, name: str) -> list[dict]:
 
 def adapters(path: Path) -> dict[str, torch.Tensor]:
     """Everything in a run's checkpoint that was trained, and its optimizer's moments."""
-    state = torch.load(path / "checkpoints" / "last.ckpt", "cpu", weights_only=True)
+    state = checkpoint_of(path)
     weights = dict(state["state_dict"])
     for number, moments in state["optimizer_states"][0]["state"].items():
         weights |= {f"{number}.{name}": value for name, value in moments.items()}
     return weights
 
 
-def assert_same_run(path: Path, other: Path) -> None:
+def assert_same_run(path: Path, other: Path):
     for name in ("metrics.jsonl", "samples.jsonl"):
         assert lines(path, name) == lines(other, name)
     weights = adapters(path)
@@ -80,14 +80,6 @@ def test_help_is_instant():
     start = seconds_of_children()
     assert "--num-generations" in output_of(command("--help")).stdout
     assert seconds_of_children() - start < 0.5
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    """A run of six steps, never stopped. Beside it, what a kill after its third step leaves."""
-    path = tmp_path_factory.mktemp("runs") / "whole"
-    with after_step(3, lambda: shutil.copytree(path, path.parent / "killed")):
-        return run(path, "--save-every 2 --max-steps 6")
 
 
 def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys):
@@ -118,20 +110,21 @@ def test_a_run_knows_its_code(tmp_path, capsys):
     assert read_json(path / "args.json")["code"] == [*record["code"], other]
 
 
-def test_a_run_writes_what_it_promises(finished):
+def test_a_run_writes_what_it_promises(tmp_path):
+    finished = run(tmp_path / "run", "--max-steps 3")
     args = read_json(finished / "args.json")["args"]
-    assert (args["max_steps"], args["joint"]) == (6, "cross")
+    assert (args["max_steps"], args["joint"]) == (3, "cross")
     metrics = read_records(finished / "metrics.jsonl")
-    assert [row["step"] for row in metrics] == list(range(6))
+    assert [row["step"] for row in metrics] == [0, 1, 2]
     assert metrics[0].keys() >= NAMES
     assert 0 <= metrics[0]["return"] <= 1
     schemes = [value for name, value in metrics[0].items() if name.startswith("scheme/")]
     assert sum(schemes) == pytest.approx(1)
     samples = lines(finished, "samples.jsonl")
-    assert {row["step"] for row in samples} == {0, 2, 4}
+    assert {row["step"] for row in samples} == {0, 2}
     assert len(samples[0]["prompts"]) == len(samples[0]["responses"]) == 2
     summary = read_json(finished / "summary.json")
-    assert summary["steps"] == 6
+    assert summary["steps"] == 3
     for when in ("before", "after"):
         assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
     card = (finished / "agents/1/README.md").read_text()
@@ -141,31 +134,18 @@ def test_a_run_writes_what_it_promises(finished):
 
 
 @contextlib.contextmanager
-def after_step(steps: int, action):
-    """Call action() when a run has written `steps` lines of metrics."""
+def signalled_after(steps: int, number: int):
+    """Send this process a signal when a run has written `steps` lines of metrics."""
     append = Recorder.append
 
     def watched(self, name, records):
         append(self, name, records)
         if name == "metrics.jsonl" and records[0]["step"] == steps - 1:
-            action()
+            os.kill(os.getpid(), number)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Recorder, "append", watched)
         yield
-
-
-def signalled_after(steps: int, number: int):
-    """Send this process a signal when a run has written `steps` lines of metrics."""
-    return after_step(steps, lambda: os.kill(os.getpid(), number))
-
-
-def test_a_killed_run_resumes_to_the_same_end(finished):
-    """test_faults.py kills whole processes, with -m slow; test_learners.py sends signals."""
-    killed = finished.parent / "killed"
-    assert len(lines(killed, "metrics.jsonl")) == 3
-    resume(killed)
-    assert_same_run(killed, finished)
 
 
 def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
@@ -212,7 +192,7 @@ def test_every_switch_trains_and_writes(argv, tmp_path):
     agents = read_json(path / "args.json")["args"]["num_agents"]
     weights = "model.safetensors" if "--lora-rank 0" in argv else "adapter_model.safetensors"
     for agent in range(agents):
-        assert (path / "agents" / str(agent) / weights).is_file()
+        assert (path / f"agents/{agent}" / weights).is_file()
     assert any(".mlp." in name for name in adapters(path)) == ("attention" not in argv)
     assert bool(list(path.glob("events.*"))) == ("--logger" not in argv)
     if "csv" in argv:
@@ -228,9 +208,13 @@ def test_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     train.main(words(SMALL, "--dry-run"))
     out = capsys.readouterr().out
-    told = ["trainable parameters", "memory expected", "turn 0: 8 responses, 8 joint"]
-    told += ["agent 1 was asked:", "reward 1.500 (structure"]
-    for text in told:
+    for text in (
+        "trainable parameters",
+        "memory expected",
+        "turn 0: 8 responses, 8 joint",
+        "agent 1 was asked:",
+        "reward 1.500 (structure",
+    ):
         assert text in out
     assert list(tmp_path.iterdir()) == []
 

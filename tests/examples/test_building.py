@@ -83,7 +83,7 @@ def test_the_splits_share_nothing_and_are_the_same_every_time(kind, field, sizes
 
 def test_teams_by_hand_earn_what_the_docs_say():
     """The values of the published rewards there are those of the authors' own scorer."""
-    docs = (Path(__file__).parents[2] / "docs" / "results" / "strbuild.md").read_text()
+    docs = (Path(__file__).parents[2] / "docs/results/strbuild.md").read_text()
     for name, items, by_hand in (
         ("strbuild", STRINGS, teams.LETTERS),
         ("housebuild", HOUSES, teams.HOUSES),
