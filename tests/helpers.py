@@ -1,27 +1,29 @@
 """A small random model, a tokenizer without files, flags, and how near two computations come."""
 
 import contextlib
+import functools
 import http.server
 import json
 import os
 import shutil
+import subprocess
 import threading
-import types
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+import eval as evaluation
 import train
 from magrpo import MAGRPO
 from policies.base import Base
 from policies.finding import EMBEDDED
 from policies.scoring import Row
 
+ROOT = Path(train.__file__).parent
 EOS, VOCAB = 1, 24
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "1"]
-SMALL += ["--max-new-tokens", "8"]
+SMALL = "--batch-size 1 --num-generations 2 --eval-limit 1 --max-steps 1 --max-new-tokens 8"
 EPS = torch.finfo(torch.float32).eps
 EPS16 = torch.finfo(torch.bfloat16).eps  # also of 8 bits: a row's largest number / 127, about
 
@@ -39,7 +41,7 @@ def rounding(eps: float = EPS) -> float:
     return 4 * steps**0.5 * eps
 
 
-def assert_close(got, want, eps: float = EPS) -> None:
+def assert_close(got, want, eps: float = EPS):
     """Compare numbers computed in two ways. What is below 1 is a sum or difference of numbers about
     1, as a log-probability is of logits."""
     got = torch.as_tensor(got)
@@ -48,7 +50,7 @@ def assert_close(got, want, eps: float = EPS) -> None:
     torch.testing.assert_close(got, want, rtol=0, atol=rounding(eps) * size)
 
 
-def assert_same_gradients(got: dict, want: dict) -> None:
+def assert_same_gradients(got: dict, want: dict):
     """Compare the gradients of all parameters, by name. Their terms cancel, so the size that counts
     is the largest of all."""
     assert got.keys() == want.keys()
@@ -58,7 +60,7 @@ def assert_same_gradients(got: dict, want: dict) -> None:
         torch.testing.assert_close(got[name], want[name], rtol=0, atol=near)
 
 
-def move_adapters(model, std: float = 0.2) -> None:
+def move_adapters(model, std: float = 0.2):
     """Move adapters away from their start, where they do nothing."""
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
@@ -89,20 +91,18 @@ class Tokenizer:
         pass
 
 
-def small_model(seed: int = 0, **config):
+def small_model(seed: int = 0, **changes):
     torch.manual_seed(seed)
-    model = Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=VOCAB,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            intermediate_size=48,
-            max_position_embeddings=512,
-            **config,
-        )
-    )
+    sizes = {
+        "vocab_size": VOCAB,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 48,
+        "max_position_embeddings": 512,
+    }
+    model = Qwen2ForCausalLM(Qwen2Config(**sizes | changes))
     for parameter in model.parameters():  # far from uniform, so that mistakes show
         parameter.data.mul_(4.0 if parameter.dim() > 1 else 1.0)
     model.generation_config.eos_token_id = EOS
@@ -116,11 +116,55 @@ def small_base(agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False)
     return base
 
 
-def refused(capsys, *argv, program=train) -> str:
+def watch(monkeypatch, owner, name: str) -> list[tuple]:
+    """Return a list that will hold the arguments of each call of owner.name."""
+    calls = []
+    function = getattr(owner, name)
+
+    def watched(*args, **options):
+        calls.append(args)
+        return function(*args, **options)
+
+    monkeypatch.setattr(owner, name, watched)
+    return calls
+
+
+def started(command: list, **options) -> subprocess.Popen:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **options)
+
+
+def output_of(command: list, code: int = 0, **options) -> subprocess.CompletedProcess:
+    """Run a command to its end, with the exit status that is expected."""
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == code, (done.stdout + done.stderr)[-3000:]
+    return done
+
+
+def words(*parts) -> list[str]:
+    """Return the words of a command line that is given in parts. No word may hold a space."""
+    return " ".join(map(str, parts)).split()
+
+
+def train_run(run, *flags):
+    """Train in this process, and return the run's folder."""
+    train.main(words(*flags, "--run", run))
+    return run
+
+
+def resume(run: Path, *flags):
+    train.main(words("--resume", run, *flags))
+
+
+def run_eval(*flags):
+    evaluation.main(words(*flags))
+
+
+def refused(capsys, *flags, program=train) -> str:
     """Return the one line that a command in this process is refused with, with exit status 2."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as stopped:
-        program.main(list(map(str, argv)))
+        program.main(words(*flags))
     assert stopped.value.code == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1, lines
@@ -128,11 +172,22 @@ def refused(capsys, *argv, program=train) -> str:
     return lines[0]
 
 
+refused_by_eval = functools.partial(refused, program=evaluation)
+
+
 def read_json(path: Path):
     return json.loads(path.read_text())
 
 
-def edit_json(path: Path, **changes) -> None:
+def checkpoint_of(run: Path) -> dict:
+    return torch.load(run / "checkpoints/last.ckpt", "cpu", weights_only=True)
+
+
+def write_lines(path: Path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def edit_json(path: Path, **changes):
     path.write_text(json.dumps(read_json(path) | changes))
 
 
@@ -173,7 +228,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_POST
 
-    def answer(self, code: int, body: bytes, **headers) -> None:
+    def answer(self, code: int, body: bytes, **headers):
         self.send_response(code)
         for name, value in {"Content-Length": len(body), **headers}.items():
             self.send_header(name.replace("_", "-"), str(value))
@@ -190,10 +245,10 @@ def seconds_of_children() -> float:
     return times.children_user + times.children_system
 
 
-def flags(*argv: str) -> types.SimpleNamespace:
+def flags(*parts) -> train.Args:
     """The defaults of train.py, small: G 4, 2 problems, 8 tokens."""
-    small = ["--num-generations", "4", "--batch-size", "2", "--max-new-tokens", "8"]
-    return train.parse([*small, "--max-steps", "4", *argv])
+    small = "--num-generations 4 --batch-size 2 --max-new-tokens 8 --max-steps 4"
+    return train.parse(words(small, *parts))
 
 
 def random_rows(base, count: int = 7, seed: int = 0) -> list[Row]:
@@ -235,4 +290,4 @@ def pay(item, responses):
     return {"reward": len(responses[-1]) % 7, "agent/0": len(responses[0]) / 999}
 pay.maximum = 9.0
 """
-WORLD_FLAGS = ["--task", "world.py:World", "--reward", "world.py:pay", "--turns", "2"]
+WORLD_FLAGS = "--task world.py:World --reward world.py:pay --turns 2"

@@ -10,21 +10,26 @@ from helpers import (
     assert_close,
     copied_model,
     edit_json,
+    flags,
     move_adapters,
     read_json,
     refused,
+    resume,
+    run_eval,
+    train_run,
+    words,
 )
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
-from test_train import lines, run
 from transformers import AutoModelForCausalLM
 
-import eval as evaluation
 import train
 from policies.finding import EMBEDDED, TeamOptions, bases, fingerprint
 from policies.loading import load_base, load_model, save_agent
+from training.folder import read_records
 
 TINY = str(EMBEDDED)
+SMALL_ADAPTERS = TeamOptions([], lora_rank=4, lora_alpha=8)
 TASK = """
 from tasks import Coop
 class Mine(Coop):
@@ -36,7 +41,7 @@ class Mine(Coop):
 def adapter(tmp_path_factory) -> Path:
     """Far from its start, where it would do nothing."""
     path = tmp_path_factory.mktemp("adapter") / "mine"
-    base = load_base(TINY, [0], TeamOptions([], lora_rank=4, lora_alpha=8))
+    base = load_base(TINY, [0], SMALL_ADAPTERS)
     torch.manual_seed(1)
     move_adapters(base, 0.02)
     save_agent(base, 0, path)
@@ -59,9 +64,7 @@ def test_it_is_the_base_with_the_adapter_merged(adapter, tmp_path):
     expected = logits(PeftModel.from_pretrained(plain, adapter).eval())
     assert (expected - alone).abs().max() > 0.1
     assert_close(logits(load_model(str(adapter), 32, False)[0]), expected)
-    base = load_base(
-        str(adapter), [0], TeamOptions([], lora_rank=4, lora_alpha=8)
-    )  # a second one goes on top of it
+    base = load_base(str(adapter), [0], SMALL_ADAPTERS)  # a second one goes on top of it
     move_adapters(base, 0.02)
     second = str(tmp_path / "second")
     save_agent(base, 0, Path(second))
@@ -75,23 +78,22 @@ def test_it_is_the_base_with_the_adapter_merged(adapter, tmp_path):
 
 def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(TASK.format(model=str(copied)))
-    task = ["--task", f"{tmp_path}/mine.py:Mine"]
-    path = run(tmp_path / "run", *task)
+    task = f"--task {tmp_path}/mine.py:Mine"
+    path = train_run(tmp_path / "run", SMALL, task)
     record = read_json(path / "args.json")
     assert record["bases"] == {str(copied): fingerprint(str(copied))}
     assert record["args"]["lr"] == [3e-3] * 2  # the embedded model's, which it is
-    saved = read_json(path / "agents" / "0" / "adapter_config.json")
+    saved = read_json(path / "agents/0/adapter_config.json")
     assert saved["base_model_name_or_path"] == str(copied.resolve())
-    train.main(["--resume", str(path), "--max-steps", "3"])
-    assert len(lines(path, "metrics.jsonl")) == 3
+    resume(path, "--max-steps 2")
+    assert len(read_records(path / "metrics.jsonl")) == 2
     capsys.readouterr()
-    train.main([*SMALL, "--dry-run", *task, "--init", str(path)])
+    train.main(words(SMALL, "--dry-run", task, "--init", path))
     assert f"agent 0: 155,648 trainable parameters, from {path}/agents/0" in capsys.readouterr().out
-    small = ["--limit", "1", "--method", "trained", "--num-samples", "1"]
-    evaluation.main(["--run", str(path), *small])
+    run_eval("--run", path, "--limit 1 --method trained --num-samples 1")
     weights = copied / "adapter_model.safetensors"
     save_file({name: value * 2 for name, value in load_file(weights).items()}, weights)
-    assert "is not what" in refused(capsys, "--resume", path, "--max-steps", "4")
+    assert "is not what" in refused(capsys, "--resume", path, "--max-steps 4")
 
 
 def test_a_fingerprint_is_of_the_content(adapter, copied):
@@ -109,15 +111,15 @@ def test_a_fingerprint_is_of_the_content(adapter, copied):
 
 
 def test_it_has_16_or_32_bits(copied, capsys):
-    assert "--bits 4 is not for" in refused(capsys, *SMALL, "--model", copied, "--bits", "4")
+    assert "--bits 4 is not for" in refused(capsys, SMALL, "--bits 4 --model", copied)
 
 
 def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(TASK.format(model=str(adapter)))
-    args = train.parse(["--task", "mine.py:Mine"])
+    args = flags("--task mine.py:Mine")
     assert args.model == [str(adapter)] * 2
     assert args.lr == [3e-3] * 2
-    assert train.parse(["--task", "mine.py:Mine", "--model", "tiny"]).model == [TINY] * 2
+    assert flags("--task mine.py:Mine --model tiny").model == [TINY] * 2
     Path("mine.py").write_text(TASK.format(model="far/away"))
-    assert "model 'far/away' is no folder" in refused(capsys, "--task", "mine.py:Mine", *SMALL)
+    assert "model 'far/away' is no folder" in refused(capsys, SMALL, "--task mine.py:Mine")

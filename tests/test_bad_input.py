@@ -7,19 +7,27 @@ One case for each kind of mistake: what is done, and what its line has to name.
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import helpers
 import pytest
+from helpers import (
+    ROOT,
+    SMALL,
+    copied_model,
+    edit_json,
+    output_of,
+    read_json,
+    resume,
+    started,
+    train_run,
+)
 from safetensors.torch import load_file, save_file
 
 import eval as evaluation
 import train
-
-ROOT = Path(train.__file__).parent
 
 
 def files(folder: Path) -> dict:
@@ -33,8 +41,7 @@ def refused(tmp_path, monkeypatch, capsys):
 
     def refused(argv, program=train) -> str:
         before, start = files(tmp_path), time.process_time()
-        argv = argv.split() if isinstance(argv, str) else argv
-        said = helpers.refused(capsys, *argv, program=program)
+        said = helpers.refused(capsys, argv, program=program)
         assert time.process_time() - start < 10
         assert files(tmp_path) == before
         return said
@@ -91,7 +98,7 @@ FLAGS = {
 @pytest.mark.parametrize("argv", FLAGS)
 def test_flags(argv, refused, tmp_path):
     (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "file").write_text("")
+    (tmp_path / "taken/file").write_text("")
     (tmp_path / "twice.args").write_text("--model a\n--model b")
     (tmp_path / "mine.py").write_text(TASK.replace("FILE", "mine.py"))
     assert FLAGS[argv] in refused(argv)
@@ -107,9 +114,8 @@ def test_windows(program):
         f"import runpy, sys; sys.modules.update(fcntl=None, resource=None); sys.argv = {[program]}"
     )
     start = f"{hide}; runpy.run_path({program!r}, run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", start], cwd=ROOT, capture_output=True, text=True)
+    done = output_of([sys.executable, "-c", start], 2, cwd=ROOT)
     assert done.stderr == f"{program}: error: this needs Linux, macOS or, on Windows, WSL\n"
-    assert done.returncode == 2
 
 
 # --- data files -----------------------------------------------------------------------------------
@@ -118,15 +124,11 @@ ROW = {"prompt": 'def inc(x):\n    """Add one."""\n', "entry_point": "inc"}
 ROW["test"] = "def check(candidate):\n    assert candidate(1) == 2\n"
 
 
-def lines(number: int = 1, **changes) -> bytes:
-    """Five rows, of which one is changed; what is None is left out."""
+def lines(number: int = 1, **changes) -> str:
+    """Five rows, of which one is changed."""
     rows = [{"task_id": f"own/{n}", **ROW} for n in range(5)]
-    rows[number - 1] = without_none(rows[number - 1] | changes)
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def without_none(values: dict) -> dict:
-    return {key: value for key, value in values.items() if value is not None}
+    rows[number - 1] |= changes
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 DATA = [  # name, content, what is named
@@ -140,7 +142,7 @@ DATA = [  # name, content, what is named
 @pytest.mark.parametrize(("name", "content", "named"), DATA)
 def test_data_files(name, content, named, refused, tmp_path):
     if content is not None:
-        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).write_text(content)
     assert named in refused(f"--task humaneval --data {name}")
 
 
@@ -185,22 +187,17 @@ def test_plugins(old, new, named, refused, tmp_path):
 
 @pytest.fixture
 def model(tmp_path) -> Path:
-    return helpers.copied_model(tmp_path / "model")
+    return copied_model(tmp_path / "model")
 
 
-def edit(path: Path, **changes) -> None:
-    """Changes a JSON file; what is None is taken out."""
-    path.write_text(json.dumps(without_none(helpers.read_json(path) | changes)))
-
-
-def cut(path: Path) -> None:
+def cut(path: Path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def no_eos(model: Path) -> None:
-    edit(model / "tokenizer_config.json", eos_token=None)
-    edit(model / "generation_config.json", eos_token_id=None)
-    edit(model / "config.json", eos_token_id=None)
+def no_eos(model: Path):
+    edit_json(model / "tokenizer_config.json", eos_token=None)
+    edit_json(model / "generation_config.json", eos_token_id=None)
+    edit_json(model / "config.json", eos_token_id=None)
 
 
 MODELS = [
@@ -222,9 +219,8 @@ def test_models(spoil, named, model, refused):
 def whole(tmp_path_factory) -> Path:
     """A finished run of two steps, on a model that can be changed."""
     folder = tmp_path_factory.mktemp("whole")
-    model = helpers.copied_model(folder / "model")
-    small = [*helpers.SMALL, "--max-steps", "2"]
-    train.main([*small, "--model", str(model), "--run", str(folder / "run")])
+    model = copied_model(folder / "model")
+    train_run(folder / "run", SMALL, "--max-steps 2 --model", model)
     return folder
 
 
@@ -232,25 +228,19 @@ def whole(tmp_path_factory) -> Path:
 def run(whole, tmp_path) -> Path:
     """A copy of it, with a model of its own."""
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "run" / "args.json"
+    path = tmp_path / "run/args.json"
     path.write_text(path.read_text().replace(str(whole), str(tmp_path)))
     return tmp_path / "run"
 
 
-def edit_args(run: Path, **changes) -> None:
-    """Changes flags of a run; a flag of None is taken out."""
-    record = helpers.read_json(run / "args.json")
-    for name, value in changes.items():
-        if value is None:
-            del record["args"][name]
-        else:
-            record["args"][name] = value
-    (run / "args.json").write_text(json.dumps(record))
+def edit_args(run: Path, **changes):
+    record = read_json(run / "args.json")
+    edit_json(run / "args.json", args=record["args"] | changes)
 
 
-def other_base(run: Path) -> None:
+def other_base(run: Path):
     """The same config and shapes, other weights: loading it would go without a complaint."""
-    path = run.parent / "model" / "model.safetensors"
+    path = run.parent / "model/model.safetensors"
     save_file({k: v * 1.01 for k, v in load_file(path).items()}, path, {"format": "pt"})
 
 
@@ -280,13 +270,11 @@ def test_a_run_cannot_go_back(run, refused):
     assert "run has 2 steps: --max-steps 1 is behind" in refused("--resume run --max-steps 1")
 
 
-def test_a_run_from_before_a_flag_goes_on(run):
-    """Lines of dev evaluations stand in metrics.jsonl, too, and are no steps."""
-    edit_args(run, share=None, precision=None)
+def test_dev_evaluations_in_the_metrics_are_no_steps(run):
     with (run / "metrics.jsonl").open("a") as file:
         file.writelines(json.dumps({"step": 1, "dev/return": 0.5}) + "\n" for _ in range(9))
-    train.main(["--resume", str(run), "--max-steps", "3"])
-    assert helpers.read_json(run / "summary.json")["steps"] == 3
+    resume(run, "--max-steps 3")
+    assert read_json(run / "summary.json")["steps"] == 3
 
 
 # --- eval.py --------------------------------------------------------------------------------------
@@ -313,14 +301,14 @@ EVAL = {
 def test_eval_flags(argv, run, refused, tmp_path):
     for name in ("run2", "empty"):
         shutil.copytree(run, tmp_path / name)
-    (tmp_path / "empty" / "metrics.jsonl").unlink()
+    (tmp_path / "empty/metrics.jsonl").unlink()
     (tmp_path / "mine.py").write_text(TASK.replace("FILE", "mine.py"))
     assert EVAL[argv] in refused(argv, program=evaluation)
 
 
 EVALUATED = [
     (lambda r: [shutil.rmtree(r / name) for name in ("agents/1", "checkpoints")], "not finished"),
-    (lambda r: cut(r / "agents" / "1" / "adapter_model.safetensors"), "cannot load agent 1"),
+    (lambda r: cut(r / "agents/1/adapter_model.safetensors"), "cannot load agent 1"),
 ]
 
 
@@ -337,9 +325,8 @@ def test_the_command_line(model, tmp_path):
     """Nothing else is on stderr either: no warning of a library, no traceback of a thread."""
     (model / "model.safetensors").unlink()
     before = files(tmp_path)
-    started = [sys.executable, "-B", str(ROOT / "train.py"), "--model", "model"]
-    done = subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 2
+    command = [sys.executable, "-B", ROOT / "train.py", "--model", "model"]
+    done = output_of(command, 2, cwd=tmp_path, timeout=900)
     assert done.stderr.startswith("train.py: error: cannot load the model 'model'")
     assert done.stderr.count("\n") == 1, done.stderr
     assert files(tmp_path) == before
@@ -355,10 +342,9 @@ def test_a_package_that_is_not_installed_is_named(argv, package, refused, monkey
 
 
 def test_a_reader_that_has_gone_costs_nothing(run):
-    started = [sys.executable, str(ROOT / "eval.py"), "--compare", "run"]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    streams["env"] = {**os.environ, "PYTHONUNBUFFERED": ""}  # so it is the exit that would fail
-    with subprocess.Popen(started, cwd=run.parent, **streams) as process:
+    command = [sys.executable, ROOT / "eval.py", "--compare", "run"]
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # so it is the exit that would fail
+    with started(command, cwd=run.parent, env=buffered) as process:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 0

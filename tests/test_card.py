@@ -4,17 +4,15 @@ python -m pytest -m card tests/test_card.py
 """
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from helpers import ROOT, output_of
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "tests" / "pretend"))
+sys.path.append(str(ROOT / "tests/pretend"))
 
-import card  # noqa: E402
+import card
 
 
 @pytest.mark.card
@@ -24,5 +22,4 @@ def test_what_has_to_work_on_a_card():
     """Training, evaluation, resuming, two processes, launches, memory: tests/pretend/cases.py."""
     command = [sys.executable, card.__file__, "-m", "pytest", "-q", "tests/pretend/cases.py"]
     path = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    output_of(command, cwd=ROOT, env=os.environ | path)

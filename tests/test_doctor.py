@@ -9,6 +9,7 @@ import re
 from typing import ClassVar
 
 import pytest
+from helpers import write_lines
 
 from tasks import Task
 from training import doctor
@@ -104,10 +105,9 @@ def test_one_failure_shows_one_sign(ends):
     assert list(verdicts(rows(**ends)).values()).count(True) == 1
 
 
-def write(directory, lines, joint_responses=()) -> None:
-    for name, values in (("metrics", lines), ("samples", joint_responses)):
-        text = "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
-        (directory / f"{name}.jsonl").write_text(text)
+def write(directory, lines):
+    write_lines(directory / "metrics.jsonl", lines)
+    write_lines(directory / "samples.jsonl", [])
 
 
 def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):

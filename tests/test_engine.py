@@ -23,10 +23,14 @@ from helpers import (
     assert_close,
     assert_same_gradients,
     at_step,
+    output_of,
     random_rows,
     refused,
+    resume,
     rounding,
+    run_eval,
     small_base,
+    train_run,
     uniforms,
 )
 from peft import set_peft_model_state_dict
@@ -35,8 +39,6 @@ from test_learners import make
 from test_magrpo import long_answers, small_team
 from test_train import SMALL, assert_same_run, command, lines
 
-import eval as evaluation
-import train
 from policies import engine
 from policies.decoding import decode
 from policies.engine import Engine, EngineError
@@ -64,7 +66,7 @@ class Server(LocalServer):
         self.spoilt = {}  # what else is wrong in each choice
         self.left = math.inf  # completions until it dies
 
-    def respond(self, handler, body: bytes) -> None:
+    def respond(self, handler, body: bytes):
         self.left -= handler.path.endswith("completions")
         if self.left < 0:
             return  # it hangs up, as a process that died
@@ -277,10 +279,10 @@ def test_a_server_that_hangs_is_waited_for_so_long(server, monkeypatch):
 
 
 def test_a_server_of_another_model_leaves_nothing_written(server, tiny, capsys, tmp_path):
-    argv = [*SMALL, "--temperature", "0.8", "--run", tmp_path / "run", "--engine"]
-    assert "it is of another model" in refused(capsys, *argv, server.url)
+    argv = f"{SMALL} --temperature 0.8 --run {tmp_path}/run --engine"
+    assert "it is of another model" in refused(capsys, argv, server.url)
     tiny.raw = True
-    assert "off on average; or is it without processed_logprobs" in refused(capsys, *argv, tiny.url)
+    assert "off on average; or is it without processed_logprobs" in refused(capsys, argv, tiny.url)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -288,55 +290,49 @@ def test_a_server_of_another_model_leaves_nothing_written(server, tiny, capsys, 
 
 
 def test_a_server_that_dies_loses_nothing(tiny, capsys, tmp_path):
-    argv = [*SMALL, "--max-steps", "3", "--engine", tiny.url, "--eval-limit", "1"]
-    argv += ["--max-new-tokens", "16"]
-    whole = tmp_path / "whole"
+    argv = f"{SMALL} --max-steps 3 --engine {tiny.url} --eval-limit 1 --max-new-tokens 16"
     broken = tmp_path / "broken"
-    train.main([*argv, "--run", str(whole), "--engine-folder", str(tmp_path)])
+    whole = train_run(tmp_path / "whole", argv, "--engine-folder", tmp_path)
     for row in lines(whole, "metrics.jsonl"):
         assert row["ratio/clipped"] == 0
         assert row["logp_difference/max"] < 1e-4
     paths = [Path(body["lora_path"]) for _, body in tiny.asked if "lora_path" in body]
     assert {path.parent.parent for path in paths} == {tmp_path}
     tiny.left = 2 + 2 * 2 + 2 * 2 + 2  # the probe, the held-out problem, a step, half a step
-    error = refused(capsys, *argv, "--run", broken)
+    error = refused(capsys, argv, "--run", broken)
     assert "Connection error" in error
     assert f"--resume {broken}" in error
     assert len(lines(broken, "metrics.jsonl")) == 1
     tiny.left = math.inf  # and is back at another address
-    train.main(["--resume", str(broken), "--engine", f"{tiny.url}/v1"])
+    resume(broken, f"--engine {tiny.url}/v1")
     assert_same_run(whole, broken)
 
 
 @pytest.mark.slow
 def test_two_processes_ask_one_server(tiny, tmp_path):
     """Each loads its own adapters. They sample what one process does with twice the problems."""
-    argv = [*SMALL, "--max-steps", "2", "--max-new-tokens", "16", "--engine", tiny.url]
-    argv += ["--eval-limit", "none", "--joint", "aligned"]
+    argv = f"{SMALL} --max-steps 2 --max-new-tokens 16 --engine {tiny.url} --eval-limit none"
+    argv += " --joint aligned"
     two = tmp_path / "two"
-    one = tmp_path / "one"
-    share = ["--devices", 2, "--batch-size", 1, "--run", two]
-    done = subprocess.run(command(*argv, *share), capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    output_of(command(argv, "--devices 2 --batch-size 1 --run", two))
     names = [body["lora_name"] for path, body in tiny.asked if path == "load_lora_adapter"]
     owners = Counter(name.rpartition("-")[0] for name in names)
     assert sorted(owners.values()) == [2] * 4  # two processes, two agents, two steps
     assert len(tiny.adapters) == 4  # --max-loras
-    train.main([*argv, "--run", str(one)])
+    one = train_run(tmp_path / "one", argv)
     assert lines(two, "samples.jsonl") == lines(one, "samples.jsonl")
     got, want = (lines(run, "metrics.jsonl")[0] for run in (two, one))
     assert got["grad_norm/1"] == pytest.approx(want["grad_norm/1"], rel=rounding())
 
 
 def test_eval_asks_the_server_too(tiny, capsys, tmp_path):
-    path = tmp_path / "run"
-    train.main([*SMALL, "--max-steps", "1", "--eval-limit", "none", "--run", str(path)])
-    argv = ["--run", str(path), "--limit", "1", "--greedy", "--max-new-tokens", "16"]
-    argv += ["--method", "trained", "naive", "sequential", "discussion", "single"]
+    path = train_run(tmp_path / "run", SMALL, "--max-steps 1 --eval-limit none")
+    argv = f"--run {path} --limit 1 --greedy --max-new-tokens 16 "
+    argv += "--method trained naive sequential discussion single"
     here = tmp_path / "here"
     there = tmp_path / "there"
-    evaluation.main([*argv, "--samples", str(here)])
-    evaluation.main([*argv, "--samples", str(there), "--all", "--engine", tiny.url])
+    run_eval(argv, "--samples", here)
+    run_eval(argv, "--samples", there, "--all --engine", tiny.url)
     answers = here.read_text().splitlines()[1:]
     assert answers == there.read_text().splitlines()[1:]  # the likeliest tokens are the same
     assert len(answers) == 5
@@ -363,12 +359,12 @@ def test_a_real_server(tmp_path):
     }
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, env=os.environ | options, stdout=log, stderr=log)
-    argv = [*SMALL, "--max-steps", "4", "--temperature", "0.8", "--top-p", "0.95", "--top-k", "50"]
+    argv = f"{SMALL} --max-steps 4 --temperature 0.8 --top-p 0.95 --top-k 50"
     runs = [tmp_path / "run", tmp_path / "again"]
     try:
         wait_for(process, f"{url}/v1/models")
         for run in runs:
-            train.main([*argv, "--engine", url, "--run", str(run)])
+            train_run(run, argv, "--engine", url)
     finally:
         process.terminate()
         process.wait(60)
@@ -379,7 +375,7 @@ def test_a_real_server(tmp_path):
         assert rows[0][name] == again[0][name]  # its seeds are the key's
 
 
-def wait_for(process, url: str) -> None:
+def wait_for(process, url: str):
     for _ in range(300):
         try:
             urllib.request.urlopen(url, timeout=5)

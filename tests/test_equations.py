@@ -8,7 +8,6 @@ autograd of the expected return.
 import collections
 import itertools
 import math
-from typing import ClassVar
 
 import pytest
 import torch
@@ -173,9 +172,9 @@ class Game(Task):
 
     size = 2
     context = math.inf
-    first_reward: ClassVar = [[1.0, -1.0], [0.5, 2.0]]  # by both agents' actions
-    first_own: ClassVar = [[0.5, -1.0], [2.0, 0.0]]  # what agent 0 earns alone
-    second_reward: ClassVar = [0.0, 3.0]  # by agent 0's action
+    first_reward = ((1.0, -1.0), (0.5, 2.0))  # by both agents' actions
+    first_own = ((0.5, -1.0), (2.0, 0.0))  # what agent 0 earns alone
+    second_reward = (0.0, 3.0)  # by agent 0's action
 
     def __init__(self, silent: bool, ends: bool):
         self.script = iter(())

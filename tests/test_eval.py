@@ -5,21 +5,18 @@ A run of a team and one of a single agent are trained for a step; then they are 
 
 import contextlib
 import csv
-import functools
 import io
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-import helpers
 import pytest
+from helpers import output_of, read_json, refused_by_eval, run_eval, total, train_run, watch, words
 from test_doctor import rows, write
 
 import eval as evaluation
-import train
 from evaluation import methods as playing
 from evaluation import players, plots, report
 from magrpo import Rollout
@@ -27,30 +24,19 @@ from training import heldout
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
 
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--eval-limit", "2", "--max-steps", "1"]
-SMALL += ["--max-new-tokens", "24", "--lr", "0.1", "--advantage", "none"]  # every agent moves
-METHODS = ["trained", "naive", "sequential", "discussion", "single", "single-trained"]
-METHODS += ["frozen-0", "frozen-1"]
-
-
-refused = functools.partial(helpers.refused, program=evaluation)
-
-
-def run(*argv) -> None:
-    evaluation.main(list(map(str, argv)))
+SMALL = "--batch-size 1 --num-generations 2 --eval-limit 2 --max-steps 1 --max-new-tokens 24 "
+SMALL += "--lr 0.1 --advantage none"  # every agent moves
+METHODS = words("trained naive sequential discussion single single-trained frozen-0 frozen-1")
 
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("runs") / "team"
-    train.main([*SMALL, "--run", str(path)])
-    return path
+    return train_run(tmp_path_factory.mktemp("runs") / "team", SMALL)
 
 
 @pytest.fixture(scope="module")
 def solo(team) -> Path:
-    train.main([*SMALL, "--num-agents", "1", "--run", str(team.parent / "solo")])
-    return team.parent / "solo"
+    return train_run(team.parent / "solo", SMALL, "--num-agents 1")
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +44,17 @@ def whole(team, solo) -> Path:
     """The folder of a whole evaluation: all methods and outputs, and what was said."""
     path = team.parent / "whole"
     path.mkdir()
-    outputs = [f"--{name}={path / name}" for name in ("json", "csv", "samples")]
+    outputs = f"--json {path}/json --csv {path}/csv --samples {path}/samples"
     said, progress = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(progress):
-        run("--run", team, "--run", solo, "--limit", 2, "--num-samples", 4, "--all", *outputs)
+        run_eval(f"--run {team} --run {solo} --limit 2 --num-samples 4 --all", outputs)
     (path / "said").write_text(said.getvalue())
     (path / "progress").write_text(progress.getvalue())
     return path
 
 
 def methods(path: Path) -> dict:
-    return helpers.read_json(path / "json")["methods"]
+    return read_json(path / "json")["methods"]
 
 
 def records(path: Path, method: str) -> list[dict]:
@@ -111,7 +97,7 @@ def test_it_measures_what_the_run_measured(whole, team, solo):
         (solo, "before", "single"),
         (solo, "after", "single-trained"),
     ):
-        measured = helpers.read_json(directory / "summary.json")[when]
+        measured = read_json(directory / "summary.json")[when]
         for key in ("return", "return_se", "greedy/return", "reward/structure"):
             assert table[name][key] == pytest.approx(measured[key], abs=1e-9)
     assert table["trained"]["return"] != table["naive"]["return"]
@@ -138,17 +124,17 @@ def test_the_second_round_of_a_discussion_counts(whole):
     assert table["discussion"]["tokens_per_problem"] > table["naive"]["tokens_per_problem"]
     for record in records(whole, "discussion"):
         parts = record["turns"][1]["parts"]
-        assert record["return"] == pytest.approx(helpers.total(parts) / 4)
+        assert record["return"] == pytest.approx(total(parts) / 4)
 
 
 def test_from_samples_gives_the_identical_table_without_a_model(
     whole, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(players, "Player", None)
-    run("--from-samples", whole / "samples", "--all", "--json", tmp_path / "json")
+    run_eval(f"--from-samples {whole}/samples --all --json {tmp_path}/json")
     assert capsys.readouterr().out == (whole / "said").read_text()
     assert (tmp_path / "json").read_text() == (whole / "json").read_text()
-    run("--from-samples", whole / "samples", "--method", "naive", "trained")
+    run_eval(f"--from-samples {whole}/samples --method naive trained")
     said = capsys.readouterr().out
     assert "trained - naive" in said
     assert "discussion" not in said
@@ -158,8 +144,8 @@ def test_from_samples_gives_the_identical_table_without_a_model(
 
 
 def test_greedy_only_and_another_reward_and_turns(team, tmp_path):
-    short = ["--limit", 1, "--method", "trained", "--json", tmp_path / "json"]
-    run("--run", team, *short, "--greedy", "--reward", "code_paper", "--turns", 2)
+    short = f"--limit 1 --method trained --json {tmp_path}/json --greedy"
+    run_eval("--run", team, short, "--reward code_paper --turns 2")
     row = methods(tmp_path)["trained"]
     assert not {"greedy/return", "pass@3"} & row.keys()
     assert row["tokens_per_problem"] > row["length/0"] + row["length/1"]  # of both turns
@@ -176,18 +162,11 @@ def player(team):
 
 def asked(player, kind, monkeypatch) -> list[str]:
     """The prompts of the first item, of one sample, in the order in which they are asked."""
-    prompts = []
-    encode = Rollout.encode
-
-    def spy(self, agent, item, text):
-        prompts.append(text)
-        return encode(self, agent, item, text)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Rollout, "encode", spy)
+        calls = watch(patch, Rollout, "encode")
         items = player.task.items("test")[:1]
         player.rollout(kind)(items, (0, 1, 0, 0), 1, player.sampling, 1, True)
-    return prompts
+    return [text for *_, text in calls]
 
 
 def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
@@ -210,14 +189,14 @@ def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
 
 def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "90")
-    run("--from-samples", whole / "samples", "--show", 2, "--method", "trained", "single")
+    run_eval(f"--from-samples {whole}/samples --show 2 --method trained single")
     said = capsys.readouterr().out
     assert said.count("=== coop/test/") == 2
     assert "--- trained, sampled, turn 0: structure" in said
     assert " | agent 1" in said
     assert max(map(len, said.splitlines())) <= 100
     monkeypatch.setattr(playing, "latencies", None)
-    run("--run", team, "--show", 1, "--method", "trained")  # plays only what it shows
+    run_eval("--run", team, "--show 1 --method trained")  # plays only what it shows
     assert capsys.readouterr().out.count("=== coop/test/") == 1
 
 
@@ -241,7 +220,7 @@ def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
     prompt = header["items"][0]["prompts"][0].rpartition("# write")[0]
     argv = ["--run", str(team), "--ask", prompt]
     code = f"import sys, eval; eval.main({argv}); assert 'lightning' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = output_of([sys.executable, "-c", code])
     said = " ".join(done.stdout.partition(f"the team trained by {team}:")[2].split())
     for text in evaluated["turns"][0]["responses"]:
         for line in text.splitlines():
@@ -251,7 +230,7 @@ def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
 # --- comparing, examining -------------------------------------------------------------------------
 
 
-def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str = "") -> None:
+def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str = ""):
     """What --compare reads of a run."""
     directory.mkdir(parents=True)
     flags = {"seed": seed, "run": str(directory), "lora_rank": rank}
@@ -269,9 +248,9 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
     for seed in range(3):
         write_run(tmp_path / f"a-seed{seed}", seed, 0.9)
         write_run(tmp_path / f"b-seed{seed}", seed, 0.7, rank=8)
-    run("--compare", *sorted(tmp_path.iterdir()), "--json", tmp_path / "json")
+    run_eval("--compare", *sorted(tmp_path.iterdir()), "--json", tmp_path / "json")
     assert re.search(r"^a +3 ", capsys.readouterr().out, re.MULTILINE)
-    groups = helpers.read_json(tmp_path / "json")["groups"]
+    groups = read_json(tmp_path / "json")["groups"]
     assert list(groups) == ["a", "b"]
     assert groups["a"]["after/return"] == pytest.approx(0.91)
     assert groups["a"]["after/return_low"] < 0.9 < 0.92 < groups["a"]["after/return_high"]
@@ -286,12 +265,12 @@ def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):
     for seed in range(3):
         write_run(tmp_path / f"coop-{seed}", seed, 0.9, code="aaa")
         write_run(tmp_path / f"coop-{seed + 3}", seed, 0.85 + 0.01 * seed, code="bbb")
-    run("--compare", *(tmp_path / f"coop-{number}" for number in range(6)))
+    run_eval("--compare", *(tmp_path / f"coop-{number}" for number in range(6)))
     # 0.025 is Student's t, 4.303, times 0.01 over the root of 3
     gaps = "-0.040 ± 0.025 (seed 0 -0.050, seed 1 -0.040, seed 2 -0.030)"
     assert f"(code bbb) - coop (code aaa), sampled, after: {gaps}" in capsys.readouterr().out
     again = shutil.copytree(tmp_path / "coop-0", tmp_path / "coop-99")
-    told = refused(capsys, "--compare", tmp_path / "coop-0", again)
+    told = refused_by_eval(capsys, "--compare", tmp_path / "coop-0", again)
     assert "one experiment with one seed" in told
 
 
@@ -302,14 +281,14 @@ def test_groups_are_told_apart_by_what_their_agents_have():
 
 
 def test_compare_and_doctor_read_real_runs(team, solo, capsys):
-    run("--compare", team, solo)
-    mean = helpers.read_json(team / "summary.json")["after"]["return"]
+    run_eval("--compare", team, solo)
+    mean = read_json(team / "summary.json")["after"]["return"]
     assert f"{mean:.3f} [" in capsys.readouterr().out
-    run("--doctor", team)
+    run_eval("--doctor", team)
     assert "too short" in capsys.readouterr().out
 
 
 def test_a_task_for_teams_alone_is_evaluated_without_single(tmp_path, capsys):
-    run("--task", "rendezvous", "--limit", 1, "--greedy", "--json", tmp_path / "json")
+    run_eval(f"--task rendezvous --limit 1 --greedy --json {tmp_path}/json")
     assert list(methods(tmp_path)) == ["naive", "sequential", "discussion"]
-    assert "--method single: what" in refused(capsys, "--task", "rendezvous", "--method", "single")
+    assert "--method single: what" in refused_by_eval(capsys, "--task rendezvous --method single")

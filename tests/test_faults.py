@@ -20,21 +20,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import torch
-from helpers import read_json, refused
+from helpers import checkpoint_of, read_json, refused, resume, run_eval, started, train_run
 from test_train import assert_same_run, command, lines
 
-import eval as evaluation
-import train
 from magrpo import MAGRPO
 from policies import threads
 from training import folder
 from training.recorder import Interruptible, Recorder, Stopped
 
-ROOT = Path(train.__file__).parent
-SMALL = ["--batch-size", "1", "--num-generations", "2", "--max-new-tokens", "8"]
-SMALL += ["--lr-schedule", "constant", "--save-every", "3", "--sample-every", "2"]
-SMALL += ["--eval-every", "4", "--eval-limit", "1"]
+SMALL = "--batch-size 1 --num-generations 2 --max-new-tokens 8 --lr-schedule constant "
+SMALL += "--save-every 3 --sample-every 2 --eval-every 4 --eval-limit 1"
 REWARD = """
 import os, threading, time
 import rewards
@@ -50,13 +45,8 @@ reward.maximum = 6.0
 """
 
 
-def in_this_process(path: Path, steps: int, *argv) -> Path:
-    train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
-    return path
-
-
-def resume(path: Path, *argv) -> None:
-    train.main(["--resume", str(path), *map(str, argv)])
+def in_this_process(path: Path, steps: int, *flags) -> Path:
+    return train_run(path, SMALL, f"--max-steps {steps}", *flags)
 
 
 def test_a_text_s_own_line_ends_split_no_line(tmp_path):
@@ -76,13 +66,14 @@ def six(two) -> Path:
     """The same run, after six."""
     path = two.parent / "six"
     shutil.copytree(two, path)
-    resume(path, "--max-steps", 6)
+    resume(path, "--max-steps 6")
     return path
 
 
 def test_a_resumed_run_leaves_out_the_same_problems(tmp_path, monkeypatch):
     """--keep-problems: of five problems, those that never or always passed rest at the next try."""
-    (tmp_path / "few.py").write_text(
+    file = tmp_path / "few.py"
+    file.write_text(
         "from tasks import Coop\n"
         "class Few(Coop):\n"
         "    def items(self, split): return super().items(split)[:3]\n"
@@ -91,30 +82,29 @@ def test_a_resumed_run_leaves_out_the_same_problems(tmp_path, monkeypatch):
         "    return {'metric/pass': passed, 'reward': len(responses[1]) % 7}\n"
         "lengths.maximum = 6.0\n"
     )
-    argv = ["--task", f"{tmp_path}/few.py:Few", "--reward", f"{tmp_path}/few.py:lengths"]
-    argv += ["--keep-problems", 0.4, 0.6]
-    whole = in_this_process(tmp_path / "whole", 8, *argv)
-    part = in_this_process(tmp_path / "part", 5, *argv)
-    resume(part, "--max-steps", 8)
+    argv = f"--task {file}:Few --reward {file}:lengths --keep-problems 0.4 0.6"
+    whole = in_this_process(tmp_path / "whole", 8, argv)
+    part = in_this_process(tmp_path / "part", 5, argv)
+    resume(part, "--max-steps 8")
     assert_same_run(whole, part)
-    visits = torch.load(whole / "checkpoints/last.ckpt")["visits"]
+    visits = checkpoint_of(whole)["visits"]
     assert max(streak for streak, _ in visits["rests"].values()) > 1, "a problem rested"
 
 
 # --- kill -9 --------------------------------------------------------------------------------------
 
 
-def start(path: Path, *argv) -> subprocess.Popen:
+def start(path: Path, steps: int) -> subprocess.Popen:
     """A training in a process of its own, from where it was killed."""
+    argv = f"{SMALL} --max-steps {steps} --run {path}"
     if (path / "args.json").exists():
-        argv = ["--resume", path]
+        argv = f"--resume {path}"
     elif path.exists():
         shutil.rmtree(path)  # it was killed between its folder and its args.json
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command(*argv), **streams)
+    return started(command(argv))
 
 
-def wait(process: subprocess.Popen, condition) -> None:
+def wait(process: subprocess.Popen, condition):
     deadline = time.monotonic() + 900
     while not condition():
         assert process.poll() is None, "it ended by itself"
@@ -122,23 +112,25 @@ def wait(process: subprocess.Popen, condition) -> None:
         time.sleep(0.0005)
 
 
+def written(path: Path) -> int:
+    """Return the number of lines of metrics."""
+    file = path / "metrics.jsonl"
+    return file.read_text().count("\n") if file.exists() else 0
+
+
 def moments(path: Path, process: subprocess.Popen) -> dict:
     """How to see a moment of a process's life; its handlers are there when SIGTERM has one."""
-
-    def written() -> int:
-        file = path / "metrics.jsonl"
-        return file.read_text().count("\n") if file.exists() else 0
 
     def handles_signals() -> bool:
         status = Path(f"/proc/{process.pid}/status").read_text()
         caught = int(status.split("SigCgt:")[1].split()[0], 16)
         return bool(caught >> (signal.SIGTERM - 1) & 1)
 
-    before = written()
+    before = written(path)
     return {
         "start": handles_signals,
-        "saving": (path / "checkpoints" / "last.ckpt.tmp").exists,
-        "training": lambda: written() > before,
+        "saving": (path / "checkpoints/last.ckpt.tmp").exists,
+        "training": lambda: written(path) > before,
     }
 
 
@@ -150,7 +142,7 @@ def test_a_run_that_is_killed_20_times_ends_the_same(tmp_path):
     order = ["saving"] * 6 + ["start"] * 4 + ["training"] * 10
     chance.shuffle(order)
     for moment in order:
-        process = start(path, *SMALL, "--max-steps", 200, "--run", path)
+        process = start(path, 200)
         wait(process, moments(path, process)[moment])
         time.sleep(chance.uniform(0, longest[moment]))
         process.kill()
@@ -162,7 +154,7 @@ def test_a_run_that_is_killed_20_times_ends_the_same(tmp_path):
     assert not list(path.rglob("*.tmp"))
 
 
-def assert_same_end(path: Path, other: Path) -> None:
+def assert_same_end(path: Path, other: Path):
     one, two = (read_json(run / "summary.json") for run in (path, other))
     assert (one["after"], one["returns"]) == (two["after"], two["returns"])
 
@@ -190,11 +182,10 @@ def test_a_run_that_was_continued_plays_with_its_newest_agents(two, tmp_path, mo
     shutil.copytree(two, path)
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "on_train_end", lambda *_: {}["killed"])
-        assert "'killed'" in refused(capsys, "--resume", path, "--max-steps", 6)
-    small = ["--limit", "1", "--greedy"]
-    for argv in (["--run", path, "--method", "trained"], ["--crossplay", two, path]):
+        assert "'killed'" in refused(capsys, "--resume", path, "--max-steps 6")
+    for argv in (f"--run {path} --method trained", f"--crossplay {two} {path}"):
         capsys.readouterr()
-        evaluation.main([*map(str, argv), *small])
+        run_eval(argv, "--limit 1 --greedy")
         assert f"{path} is not finished: its checkpoint of step 6 plays" in capsys.readouterr().err
     assert f"is not finished: python train.py --resume {path}" in refused(capsys, "--init", path)
 
@@ -202,13 +193,12 @@ def test_a_run_that_was_continued_plays_with_its_newest_agents(two, tmp_path, mo
 # --- an error or a signal between two steps -------------------------------------------------------
 
 
-WHOLE = ["--updates", "2", "--advantage", "none"]  # every step moves every weight
-WHOLE += ["--save-every", "2"]
+WHOLE = "--updates 2 --advantage none --save-every 2"  # every step moves every weight
 
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory) -> Path:
-    return in_this_process(tmp_path_factory.mktemp("four") / "run", 4, *WHOLE)
+    return in_this_process(tmp_path_factory.mktemp("four") / "run", 4, WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -238,13 +228,13 @@ def test_a_step_is_kept_whole_or_made_again(
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, broken)
         with pytest.raises(SystemExit):
-            in_this_process(path, 4, *WHOLE)
+            in_this_process(path, 4, WHOLE)
     printed = capsys.readouterr()
     if signalled:
         assert "Go on from step 2" in printed.out
     else:
         assert "is of step 2;" in printed.err
-    assert torch.load(path / folder.CHECKPOINT, weights_only=True)["global_step"] == 2
+    assert checkpoint_of(path)["global_step"] == 2
     resume(path)
     assert_same_run(path, four)
 
@@ -255,7 +245,7 @@ def test_a_step_is_kept_whole_or_made_again(
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_signal_at_the_start_ends_a_run_with_one_line(tmp_path):
     path = tmp_path / "run"
-    process = start(path, *SMALL, "--max-steps", 30, "--run", path)
+    process = start(path, 30)
     wait(process, moments(path, process)["start"])
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=900)
@@ -269,7 +259,7 @@ def test_a_signal_is_not_taken_for_an_error_of_the_users_code(tmp_path, capsys):
     (tmp_path / "bad").touch()
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", send))
     with pytest.raises(SystemExit) as stopped:
-        in_this_process(tmp_path / "run", 30, "--reward", f"{tmp_path}/mine.py:reward")
+        in_this_process(tmp_path / "run", 30, f"--reward {tmp_path}/mine.py:reward")
     assert stopped.value.code == 130
     said = capsys.readouterr()
     assert "error" not in said.err
@@ -283,7 +273,7 @@ def test_the_first_signal_lets_an_update_end_and_the_second_does_not():
     assert process.exitcode == -signal.SIGINT
 
 
-def interrupt_itself() -> None:
+def interrupt_itself():
     rollout = Interruptible(lambda: os._exit(1))
     rollout.catch_signals()
     os.kill(os.getpid(), signal.SIGINT)  # as if in an update
@@ -313,12 +303,12 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp
     checkpoint = full / folder.CHECKPOINT
     before = checkpoint.read_bytes()
     with largest_file(len(before) // 2):
-        error = refused(capsys, "--resume", full, "--max-steps", 6)
+        error = refused(capsys, "--resume", full, "--max-steps 6")
     assert f"cannot save {checkpoint}" in error
     assert f"mend it and go on: python train.py --resume {full}" in error
     assert checkpoint.read_bytes() == before
     assert not list(full.rglob("*.tmp"))
-    resume(full, "--max-steps", 6)
+    resume(full, "--max-steps 6")
     assert_same_run(full, six)
 
 
@@ -330,7 +320,7 @@ def healthy(tmp_path_factory) -> Path:
     """A run whose reward never fails."""
     folder = tmp_path_factory.mktemp("healthy")
     (folder / "mine.py").write_text(REWARD.replace("BAD", "pass"))
-    return in_this_process(folder / "run", 4, "--reward", folder / "mine.py:reward")
+    return in_this_process(folder / "run", 4, f"--reward {folder}/mine.py:reward")
 
 
 @pytest.mark.parametrize(
@@ -348,13 +338,13 @@ def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, m
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
     (tmp_path / "bad").touch()
     path = tmp_path / "run"
-    argv = [*SMALL, "--max-steps", 4, "--run", path, "--save-every", 99]
-    line = refused(capsys, *argv, "--reward", f"{tmp_path}/mine.py:reward")
+    argv = f"--max-steps 4 --run {path} --save-every 99 --reward {tmp_path}/mine.py:reward"
+    line = refused(capsys, SMALL, argv)
     resumes = f"mend it and go on: python train.py --resume {path}"
     for text in (error, "for item {", "and responses [", resumes):
         assert text in line
     steps = [row for row in lines(path, "metrics.jsonl") if "return" in row]
-    state = torch.load(path / folder.CHECKPOINT, weights_only=True)
+    state = checkpoint_of(path)
     assert 0 < state["global_step"] == len(steps) < 4
     (tmp_path / "bad").unlink()
     resume(path)
@@ -379,8 +369,8 @@ def test_feedback_that_fails_is_told_and_loses_nothing(bad, error, tmp_path, mon
         f"        return ['a', 'b'] if len(calls) < 20 else {bad}\n"
     )
     path = tmp_path / "run"
-    argv = ["--task", f"{tmp_path}/mine.py:Task", "--turns", 2, "--joint", "aligned"]
-    line = refused(capsys, *SMALL, "--max-steps", 8, "--run", path, *argv)
+    argv = f"--task {tmp_path}/mine.py:Task --turns 2 --joint aligned --max-steps 8 --run {path}"
+    line = refused(capsys, SMALL, argv)
     assert error in line
     assert f"--resume {path}" in line
     assert lines(path, "metrics.jsonl")

@@ -206,8 +206,12 @@ def test_a_request_holds_the_key_in_its_header_and_neither_tests_nor_reward(tmp_
 @pytest.mark.parametrize(
     "bad",
     [
-        *(status(429, Retry_After=0.02), hang_up, slow),
-        *(status(200, completion(None)), '{"aux": "cut in the mid', '{"aux": 3}'),
+        status(429, Retry_After=0.02),
+        hang_up,
+        slow,
+        status(200, completion(None)),
+        '{"aux": "cut in the mid',
+        '{"aux": 3}',
     ],
 )
 def test_one_bad_answer_is_tried_again(bad):

@@ -4,22 +4,19 @@ What is told and how soon, models of one's own, runs that were stopped or kept, 
 """
 
 import json
+import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from helpers import read_json
+from helpers import ROOT, output_of, read_json, resume, run_eval, words
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_train import PARTS, run, signalled_after
 
-import eval as evaluation
 import train
 from tasks import DEFAULT
-
-ROOT = Path(train.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +24,7 @@ def stopped(tmp_path_factory) -> Path:
     """A run of six steps, stopped after three."""
     path = tmp_path_factory.mktemp("stopped") / "half"
     with pytest.raises(SystemExit), signalled_after(3, signal.SIGINT):
-        run(path, "--save-every", 100, steps=6)
+        run(path, "--save-every 100 --max-steps 6")
     return path
 
 
@@ -55,13 +52,7 @@ def test_a_wrong_name_costs_no_library(program, tmp_path):
         "    except SystemExit as ended:\n"
         f"        print(ended.code, [m for m in {slow} if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    done = output_of([sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)})
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
 
 
@@ -90,18 +81,18 @@ def test_a_resumed_run_keeps_its_learning_rate(stopped, tmp_path):
     args["args"]["expert_url"] = None  # a flag of an older run, which had no --share
     del args["args"]["share"]
     (tmp_path / "args.json").write_text(json.dumps(args))
-    resumed = train.parse(["--resume", str(tmp_path), "--max-prompt-tokens", "4096"])
+    resumed = train.parse(words("--resume", tmp_path, "--max-prompt-tokens 4096"))
     assert (resumed.lr, resumed.share) == ([7e-3] * 2, False)
     assert resumed.max_prompt_tokens == 4096  # prompts of later turns may outgrow the first limit
 
 
 def test_a_run_without_held_out_evaluation(tmp_path, capsys):
-    path = run(tmp_path / "run", "--eval-limit", "none", steps=1)
+    path = run(tmp_path / "run", "--eval-limit none --max-steps 1")
     summary = read_json(path / "summary.json")
     assert (summary["before"], summary["after"], summary["returns"]) == ({}, {}, {})
     assert "before    after" not in capsys.readouterr().out
-    train.main(["--resume", str(path), "--max-steps", "2"])
-    evaluation.main(["--compare", str(path)])
+    resume(path, "--max-steps 2")
+    run_eval("--compare", path)
     assert "run" in capsys.readouterr().out
 
 
@@ -118,10 +109,10 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
     Path("runs/empty").mkdir(parents=True)
     for number, name in enumerate(("b", "c", "a")):
         shutil.copytree(stopped, f"runs/{name}")
-        subprocess.run(["touch", "-d", f"@{1000 + number}", f"runs/{name}/args.json"], check=True)
-    evaluation.main(["--show", "1", "--greedy", "--method", "frozen-0", "naive"])
+        os.utime(f"runs/{name}/args.json", (1000 + number, 1000 + number))
+    run_eval("--show 1 --greedy --method frozen-0 naive")
     printed = capsys.readouterr()
     assert "the newest run: runs/a" in printed.err
     assert "--- frozen-0, greedy" in printed.out
-    evaluation.main(["--task", DEFAULT, "--limit", "1", "--greedy", "--method", "naive"])
+    run_eval("--task", DEFAULT, "--limit 1 --greedy --method naive")
     assert "newest" not in capsys.readouterr().err

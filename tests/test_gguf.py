@@ -7,13 +7,19 @@ import gguf
 import psutil
 import pytest
 import torch
-from helpers import assert_close, move_adapters, read_json, refused
+from helpers import (
+    assert_close,
+    move_adapters,
+    read_json,
+    refused,
+    run_eval,
+    small_model,
+    train_run,
+)
 from peft import AutoPeftModelForCausalLM
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import eval as evaluation
-import train
 from policies import loading
 from policies.finding import fingerprint
 
@@ -42,19 +48,10 @@ NAMES = {
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
     """(path of a .gguf, the model that is in it)."""
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=len(TOKENS),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=2048,
-        tie_word_embeddings=True,
-        initializer_range=0.3,
+    model = small_model(
+        vocab_size=len(TOKENS), max_position_embeddings=2048, tie_word_embeddings=True
     )
-    model = Qwen2ForCausalLM(config)
+    config = model.config
     path = tmp_path_factory.mktemp("gguf") / "little.gguf"
     file = gguf.GGUFWriter(path, "qwen2")
     file.add_block_count(config.num_hidden_layers)
@@ -104,8 +101,7 @@ def test_it_is_the_model_that_was_packed(packed):
 def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, monkeypatch, capsys):
     path, _ = packed
     monkeypatch.chdir(tmp_path)
-    argv = ["--model", str(path), "--run", "one", "--lora-rank", rank, "--chat-template"]
-    train.main([*SMALL.split(), *argv])
+    train_run("one", SMALL, f"--model {path} --lora-rank {rank} --chat-template")
     agent = Path("runs/one/agents/0")
     recorded = read_json(Path("runs/one/args.json"))
     assert recorded["bases"] == {str(path): fingerprint(str(path))}
@@ -123,7 +119,7 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
     assert_close(merged(ids).logits, expected)
     assert tokenizer.chat_template == CHAT
     assert AutoTokenizer.from_pretrained(agent).eos_token_id == END
-    evaluation.main(["--run", "one", "--method", "trained", "--limit", "1"])
+    run_eval("--run one --method trained --limit 1")
     assert "trained" in capsys.readouterr().out
 
 
@@ -134,9 +130,9 @@ def test_what_cannot_be_read_is_told(packed, tmp_path, monkeypatch, capsys):
     Path("other.gguf").write_bytes(path.read_bytes().replace(b"qwen2", b"qwexx"))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000))
     for argv, error in (
-        (["--model", path, "--bits", 8], "--bits 8"),
-        (["--model", "cut.gguf"], "cannot load the model"),
-        (["--model", "other.gguf"], "an architecture that transformers reads"),
-        (["--model", path], "0.0 GB are free: give fewer --bits"),
+        (f"{path} --bits 8", "--bits 8"),
+        ("cut.gguf", "cannot load the model"),
+        ("other.gguf", "an architecture that transformers reads"),
+        (path, "0.0 GB are free: give fewer --bits"),
     ):
-        assert error in refused(capsys, *SMALL.split(), "--run", "x", *argv)
+        assert error in refused(capsys, SMALL, "--run x --model", argv)

@@ -9,14 +9,13 @@ import graphlib
 import itertools
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import ROOT, output_of
 from test_train import assert_same_run
 
-ROOT = Path(__file__).resolve().parent.parent
 # Each may import those after it, and nothing imports what stands before it.
 # Only scripts and examples import a script.
 ROOMS = ["examples", "eval", "train", "evaluation", "training", "magrpo", "policies"]
@@ -79,8 +78,8 @@ def test_imports_run_one_way():
 @pytest.mark.parametrize("target", ["train", "test"])
 def test_only_what_needs_the_tools_of_the_tests_installs_them(target):
     dry = ["make", "--dry-run", "--always-make", target]
-    done = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert ("-r requirements-dev.txt" in done.stdout) == (target == "test")
+    printed = output_of(dry, cwd=ROOT).stdout
+    assert ("-r requirements-dev.txt" in printed) == (target == "test")
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +91,9 @@ def core(tmp_path_factory) -> Path:
     return copy
 
 
-def in_copy(core: Path, *command: str, cwd: Path | None = None) -> None:
+def in_copy(core: Path, *command: str, cwd: Path | None = None):
     alone = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(core)}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=cwd or core, env=alone, capture_output=True, text=True
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    output_of([sys.executable, *command], cwd=cwd or core, env=alone)
 
 
 def test_without_the_examples_a_team_trains_and_its_run_travels(core, tmp_path):

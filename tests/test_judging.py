@@ -6,17 +6,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from helpers import SMALL, assert_close, copied_model, read_json, refused, rounding, small_base
+from helpers import (
+    SMALL,
+    assert_close,
+    checkpoint_of,
+    copied_model,
+    read_json,
+    refused,
+    resume,
+    rounding,
+    run_eval,
+    small_base,
+    train_run,
+)
 
-import eval as evaluation
-import train
 from policies import plain
+from policies.finding import EMBEDDED
 from policies.judging import PLAIN, Judge
 from training.folder import read_records
 from training.scoring import RewardError, Scorer
 
-ROOT = Path(train.__file__).parent
 PLUGIN = """
 import math
 def likely(item, responses, lm):
@@ -97,20 +106,18 @@ def first_step(path: Path) -> dict:
 
 
 def test_the_judge_is_the_own_base_or_the_model_that_is_named(plugin, tmp_path, capsys):
-    own, named = tmp_path / "own", tmp_path / "named"
-    run = [*SMALL, "--reward", plugin]
-    train.main([*run, "--run", str(own)])
-    train.main([*run, "--judge", str(ROOT / "tiny"), "--run", str(named)])
-    train.main(["--resume", str(named), "--max-steps", "2"])
+    own = train_run(tmp_path / "own", SMALL, "--reward", plugin)
+    named = train_run(tmp_path / "named", SMALL, "--reward", plugin, "--judge", EMBEDDED)
+    resume(named, "--max-steps 2")
     values = first_step(own)
     assert values["reward/text_0"] > 0
     expected = pytest.approx(values["reward/text_0"], rel=rounding())
     assert first_step(named)["reward/text_0"] == expected
-    state = torch.load(named / "checkpoints" / "last.ckpt", weights_only=True)
+    state = checkpoint_of(named)
     assert not [name for name in state["state_dict"] if name.startswith("judge")]
     bases = read_json(named / "args.json")["bases"]
     assert set(bases) == {"tiny"}
-    told = refused(capsys, *SMALL, "--lora-rank", "0", "--reward", plugin)
+    told = refused(capsys, SMALL, "--lora-rank 0 --reward", plugin)
     assert "--lora-rank 0 leaves no frozen one: name one" in told
 
 
@@ -120,20 +127,19 @@ TEMPLATE = """{% if think is not false or n != 3 or name != "a=b" %}
 
 def test_chat_templates_are_given_the_runs_arguments(plugin, tmp_path):
     """The team's and the judge's, in training and in evaluation."""
-    model, run = tmp_path / "model", tmp_path / "run"
-    copied_model(model)
+    model = copied_model(tmp_path / "model")
     (model / "chat_template.jinja").write_text(TEMPLATE)
-    argv = ["--model", str(model), "--judge", str(model), "--reward", plugin, "--chat-template"]
-    argv += ["--template-arg", "think=false", "n=3", "name=a=b", "--run", str(run)]
-    train.main([*SMALL, *argv])
-    evaluation.main(["--run", str(run), "--method", "trained", "--limit", "1"])
+    argv = f"--model {model} --judge {model} --reward {plugin} --chat-template "
+    argv += "--template-arg think=false n=3 name=a=b"
+    run = train_run(tmp_path / "run", SMALL, argv)
+    run_eval("--run", run, "--method trained --limit 1")
 
 
 def test_any_reward_scores_a_file(plugin, tmp_path, capsys):
     rows = [{"item": {"prompt": "def f():"}, "responses": [t, "b"], "mine": 7} for t in ("a", "ab")]
     file, out = tmp_path / "joint.jsonl", tmp_path / "out.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
-    evaluation.main(["--score", str(file), "--reward", plugin, "--samples", str(out)])
+    run_eval(f"--score {file} --reward {plugin} --samples {out}")
     assert capsys.readouterr().out.startswith("2 joint responses, of a maximum of 2")
     for line, row in zip(out.read_text().splitlines(), rows, strict=True):
         scored = json.loads(line)

@@ -12,21 +12,24 @@ import numpy as np
 import pytest
 import torch
 from helpers import (
+    ROOT,
     WORLD,
     WORLD_FLAGS,
     at_step,
     copied_model,
     edit_json,
-    flags,
     read_json,
     refused,
+    refused_by_eval,
+    resume,
+    run_eval,
+    train_run,
+    watch,
 )
-from test_magrpo import Echo, long_answers, moved, rewarding, small_team, snapshot
+from test_magrpo import Echo, long_answers, moved, new_module, rewarding, small_team, snapshot
 from test_train import adapters, assert_same_run, lines, signalled_after
 
-import eval as evaluation
 import policies.team
-import train as program
 from evaluation.methods import record
 from evaluation.players import saved_name
 from magrpo import Episode, Node, Rollout
@@ -38,16 +41,10 @@ from training.metrics import measure
 from training.plugins import advanced
 from training.scoring import RewardError, Scorer
 
-ROOT = Path(program.__file__).parent
 
-
-def make(reward, *argv, team=None, task=None, maximum=1e4):
+def make(reward, *argv, **options):
     """A module with an optimizer, outside Lightning's loop; `step` makes one step of it."""
-    args = flags(*argv)
-    task = task or Echo()
-    team = team or small_team(args.num_agents, args.lora_rank)
-    scorer = Scorer(rewarding(reward, maximum))
-    module = program.module_of(team, task, scorer, task.items("train"), args)
+    module = new_module(reward, *argv, **options)
     optimizer = module.configure_optimizers()
     module.optimizers = lambda: optimizer
     module.manual_backward = lambda loss: loss.backward()
@@ -88,7 +85,7 @@ def test_the_next_turn_is_in_the_world_that_the_joint_response_made(argv):
     def reward(item, texts):
         return {"reward": float(len(texts[0])), "metric/day": item.get("day", 0)}
 
-    module = step(make(reward, "--turns", "3", *argv.split(), task=task))
+    module = step(make(reward, "--turns 3", argv, task=task))
     assert set(task.asked) == {0, 1}  # no feedback after the last turn
     for turn, nodes in enumerate(module.turns):
         for node in nodes:
@@ -126,9 +123,8 @@ class Ending(Diary):
 
 @pytest.mark.parametrize("branching", ["tree", "chain"])
 def test_a_turn_is_opened_only_where_the_episode_goes_on(branching):
-    argv = ("--turns", "3", "--branching", branching)
     task = Ending()
-    module = step(make(lambda item, texts: 1.0, *argv, task=task))
+    module = step(make(lambda item, texts: 1.0, "--turns 3 --branching", branching, task=task))
     opened = [len(module.turns[0])]
     for nodes in module.turns:
         going_on = 0
@@ -252,20 +248,14 @@ def test_a_frozen_agent_acts_and_costs_no_update(bases, argv, monkeypatch):
     """Whoever learns takes the step that it would take beside a partner that learns."""
     rank = 0 if "--lora-rank" in argv else 4
     free, team = (small_team(2, rank, bases) for _ in range(2))
-    step(make(long_answers, *argv.split(), team=free))
+    step(make(long_answers, argv, team=free))
     before = snapshot(team)
-    scored = []
-
-    def watched(base, rows, *rest, score=policies.team.score):
-        scored.extend(row.agent for row in rows)
-        score(base, rows, *rest)
-
-    monkeypatch.setattr(policies.team, "score", watched)
-    module = make(long_answers, "--freeze", "1", *argv.split(), team=team)
+    calls = watch(monkeypatch, policies.team, "score")
+    module = make(long_answers, "--freeze 1", argv, team=team)
     step(module)
     assert same(team, free, 0)
     step(module, 1)
-    assert set(scored) == {0}
+    assert {row.agent for _, rows, *_ in calls for row in rows} == {0}
     named = dict(team.named_parameters())
     changed = {id(named[name]) for name in moved(team, before)}
     assert changed <= {*map(id, team.parameters_of(0))}
@@ -279,13 +269,12 @@ def test_a_frozen_agent_acts_and_costs_no_update(bases, argv, monkeypatch):
 
 # --- from where: --init, on the real command line -------------------------------------------------
 
-SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "3", "--lr", "0.01"]
-SMALL += ["--max-new-tokens", "30", "--sample-every", "2", "--advantage", "none"]  # all move
+SMALL = "--batch-size 2 --num-generations 2 --eval-limit 3 --lr 0.01 --max-new-tokens 30 "
+SMALL += "--sample-every 2 --max-steps 2 --advantage none"  # all move
 
 
-def run(path: Path, *argv, steps: int = 2) -> Path:
-    program.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
-    return path
+def run(path: Path, *flags) -> Path:
+    return train_run(path, SMALL, *flags)
 
 
 def summary(path: Path) -> dict:
@@ -293,7 +282,7 @@ def summary(path: Path) -> dict:
 
 
 def agent(path: Path, number: int = 0) -> bytes:
-    return (path / "agents" / str(number) / "adapter_model.safetensors").read_bytes()
+    return (path / f"agents/{number}/adapter_model.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -304,7 +293,7 @@ def trained(tmp_path_factory) -> Path:
 def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatch):
     """With any other flags, and a new optimizer."""
     monkeypatch.chdir(trained.parent)
-    path = run(tmp_path / "next", "--init", trained.name, "--freeze", "1", "--turns", "1", steps=1)
+    path = run(tmp_path / "next", "--init", trained.name, "--freeze 1 --max-steps 1")
     assert summary(path)["before"] == summary(trained)["after"]
     assert summary(path)["returns"]["before"] == summary(trained)["returns"]["after"]
     assert agent(path, 1) == agent(trained, 1)  # the frozen one, by no bit
@@ -318,18 +307,18 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
 
 def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     """Saved once; it resumes exactly, and starts a team that shares or does not."""
-    shares = ["--share", "--updates", "2", "--lr-schedule", "constant"]
-    path = run(tmp_path / "shared", *shares, steps=2)
-    whole = run(tmp_path / "whole", *shares, steps=3)
+    shares = "--share --updates 2 --lr-schedule constant"
+    path = run(tmp_path / "shared", shares)
+    whole = run(tmp_path / "whole", shares, "--max-steps 3")
     assert [file.name for file in (path / "agents").iterdir()] == ["0"]
     assert "agents of one base are one policy (1 in all)" in capsys.readouterr().out
-    program.main(["--resume", str(path), "--max-steps", "3"])
+    resume(path, "--max-steps 3")
     assert agent(path) == agent(whole)
-    apart = run(tmp_path / "apart", "--init", path, "--freeze", 0, steps=1)
+    apart = run(tmp_path / "apart", "--init", path, "--freeze 0 --max-steps 1")
     assert agent(apart) == agent(path) != agent(apart, 1)
-    evaluation.main(["--run", str(path), "--limit", "1", "--greedy", "--method", "trained"])
-    frozen = ["--run", path, "--method", "frozen-0"]  # there is no such team
-    assert "what applies here is trained" in refused(capsys, *frozen, program=evaluation)
+    run_eval("--run", path, "--limit 1 --greedy --method trained")
+    frozen = f"--run {path} --method frozen-0"  # there is no such team
+    assert "what applies here is trained" in refused_by_eval(capsys, frozen)
     # The agents of a checkpoint are those that the run saved.
     shutil.copytree(path, tmp_path / "cut", ignore=shutil.ignore_patterns("agents"))
     returns = crossplay(path, tmp_path / "cut")
@@ -337,34 +326,33 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     copies = types.SimpleNamespace(bases=[types.SimpleNamespace(agents=[i]) for i in range(2)])
     flags = {"model": ["tiny", "tiny"], "share": True}
     assert saved_name("bases.1.model.weight", copies, flags) == "team.bases.0.model.weight"
-    assert "there is one policy" in refused(capsys, *SMALL, "--share", "--init", trained)
+    assert "there is one policy" in refused(capsys, SMALL, "--share --init", trained)
 
 
 def crossplay(*runs: Path) -> list[list[float]]:
     file = runs[-1].parent / "cross.json"
-    small = ["--limit", "3", "--greedy", "--json", str(file)]
-    evaluation.main(["--crossplay", *map(str, runs), *small])
+    run_eval("--crossplay", *runs, "--limit 3 --greedy --json", file)
     return read_json(file)["returns"]
 
 
 def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
     """Each cell is what the team would earn that starts from these agents."""
-    other = run(tmp_path / "other", "--seed", "1", "--updates", "9")
+    other = run(tmp_path / "other", "--seed 1 --updates 9")
     returns = crossplay(trained, other)
     assert "with their own partners" in capsys.readouterr().out
-    mixed = ["--init", trained / "agents" / "0", other / "agents" / "1"]
-    before = summary(run(tmp_path / "mixed", *mixed, steps=1))["before"]
+    mixed = f"--init {trained}/agents/0 {other}/agents/1 --max-steps 1"
+    before = summary(run(tmp_path / "mixed", mixed))["before"]
     assert returns[0][1] == pytest.approx(before["greedy/return"])
     for number, path in enumerate((trained, other)):
         after = summary(path)["after"]["greedy/return"]
         assert returns[number][number] == pytest.approx(after)
     assert len({*returns[0], *returns[1]}) > 1
-    assert "two runs or more" in refused(capsys, "--crossplay", trained, program=evaluation)
+    assert "two runs or more" in refused_by_eval(capsys, "--crossplay", trained)
 
 
 def test_an_embedded_model_is_found_in_every_clone(tmp_path, monkeypatch):
     """By the name that a run records, or by a path in a clone that is gone."""
-    half = str(ROOT / "tiny" / "half")
+    half = str(ROOT / "tiny/half")
     assert finding.recorded_name(half) == "tiny/half"
     for name in ("tiny/half", "/a/clone/tiny/half"):
         assert finding.located(name) == half
@@ -377,16 +365,16 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     edit_json(copied_model(tmp_path / "other") / "config.json", rms_norm_eps=1e-5)
     shutil.copytree(trained, tmp_path / "half")
-    shutil.rmtree(tmp_path / "half" / "agents")
+    shutil.rmtree(tmp_path / "half/agents")
     for argv, said in (
-        (["--init", trained, "--model", "other"], "the model other is not what"),
-        (["--init", trained, "--lora-rank", 8], "is an adapter of {'r': 16, 'lora_alpha': 32"),
-        (["--init", trained, "--lora-rank", 0], "is an adapter: not with --lora-rank 0"),
-        (["--init", trained, "--num-agents", 3], "it has 2 agents and this team 3"),
-        (["--init", ROOT / "tiny"], "is a whole model: --lora-rank 0"),
-        (["--init", "half"], "is not finished: python train.py --resume half"),
+        (f"{trained} --model other", "the model other is not what"),
+        (f"{trained} --lora-rank 8", "is an adapter of {'r': 16, 'lora_alpha': 32"),
+        (f"{trained} --lora-rank 0", "is an adapter: not with --lora-rank 0"),
+        (f"{trained} --num-agents 3", "it has 2 agents and this team 3"),
+        (ROOT / "tiny", "is a whole model: --lora-rank 0"),
+        ("half", "is not finished: python train.py --resume half"),
     ):
-        assert said in refused(capsys, *SMALL, *argv)
+        assert said in refused(capsys, SMALL, "--init", argv)
 
 
 def test_a_stopped_run_goes_on_exactly(trained, tmp_path, monkeypatch):
@@ -395,16 +383,16 @@ def test_a_stopped_run_goes_on_exactly(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("world.py").write_text(WORLD)
     shutil.copytree(trained, "from")
-    argv = [*WORLD_FLAGS, "--init", "from", "--freeze", "1"]
-    whole = run(tmp_path / "whole", *argv, steps=4)
+    argv = f"{WORLD_FLAGS} --init from --freeze 1 --max-steps 4"
+    whole = run(tmp_path / "whole", argv)
     for metrics in lines(whole, "metrics.jsonl"):
         assert metrics["agent/0/reward"] > 0
         assert [metrics[f"grad_norm/{i}"] > 0 for i in range(2)] == [True, False]
     half = tmp_path / "half"
     with pytest.raises(SystemExit) as stopped, signalled_after(2, signal.SIGTERM):
-        run(half, *argv, "--save-every", 100, steps=4)
+        run(half, argv, "--save-every 100")
     assert stopped.value.code == 130
     shutil.rmtree("from")
-    program.main(["--resume", str(half)])
+    resume(half)
     assert_same_run(half, whole)
     assert summary(half)["returns"] == summary(whole)["returns"]

@@ -64,12 +64,17 @@ def long_answers(item, texts):
     return float(sum(map(len, texts)))
 
 
+def new_module(reward, *argv, team=None, task=None, maximum: float = 1e4):
+    args = flags(*argv)
+    task = task or Echo()
+    team = team or small_team(args.num_agents, args.lora_rank)
+    scorer = Scorer(rewarding(reward, maximum))
+    return module_of(team, task, scorer, task.items("train"), args)
+
+
 def train(reward, *argv, team=None, steps: int = 1):
     """A module after `steps` steps of Lightning's loop."""
-    args = flags(*argv, "--max-steps", str(steps))
-    task = Echo()
-    team = team or small_team(args.num_agents, args.lora_rank)
-    module = module_of(team, task, Scorer(rewarding(reward)), task.items("train"), args)
+    module = new_module(reward, *argv, f"--max-steps {steps}", team=team)
     trainer = L.Trainer(
         max_steps=steps,
         limit_train_batches=steps,
@@ -105,7 +110,7 @@ def test_equal_rewards_move_nothing():
 
 @pytest.mark.parametrize(("length", "plain"), [(1, False), (2, False), (2, True)])
 def test_a_response_ends_with_the_token_that_completes_a_stop(length, plain):
-    team, task, args = small_team(), Echo(), flags("--max-new-tokens", "24")
+    team, task, args = small_team(), Echo(), flags("--max-new-tokens 24")
     team.base_of[0].plain = plain
 
     def responses(stop):
@@ -134,11 +139,13 @@ def test_the_beginning_of_an_answer_belongs_to_the_prompt():
         def begin(self, agent, item):
             return f"<{agent}"
 
-    task = Begun()
-    args = flags("--turns", "2", "--max-new-tokens", "8")
     scored = []
-    scorer = Scorer(rewarding(lambda item, texts: scored.extend(texts) or len(scored)))
-    module = module_of(small_team(), task, scorer, task.items("train"), args)
+
+    def reward(item, texts):
+        scored.extend(texts)
+        return len(scored)
+
+    module = new_module(reward, "--turns 2", task=Begun())
     module.turns = module.play(1)
     assert all(text[:2] in ("<0", "<1") for text in scored)
     for node in itertools.chain(*module.turns):
@@ -159,7 +166,7 @@ def test_a_response_is_rewarded_with_its_own_partners(joint, each):
         asked.append(texts)
         return float(hash((item["word"], *texts)) % 97)
 
-    module = train(reward, "--joint", joint)
+    module = train(reward, f"--joint {joint}")
     assert len(asked) == 2 * 4 * each
     for node in module.turns[0]:
         for chosen, value in zip(node.joints.tolist(), node.team_rewards.tolist(), strict=True):
@@ -174,7 +181,7 @@ def test_one_problems_rewards_do_not_leak_into_another():
     def shifted(item, texts):
         return long_answers(item, texts) + (100.0 if item["word"] == "A" else 0.0)
 
-    plain, moved_up = (train(r, "--batch-size", "4") for r in (long_answers, shifted))
+    plain, moved_up = (train(r, "--batch-size 4") for r in (long_answers, shifted))
     for a, b in zip(plain.turns[0], moved_up.turns[0], strict=True):
         torch.testing.assert_close(a.advantages, b.advantages)
     assert len({node.item["word"] for node in plain.turns[0]}) == 4
@@ -211,10 +218,10 @@ def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
     """Row by row: the first update has Eq. 2, the others the clipped ratio against what the rows
     were before the first one. The agents of a shared policy have one sum, which is clipped once.
     The frozen base's KL term comes in micro-batches. It is one step, and a reward is asked once."""
-    argv = ["--num-agents", str(agents), "--joint", "aligned", *argv.split()]
+    argv = f"--num-agents {agents} --joint aligned {argv}"
     if "--lr" not in argv:
-        argv += ["--lr", str(RATE)]
-    args = flags(*argv)
+        argv += f" --lr {RATE}"
+    args = flags(argv)
     team = small_team(agents, args.lora_rank, share=share)
     start = snapshot(team)
     policies = 1 if share else agents
@@ -230,7 +237,7 @@ def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
         asked.append(texts)
         return long_answers(item, texts)
 
-    module = train(reward, *argv, team=team)
+    module = train(reward, argv, team=team)
     assert module.trainer.global_step == 1
     assert len(asked) == 2 * 4
     got = moves(team, start)
@@ -324,9 +331,7 @@ def test_every_sample_has_its_own_random_numbers(monkeypatch):
         def observe(self, agent, item, history):
             return "the same prompt"
 
-    args, task = flags("--turns", "2", "--max-new-tokens", "16"), Same()
-    scorer = Scorer(rewarding(long_answers))
-    module = module_of(small_team(), task, scorer, task.items("train"), args)
+    module = new_module(long_answers, "--turns 2 --max-new-tokens 16", task=Same())
     nodes = []
     for step in range(2):
         monkeypatch.setattr(MAGRPO, "global_step", step)
@@ -349,10 +354,10 @@ def test_a_gradient_that_is_not_finite_changes_nothing(monkeypatch, capsys):
     assert moved(team, before) == set()
 
 
-@pytest.mark.parametrize("argv", [(), ("--kl-coef", "0.1"), ("--lora-rank", "0")])
+@pytest.mark.parametrize("argv", ["", "--kl-coef 0.1", "--lora-rank 0"])
 def test_the_difference_between_decode_and_update_is_logged(argv, monkeypatch):
     """Rounding, where they are the same policy; the move, where it moved in between."""
-    exact = measure(train(long_answers, *argv))
+    exact = measure(train(long_answers, argv))
     assert 0 < exact["logp_difference/mean"] < exact["logp_difference/max"] < rounding()
     real = MAGRPO.update
 
@@ -362,7 +367,7 @@ def test_the_difference_between_decode_and_update_is_logged(argv, monkeypatch):
         return real(module, rows)
 
     monkeypatch.setattr(MAGRPO, "update", update)
-    module = train(long_answers, *argv)
+    module = train(long_answers, argv)
     gaps = []
     for row in module.learned:
         gaps += (row.scored - torch.tensor(row.logps)).abs().tolist()
@@ -379,7 +384,6 @@ def test_a_team_learns_to_match():
         both = zip(texts[0], texts[1], strict=False)
         return sum(a == b for a, b in both) / 8
 
-    argv = ["--lr", "0.1", "--lr-schedule", "constant", "--batch-size", "4"]
-    argv += ["--num-generations", "8"]
-    start = measure(train(match, *argv, steps=1))["return"]
-    assert measure(train(match, *argv, steps=12))["return"] > 3 * start
+    argv = "--lr 0.1 --lr-schedule constant --batch-size 4 --num-generations 8"
+    start = measure(train(match, argv))["return"]
+    assert measure(train(match, argv, steps=12))["return"] > 3 * start

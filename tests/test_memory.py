@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from helpers import Tokenizer, assert_same_gradients, random_rows, small_base, uniforms
+from helpers import Tokenizer, assert_same_gradients, random_rows, small_base, uniforms, watch
 from test_policies import gradients, small_kind
 
 from policies import decoding, memory, scoring
@@ -30,22 +30,17 @@ def tokens(base) -> list[list[list[int]]]:
 def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     base = small_base()
     want = tokens(base)
-    sizes = []
-
-    def watched(base, prompts, *rest, whole=decoding._decode):
-        sizes.append(len(prompts))
-        return whole(base, prompts, *rest)
-
-    monkeypatch.setattr(decoding, "_decode", watched)
+    passes = watch(monkeypatch, decoding, "_decode")
     monkeypatch.setattr(memory, "host", lambda: 2**30)
     bytes_of_one = 2**30 / memory.prompts_at_once(base, 9, 2, 8)
     monkeypatch.setattr(memory, "host", lambda: (count + 0.5) * bytes_of_one)
     assert tokens(base) == want
+    sizes = [len(prompts) for _, prompts, *_ in passes]
     assert sizes[0] == count
     assert sum(sizes) == 6
 
 
-def scarce(monkeypatch, module, name: str, most: int) -> None:
+def scarce(monkeypatch, module, name: str, most: int):
     """From now on memory runs out where more than so many rows are run at once."""
     whole = getattr(module, name)
 
@@ -90,17 +85,10 @@ def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(
     rows = random_rows(base, 12)
     monkeypatch.setattr(scoring, "update_tokens", lambda *_: 60)
     want = gradients(base, rows)
-    layers = []
-    whole = Layers.run
-
-    def run(self, *work):
-        layers.append(work[0])
-        return whole(self, *work)
-
-    monkeypatch.setattr(Layers, "run", run)
+    calls = watch(monkeypatch, Layers, "run")
     gradients(base, rows)
-    once = layers.copy()
-    layers.clear()
+    once = [layer for _, layer, *_ in calls]
+    calls.clear()
     if tokens == math.inf:
         base.set_checkpointing()
     else:
@@ -111,7 +99,7 @@ def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(
     for name, gradient in want.items():
         assert torch.equal(got[name], gradient)
     again = once if tokens == 9 else [*once, *once]
-    assert sorted(layers) == sorted(again)
+    assert sorted(layer for _, layer, *_ in calls) == sorted(again)
 
 
 def test_checkpointing_is_refused_where_transformers_runs_the_layers():

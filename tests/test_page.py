@@ -4,28 +4,24 @@
 `pip install playwright` and a Chromium: one in the PATH, or `playwright install chromium`.
 """
 
-import functools
 import json
 import re
 import shutil
 from pathlib import Path
 
-import helpers
 import pytest
+from helpers import read_json, refused_by_eval, run_eval, write_lines
 from test_train import lines
 from test_train import run as train_run
 
-import eval as evaluation
-
 EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\ud800"
-refused = functools.partial(helpers.refused, program=evaluation)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     """A run of three steps of two turns."""
-    flags = "--turns 2 --branching chain --sample-every 1"
-    return train_run(tmp_path_factory.mktemp("page") / "run", *flags.split(), steps=3)
+    flags = "--turns 2 --branching chain --sample-every 1 --max-steps 3"
+    return train_run(tmp_path_factory.mktemp("page") / "run", flags)
 
 
 @pytest.fixture
@@ -42,17 +38,17 @@ def bare(run, tmp_path) -> Path:
     return path
 
 
-def spoil(run: Path, steps=range(3), **values) -> None:
+def spoil(run: Path, steps=range(3), **values):
     """Write other values into the samples of the steps."""
     records = lines(run, "samples.jsonl")
     for record in records:
         if record["step"] in steps:
             record.update(values)
-    (run / "samples.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_lines(run / "samples.jsonl", records)
 
 
 def page_of(*runs: Path) -> Path:
-    evaluation.main(["--html", *map(str, runs)])
+    run_eval("--html", *runs)
     return runs[0].parent / "page.html"
 
 
@@ -72,7 +68,7 @@ def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
     asked = [first["prompts"][sample["prompts"]] for sample in first["samples"]]
     assert asked == [sample["prompts"] for sample in lines(run, "samples.jsonl")]
     assert len(first["prompts"]) < len(asked)  # a group shares its prompts
-    assert first["summary"] == helpers.read_json(run / "summary.json")
+    assert first["summary"] == read_json(run / "summary.json")
     assert first["record"]["args"]["model"] == ["tiny"] * 2  # and not its path on this machine
     assert (second["samples"], second["summary"]) == ([], {})
     text = page.read_text()
@@ -90,13 +86,13 @@ def test_no_text_of_a_run_leaves_the_script(run):
 
 
 def test_what_is_no_run_or_damaged_is_refused(run, tmp_path, capsys):
-    assert "there is no run (no" in refused(capsys, "--html", tmp_path)
+    assert "there is no run (no" in refused_by_eval(capsys, "--html", tmp_path)
     page = tmp_path / "page.html"
     page.write_text("<!doctype html> mine")
-    assert "page.html is not a page of --html" in refused(capsys, "--html", run)
+    assert "page.html is not a page of --html" in refused_by_eval(capsys, "--html", run)
     assert page.read_text() == "<!doctype html> mine"
     (run / "samples.jsonl").write_text('{"step": 0}\n')
-    assert "samples.jsonl is damaged" in refused(capsys, "--html", run)
+    assert "samples.jsonl is damaged" in refused_by_eval(capsys, "--html", run)
 
 
 # --- in a browser ---------------------------------------------------------------------------------

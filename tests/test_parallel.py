@@ -8,20 +8,30 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import WORLD, WORLD_FLAGS, assert_same_gradients, read_json, refused, rounding
+from helpers import (
+    WORLD,
+    WORLD_FLAGS,
+    assert_same_gradients,
+    checkpoint_of,
+    output_of,
+    read_json,
+    refused,
+    rounding,
+    started,
+    train_run,
+)
+from test_faults import wait, written
+from test_sandbox import soon
 from test_train import adapters, assert_same_run, command, lines
 
-import train
 from policies import parallel
 
-SMALL = ["--num-generations", 2, "--max-new-tokens", 24, "--sample-every", 1]
-SMALL += ["--eval-limit", "none"]
-TWO = ["--devices", 2, "--batch-size", 2]
+SMALL = "--num-generations 2 --max-new-tokens 24 --sample-every 1 --eval-limit none"
+TWO = "--devices 2 --batch-size 2"
 DEADLINE = 900  # seconds: far more than a busy machine takes
 
 
@@ -30,9 +40,8 @@ def one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-def start(*argv, **options) -> subprocess.Popen:
-    options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command(*SMALL, *argv), **options)
+def start(*flags, **options) -> subprocess.Popen:
+    return started(command(SMALL, *flags), **options)
 
 
 def end(process) -> tuple[int, str]:
@@ -40,16 +49,10 @@ def end(process) -> tuple[int, str]:
     return process.returncode, errors
 
 
-def wait_for_step(process, path, step: int) -> None:
-    while not ((file := path / "metrics.jsonl").exists() and file.read_text().count("\n") > step):
-        assert process.poll() is None, "it ended too early"
-        time.sleep(0.005)
-
-
 def second(process) -> int:
     """Process id of the other training process (the sandbox's workers are children too)."""
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True)
-    for pid in listed.stdout.decode().split():
+    listed = output_of(["ps", "-o", "pid=", "--ppid", str(process.pid)])
+    for pid in listed.stdout.split():
         if b"LOCAL_RANK=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             return int(pid)
     raise AssertionError("there is no second process")
@@ -59,7 +62,7 @@ def second(process) -> int:
 def together(tmp_path_factory):
     """Four steps of two processes, never stopped."""
     path = tmp_path_factory.mktemp("parallel") / "two"
-    assert end(start(*TWO, "--max-steps", 4, "--run", path))[0] == 0
+    assert end(start(TWO, "--max-steps 4 --run", path))[0] == 0
     return path
 
 
@@ -69,7 +72,7 @@ def nearly(figures: dict) -> dict:
     return {n: pytest.approx(v, rel=rounding(), abs=least[n]) for n, v in figures.items()}
 
 
-ALL = [*WORLD_FLAGS, "--freeze", 1, "--joint", 2, "--normalize", "token", "--kl-coef", 0.1]
+ALL = f"{WORLD_FLAGS} --freeze 1 --joint 2 --normalize token --kl-coef 0.1 --eval-limit 3"
 
 
 def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path, monkeypatch):
@@ -77,10 +80,8 @@ def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path, 
     monkeypatch.chdir(tmp_path)
     Path("world.py").write_text(WORLD)
     two = tmp_path / "two"
-    one = tmp_path / "one"
-    argv = [*ALL, "--eval-limit", 3, "--max-steps", 1]
-    assert end(start(*TWO, *argv, "--run", two))[0] == 0
-    train.main(list(map(str, [*SMALL, "--batch-size", 4, *argv, "--run", one])))
+    assert end(start(TWO, ALL, "--max-steps 1 --run", two))[0] == 0
+    one = train_run(tmp_path / "one", SMALL, "--batch-size 4", ALL, "--max-steps 1")
     assert lines(two, "samples.jsonl") == lines(one, "samples.jsonl")
     [got], [want] = lines(two, "metrics.jsonl"), lines(one, "metrics.jsonl")
     for name in ("logp_difference/mean", "logp_difference/max"):  # rounding error and no more
@@ -104,14 +105,14 @@ def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path, 
 
 def test_a_signal_to_one_process_stops_both_and_resuming_ends_the_same(together, tmp_path, capsys):
     path = tmp_path / "half"
-    process = start(*TWO, "--max-steps", 4, "--save-every", 100, "--run", path)
-    wait_for_step(process, path, 0)
+    process = start(TWO, "--max-steps 4 --save-every 100 --run", path)
+    wait(process, lambda: written(path) > 0)
     other = second(process)
     os.kill(other, signal.SIGTERM)
     assert end(process)[0] == 130
     assert len(lines(path, "metrics.jsonl")) < 4
-    assert "not --devices" in refused(capsys, "--resume", path, "--devices", 1)
-    assert subprocess.run(command("--resume", path), capture_output=True).returncode == 0
+    assert "not --devices" in refused(capsys, "--resume", path, "--devices 1")
+    output_of(command("--resume", path))
     assert_same_run(path, together)
 
 
@@ -128,12 +129,12 @@ def test_a_reward_that_fails_in_one_process_ends_both_with_one_line(tmp_path):
         "    return float(len(responses[0]) % 3)\n"
         "reward.maximum = 2.0\n"
     )
-    argv = [*TWO, "--max-steps", 50, "--save-every", 100, "--reward", f"{plugin}:reward"]
-    code, errors = end(start(*argv, "--run", path))
+    argv = f"--max-steps 50 --save-every 100 --reward {plugin}:reward --run {path}"
+    code, errors = end(start(TWO, argv))
     assert code == 2
     [line] = [line for line in errors.splitlines() if "error" in line]
     assert "not this one" in line
-    state = torch.load(path / "checkpoints" / "last.ckpt", weights_only=True)
+    state = checkpoint_of(path)
     assert 0 < len(lines(path, "metrics.jsonl")) == state["global_step"] < 50
 
 
@@ -141,18 +142,15 @@ def test_a_reward_that_fails_in_one_process_ends_both_with_one_line(tmp_path):
 @pytest.mark.parametrize("first", [True, False])
 def test_a_process_that_dies_brings_the_other_down(first, tmp_path):
     path = tmp_path / "run"
-    process = start(*TWO, "--max-steps", 10000, "--run", path)
-    wait_for_step(process, path, 1)
+    process = start(TWO, "--max-steps 10000 --run", path)
+    wait(process, lambda: written(path) > 1)
     other = second(process)
     os.kill(process.pid if first else other, signal.SIGKILL)
     code, errors = end(process)
     assert code not in (0, None)
     if not first:
         assert "terminated with code -9" in errors or "another process of this run" in errors
-    deadline = time.monotonic() + 30
-    while os.path.exists(f"/proc/{other}") and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not os.path.exists(f"/proc/{other}")
+    assert soon(lambda: not os.path.exists(f"/proc/{other}"))
 
 
 @pytest.mark.slow
@@ -164,16 +162,16 @@ def test_two_nodes_of_slurm_start_the_same_run(together, tmp_path):
     shared = {"SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
     shared |= {"SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2", "SLURM_LOCALID": "0"}
     shared |= {"SLURM_NODELIST": "127.0.0.1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    argv = ["--devices", 1, "--num-nodes", 2, "--batch-size", 2, "--max-steps", 4, "--run", path]
+    argv = f"--devices 1 --num-nodes 2 --batch-size 2 --max-steps 4 --run {path}"
     nodes = [
-        start(*argv, env={**os.environ, **shared, "SLURM_PROCID": node, "SLURM_NODEID": node})
+        start(argv, env={**os.environ, **shared, "SLURM_PROCID": node, "SLURM_NODEID": node})
         for node in ("0", "1")
     ]
     assert [end(node)[0] for node in nodes] == [0, 0]
     assert_same_run(path, together)
 
 
-def sum_of_two(rank: int, file: Path) -> None:
+def sum_of_two(rank: int, file: Path):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{file}", rank=rank, world_size=2
     )

@@ -25,6 +25,7 @@ from helpers import (
     small_base,
     small_model,
     uniforms,
+    watch,
 )
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
@@ -72,6 +73,13 @@ def sampled(base, prompts, agents, samples=2, sampling=PLAIN, decode=decode):
     return decode(base, prompts, agents, numbers, sampling)
 
 
+def assert_same_answers(fast, slow):
+    for got, want in zip(itertools.chain(*fast), itertools.chain(*slow), strict=True):
+        assert (got.tokens, got.text, got.ended) == (want.tokens, want.text, want.ended)
+        assert_close(got.logps, want.logps)
+        assert_close(got.entropy, want.entropy)
+
+
 def rows_of(prompts, agents, answers) -> list[Row]:
     rows = []
     for prompt, agent, responses in zip(prompts, agents, answers, strict=True):
@@ -107,13 +115,14 @@ SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 LLAMA = {"num_key_value_heads": 2, "intermediate_size": 48}
 EXPERTS = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}
 GEMMA = LLAMA | {"head_dim": 8}
+GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
 KINDS = {  # what differs from a real configuration of the kind is its size alone
     "llama": LLAMA | {"attention_bias": True, "mlp_bias": True, "head_dim": 16},
     "mistral": LLAMA,  # with its window of 4,096 tokens
     "qwen2": LLAMA,
     "qwen3": LLAMA | {"head_dim": 12},
     # from here on, not written out in layers.py
-    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
+    "gpt2": GPT,
     "gpt_neox": {"intermediate_size": 48},
     "opt": {"ffn_dim": 48, "word_embed_proj_dim": 16},
     "olmo3": LLAMA,
@@ -123,7 +132,7 @@ KINDS = {  # what differs from a real configuration of the kind is its size alon
     "gemma3_text": GEMMA,
     "cohere": LLAMA,  # its logits have a factor
     "granite": LLAMA | {"logits_scaling": 4.0},
-    "gpt_bigcode": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
+    "gpt_bigcode": GPT,
     "qwen3_moe": LLAMA | EXPERTS | {"head_dim": 8},
     "mixtral": LLAMA | {"num_local_experts": 4},
 }
@@ -133,7 +142,7 @@ def small_kind(kind: str, **changes):
     """A small random model of a kind, from its own configuration class."""
     torch.manual_seed(0)
     ends = {"pad_token_id": 0, "bos_token_id": EOS, "eos_token_id": EOS}
-    size = {} if "n_embd" in KINDS[kind] else SIZE | {"max_position_embeddings": 64}
+    size = {} if KINDS[kind] is GPT else SIZE | {"max_position_embeddings": 64}
     options = size | {"vocab_size": VOCAB} | KINDS[kind] | ends | changes
     config = transformers.AutoConfig.for_model(kind, **options)
     model = transformers.AutoModelForCausalLM.from_config(config)
@@ -165,10 +174,7 @@ def test_every_kind_of_model_computes_what_transformers_does(kind, rank, merged_
     sampling = PLAIN if rank else Sampling(0.0, 0, 1.0, 8)
     fast = sampled(base, PROMPTS, agents, 3, sampling)
     slow = sampled(base, PROMPTS, agents, 3, sampling, plain.decode)
-    for got, want in zip(itertools.chain(*fast), itertools.chain(*slow), strict=True):
-        assert (got.tokens, got.text, got.ended) == (want.tokens, want.text, want.ended)
-        assert_close(got.logps, want.logps)
-        assert_close(got.entropy, want.entropy)
+    assert_same_answers(fast, slow)
     rows = rows_of(PROMPTS, agents, fast)
     slow_scores = scored(base, rows, score=plain.score)
     for got, want in zip(scored(base, rows), slow_scores, strict=True):
@@ -221,15 +227,12 @@ def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monk
     rows = turns_of(base.agents)
     slow_gradients = gradients(base, rows, plain.score)
     slow_scores = scored(base, rows, frozen=rank > 0, score=plain.score)
-    sizes = []
-
-    def run(base, segments, *args):
-        sizes.extend(len(segment.tokens) for segment in segments)
-        return prefixes.run(base, segments, *args)
-
-    monkeypatch.setattr(scoring, "run", run)
+    passes = watch(monkeypatch, scoring, "run")
     monkeypatch.setattr(scoring, "update_tokens", lambda *_: limit)
     assert_same_gradients(gradients(base, rows), slow_gradients)
+    sizes = []
+    for _, segments, *_ in passes:
+        sizes += [len(segment.tokens) for segment in segments]
     distinct = set()
     for row in rows:
         text = (*row.prompt, *row.tokens[:-1])
@@ -261,15 +264,11 @@ def test_a_decode_runs_once_what_prompts_begin_with(frozen, monkeypatch):
     ends = [(1, 2), (4, 4, 4, 4), (4, 4, 5, 5), (9, 1), (9, 2, 7), (1, 2), (6, 6)]
     prompts = [(8, 8, 3)] + [(*start, *end) for end in ends]
     agents = None if frozen else [0] * 6 + [1] * 2
-    passes = []
-    run = prefixes.run
-    monkeypatch.setattr(prefixes, "run", lambda *a, **b: passes.append(1) or run(*a, **b))
+    passes = watch(monkeypatch, prefixes, "run")
     fast = sampled(base, prompts, agents)
     assert len(passes) > 2
     slow = sampled(base, prompts, agents, decode=plain.decode)
-    for got, want in zip(itertools.chain(*fast), itertools.chain(*slow), strict=True):
-        assert got.tokens == want.tokens
-        assert_close(got.logps, want.logps)
+    assert_same_answers(fast, slow)
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_bigcode", "opt", "mixtral"])
@@ -282,12 +281,6 @@ def test_adapters_of_attention_alone(kind):
     move_adapters(base)
     rows = random_rows(base)
     assert_same_gradients(gradients(base, rows), gradients(base, rows, plain.score))
-
-
-def test_a_gradient_that_would_be_lost_is_refused():
-    base = small_base()
-    with pytest.raises(RuntimeError, match="grad can be implicitly created only"):
-        score(base, random_rows(base), PLAIN, lambda *batch: None)
 
 
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
@@ -306,9 +299,6 @@ def test_each_token_is_drawn_as_often_as_the_softmax_says(sampling):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_draw_never_takes_an_impossible_token(dtype):
-    mass = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])
-    for edge, want in ((0.0, [1, 0]), (1 - 2**-53, [1, 2])):
-        assert draw(mass, torch.full((2,), edge).to(dtype)).tolist() == want
     mass = torch.rand(200, 999, generator=torch.Generator().manual_seed(0))
     mass *= mass > 0.99  # a dozen tokens are possible
     for edge in (0.0, 0.5, 1.0):
@@ -402,9 +392,7 @@ def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
 def test_decoding_ends_when_every_row_has_its_stop(monkeypatch):
     base = small_base()
     base.end_at([chr(40 + token) for token in range(VOCAB)])
-    passes = []
-    hidden = base.hidden
-    monkeypatch.setattr(base, "hidden", lambda *a, **b: passes.append(1) or hidden(*a, **b))
+    passes = watch(monkeypatch, base, "hidden")
     decode(base, [(3, 4)], [0], uniforms(1, 2, 24), Sampling(1.0, 0, 1.0, 24))
     assert len(passes) < 6  # of 25
 
@@ -442,17 +430,11 @@ def test_a_response_keeps_its_first_space(decoder, tokens, text):
     assert decoding.response_of(base, ids, [-1.0] * len(ids), [0.5] * len(ids)).text == text
 
 
-@pytest.mark.parametrize(
-    ("added", "text", "words"),
-    [
-        ("<s> $A </s>", "return x", ["<s>", "▁return", "▁x"]),
-        ("<s> $A", "return x", ["<s>", "▁return", "▁x"]),
-    ],
-)
-def test_no_prompt_ends_in_what_the_tokenizer_adds(added, text, words):
+def test_no_prompt_ends_in_what_the_tokenizer_adds():
     base = small_base()
-    base.tokenizer = word_tokenizer(METASPACE, added)
-    assert base.encode(text, chat=False, limit=9) == tuple(map(WORDS.index, words))
+    base.tokenizer = word_tokenizer(METASPACE, "<s> $A </s>")
+    ids = base.encode("return x", chat=False, limit=9)
+    assert [WORDS[number] for number in ids] == ["<s>", "▁return", "▁x"]
     base.tokenizer.chat_template = "{{ messages[0].content }}</s>"
     ids = base.encode("return", chat=True, limit=9)
     assert ids == (WORDS.index("▁return"), EOS)
@@ -514,7 +496,6 @@ def test_a_prompt_may_be_the_messages_of_a_chat(template, system):
         ([SYSTEM, *TALK], "the model's chat template refuses a prompt: no system role"),
         ([], "a list of chat messages"),
         (["user: hello"], "a list of chat messages"),
-        (7, "a list of chat messages"),
     ],
 )
 def test_messages_that_cannot_be_used_are_refused(prompt, error):
@@ -535,7 +516,7 @@ def test_saved_agents_load_with_peft_alone(tmp_path):
     small_model().save_pretrained(tmp_path / "base")
     base = small_base()
     save_agent(base, 1, tmp_path / "agent")
-    assert (tmp_path / "agent" / "adapter_model.safetensors").is_file()
+    assert (tmp_path / "agent/adapter_model.safetensors").is_file()
     untouched = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base")
     loaded = PeftModel.from_pretrained(untouched, tmp_path / "agent").eval()
     ids = [3, 4, 5, 6]
@@ -588,10 +569,14 @@ def weight_of(layer) -> torch.Tensor:
 def test_prompts_are_never_cut():
     base = small_base()
     assert base.encode("abc", chat=False, limit=3) == (9, 10, 11)
-    with pytest.raises(ValueError, match="4 tokens and --max-prompt-tokens is 3"):
-        base.encode("abcd", chat=False, limit=3)
-    with pytest.raises(ValueError, match="at least two tokens"):
-        base.encode("a", chat=False, limit=3)
+    base.vocabulary = 11
+    for text, error in (
+        ("abcd", "4 tokens and --max-prompt-tokens is 3"),
+        ("abc", "the tokenizer is of another model: token 11"),
+        ("a", "at least two tokens"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            base.encode(text, chat=False, limit=3)
 
 
 def test_end_tokens_come_from_checkpoint_and_tokenizer():
@@ -600,29 +585,10 @@ def test_end_tokens_come_from_checkpoint_and_tokenizer():
     assert eos_tokens(model, tokenizer) == {7, 9, EOS}
 
 
-def test_chat_template_is_applied_once():
-    base = small_base()
-    base.tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
-    with pytest.raises(ValueError, match="the tokenizer is of another model: token"):
-        base.encode("add one", chat=False, limit=99)
-    base.vocabulary = len(base.tokenizer)
-    base.tokenizer.chat_template = (
-        "<eos>{% for m in messages %}{{ m.role }}:{{ m.content }}{% endfor %}"
-        "{% if add_generation_prompt %} assistant:{% endif %}"
-    )
-    ids = base.encode("add one", chat=True, limit=99)
-    assert base.tokenizer.decode(ids) == "<eos>user:add one assistant:"
-    assert ids.count(base.tokenizer.eos_token_id) == 1
-    begun = base.encode("add one", chat=True, limit=99, begun="def f(x):\n")
-    assert base.tokenizer.decode(begun) == "<eos>user:add one assistant:def f(x):\n"
-    begun = base.encode("add one", chat=False, limit=99, begun="def f(x):\n")
-    assert base.tokenizer.decode(begun) == "add one\n\ndef f(x):\n"
-
-
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
 @pytest.mark.parametrize("trained", [False, True])
 def test_token_logps_have_the_gradient_of_the_plain_computation(sampling, trained):
-    """The hidden states', and a trained output layer's, in one part of rows or in five."""
+    """The hidden states', and a trained output layer's, in five parts of the rows."""
     torch.manual_seed(0)
     hidden = torch.randn(9, 6, requires_grad=True)
     weight = torch.randn(30, 6, requires_grad=trained)
@@ -637,11 +603,10 @@ def test_token_logps_have_the_gradient_of_the_plain_computation(sampling, traine
     def logps_of(states, tokens):
         return target_logps(torch.nn.functional.linear(states, weight, bias), tokens, sampling)
 
-    for size in (9, 2):
-        values = TokenLogps.apply(hidden, targets, logps_of, size, *inputs[1:])
-        assert_close(values, logps)
-        for got, expected in zip(torch.autograd.grad(values, inputs, grad), want, strict=True):
-            assert_close(got, expected)
+    values = TokenLogps.apply(hidden, targets, logps_of, 2, *inputs[1:])
+    assert_close(values, logps)
+    for got, expected in zip(torch.autograd.grad(values, inputs, grad), want, strict=True):
+        assert_close(got, expected)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,16 @@
 
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import assert_close, read_json
+from helpers import ROOT, assert_close, output_of, read_json
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
 import train
 
-ROOT = Path(train.__file__).parent
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[br]e*/README.md")]
 HELPS = [train.__doc__, evaluation.__doc__]
@@ -68,8 +66,7 @@ def test_every_flag_and_make_target_that_it_names_exists():
 @pytest.mark.parametrize("target", ["train", "real"])
 def test_make_passes_flags_on(target):
     make = ["make", "--dry-run", target, "ARGS=--max-steps 3"]
-    done = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert " --max-steps 3\n" in done.stdout
+    assert " --max-steps 3\n" in output_of(make, cwd=ROOT).stdout
 
 
 def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, capsys):
@@ -101,7 +98,7 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
 def test_the_metrics_table_is_complete():
     from test_train import NAMES
 
-    table = (ROOT / "docs" / "metrics.md").read_text()
+    table = (ROOT / "docs/metrics.md").read_text()
     rows = re.findall(r"^\| (`[^|]*`) \|", table, re.MULTILINE)
     named = re.findall("`([^`]+)`", " ".join(rows))
     pattern = "|".join(re.sub(r"<\w+>", "[^/]+", name) for name in named)
@@ -119,6 +116,6 @@ def test_the_map_of_magrpo_names_what_is_there_in_its_section():
 
 
 def test_the_ablations_of_the_readme_are_the_diffs():
-    table = (ROOT / "docs" / "results" / "ablations.md").read_text()
+    table = (ROOT / "docs/results/ablations.md").read_text()
     named = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
-    assert named == {path.stem for path in (ROOT / "examples" / "ablations").glob("*.diff")}
+    assert named == {path.stem for path in (ROOT / "examples/ablations").glob("*.diff")}

@@ -8,7 +8,7 @@ import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from helpers import read_json
+from helpers import read_json, train_run
 from test_train import assert_same_run
 
 import train
@@ -16,8 +16,8 @@ from policies import threads
 from programs import teams
 from programs.sandbox.box import Sandbox
 
-SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "1", "--max-steps", "2"]
-SMALL += ["--max-new-tokens", "40", "--sample-every", "1"]
+SMALL = "--batch-size 2 --num-generations 2 --eval-limit 1 --max-steps 2 --max-new-tokens 40 "
+SMALL += "--sample-every 1"
 
 
 def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
@@ -28,9 +28,8 @@ def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
         monkeypatch.setattr(threads, "ThreadPoolExecutor", pool)
         with Sandbox(workers=workers) as box:
             monkeypatch.setattr(teams, "box", box)
-            path = str(tmp_path / str(count))
-            argv = ["--turns", "2", "--joint", "aligned", "--max-steps", "1"]
-            train.main([*SMALL, *argv, "--run", path])
+            flags = "--turns 2 --joint aligned --max-steps 1"
+            train_run(tmp_path / str(count), SMALL, flags)
             assert 0 < len(box._workers) <= workers
     assert_same_run(tmp_path / "1", tmp_path / "16")
 
@@ -42,15 +41,15 @@ FLAGS += "--joint 2 --normalize token --warmup-steps 1"
 def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monkeypatch):
     file = tmp_path / "x.args"
     file.write_text(f"{FLAGS}\n")
-    argv = [*SMALL, f"@{file}", "--max-new-tokens", "12"]
-    monkeypatch.setattr(sys, "argv", ["train.py", *argv, "--run", str(tmp_path / "one")])
+    argv = f"train.py {SMALL} @{file} --max-new-tokens 12 --run {tmp_path}/one"
+    monkeypatch.setattr(sys, "argv", argv.split())
     train.main()
-    record = read_json(tmp_path / "one" / "args.json")
+    record = read_json(tmp_path / "one/args.json")
     python, script, *again = shlex.split(record["command"])
     assert (python, script) == ("python", "train.py")
-    train.main([*again, "--run", str(tmp_path / "two")])
+    train_run(tmp_path / "two", *again)
     assert_same_run(tmp_path / "one", tmp_path / "two")
-    two = read_json(tmp_path / "two" / "args.json")
+    two = read_json(tmp_path / "two/args.json")
     assert record["args"] | {"run": two["args"]["run"]} == two["args"]
     assert two["bases"] == record["bases"]
     assert all(record["bases"].values())

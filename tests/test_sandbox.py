@@ -73,6 +73,12 @@ def program(case: programs.Case, folder="TMP", port: int = 9) -> Program:
     return Program(code, case.tests, case.entry_point, case.setup)
 
 
+def verdict_of(box: Sandbox, code: str, tests: list[str], **options):
+    """Return the verdict of a function f."""
+    [verdict] = box.run([Program(code, tests, "f", **options)])
+    return verdict
+
+
 def family(pid: int) -> set[int]:
     """The descendants of a process."""
     descendants = set()
@@ -99,7 +105,8 @@ def alive(pids: set[int]) -> set[int]:
 
 
 def soon(condition) -> bool:
-    deadline = time.monotonic() + 5
+    """Return whether a condition holds within half a minute."""
+    deadline = time.monotonic() + 30
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     return condition()
@@ -125,7 +132,7 @@ def state() -> dict:
     }
 
 
-def assert_unchanged(before: dict) -> None:
+def assert_unchanged(before: dict):
     """But for candidates of earlier tests, which may still have been on their way out."""
     now = state()
     now["children"] |= before["children"]
@@ -135,7 +142,7 @@ def assert_unchanged(before: dict) -> None:
 # ---- the programs -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("locks", [True, False], ids=["locks", "no_locks"])
+@pytest.mark.parametrize("locks", [True, False])
 def test_no_attack_on_the_verdict_earns_a_test_and_honest_programs_pass(locks):
     with Sandbox(workers=4, kernel_locks=locks, **QUICK) as box:
         assert_failed(programs.VERDICT, box)
@@ -147,7 +154,7 @@ def test_no_attack_on_the_verdict_earns_a_test_and_honest_programs_pass(locks):
         assert verdict.outcome == "ok", case.name
 
 
-def assert_failed(cases: list[programs.Case], box: Sandbox) -> None:
+def assert_failed(cases: list[programs.Case], box: Sandbox):
     verdicts = box.run([program(case) for case in cases])
     for case, verdict in zip(cases, verdicts, strict=True):
         assert not any(verdict.passed), (case.name, verdict)
@@ -193,8 +200,7 @@ def test_time_and_memory_are_bounded():
 def test_nothing_passes_from_one_program_to_the_next():
     with Sandbox(workers=1, memory_mb=128) as box:
         checker = programs.CHECK_NOTHING_PLANTED
-        [first] = box.run([Program(checker + "#", ["assert f(0) == 0"], "f")])
-        assert first.errors == ["AssertionError"]
+        assert verdict_of(box, checker, ["assert f(0) == 0"]).errors == ["AssertionError"]
         alone = (
             "from random import Random\nr = Random(0)\nnumbers, names = f(0)\n"
             "assert numbers == [r.random() for _ in range(3)]\n"
@@ -252,7 +258,7 @@ def test_a_verdict_says_what_happened(box):
         "nowhere": "NameError: name 'nowhere' is not defined",
         "assert f(0) < 1": None,
     }
-    [verdict] = box.run([Program(code, [*told], "f")])
+    verdict = verdict_of(box, code, [*told])
     assert verdict.errors == [*told.values()]
     assert verdict.passed == [error is None for error in verdict.errors]
     assert verdict.outcome == "crash"
@@ -261,7 +267,7 @@ def test_a_verdict_says_what_happened(box):
 
 @pytest.mark.parametrize(("code", "outcome"), [("def f(): pass", "ok"), ("def f(:", "error")])
 def test_no_tests_still_tell_whether_it_loads(box, code, outcome):
-    [verdict] = box.run([Program(code, [], "f")])
+    verdict = verdict_of(box, code, [])
     assert (verdict.passed, verdict.outcome) == ([], outcome)
 
 
@@ -269,7 +275,7 @@ def test_errors_are_bounded_and_can_be_encoded(box):
     """Half of a character in an error would pass through feedback into a prompt."""
     code = "def f(text):\n    raise ValueError(text)"
     tests = ["f('x' * 10 ** 6)", "assert False, 'y' * 10 ** 6", "f('\\ud800')"]
-    [verdict] = box.run([Program(code, tests, "f")])
+    verdict = verdict_of(box, code, tests)
     assert [len(error) for error in verdict.errors] == [300, 300, len("ValueError: ?")]
 
 
@@ -277,8 +283,8 @@ def test_a_bad_input_does_not_cost_the_other_tests():
     code = "import os\ndef f(n):\n    while n == 2: pass\n    if n == 3: os._exit(0)\n    return n"
     tests = [f"assert f({n}) == {n}" for n in (1, 2, 3, 4, 2, 5)]
     with Sandbox(workers=1, test_timeout=0.3, total_timeout=5, restarts=2) as box:
-        [verdict] = box.run([Program(code, tests, "f")])
-        [once] = box.run([Program(code, tests, "f", once=True)])
+        verdict = verdict_of(box, code, tests)
+        once = verdict_of(box, code, tests, once=True)
     # The third failure finds no restart left, and stands for what follows.
     assert verdict.passed == [True, False, False, True, False, False]
     assert once.passed == [True, False, False, False, False, False]
@@ -289,7 +295,7 @@ def test_a_bad_input_does_not_cost_the_other_tests():
 def test_the_whole_program_has_a_limit():
     code = "import time\ndef f(n):\n    time.sleep(0.3)\n    return n"
     with Sandbox(workers=1, test_timeout=5, total_timeout=1) as box:
-        [verdict] = box.run([Program(code, [f"assert f({n}) == {n}" for n in range(50)], "f")])
+        verdict = verdict_of(box, code, [f"assert f({n}) == {n}" for n in range(50)])
     assert verdict.passed[:2] == [True, True]
     assert not any(verdict.passed[4:])
     assert verdict.outcome == "timeout"
@@ -328,10 +334,10 @@ def test_programs_may_share_a_process_but_no_module():
     count = "import math\nmath.n = getattr(math, 'n', 0) + 1\nn = 1\ndef f(): return math.n, n, "
     sources = [f"{count}{number}" for number in range(3)]
     sources += ["def f():\n    while True: pass", "import os\ndef f(): os._exit(0)"]
-    shared = [Program(source, ["assert f() == 0, f()"], "f", "", False) for source in sources]
+    test = ["assert f() == 0, f()"]
     with Sandbox(workers=1, **QUICK) as box:
-        verdicts = [box.run([program])[0] for program in shared]
-        [alone] = box.run([Program(f"{count}9", ["assert f() == 0, f()"], "f")])
+        verdicts = [verdict_of(box, source, test, own_process=False) for source in sources]
+        alone = verdict_of(box, f"{count}9", test)
     told = [verdict.errors[0].partition("(")[2] for verdict in [*verdicts[:3], alone]]
     assert told == ["1, 1, 0)", "2, 1, 1)", "3, 1, 2)", "1, 1, 9)"]
     assert [verdict.outcome for verdict in verdicts[3:]] == ["timeout", "crash"]
@@ -340,7 +346,7 @@ def test_programs_may_share_a_process_but_no_module():
 @pytest.mark.parametrize("setup", ["import nowhere", "def (", "raise SystemExit"])
 def test_a_broken_setup_is_the_data_sets_mistake(box, setup):
     with pytest.raises(ValueError, match="setup of 'f' does not run: "):
-        box.run([Program("def f(): pass", ["f()"], "f", setup)])
+        verdict_of(box, "def f(): pass", ["f()"], setup=setup)
 
 
 def test_setup_is_out_of_the_programs_reach(box):
@@ -348,8 +354,7 @@ def test_setup_is_out_of_the_programs_reach(box):
     setup = "LIMIT = 3\ndef check(x): return x == LIMIT"
     code = "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT\naux = f"
     tests = ["assert check(f())", "assert LIMIT == 3", "aux()"]
-    [verdict] = box.run([Program(code, tests, "f", setup)])
-    assert verdict.passed == [False, True, False]
+    assert verdict_of(box, code, tests, setup=setup).passed == [False, True, False]
 
 
 # ---- workers ------------------------------------------------------------------------------------
@@ -388,7 +393,7 @@ def test_a_worker_killed_from_outside_is_replaced(victim):
         assert verdict.passed == [True, False]
         timer = threading.Timer(0.4, kill_worker, (box, victim))  # while it works
         timer.start()
-        assert box.run([Program(code, ["assert f() == 1"], "f")])[0].passed == [True]
+        assert verdict_of(box, code, ["assert f() == 1"]).passed == [True]
         timer.join()
         assert not alive({killed})
 
@@ -427,7 +432,7 @@ time.sleep(60)
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
-@pytest.mark.parametrize("fork", [False, True], ids=["alone", "with_a_fork"])
+@pytest.mark.parametrize("fork", [False, True])
 def test_workers_die_with_the_trainer(fork):
     code = TRAINER.format(root=str(ROOT.parent.parent), fork=fork)
     command = [sys.executable, "-W", "ignore", "-c", code]

@@ -9,17 +9,15 @@ import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import transformers.dynamic_module_utils
-from helpers import SMALL, copied_model, edit_json, refused
-from peft.utils.save_and_load import load_peft_weights
+from helpers import ROOT, SMALL, copied_model, edit_json, output_of, refused, run_eval, train_run
 from tensorboard import plugin_util
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from test_train import command
 
 import eval as evaluation
 import train
@@ -27,7 +25,6 @@ from policies.base import Base
 from policies.finding import EMBEDDED
 from policies.loading import load_agent, load_model
 
-ROOT = Path(train.__file__).parent
 SECRETS = {
     name: f"sk-{name.lower()}-0123456789"
     for name in ("MAGRPO_EXPERT_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN")
@@ -54,17 +51,16 @@ def texts(run: Path) -> list[str]:
 
 def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     """torch and peft would run it, if they were asked to, or left to."""
-    run, mark, adapter = tmp_path / "run", tmp_path / "it-ran", tmp_path / "adapter"
-    train.main([*SMALL, "--run", str(run)])
-    checkpoint = run / "checkpoints" / "last.ckpt"
+    mark, adapter = tmp_path / "it-ran", tmp_path / "adapter"
+    run = train_run(tmp_path / "run", SMALL)
+    checkpoint = run / "checkpoints/last.ckpt"
     torch.save({"state_dict": {}, "global_step": 1, "x": Bomb(mark)}, checkpoint)
     torch.load(checkpoint, weights_only=False)
     assert mark.exists(), "this is no bomb"
     mark.unlink()
-    assert "UnpicklingError" in refused(capsys, "--resume", run, "--max-steps", "2")
+    assert "UnpicklingError" in refused(capsys, "--resume", run, "--max-steps 2")
     adapter.mkdir()
-    torch.save({"a": torch.ones(1)}, adapter / "adapter_model.bin")
-    assert load_peft_weights(str(adapter), device="cpu"), "peft reads such a file"
+    torch.save({"a": torch.ones(1)}, adapter / "adapter_model.bin")  # peft would read it
     base = Base(*load_model(str(EMBEDDED), 32, False), [0], 4, 8)
     with pytest.raises(ValueError, match=r"adapter_model\.safetensors"):
         load_agent(base, 0, adapter)
@@ -86,18 +82,18 @@ def test_a_model_s_own_code_runs_with_the_flag_alone(tmp_path, monkeypatch, caps
     cache = tmp_path / "cache"
     monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(cache))
     monkeypatch.syspath_prepend(cache)
-    model, mark, run = tmp_path / "model", tmp_path / "it-ran", str(tmp_path / "run")
+    model, mark, run = tmp_path / "model", tmp_path / "it-ran", tmp_path / "run"
     own_code = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
     edit_json(copied_model(model) / "config.json", model_type="mine", auto_map=own_code)
     (model / "mine.py").write_text(MODEL.replace("MARK", repr(str(mark))))
-    argv = [*SMALL, "--model", str(model), "--run", run]
-    assert "--trust-remote-code" in refused(capsys, *argv)
+    argv = f"{SMALL} --model {model}"
+    assert "--trust-remote-code" in refused(capsys, argv)
     assert not mark.exists()
-    argv += ["--trust-remote-code", "--lora-rank", "0"]
-    train.main(argv)
+    argv += " --trust-remote-code --lora-rank 0"
+    train_run(run, argv)
     assert mark.exists()
-    train.main([*argv, "--init", run, "--dry-run", "--run", str(tmp_path / "next")])
-    evaluation.main(["--run", run, "--ask", "Return the sum of xs."])
+    train_run(tmp_path / "next", argv, "--init", run, "--dry-run")
+    run_eval("--run", run, "--ask Sort.")
 
 
 def test_secrets_are_not_written_and_only_named_files_run(tmp_path):
@@ -108,18 +104,11 @@ def test_secrets_are_not_written_and_only_named_files_run(tmp_path):
     (tmp_path / "mine.py").write_text(
         "def reward(item, responses): return 1.0 * len(responses[0])\nreward.maximum = 999.0\n"
     )
-    argv = [*SMALL, "--run", "run", "--reward", "mine.py:reward"]
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "train.py"), *argv],
-        cwd=tmp_path,
-        env=os.environ | SECRETS,
-        capture_output=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
+    start = command(SMALL, "--run run --reward mine.py:reward")
+    done = output_of(start, cwd=tmp_path, env=os.environ | SECRETS, timeout=900)
     written = [p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()]
     assert len(written) > 6
-    everything = b"".join([done.stdout, done.stderr, *written])
+    everything = b"".join([(done.stdout + done.stderr).encode(), *written])
     for secret in SECRETS.values():
         assert secret.encode() not in everything
     assert not (tmp_path / "it-ran").exists()
@@ -139,9 +128,9 @@ reward.maximum = 1.0
 
 def test_tensorboard_shows_texts_as_texts(tmp_path):
     """A data set's text, a model's or a flag's becomes neither HTML nor another cell of a table."""
-    file, run = tmp_path / "mine.py", tmp_path / "<b>a|b"
+    file = tmp_path / "mine.py"
     file.write_text(TASK.replace("FILE", str(file)))
-    train.main([*SMALL, "--task", f"{file}:Task", "--run", str(run)])
+    run = train_run(tmp_path / "<b>a|b", f"{SMALL} --task {file}:Task")
     sample, flags = texts(run)
     assert "<script>alert(1)</script>" in sample
     assert all(line.startswith("    ") for line in sample.splitlines())  # a block of code
@@ -161,13 +150,13 @@ def test_the_readme_names_the_flags_that_execute_a_run_s_plug_ins(flag, tmp_path
     (tmp_path / "mine.py").write_text("open(__file__ + '.ran', 'w').close()\nraise KeyError")
     run = tmp_path / "run"
     (run / "checkpoints").mkdir(parents=True)
-    (run / "checkpoints" / "last.ckpt").touch()
+    (run / "checkpoints/last.ckpt").touch()
     (run / "metrics.jsonl").touch()
     flags = vars(train.parse([])) | {"task": f"{tmp_path}/mine.py:Task"}
     (run / "args.json").write_text(json.dumps({"args": flags}))
-    argv = {"--ask": ["text", "--run", run], "--crossplay": [run, run]}
+    argv = {"--ask": f"text --run {run}", "--crossplay": f"{run} {run}"}
     with contextlib.suppress(SystemExit):
-        evaluation.main([flag, *map(str, argv.get(flag, [run]))])
+        run_eval(flag, argv.get(flag, run))
     executed = (tmp_path / "mine.py.ran").exists()
     for text in ((ROOT / "README.md").read_text(), evaluation.__doc__):
         (named,) = re.findall(r"only runs that you trust\b.*? execute", text, re.DOTALL)

@@ -6,26 +6,33 @@ Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are
 import contextlib
 import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import WORLD, read_json, refused, seconds_of_children
+from helpers import (
+    ROOT,
+    WORLD,
+    checkpoint_of,
+    output_of,
+    read_json,
+    refused,
+    resume,
+    run_eval,
+    seconds_of_children,
+    train_run,
+    words,
+)
 from tqdm import tqdm
 
-import eval as evaluation
 import train
 from tasks import CodeTask
 from training.folder import code_version, read_records, run_folder
 from training.recorder import Recorder, Schedule
 
-ROOT = Path(train.__file__).parent
-SMALL = ["--batch-size", "2", "--num-generations", "2", "--eval-limit", "2"]
-SMALL += ["--max-new-tokens", "40", "--sample-every", "2"]
+SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
+SMALL += "--max-steps 2"
 PARTS = {"reward/structure", "reward/syntax", "reward/tests", "reward/cooperation"}
 PARTS |= {f"metric/{name}" for name in ("pass", "aux_called", "wrapper", "load_bearing")}
 NAMES = {"return", "reward_std", "frac_reward_zero_std", "turn_0/reward", "tokens_per_second"}
@@ -36,14 +43,12 @@ for agent in (0, 1):
     NAMES |= {f"entropy/{agent}", f"kl/{agent}", f"grad_norm/{agent}"}
 
 
-def command(*argv) -> list[str]:
-    return [sys.executable, str(ROOT / "train.py"), *map(str, argv)]
+def command(*flags) -> list[str]:
+    return words(sys.executable, ROOT / "train.py", *flags)
 
 
-def run(path: Path, *argv, steps: int = 2) -> Path:
-    """A run in this process."""
-    train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *map(str, argv)])
-    return path
+def run(path: Path, *flags) -> Path:
+    return train_run(path, SMALL, *flags)
 
 
 def lines(path: Path, name: str) -> list[dict]:
@@ -55,14 +60,14 @@ def lines(path: Path, name: str) -> list[dict]:
 
 def adapters(path: Path) -> dict[str, torch.Tensor]:
     """Everything in a run's checkpoint that was trained, and its optimizer's moments."""
-    state = torch.load(path / "checkpoints" / "last.ckpt", "cpu", weights_only=True)
+    state = checkpoint_of(path)
     weights = dict(state["state_dict"])
     for number, moments in state["optimizer_states"][0]["state"].items():
         weights |= {f"{number}.{name}": value for name, value in moments.items()}
     return weights
 
 
-def assert_same_run(path: Path, other: Path) -> None:
+def assert_same_run(path: Path, other: Path):
     for name in ("metrics.jsonl", "samples.jsonl"):
         assert lines(path, name) == lines(other, name)
     weights = adapters(path)
@@ -73,17 +78,8 @@ def assert_same_run(path: Path, other: Path) -> None:
 
 def test_help_is_instant():
     start = seconds_of_children()
-    shown = subprocess.run(command("--help"), capture_output=True, text=True, check=True)
-    assert "--num-generations" in shown.stdout
+    assert "--num-generations" in output_of(command("--help")).stdout
     assert seconds_of_children() - start < 0.5
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    """A run of six steps, never stopped. Beside it, what a kill after its third step leaves."""
-    path = tmp_path_factory.mktemp("runs") / "whole"
-    with after_step(3, lambda: shutil.copytree(path, path.parent / "killed")):
-        return run(path, "--save-every", 2, steps=6)
 
 
 def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys):
@@ -92,7 +88,7 @@ def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys)
     Path("mine").mkdir()  # some folder, and no run
     folders = [str(run_folder(name)) for name in ("mine", "runs/mine", "not-there")]
     assert folders == ["runs/mine", "runs/mine", "not-there"]
-    assert "no runs/mine/args.json" in refused(capsys, "--resume", "mine")
+    assert "no runs/mine/args.json" in refused(capsys, "--resume mine")
 
 
 def test_a_run_knows_its_code(tmp_path, capsys):
@@ -100,34 +96,35 @@ def test_a_run_knows_its_code(tmp_path, capsys):
     plug_in = tmp_path / "mine.py"
     text = "def short(item, texts):\n    return 1.0\nshort.maximum = 1.0\n"
     plug_in.write_text(text)
-    path = run(tmp_path / "run", "--reward", f"{plug_in}:short", steps=1)
+    path = run(tmp_path / "run", f"--max-steps 1 --reward {plug_in}:short")
     record = read_json(path / "args.json")
     assert record["code"] == [code_version(record["args"])]
     assert re.fullmatch(r"([0-9a-f]{12}|no-commit)\+[0-9a-f]{12}", record["code"][0])
     plug_in.write_text(text.replace("return 1.0", "return 0.5"))
     other = code_version(record["args"])
     capsys.readouterr()
-    train.main(["--resume", str(path), "--max-steps", "2"])
+    resume(path, "--max-steps 2")
     assert f"{path} was trained by code {record['code'][0]}, and this is {other}" in (
         capsys.readouterr().err
     )
     assert read_json(path / "args.json")["code"] == [*record["code"], other]
 
 
-def test_a_run_writes_what_it_promises(finished):
+def test_a_run_writes_what_it_promises(tmp_path):
+    finished = run(tmp_path / "run", "--max-steps 3")
     args = read_json(finished / "args.json")["args"]
-    assert (args["max_steps"], args["joint"]) == (6, "cross")
+    assert (args["max_steps"], args["joint"]) == (3, "cross")
     metrics = read_records(finished / "metrics.jsonl")
-    assert [row["step"] for row in metrics] == list(range(6))
+    assert [row["step"] for row in metrics] == [0, 1, 2]
     assert metrics[0].keys() >= NAMES
     assert 0 <= metrics[0]["return"] <= 1
     schemes = [value for name, value in metrics[0].items() if name.startswith("scheme/")]
     assert sum(schemes) == pytest.approx(1)
     samples = lines(finished, "samples.jsonl")
-    assert {row["step"] for row in samples} == {0, 2, 4}
+    assert {row["step"] for row in samples} == {0, 2}
     assert len(samples[0]["prompts"]) == len(samples[0]["responses"]) == 2
     summary = read_json(finished / "summary.json")
-    assert summary["steps"] == 6
+    assert summary["steps"] == 3
     for when in ("before", "after"):
         assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
     card = (finished / "agents/1/README.md").read_text()
@@ -137,47 +134,23 @@ def test_a_run_writes_what_it_promises(finished):
 
 
 @contextlib.contextmanager
-def after_step(steps: int, action):
-    """Call action() when a run has written `steps` lines of metrics."""
+def signalled_after(steps: int, number: int):
+    """Send this process a signal when a run has written `steps` lines of metrics."""
     append = Recorder.append
 
     def watched(self, name, records):
         append(self, name, records)
         if name == "metrics.jsonl" and records[0]["step"] == steps - 1:
-            action()
+            os.kill(os.getpid(), number)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Recorder, "append", watched)
         yield
 
 
-def signalled_after(steps: int, number: int):
-    """Send this process a signal when a run has written `steps` lines of metrics."""
-    return after_step(steps, lambda: os.kill(os.getpid(), number))
-
-
-def test_a_stopped_and_resumed_run_ends_the_same(finished, tmp_path):
-    half = tmp_path / "half"
-    with pytest.raises(SystemExit) as stopped, signalled_after(3, signal.SIGTERM):
-        run(half, "--save-every", 100, steps=6)
-    assert stopped.value.code == 130
-    assert not (half / "summary.json").exists()
-    train.main(["--resume", str(half)])
-    assert_same_run(half, finished)
-    assert (half / "summary.json").exists()
-
-
-def test_a_killed_run_resumes_to_the_same_end(finished):
-    """Kills of whole processes: tests/test_faults.py, with -m slow."""
-    killed = finished.parent / "killed"
-    assert len(lines(killed, "metrics.jsonl")) == 3
-    train.main(["--resume", str(killed)])
-    assert_same_run(killed, finished)
-
-
 def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
-    path = run(tmp_path / "run", "--lr", "0.01", steps=2)
-    train.main(["--resume", str(path), "--max-steps", "4"])
+    path = run(tmp_path / "run", "--lr 0.01")
+    resume(path, "--max-steps 4")
     rates = [row["lr"] for row in lines(path, "metrics.jsonl")]
     assert rates == pytest.approx([0.01, 0.0055, 0.0055, 0.00325])
 
@@ -197,7 +170,7 @@ def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
     Path("world.py").write_text(
         WORLD.replace("    def items", "    reward = 'code'\n    def items")
     )
-    args = train.parse(["--task", "world.py:World", "--batch-size", "2", *argv.split()])
+    args = train.parse(words("--task world.py:World --batch-size 2", argv))
     train.prepare(args)
     assert args.max_steps == steps
 
@@ -214,34 +187,34 @@ def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
     ],
 )
 def test_every_switch_trains_and_writes(argv, tmp_path):
-    short = ["--eval-limit", "1", "--max-new-tokens", "12"]
-    path = run(tmp_path / "run", *short, *argv.split(), steps=1)
+    path = run(tmp_path / "run", "--eval-limit 1 --max-new-tokens 12 --max-steps 1", argv)
     assert len(lines(path, "metrics.jsonl")) == 1
     agents = read_json(path / "args.json")["args"]["num_agents"]
     weights = "model.safetensors" if "--lora-rank 0" in argv else "adapter_model.safetensors"
     for agent in range(agents):
-        assert (path / "agents" / str(agent) / weights).is_file()
-    if "attention" in argv:
-        names = [*adapters(path)]
-        assert any(".self_attn." in name for name in names)
-        assert not any(".mlp." in name for name in names)
+        assert (path / f"agents/{agent}" / weights).is_file()
+    assert any(".mlp." in name for name in adapters(path)) == ("attention" not in argv)
     assert bool(list(path.glob("events.*"))) == ("--logger" not in argv)
     if "csv" in argv:
         [numbers] = path.glob("csv/*/metrics.csv")
         assert "grad_norm/0" in numbers.read_text()
     if "--bits 4" in argv:  # a quantized run is evaluated, with adapters on its base and without
-        methods = ["--method", "trained", "naive", "single", "--greedy", "--limit", "1"]
-        evaluation.main(["--run", str(path), *methods, "--json", str(tmp_path / "json")])
+        methods = "--method trained naive single --greedy --limit 1"
+        run_eval(methods, f"--run {path} --json {tmp_path}/json")
         assert len(read_json(tmp_path / "json")["methods"]) == 3
 
 
 def test_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    train.main([*SMALL, "--dry-run"])
+    train.main(words(SMALL, "--dry-run"))
     out = capsys.readouterr().out
-    told = ["trainable parameters", "memory expected", "turn 0: 8 responses, 8 joint"]
-    told += ["agent 1 was asked:", "reward 1.500 (structure"]
-    for text in told:
+    for text in (
+        "trainable parameters",
+        "memory expected",
+        "turn 0: 8 responses, 8 joint",
+        "agent 1 was asked:",
+        "reward 1.500 (structure",
+    ):
         assert text in out
     assert list(tmp_path.iterdir()) == []
 
@@ -251,8 +224,8 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
     """A chain's later turns have one sample a node: their group is all lines of the problem."""
     file = tmp_path / "mine.py"
     file.write_text(f"def mine(item, texts):\n    return {code}\nmine.maximum = 999.0\n")
-    argv = ["--turns", "2", "--branching", "chain", "--num-generations", "6"]
-    train.main([*SMALL, *argv, "--reward", f"{file}:mine", "--dry-run"])
+    flags = f"--turns 2 --branching chain --num-generations 6 --reward {file}:mine --dry-run"
+    train.main(words(SMALL, flags))
     said = capsys.readouterr().out
     assert f"so that they teach nothing: {share}" in said
     assert ("try a reward" in said) == (share == "100%")

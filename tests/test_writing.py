@@ -23,7 +23,7 @@ TASKS = ("tldr", "arxiv")
 STRICT = {task: getattr(rewards, task) for task in TASKS}
 PAPER = {task: getattr(rewards, f"{task}_paper") for task in TASKS}
 RELEASED = {task: getattr(rewards, f"{task}_released") for task in TASKS}
-PAIRS = Path(__file__).parent / "data" / "writing_pairs.jsonl"
+PAIRS = Path(__file__).parent / "data/writing_pairs.jsonl"
 
 
 def honest(kind) -> tuple[str, list[str]]:

@@ -13,7 +13,7 @@ import pytest
 import train
 
 ROOT = Path(train.__file__).parent
-DIFFS = sorted((ROOT / "examples" / "ablations").glob("*.diff"))
+DIFFS = sorted((ROOT / "examples/ablations").glob("*.diff"))
 SMALL = "--batch-size 2 --num-generations 4 --eval-limit 1 --max-new-tokens 40 --max-steps 1"
 LEFT_BEHIND = shutil.ignore_patterns(".*", "runs", "tests", "docs", "bench", "__pycache__")
 

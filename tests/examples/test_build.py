@@ -3,11 +3,10 @@
 import itertools
 import json
 
-import helpers
 import pytest
+from helpers import read_json, refused_by_eval, total, train_run
 
 import eval as evaluation
-import train
 from examples.building import blocks, rewards
 from examples.building.tasks import Build
 from examples.building.world import build
@@ -17,7 +16,7 @@ DEV = TASK.items("dev")
 
 
 def pay(item: dict, *responses: str) -> float:
-    return helpers.total(rewards.build_together(item, list(responses)))
+    return total(rewards.build_together(item, list(responses)))
 
 
 def grid(item: dict) -> list[list[str]]:
@@ -65,8 +64,8 @@ GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5
 
 def test_ask_refuses_what_is_no_target(capsys):
     for wrong in ([1, 5, 3, 5], [0, 0, 6, 0, "red"], 5, ["a", 0, 1, 1, "red"]):
-        item = json.dumps({"rectangles": [*GOOD, wrong]})
-        said = helpers.refused(capsys, "--task", "build", "--ask", item, program=evaluation)
+        item = json.dumps({"rectangles": [*GOOD, wrong]}).replace(" ", "")
+        said = refused_by_eval(capsys, "--task build --ask", item)
         assert f"task build: {wrong} is no [x1, y1, x2, y2, colour], 0 <= x1" in said
 
 
@@ -128,8 +127,8 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
 
 @pytest.mark.slow
 def test_a_team_learns_to_divide_the_work(tmp_path):
-    train.main(["--task", "build", "--max-steps", "60", "--run", str(tmp_path / "run")])
-    summary = helpers.read_json(tmp_path / "run" / "summary.json")
+    run = train_run(tmp_path / "run", "--task build --max-steps 60")
+    summary = read_json(run / "summary.json")
     before, after = summary["before"], summary["after"]
     assert before["greedy/metric/twice"] > 0.9
     assert after["return"] > before["return"] + 0.25

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import building_teams as teams
 import pytest
+from helpers import total
 
 from examples.building import houses, letters, rewards
 from examples.building.tasks import HouseBuild, StrBuild
@@ -17,10 +18,6 @@ from examples.building.world import Rules, build
 STRINGS, HOUSES = teams.published(StrBuild()), teams.published(HouseBuild())
 (OAK, STONE), (WHITE, BLACK) = letters.PALETTES
 EXACT = {"abs": 1e-9, "rel": 0}
-
-
-def worth(parts: dict) -> float:
-    return sum(value for name, value in parts.items() if not name.startswith("metric/"))
 
 
 BOX = Rules((5, 6, 6), (frozenset({"stone", "wood"}), frozenset({"glass"})), 300)
@@ -86,7 +83,7 @@ def test_the_splits_share_nothing_and_are_the_same_every_time(kind, field, sizes
 
 def test_teams_by_hand_earn_what_the_docs_say():
     """The values of the published rewards there are those of the authors' own scorer."""
-    docs = (Path(__file__).parents[2] / "docs" / "results" / "strbuild.md").read_text()
+    docs = (Path(__file__).parents[2] / "docs/results/strbuild.md").read_text()
     for name, items, by_hand in (
         ("strbuild", STRINGS, teams.LETTERS),
         ("housebuild", HOUSES, teams.HOUSES),
@@ -94,7 +91,7 @@ def test_teams_by_hand_earn_what_the_docs_say():
         for team, answer in by_hand.items():
             cells = [team]
             for reward in (getattr(rewards, name), getattr(rewards, f"{name}_paper")):
-                values = [worth(reward(item, answer(item))) for item in items]
+                values = [total(reward(item, answer(item))) for item in items]
                 low, high = f"{min(values):.2f}", f"{max(values):.2f}"
                 cells.append(low if low == high else f"{low} to {high}")
             assert f"| {' | '.join(cells)} |" in docs
@@ -111,7 +108,7 @@ def test_a_string_is_paid_by_its_cells_and_by_its_least_useful_agent():
         (goal[:1], goal[1:], 4 / size),  # one cell, of the quarter that each has to add
     ):
         texts = [teams.checkered(first, OAK, STONE), teams.checkered(second, WHITE, BLACK)]
-        assert worth(rewards.strbuild(item, texts)) == pytest.approx(value, **EXACT)
+        assert total(rewards.strbuild(item, texts)) == pytest.approx(value, **EXACT)
 
 
 def test_equal_neighbours_are_wrong():
@@ -130,7 +127,7 @@ def test_equal_neighbours_are_wrong():
 def test_spiders_and_needless_kills_cost_a_tenth(spiders, kills, value):
     house = HOUSES[0] | {"spiders": spiders}
     texts = ["/kill\n" * (agent < kills) + teams.cells_in_turn(house, agent) for agent in (0, 1)]
-    assert worth(rewards.housebuild(house, texts)) == pytest.approx(value, **EXACT)
+    assert total(rewards.housebuild(house, texts)) == pytest.approx(value, **EXACT)
 
 
 def test_the_last_block_of_a_cell_stays_and_air_takes_it_away():
@@ -157,4 +154,4 @@ def hacks(item: dict) -> dict[str, list[str]]:
 def test_hacks_earn_nothing(hack):
     for item in [*STRINGS, *HOUSES]:
         reward = rewards.strbuild if "rows" in item else rewards.housebuild
-        assert worth(reward(item, hacks(item)[hack])) == 0
+        assert total(reward(item, hacks(item)[hack])) == 0

@@ -3,13 +3,12 @@
 python -m pytest tests/test_classeval.py
 """
 
-import json
 import random
 import textwrap
 import unittest
 
 import pytest
-from helpers import total
+from helpers import total, write_lines
 
 from examples.classeval.classes import class_item, class_source, methods_of, scheme, written
 from examples.classeval.classeval import ClassEval, Small, classeval, solution_of, verdict
@@ -173,7 +172,7 @@ def test_a_class_that_attacks_the_tests_earns_none_of_them():
 
 def write(path, *changes: dict) -> str:
     rows = [ROW | {"task_id": f"own/{n}"} | change for n, change in enumerate(changes)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(path, rows)
     return str(path)
 
 

@@ -6,10 +6,8 @@ import json
 
 import pytest
 from code_pairs import EVEN, FILTERED, SQUARES, main
-from helpers import read_json, total
+from helpers import SMALL, read_json, run_eval, total, train_run
 
-import eval as evaluate
-import train
 from examples import messages, own_pay, sudoku, tools, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
@@ -39,16 +37,13 @@ def test_in_turn_each_sees_what_those_before_it_wrote():
 
 
 def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
-    path = tmp_path / "run"
-    small = "--turns 2 --max-steps 1 --batch-size 1 --num-generations 2 --max-new-tokens 24"
-    argv = ["--task", f"{workflows.__file__}:Sequential", *small.split(), "--eval-limit", "1"]
-    train.main([*argv, "--branching", "tree", "--run", str(path)])
+    argv = f"--task {workflows.__file__}:Sequential --turns 2 --max-new-tokens 24"
+    path = train_run(tmp_path / "run", SMALL, argv, "--branching tree")
     for row in read_records(path / "metrics.jsonl"):
         paid = sum(value for name, value in row.items() if name.startswith("reward/"))
         assert row["return"] == pytest.approx(paid / code.maximum)
         assert row["turn_0/reward"] == 0
-    argv = ["--run", str(path), "--limit", "1", "--num-samples", "1"]
-    evaluate.main([*argv, "--json", str(tmp_path / "table.json")])
+    run_eval(f"--run {path} --limit 1 --num-samples 1 --json {tmp_path}/table.json")
     table = read_json(tmp_path / "table.json")
     # the baselines play one turn, and a single agent has no second one
     assert list(table["methods"]) == ["trained", "naive", "frozen-0", "frozen-1"]

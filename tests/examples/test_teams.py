@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from helpers import read_json, total
+from helpers import read_json, total, train_run, words
 
 import train
 from examples.warm_start import divisions, make
@@ -52,16 +52,16 @@ def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
 
 @pytest.mark.slow
 def test_three_agents_learn_to_need_each_other(tmp_path):
-    train.main(["--num-agents", "3", "--max-steps", "60", "--run", str(tmp_path / "run")])
-    found = read_json(tmp_path / "run" / "summary.json")
+    run = train_run(tmp_path / "run", "--num-agents 3 --max-steps 60")
+    found = read_json(run / "summary.json")
     assert found["before"]["metric/coop"] < 0.05
     assert found["after"]["metric/coop"] > 0.5
 
 
 def test_who_starts_from_the_adapter():
     for agents, model in ((1, EMBEDDED), (2, EMBEDDED), (3, MANY), (8, MANY)):
-        assert train.parse(["--num-agents", str(agents)]).model == [str(model)] * agents
-    assert train.parse(["--num-agents", "3", "--model", "tiny"]).model == [str(EMBEDDED)] * 3
+        assert train.parse(words("--num-agents", agents)).model == [str(model)] * agents
+    assert train.parse(words("--num-agents 3 --model tiny")).model == [str(EMBEDDED)] * 3
 
 
 def test_which_joint_responses_are_scored_by_default():

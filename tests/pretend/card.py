@@ -64,10 +64,10 @@ def insert() -> None:
     import bitsandbytes  # noqa: F401  (while there is no card: it takes its kernels for any device)
     import torch
 
-    gib = float(os.environ.get("CARD_GIB", 80))
-    limit(int(gib * 2**30))
+    size = int(float(os.environ.get("CARD_GIB", 80)) * 2**30)
+    card.card_limit(ctypes.c_int64(size))  # beyond, it says "out of memory"
     about = types.SimpleNamespace(
-        name="pretend card", major=9, minor=0, total_memory=int(gib * 2**30), uuid="0"
+        name="pretend card", major=9, minor=0, total_memory=size, uuid="0"
     )
     answers = {
         "is_available": True,
@@ -90,7 +90,6 @@ def insert() -> None:
     for name in ("_exchange_device", "_maybe_exchange_device"):
         _replace(torch.cuda, name, lambda index: card.card_exchange(index))
     _replace(torch.cuda, "memory_allocated", lambda *a: count("held"))
-    size = about.total_memory
     _replace(torch.cuda, "mem_get_info", lambda *a: (size - count("held"), size))
     _replace(torch.cuda, "max_memory_allocated", lambda *a: count("peak"))
     _replace(torch.cuda, "reset_peak_memory_stats", lambda *a: card.card_reset_peak())
@@ -119,15 +118,6 @@ def _replace(module, name: str, answer) -> None:
     for part in (module, module.memory, module.random):
         if hasattr(part, name):
             setattr(part, name, answer)
-
-
-def limit(size: int) -> None:
-    """From now on the card has so many bytes, and says "out of memory" beyond."""
-    card.card_limit(ctypes.c_int64(size))
-
-
-def reset_peak() -> None:
-    card.card_reset_peak()
 
 
 def count(what: str) -> int:

@@ -4,19 +4,26 @@ python tests/pretend/card.py -m pytest tests/pretend/cases.py
 """
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import card
 import pytest
 import torch
-from helpers import Tokenizer, rounding, small_base
+from helpers import (
+    ROOT,
+    Tokenizer,
+    output_of,
+    resume,
+    rounding,
+    run_eval,
+    small_base,
+    train_run,
+    words,
+)
 from test_policies import gradients, small_kind
 from test_train import assert_same_run
 
-import eval as evaluation
-import train
 from bench.memory import make_model, measured
 from policies import memory
 from policies.base import Base
@@ -26,13 +33,12 @@ from policies.scoring import Row
 from training.folder import read_records
 
 PLAIN = Sampling(1.0, 0, 1.0, 64)
-SMALL = ["--batch-size", "2", "--num-generations", "3", "--eval-limit", "2", "--sample-every", "1"]
-SMALL += ["--max-new-tokens", "32"]
-ROOT = Path(__file__).resolve().parents[2]
+SMALL = "--batch-size 2 --num-generations 3 --eval-limit 2 --sample-every 1 --max-new-tokens 32 "
+SMALL += "--max-steps 2 --debug"
 
 
-def trained(path: Path, *argv, steps: int = 2) -> list[dict]:
-    train.main([*SMALL, "--max-steps", str(steps), "--run", str(path), *argv, "--debug"])
+def trained(path: Path, *flags) -> list[dict]:
+    train_run(path, SMALL, *flags)
     return read_records(path / "metrics.jsonl")
 
 
@@ -42,51 +48,45 @@ def trained(path: Path, *argv, steps: int = 2) -> list[dict]:
 @pytest.mark.parametrize(
     "argv",
     [
-        (),
-        ("--bits", "16", "--turns", "2", "--branching", "chain", "--kl-coef", "0.1"),
-        ("--bits", "4", "--top-p", "0.9"),
-        ("--lora-rank", "0"),
+        "",
+        "--bits 16 --turns 2 --branching chain --kl-coef 0.1",
+        "--bits 4 --top-p 0.9",
+        "--lora-rank 0",
     ],
-    ids=lambda argv: " ".join(argv) or "default",
 )
 def test_a_run_and_its_evaluation(argv, tmp_path, capsys):
-    for row in trained(tmp_path / "run", *argv):
+    for row in trained(tmp_path / "run", argv):
         assert 0 <= row["memory_gib"] < 1
-    methods = ["--limit", "2", "--num-samples", "2", "--method", "trained", "single"]
-    evaluation.main(["--run", str(tmp_path / "run"), *methods, "--debug"])
+    run_eval(f"--run {tmp_path}/run --limit 2 --num-samples 2 --method trained single --debug")
     out = capsys.readouterr().out
     assert "device:  pretend card" in out
     assert "trained" in out
 
 
 def test_the_card_learns_what_the_cpu_learns(tmp_path, monkeypatch):
-    argv = ["--eval-limit", "none", "--temperature", "0.7"]
-    there = trained(tmp_path / "card", *argv)
+    argv = "--eval-limit none --temperature 0.7"
+    there = trained(tmp_path / "card", argv)
     with monkeypatch.context() as away:
         away.setattr(torch.cuda, "is_available", lambda: False)
-        here = trained(tmp_path / "cpu", *argv)
+        here = trained(tmp_path / "cpu", argv)
     for name in ("return", "grad_norm/0", "grad_norm/1", "entropy/0", "completions/1/mean_length"):
         assert there[0][name] == pytest.approx(here[0][name], rel=rounding()), name
 
 
 def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path):
-    same = ("--eval-limit", "none", "--lr-schedule", "constant")
-    trained(tmp_path / "whole", *same, steps=4)
-    trained(tmp_path / "parts", *same, steps=2)
-    train.main(["--resume", str(tmp_path / "parts"), "--max-steps", "4"])
+    same = "--eval-limit none --lr-schedule constant"
+    trained(tmp_path / "whole", same, "--max-steps 4")
+    trained(tmp_path / "parts", same)
+    resume(tmp_path / "parts", "--max-steps 4")
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
 
 def test_two_processes_with_a_card_each(tmp_path):
     """As one process with a batch that is twice as large."""
-    argv = [*SMALL, "--eval-limit", "none", "--max-steps", "2"]
-    two = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--", card.__file__, "train.py"]
-    two += [*argv, "--devices", "2", "--batch-size", "1", "--run", str(tmp_path / "two")]
-    done = subprocess.run(
-        [sys.executable, *two], cwd=ROOT, env=os.environ | {"CARDS": "2"}, capture_output=True
-    )
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
-    train.main([*argv, "--run", str(tmp_path / "one")])
+    start = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 -- {card.__file__}"
+    flags = f"{SMALL} --eval-limit none --devices 2 --batch-size 1 --run {tmp_path}/two"
+    output_of(words(start, "train.py", flags), cwd=ROOT, env=os.environ | {"CARDS": "2"})
+    trained(tmp_path / "one", "--eval-limit none")
     one, two = (read_records(tmp_path / name / "metrics.jsonl")[-1] for name in ("one", "two"))
     assert one["grad_norm/0"] == pytest.approx(two["grad_norm/0"], rel=rounding())
 
