@@ -41,12 +41,12 @@ from evaluation import report
 from policies.finding import DEVICE, DEVICES, located
 from rewards import REWARDS
 from tasks import TASKS
+from train import COUNT, POSITIVE, SIZE, TOP_P
 from training import folder
 from training.defaults import is_embedded, resolve_bits
 from training.flags import (
     Parser,
     assignments,
-    at_least,
     each,
     flag,
     named,
@@ -55,8 +55,6 @@ from training.flags import (
 )
 from training.terminal import drop_output, fail, quiet, quit_on_signals
 
-HOW_TIMED = """\
-latency: seconds of decoding for one problem alone ({device}), mean over {count} problems"""
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show", "all"},
     "score": {"task", "task_arg", "reward", "judge", "data", "model", "chat_template", "samples"},
@@ -64,16 +62,37 @@ MODES = {  # what else may be given with the flag that chooses it
     "html": set(),
     "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
-    "ask": {"run", "task", "task_arg", "data", "model", "chat_template", "engine"}
-    | {"engine_folder", "temperature", "top_p", "max_new_tokens", "seed"},
+    "ask": {
+        "run",
+        "task",
+        "task_arg",
+        "data",
+        "model",
+        "chat_template",
+        "engine",
+        "engine_folder",
+        "temperature",
+        "top_p",
+        "max_new_tokens",
+        "seed",
+    },
 }
 # The flags that replace a run's where they are given.
-REPLACE = ("task", "reward", "judge", "data", "chat_template", "temperature", "top_p")
-REPLACE += ("max_new_tokens", "turns", "feedback", "task_arg")
+REPLACE = (
+    "task",
+    "reward",
+    "judge",
+    "data",
+    "chat_template",
+    "temperature",
+    "top_p",
+    "max_new_tokens",
+    "turns",
+    "feedback",
+    "task_arg",
+)
 HEADER = ("task", "data", "turns", "temperature", "top_p")  # flags in the header of a table
 CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
-COUNT = at_least(int, 1)
-SIZE = at_least(int, 0)
 HEADINGS = {  # of --help, by their first flag
     "ask": "modes",
     "run": "what is compared",
@@ -148,11 +167,10 @@ class Args:
     num_samples: int = flag(15, "number of sampled joint responses per problem", COUNT)
     greedy: bool = flag(False, "the likeliest token each time, and no sampling (both)")
     temperature: float | None = optional(
-        "randomness of sampling: the divisor of the logits (the run's)", at_least(float, 0)
+        "randomness of sampling: the divisor of the logits (the run's)", POSITIVE
     )
     top_p: float | None = optional(
-        "nucleus sampling: the likeliest tokens up to this probability (the run's)",
-        at_least(float, 1e-6, 1),
+        "nucleus sampling: the likeliest tokens up to this probability (the run's)", TOP_P
     )
     max_new_tokens: int | None = optional(
         "largest number of tokens in a response (the run's)", COUNT
@@ -231,10 +249,9 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
     if {*alone.model} != {*flags.model}:
         alone.engine = None  # no server has its base
         alone.engine_folder = None
-    if (alone.task, alone.data) != (flags.task, flags.data):
-        raise ValueError(f"{solo} is a run of task {alone.task}, not of {flags.task}")
-    if alone.task_arg != flags.task_arg:
-        raise ValueError(f"{solo} has --task-arg {alone.task_arg}, the team {flags.task_arg}")
+    for name in ("task", "data", "task_arg"):
+        if getattr(alone, name) != getattr(flags, name):
+            raise ValueError(f"{solo} was trained with another {name} than the team plays with")
     if team:  # the flag --max-new-tokens is then meant for the team's agents
         alone.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
     if alone.model[0] != flags.model[0]:
@@ -257,33 +274,30 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     quiet()  # names are checked: what follows imports torch
     resolve_bits(flags)
     from evaluation.methods import choose, latencies, plan, play_method, reference
-    from policies.sampling import Sampling
 
-    alone = solo_flags(args, flags, team, solo) if solo else None
-    methods = choose(plan(flags, alone, team, args.single_model, items), args.method)
+    seats = {"team": (flags, team)}  # who plays: flags, and the run of the trained agents
+    if solo:
+        seats["solo"] = (solo_flags(args, flags, team, solo), solo)
+    if args.single_model or not solo:
+        single = args.single_model and located(args.single_model)
+        seats["single"] = (single_flags(flags, single), None)
+    methods = choose(plan(seats, items), args.method)
     header = describe(args, flags, task, reward, items)
-    single = args.single_model and located(args.single_model)
-    seats = {
-        "team": (flags, team),
-        "solo": (alone, solo),
-        "single": (single_flags(flags, single), None),
-    }
     counts = [0] if args.greedy else [args.num_samples, 0]  # 0 is greedy
     records = []
-    for seat in dict.fromkeys(method.seat for method in methods.values()):  # one in memory
+    if "reference" in methods:
+        rollout = reference(flags, task, reward)
+        records = play_method("reference", rollout, items, None, args.seed, 1)
+    for seat, players in seats.items():
+        names = [name for name, method in methods.items() if method.seat == seat]
+        if not names:
+            continue
         player = None  # frees the memory of the one before
-        if seat:
-            player = Player(*seats[seat], reward)
-            check_prompts(player.rollout(), items)
-        for name, method in methods.items():
-            if method.seat != seat:
-                continue
-            if not seat:
-                rollout = reference(flags, task, reward)
-                records += play_method(name, rollout, items, part_of(flags, Sampling), args.seed, 1)
-                continue
-            rollout = player.rollout(method.rollout, method.trained)
-            sampling = player.sampling.greedy() if args.greedy else player.sampling
+        player = Player(*players, reward)
+        check_prompts(player.rollout(), items)
+        sampling = player.sampling.greedy() if args.greedy else player.sampling
+        for name in names:
+            rollout = player.rollout(methods[name].rollout, methods[name].trained)
             for count in counts:
                 records += play_method(name, rollout, items, sampling, args.seed, count)
             if not args.show:
@@ -309,7 +323,8 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
     device = " and ".join(flags.engine or [where()])
     settings = {
         "title": title,
-        "timed": HOW_TIMED.format(count=min(TIMED, count), device=device),
+        "timed": f"latency: seconds of decoding for one problem alone ({device}), "
+        f"mean over {min(TIMED, count)} problems",
         "reward": task.reward,
         "maximum": reward.maximum,
         **{name: getattr(flags, name) for name in HEADER},
@@ -339,12 +354,12 @@ def table(args: Args) -> None:
         header, records = report.read_samples(args.from_samples)
     else:
         header, records = evaluate(args)
-    known = list(dict.fromkeys(record["method"] for record in records))
+    known = dict.fromkeys(record["method"] for record in records)
     for name in args.method or ():
         if name not in known:
             listed = ", ".join(known)
             raise ValueError(f"--method {name}: what {args.from_samples} has is {listed}")
-    summary = measures.summarize(header, records, args.method or known)
+    summary = measures.summarize(header, records, args.method)
     if args.json:
         folder.write_json(Path(args.json), summary)
     if args.csv:
@@ -374,8 +389,10 @@ def ask(args: Args) -> None:
     from evaluation.players import Player, find_runs
     from training.plugins import TaskOptions, make_task
 
-    run = next(filter(None, find_runs(args.run)), None)
+    team, solo = find_runs(args.run)
+    run = team or solo
     flags = run_flags(args, run)
+    flags.temperature = args.temperature or 0.0  # greedy
     task = make_task(part_of(flags, TaskOptions))
     if args.ask.lstrip().startswith("{"):  # a whole item
         try:
@@ -389,7 +406,7 @@ def ask(args: Args) -> None:
     resolve_bits(flags)
     if flags.bits >= 16:
         sys.modules.setdefault("bitsandbytes", None)  # peft would load it, which takes a second
-    prompts, texts = Player(flags, run).ask(item, args.seed, greedy=args.temperature is None)
+    prompts, texts = Player(flags, run).ask(item, args.seed)
     origin = f"trained by {run}" if run else "untrained (--run: another team)"
     print(report.side_by_side(prompts))
     print(f"\nthe team {origin}:\n{report.side_by_side(texts)}")
@@ -407,10 +424,8 @@ def crossplay(args: Args) -> None:
     runs = [folder.run_folder(name) for name in args.crossplay]
     flags = [run_flags(args, run) for run in runs]
     samples = 0 if args.greedy else args.num_samples
-    returns, count = crossplay.crossplay(runs, flags, args.limit, samples, args.seed)
-    sampled = "greedy" if args.greedy else f"{samples} samples"
-    print(f"held-out return, {count} problems, {sampled}\n")
-    print(crossplay.report(runs, returns, args.json))
+    returns, title = crossplay.crossplay(runs, flags, args.limit, samples, args.seed)
+    print(f"{title}\n\n{crossplay.report(runs, returns, args.json)}")
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -11,8 +11,10 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas
+
 from evaluation.players import Player, load_agents
-from evaluation.report import align
 from training.defaults import resolve_bits
 from training.flags import part_of
 from training.folder import check_bases, write_json
@@ -20,8 +22,18 @@ from training.heldout import play, progress
 from training.metrics import problem_returns
 from training.plugins import TaskOptions, find_reward, items_of, make_task
 
-SAME = ("task", "task_arg", "reward", "data", "turns", "num_agents", "model")
-SAME += ("lora_rank", "lora_alpha", "lora_targets")
+SAME = (  # flags in which the runs may not differ
+    "task",
+    "task_arg",
+    "reward",
+    "data",
+    "turns",
+    "num_agents",
+    "model",
+    "lora_rank",
+    "lora_alpha",
+    "lora_targets",
+)
 
 
 def check(runs: list[Path], flags: list) -> None:
@@ -37,11 +49,15 @@ def check(runs: list[Path], flags: list) -> None:
 
 
 def crossplay(
-    runs: list[Path], flags: list, limit: int, samples: int, seed: int
-) -> tuple[list[list[float]], int]:
-    """Play every team. Return the held-out returns and the number of problems.
+    runs: list[Path],
+    flags: list,
+    limit: int,
+    samples: int,
+    seed: int,
+) -> tuple[np.ndarray, str]:
+    """Play every team. Return the held-out returns and the title of their table.
 
-    The returns are [run of agent 0][run of its partners]. flags: those of each run (train.Args).
+    returns[run of agent 0, run of its partners]. flags: those of each run (train.Args).
     limit: test problems, or 0 for all. samples: joint responses per problem, or 0 for one greedy.
     """
     check(runs, flags)
@@ -58,38 +74,40 @@ def crossplay(
     strangers = range(1 if first.num_agents == 2 else first.num_agents)
     numbers = range(len(runs))
     teams = list(itertools.product(numbers, numbers, strangers))
-    sampling = player.sampling if samples else player.sampling.greedy()
-    returns = [[0.0] * len(runs) for _ in runs]
+    sampling = player.sampling
+    sampled = f"{samples} samples"
+    if samples == 0:
+        samples = 1
+        sampling = sampling.greedy()
+        sampled = "greedy"
+    returns = np.zeros((len(runs), len(runs)))
     with progress("cross-play", len(teams) * len(items)) as bar:
         for row, column, stranger in teams:
             team = list(weights[column])
             team[stranger] = weights[row][stranger]
             player.put(team)
             rollout = player.rollout()
-            turns = play(rollout, items, seed, samples or 1, sampling, bar)
+            turns = play(rollout, items, seed, samples, sampling, bar)
             mean = statistics.fmean(problem_returns(turns, rollout))
-            returns[row][column] += mean / len(strangers)
-    return returns, len(items)
+            returns[row, column] += mean / len(strangers)
+    return returns, f"held-out return, {len(items)} problems, {sampled}"
 
 
-def report(runs: list[Path], returns: list[list[float]], file: str | None) -> str:
+def report(runs: list[Path], returns: np.ndarray, file: str | None) -> str:
     """Return the table as text, and write it to a JSON file."""
-    numbers = range(len(runs))
-    alone = statistics.fmean(returns[number][number] for number in numbers)
-    mixed = statistics.fmean(returns[a][b] for a, b in itertools.permutations(numbers, 2))
+    diagonal = np.eye(len(runs), dtype=bool)  # where agent 0 has its own partners
+    alone = float(returns[diagonal].mean())
+    mixed = float(returns[~diagonal].mean())
     if file:
-        write_json(
-            Path(file),
-            {
-                "runs": list(map(str, runs)),
-                "returns": returns,
-                "self": alone,
-                "cross": mixed,
-            },
-        )
+        content = {
+            "runs": list(map(str, runs)),
+            "returns": returns.tolist(),
+            "self": alone,
+            "cross": mixed,
+        }
+        write_json(Path(file), content)
     names = [run.name for run in runs]
-    rows = [["agent 0 of, partners of", *names]]
-    for name, row in zip(names, returns, strict=True):
-        rows.append([name, *(f"{value:.3f}" for value in row)])
-    summary = f"with their own partners {alone:.3f}, with others' {mixed:.3f}"
-    return f"{align(rows)}\n\n{summary}"
+    table = pandas.DataFrame(returns, names, names)
+    table = table.rename_axis(columns="agent 0 of, partners of")
+    text = table.map("{:.3f}".format).to_string()
+    return f"{text}\n\nwith their own partners {alone:.3f}, with others' {mixed:.3f}"

@@ -5,9 +5,10 @@ writes it. An error (`_se`) is the standard error over problems. The problems ar
 population, so the samples of one problem are averaged first. k of pass@k counts joint responses.
 """
 
+import itertools
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 
@@ -40,12 +41,13 @@ def mean_and_error(values: list[float]) -> tuple[float, float | None]:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return mean, None
-    return mean, statistics.stdev(values) / math.sqrt(len(values))
+    deviation = statistics.stdev(values)
+    return mean, deviation / math.sqrt(len(values))
 
 
 def paired(values: list[float], others: list[float]) -> dict:
     """Return the mean of values - others, its error, and the counts of wins, ties and losses."""
-    gaps = [a - b for a, b in zip(values, others, strict=True)]
+    gaps = np.subtract(values, others).tolist()
     mean, error = mean_and_error(gaps)
     wins = sum(gap >= TIE for gap in gaps)
     losses = sum(gap <= -TIE for gap in gaps)
@@ -60,7 +62,10 @@ def paired(values: list[float], others: list[float]) -> dict:
 
 def t95(seeds: int) -> float:
     """Return half of a 95 % interval in standard errors, for a mean over seeds (2 or more)."""
-    return T95[seeds - 2] if seeds <= len(T95) + 1 else 1.96 + 2.5 / (seeds - 1)
+    freedom = seeds - 1
+    if freedom <= len(T95):
+        return T95[freedom - 1]
+    return 1.96 + 2.5 / freedom
 
 
 def interval(runs: list[list[float]]) -> tuple[float, float, float]:
@@ -70,68 +75,73 @@ def interval(runs: list[list[float]]) -> tuple[float, float, float]:
     drawn independently, so the squares of their errors add up. One seed shows nothing of the spread
     over seeds, and the interval is then that of the problems alone.
     """
-    mean, seed_error = mean_and_error([statistics.fmean(run) for run in runs])
-    problem_means = [statistics.fmean(problem) for problem in np.transpose(runs)]
-    _, problem_error = mean_and_error(problem_means)
-    halves = []
-    if seed_error:
-        halves.append(t95(len(runs)) * seed_error)
-    if problem_error:
-        halves.append(1.96 * problem_error)
-    half = math.hypot(*halves)
+    mean, seed_error = mean_and_error(np.mean(runs, 1).tolist())
+    _, problem_error = mean_and_error(np.mean(runs, 0).tolist())
+    seed_half = t95(len(runs)) * seed_error if seed_error else 0.0
+    problem_half = 1.96 * problem_error if problem_error else 0.0
+    half = math.hypot(seed_half, problem_half)
     return mean, mean - half, mean + half
 
 
-def summarize(header: dict, records: list[dict], methods: list[str] | None = None) -> dict:
+def summarize(
+    header: dict,
+    records: list[dict],
+    methods: list[str] | None = None,
+) -> dict:
     """Return the table: {"settings", "methods": {name: {measure: value}}}, in the records' order.
 
     header: the first line of a --samples file. Greedy decoding's measures have the prefix greedy/.
     Every method after the first has "vs", a paired comparison of its return with the first one's.
     A method that was never scored is left out, and the title says so: its return would be 0.
     """
-    by_method = defaultdict(list)
+    by_item = defaultdict(lambda: defaultdict(list))  # [method, greedy][item]: its records
     for record in records:
-        by_method[record["method"]].append(record)
+        items = by_item[record["method"], record["greedy"]]
+        items[record["item"]].append(record)
     title = header["settings"]["title"]
     task_measures = header["measures"]
     table = {}
     returns = {}
-    for name in methods or list(by_method):
-        if not any(turn["parts"] for record in by_method[name] for turn in record["turns"]):
+    for name in methods or dict.fromkeys(method for method, _ in by_item):
+        sampled = list(by_item[name, False].values())
+        greedy = list(by_item[name, True].values())
+        main = sampled or greedy
+        played = list(itertools.chain(*main))
+        if not any(turn["parts"] for record in played for turn in record["turns"]):
             title += f"\nno method {name}: the reward scores none of its turns"
             continue
-        greedy = [record for record in by_method[name] if record["greedy"]]
-        sampled = [record for record in by_method[name] if not record["greedy"]]
-        main = sampled or greedy
-        row = _measures(main, task_measures) | _speed(header["timing"].get(name))
+        row = _measures(main, task_measures)
+        row |= _speed(header["timing"].get(name))
         if sampled and greedy:
             for measure, value in _measures(greedy, task_measures).items():
                 row[f"greedy/{measure}"] = value
-        if schemes := _schemes(main, task_measures.get("pass@k")):
+        schemes = _schemes(played, task_measures.get("pass@k"))
+        if schemes and "pass@1" in row:
             row["schemes"] = schemes
-        returns[name] = [statistics.fmean(r["return"] for r in group) for group in _by_item(main)]
+        returns[name] = []
+        for problem in main:
+            returns[name].append(statistics.fmean(record["return"] for record in problem))
         first = next(iter(returns))
         if name != first:
-            row["vs"] = {"method": first, **paired(returns[name], returns[first])}
+            row["vs"] = {"method": first} | paired(returns[name], returns[first])
         table[name] = row
     if not table:
         raise ValueError("the reward scores no turn of any method: it returned {} each time")
-    return {"settings": header["settings"] | {"title": title}, "methods": table}
+    settings = header["settings"] | {"title": title}
+    return {"settings": settings, "methods": table}
 
 
-def _by_item(records: list[dict]) -> list[list[dict]]:
-    groups = defaultdict(list)
-    for record in records:
-        groups[record["item"]].append(record)
-    return [groups[item] for item in sorted(groups)]
+def _measures(problems: list[list[dict]], task_measures: dict) -> dict:
+    """Return every measure of one method, each with its error over problems.
 
-
-def _measures(records: list[dict], task_measures: dict) -> dict:
-    """Return every measure of one method, each with its error over problems."""
-    part_names = dict.fromkeys(name for r in records for name in r["turns"][-1]["parts"])
+    problems: the records of each.
+    """
+    part_names = {}
+    for record in itertools.chain(*problems):
+        part_names |= dict.fromkeys(record["turns"][-1]["parts"])
     per_item = defaultdict(list)
-    for group in _by_item(records):
-        for name, value in _of_problem(group, task_measures, part_names).items():
+    for records in problems:
+        for name, value in _of_problem(records, task_measures, part_names).items():
             per_item[name].append(value)
     measures = {}
     for name, values in per_item.items():
@@ -156,20 +166,22 @@ def _of_problem(records: list[dict], task_measures: dict, part_names: dict) -> d
         if part not in values:
             continue
         if not name.endswith("@k"):
-            measures[name] = statistics.fmean(value > 0 for value in values[part])  # earned at all
+            earned = [value > 0 for value in values[part]]
+            measures[name] = statistics.fmean(earned)
             continue
         for k in KS:
             if k <= len(scored):
                 measures[f"{name[:-1]}{k}"] = best_of_k(values[part], k)
     answers = {tuple(turn["responses"]) for turn in last_turns}
+    turns = [turn for record in records for turn in record["turns"]]
     measures["distinct"] = len(answers) / len(records)
-    measures["mean_turns"] = statistics.fmean(len(record["turns"]) for record in records)
-    if sum(last_turns[0]["tokens"]):  # solutions of the data set were not decoded
-        for agent in range(len(last_turns[0]["tokens"])):
-            lengths = [turn["tokens"][agent] for turn in last_turns]
-            measures[f"length/{agent}"] = statistics.fmean(lengths)
-        totals = [sum(sum(turn["tokens"]) for turn in record["turns"]) for record in records]
-        measures["tokens_per_problem"] = statistics.fmean(totals)
+    measures["mean_turns"] = len(turns) / len(records)
+    lengths = np.mean([turn["tokens"] for turn in last_turns], 0)
+    if lengths.any():  # solutions of the data set were not decoded
+        for agent, length in enumerate(lengths.tolist()):
+            measures[f"length/{agent}"] = length
+        tokens = sum(sum(turn["tokens"]) for turn in turns)
+        measures["tokens_per_problem"] = tokens / len(records)
     return measures
 
 
@@ -187,17 +199,18 @@ def _speed(timing: dict | None) -> dict:
 
 
 def _schemes(records: list[dict], part: str | None) -> dict:
-    """Return how often each scheme was seen, the most frequent first, and how often it passed."""
-    passed = defaultdict(list)
-    known = False  # whether the reward has the part that says so
+    """Return how often each scheme was seen, the most frequent first, and how often it passed.
+
+    part: the part of the reward that says so.
+    """
+    counts = Counter()
+    passes = Counter()
     for record in records:
         parts = record["turns"][-1]["parts"]
-        known = known or part in parts
         if "scheme" in record and parts:
-            passed[record["scheme"]].append(parts.get(part, 0.0))
+            counts[record["scheme"]] += 1
+            passes[record["scheme"]] += parts.get(part, 0.0)
     schemes = {}
-    if known:
-        for name in sorted(passed, key=lambda name: (-len(passed[name]), name)):
-            values = passed[name]
-            schemes[name] = {"count": len(values), "pass_rate": statistics.fmean(values)}
+    for name, count in counts.most_common():
+        schemes[name] = {"count": count, "pass_rate": passes[name] / count}
     return schemes

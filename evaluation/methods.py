@@ -6,13 +6,11 @@ A method is a rollout: that of training, or one of the classes below, which diff
 import dataclasses
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import torch
 
-from evaluation.players import single_flags
 from evaluation.scoring import scorer_of
 from magrpo import EVAL, Episode, Node, Rollout, generator
 from policies.base import Prompt
@@ -27,13 +25,19 @@ from training.plugins import TaskOptions, make_task
 TIMED = 5  # problems whose decoding is timed, one at a time
 
 
-def shown(texts: dict[int, str]) -> str:
-    """Return how a baseline shows an agent what others wrote."""
-    return "\n\n".join(f"Agent {agent} wrote:\n{text.rstrip()}" for agent, text in texts.items())
+def shown(texts: list[str], reader: int) -> str:
+    """Return how a baseline shows an agent what the others wrote. texts: by agent."""
+    parts = []
+    for agent, text in enumerate(texts):
+        if agent != reader:
+            parts.append(f"Agent {agent} wrote:\n{text.rstrip()}")
+    return "\n\n".join(parts)
 
 
 def below(text: str, prompt: Prompt) -> Prompt:
-    """Return a prompt with a text above it, or above the last message of a chat."""
+    """Return a prompt with a text, if any, above it or above the last message of a chat."""
+    if not text:
+        return prompt
     if isinstance(prompt, str):
         return f"{text}\n\n{prompt}"
     *before, last = prompt
@@ -45,22 +49,24 @@ class Sequential(Rollout):
 
     def act(self, nodes, sampling):
         size = self.team.size
-        draws = []
-        for node in nodes:
-            shape = (size, node.samples, sampling.max_new_tokens)
-            draws.append(generator(*node.key).random(shape))
         for agent in range(size):
-            prompts = []
+            asked = []
+            uniforms = []
             for node in nodes:
-                prompt = self.task.observe(agent, node.item, [])
+                shape = (size, node.samples, sampling.max_new_tokens)
+                numbers = generator(*node.key).random(shape)
+                uniforms.append(numbers[agent])
+                own_prompt = self.task.observe(agent, node.item, [])
                 for sample in range(node.samples):
-                    texts = {k: node.responses[k][sample].text for k in range(agent)}
-                    asked = below(shown(texts), prompt) if texts else prompt
-                    prompts.append((agent, node.item, self.encode(agent, node.item, asked)))
-            uniforms = torch.from_numpy(np.concatenate([numbers[agent] for numbers in draws]))
-            answers = iter(self.answers(prompts, uniforms[:, None], sampling))
+                    texts = node.texts([sample] * agent)  # of the agents before it
+                    prompt = below(shown(texts, agent), own_prompt)
+                    ids = self.encode(agent, node.item, prompt)
+                    asked.append((agent, node.item, ids))
+            uniforms = torch.from_numpy(np.concatenate(uniforms))[:, None]
+            answers = self.answers(asked, uniforms, sampling)
+            responses = (response for [response] in answers)
             for node in nodes:
-                node.responses.append([next(answers)[0] for _ in range(node.samples)])
+                node.responses.append(list(itertools.islice(responses, node.samples)))
 
 
 class Discussion(Rollout):
@@ -70,7 +76,7 @@ class Discussion(Rollout):
     """
 
     def __call__(self, items, key, samples, sampling, *_):
-        agents = range(self.team.size)
+        size = self.team.size
         nodes = self.roots(items, key, samples)
         with self.timed("rollout"):
             self.act(nodes, sampling)
@@ -78,12 +84,8 @@ class Discussion(Rollout):
         for node in nodes:
             node.next_items = [node.item] * samples
             for sample in range(samples):
-                texts = node.texts([sample] * len(agents))
-                feedback = []
-                for agent in agents:
-                    partners = [partner for partner in agents if partner != agent]
-                    feedback.append(shown({partner: texts[partner] for partner in partners}))
-                node.feedback[sample] = feedback
+                texts = node.texts([sample] * size)
+                node.feedback[sample] = [shown(texts, agent) for agent in range(size)]
             second += self.next_turn(node, 1)
         with self.timed("rollout"):
             self.act(second, sampling)
@@ -115,13 +117,12 @@ class Method:
     trained: frozenset[int] = frozenset()
 
 
-def plan(
-    flags, solo_flags, team: Path | None, single_model: str | None, items: list[dict]
-) -> dict[str, Method]:
-    """Return the methods that apply, by name.
+def plan(seats: dict[str, tuple], items: list[dict]) -> dict[str, Method]:
+    """Return the methods that apply, by name. seats: the flags and the run of each seat in use.
 
-    The team plays with `flags`. solo_flags: those of the single agent's run, if any.
+    Without the seat "single", the agent of a single agent's run plays it untrained.
     """
+    flags, team = seats["team"]
     agents = range(flags.num_agents)
     methods = {}
     if len(agents) > 1:
@@ -130,11 +131,11 @@ def plan(
         methods["naive"] = Method("team")
         methods["sequential"] = Method("team", Sequential)
         methods["discussion"] = Method("team", Discussion)
-    if solo_flags and not single_model:
+    if "single" not in seats:
         methods["single"] = Method("solo")
-    elif plays_alone(single_flags(flags, single_model), items[0]):
+    elif plays_alone(seats["single"][0], items[0]):
         methods["single"] = Method("single")
-    if solo_flags:
+    if "solo" in seats:
         methods["single-trained"] = Method("solo", trained=frozenset([0]))
     if len(agents) > 1 and team and not flags.share:
         for agent in agents:
@@ -167,7 +168,8 @@ def plays_alone(flags, item: dict) -> bool:
     try:
         task = make_task(part_of(flags, TaskOptions))
         for turn in range(flags.turns):
-            if set(task.speakers(item, turn) or [0]) != {0}:
+            speakers = task.speakers(item, turn)
+            if speakers and set(speakers) != {0}:
                 return False
             item = task.advance(item, [""])
             if item is None:
@@ -178,24 +180,40 @@ def plays_alone(flags, item: dict) -> bool:
 
 
 def play_method(
-    name: str, rollout: Rollout, items: list[dict], sampling: Sampling, seed: int, samples: int
+    name: str,
+    rollout: Rollout,
+    items: list[dict],
+    sampling: Sampling,
+    seed: int,
+    samples: int,
 ) -> list[dict]:
     """Return a record per problem and joint response. samples 0: one greedy response."""
     records = []
-    greedy = not samples
+    greedy = samples == 0
     if greedy:
+        samples = 1
         sampling = sampling.greedy()
     with progress(f"{name}, {'greedy' if greedy else 'sampled'}", len(items)) as bar:
-        turns = play(rollout, items, seed, samples or 1, sampling, bar)
+        turns = play(rollout, items, seed, samples, sampling, bar)
     largest = largest_return(turns, rollout)
     for number, root in enumerate(turns[0]):
-        for sample in range(samples or 1):
-            head = {"method": name, "greedy": greedy, "item": number, "sample": sample}
+        for sample in range(samples):
+            head = {
+                "method": name,
+                "greedy": greedy,
+                "item": number,
+                "sample": sample,
+            }
             records.append(head | record(rollout, root, sample, largest))
     return records
 
 
-def record(rollout: Rollout, root: Node, sample: int, largest: float) -> dict:
+def record(
+    rollout: Rollout,
+    root: Node,
+    sample: int,
+    largest: float,
+) -> dict:
     """Return a joint response's turns, its return, and the scheme of its last turn.
 
     The scheme is left out where the task names none. A turn without parts was not scored.
@@ -209,13 +227,18 @@ def record(rollout: Rollout, root: Node, sample: int, largest: float) -> dict:
             discount = rollout.episode.gamma ** len(turns)
             earned += discount * total(parts, len(texts))
         turns.append({"responses": texts, "tokens": tokens, "parts": parts})
-    scheme = rollout.task.scheme(node.item, texts)
-    names = {"scheme": scheme} if scheme else {}
-    return {**names, "return": earned / largest, "turns": turns}
+    line = {"return": earned / largest, "turns": turns}
+    if scheme := rollout.task.scheme(node.item, texts):
+        line["scheme"] = scheme
+    return line
 
 
 def latencies(
-    name: str, rollout: Rollout, items: list[dict], sampling: Sampling, seed: int
+    name: str,
+    rollout: Rollout,
+    items: list[dict],
+    sampling: Sampling,
+    seed: int,
 ) -> dict[str, list[float]]:
     """Return the seconds and the tokens of TIMED problems, one joint response each, one by one."""
     seconds = []
@@ -223,10 +246,12 @@ def latencies(
     items = items[:TIMED]
     with progress(f"{name}, latency", len(items)) as bar:
         warm_up = dataclasses.replace(sampling, max_new_tokens=1)
-        rollout(items[:1], (seed, EVAL, 0, 0), 1, warm_up, *ALIGNED_CHAIN)
+        key = (seed, EVAL, 0, 0)
+        rollout(items[:1], key, 1, warm_up, *ALIGNED_CHAIN)
         for number, item in enumerate(items):
             rollout.seconds.clear()
-            turns = rollout([item], (seed, EVAL, 0, number), 1, sampling, *ALIGNED_CHAIN)
+            key = (seed, EVAL, 0, number)
+            turns = rollout([item], key, 1, sampling, *ALIGNED_CHAIN)
             seconds.append(rollout.seconds["rollout"])
             tokens.append(sampled_tokens(itertools.chain(*turns)))
             bar.update()

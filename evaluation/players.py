@@ -6,7 +6,6 @@ training, because the same objects make them here. `flags` are those of train.py
 """
 
 import dataclasses
-import re
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -25,7 +24,8 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
     for name in names or []:
         directory = folder.run_folder(name)
         flags = folder.read_args(directory)["args"]
-        if not (folder.has_agents(directory, flags) or (directory / folder.CHECKPOINT).is_file()):
+        checkpoint = directory / folder.CHECKPOINT
+        if not (folder.has_agents(directory, flags) or checkpoint.is_file()):
             raise ValueError(
                 f"{directory} is not finished, and has no checkpoint: "
                 f"python train.py --resume {directory}"
@@ -65,35 +65,28 @@ def load_agents(team, directory: Path) -> None:
             path = folder.agent_folder(directory, agent, flags)
             load_agent(team.base_of[agent], agent, path, trusted)
         return
-    trained = []
+    if flags.get("share") and not team.options.share:  # the checkpoint has fewer adapters
+        raise ValueError(f"{directory} is not finished: python train.py --resume {directory}")
+    trained = {}
     for name, parameter in team.named_parameters():
         if parameter.requires_grad:
-            trained.append((saved_name(name, team, flags), parameter))
+            trained[f"team.{name}"] = parameter
     # A user's own module may have trained more than the team.
-    step, weights = folder.read_checkpoint(directory, dict(trained), "team.")
-    for name, parameter in trained:
+    step, weights = folder.read_checkpoint(directory, trained, "team.")
+    for name, parameter in trained.items():
         parameter.data.copy_(weights[name])
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
-
-
-def saved_name(name: str, team, flags: dict) -> str:
-    """Return the name in a run's checkpoint of what the agents here have as `name`.
-
-    The agents here may be more policies than the run's (--share). A name is bases.<number>. ...
-    .agent<i>. ..., or a full copy's.
-    """
-    if not flags.get("share"):
-        return f"team.{name}"
-    _, number, rest = name.split(".", 2)
-    first = folder.policy_of(team.bases[int(number)].agents[0], flags)
-    base = list(dict.fromkeys(flags["model"])).index(flags["model"][first])
-    return f"team.bases.{base}." + re.sub(r"\.agent\d+\.", f".agent{first}.", rest)
 
 
 class Player:
     """A team with its task, whose agents play trained or untrained."""
 
-    def __init__(self, flags, directory: Path | None = None, reward: Callable | None = None):
+    def __init__(
+        self,
+        flags,
+        directory: Path | None = None,
+        reward: Callable | None = None,
+    ):
         """directory: the run whose trained agents play. reward: none for --ask."""
         from policies.judging import Judge, make_judge
         from policies.loading import device
@@ -131,7 +124,10 @@ class Player:
 
     def copies(self) -> list[list]:
         """Return a copy of each agent's trained weights."""
-        return [[p.detach().to("cpu", copy=True) for p in group] for group in self.parameters]
+        copies = []
+        for group in self.parameters:
+            copies.append([p.detach().to("cpu", copy=True) for p in group])
+        return copies
 
     def put(self, weights: list[list]) -> None:
         """Let each agent play with these weights, as `copies` returns them."""
@@ -139,7 +135,11 @@ class Player:
             for parameter, value in zip(group, values, strict=True):
                 parameter.data.copy_(value)
 
-    def rollout(self, rollout_class: type | None = None, trained: Collection[int] = ()):
+    def rollout(
+        self,
+        rollout_class: type | None = None,
+        trained: Collection[int] = (),
+    ):
         """Return the rollout in which these agents, some of them trained, play the run's task.
 
         rollout_class: None: as in training. A baseline plays one turn, and its prompts may hold
@@ -147,17 +147,18 @@ class Player:
         """
         from magrpo import Episode, Rollout
 
+        agents = range(self.team.size)
         if self.weights:
-            self.put([self.weights[agent in trained][agent] for agent in range(self.team.size)])
+            self.put([self.weights[agent in trained][agent] for agent in agents])
         episode = part_of(self.flags, Episode)
         rollout_class = rollout_class or Rollout
         if rollout_class is not Rollout:
-            shown = 2 * self.team.size * episode.max_new_tokens  # partners' texts
+            shown = 2 * len(agents) * episode.max_new_tokens  # partners' texts
             limit = episode.max_prompt_tokens + shown
             episode = dataclasses.replace(episode, turns=1, max_prompt_tokens=limit)
         return rollout_class(self.team, self.task, self.reward, episode)
 
-    def ask(self, item: dict, seed: int, greedy: bool) -> tuple[list[str], list[str]]:
+    def ask(self, item: dict, seed: int) -> tuple[list[str], list[str]]:
         """Return the agents' prompts and responses to one item.
 
         This is Rollout.act for one node, without the seconds that Lightning takes to load.
@@ -167,23 +168,21 @@ class Player:
         from policies.base import as_text
 
         flags = self.flags
-        speakers = self.task.speakers(item, 0) or range(self.team.size)
+        limits = (flags.max_prompt_tokens, flags.max_new_tokens)
         prompts = [""] * self.team.size
         texts = [""] * self.team.size
         asked = []
-        for agent in speakers:
+        for agent in self.task.speakers(item, 0) or range(self.team.size):
             base = self.team.base_of[agent]
             base.end_at(self.task.stop)
             prompt = self.task.observe(agent, item, [])
             prompts[agent] = as_text(prompt)
             texts[agent] = self.task.begin(agent, item)
-            limits = (flags.max_prompt_tokens, flags.max_new_tokens)
             ids = base.encode(prompt, flags.chat_template, *limits, texts[agent])
             asked.append((agent, ids))
         torch.manual_seed(seed)
         uniforms = torch.rand(len(asked), 1, flags.max_new_tokens, dtype=torch.float64)
-        sampling = self.sampling.greedy() if greedy else self.sampling
-        answers = self.team.sample(asked, uniforms, sampling)
-        for agent, [response] in zip(speakers, answers, strict=True):
+        answers = self.team.sample(asked, uniforms, self.sampling)
+        for (agent, _), [response] in zip(asked, answers, strict=True):
             texts[agent] += response.text
         return prompts, texts

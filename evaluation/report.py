@@ -9,8 +9,8 @@ from programs.rows import file_rows
 from training.terminal import printable
 
 ACROSS = 6  # columns beside each other
-HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has
 BRIEF = ["return", "greedy/return", "pass@1", "metric/coop", "tokens_per_problem"]
+HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has
 LABELS = {
     "greedy/return": "greedy",
     "tokens_per_problem": "tokens",
@@ -25,7 +25,9 @@ def render(table: dict, measures: dict, everything: bool) -> str:
     everything: all columns, and not only the most important ones.
     """
     methods = table["methods"]
-    names = dict.fromkeys(name for row in methods.values() for name in row)
+    names = {}  # of the measures of any method, without their errors
+    for row in methods.values():
+        names |= dict.fromkeys(name for name in row if not name.endswith("_se"))
     kinds = [BRIEF]
     if everything:
         kinds = [
@@ -37,8 +39,7 @@ def render(table: dict, measures: dict, everything: bool) -> str:
     for patterns in kinds:
         columns = []
         for pattern in patterns:
-            shown = fnmatch.filter(names, pattern)
-            columns += [name for name in shown if not name.endswith("_se")]
+            columns += fnmatch.filter(names, pattern)
         for number in range(0, len(columns), ACROSS):
             blocks.append(_block(methods, columns[number : number + ACROSS]))
     blocks.append(_pairs(methods))
@@ -52,14 +53,13 @@ def render(table: dict, measures: dict, everything: bool) -> str:
 
 def _block(methods: dict, columns: list[str]) -> str:
     """Return methods x measures, with their errors."""
-    header = ["method"]
+    rows = {name: {} for name in methods}
     for column in columns:
         short = column.removeprefix("reward/").removeprefix("metric/").replace("_", " ")
-        header.append(LABELS.get(column, short))
-    rows = [header]
-    for name, row in methods.items():
-        rows.append([name, *(_cell(row.get(c), row.get(f"{c}_se")) for c in columns)])
-    return align(rows)
+        label = LABELS.get(column, short)
+        for name, row in methods.items():
+            rows[name][label] = _cell(row.get(column), row.get(f"{column}_se"))
+    return align("method", rows)
 
 
 def _cell(value: float | None, error: float | None) -> str:
@@ -70,44 +70,42 @@ def _cell(value: float | None, error: float | None) -> str:
     return text if error is None else f"{text} ±{error:.{digits}f}"
 
 
-def align(rows: list[list[str]]) -> str:
-    """Return rows of cells as lines, the first column to the left and the others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for name, *cells in rows:
-        line = name.ljust(widths[0])
-        for cell, width in zip(cells, widths[1:], strict=True):
-            line += "  " + cell.rjust(width)
-        lines.append(line.rstrip())
-    return "\n".join(lines)
+def align(corner: str, rows: dict[str, dict]) -> str:
+    """Return the table of rows by name, which hold cells by column. Return "" without a cell.
+
+    corner: the heading of the rows' names.
+    """
+    import pandas  # comes with datasets
+
+    table = pandas.DataFrame(rows.values(), rows, dtype=object).fillna("-")
+    if table.empty:
+        return ""
+    columns = table.T.rename_axis(corner).reset_index()
+    return columns.T.to_string(header=False)  # the headings are its first row
 
 
 def _pairs(methods: dict) -> str:
     """Return the comparisons with the first method, or "" where there is one method."""
-    rows = [["", "difference of return", "win", "tie", "loss"]]
+    rows = {}
     for name, row in methods.items():
         if vs := row.get("vs"):
             gap = _cell(vs["difference"], vs["difference_se"])
-            counts = [str(vs[key]) for key in ("win", "tie", "loss")]
-            rows.append([f"{name} - {vs['method']}", gap, *counts])
-    return align(rows) if len(rows) > 1 else ""
+            counts = {key: vs[key] for key in ("win", "tie", "loss")}
+            rows[f"{name} - {vs['method']}"] = {"difference of return": gap} | counts
+    return align("", rows)
 
 
 def _scheme_block(methods: dict) -> str:
     """Return each scheme's share of the joint responses, its pass rate in brackets."""
-    names = dict.fromkeys(name for row in methods.values() for name in row.get("schemes", ()))
-    rows = [["share (pass rate)", *names]]
+    rows = {}
     for method, row in methods.items():
         schemes = row.get("schemes", {})
         total = sum(scheme["count"] for scheme in schemes.values())
-        cells = [method]
-        for name in names:
-            cell = "-"
-            if scheme := schemes.get(name):
-                cell = f"{scheme['count'] / total:.2f} ({scheme['pass_rate']:.2f})"
-            cells.append(cell)
-        rows.append(cells)
-    return align(rows) if names else ""
+        rows[method] = {}
+        for name, scheme in schemes.items():
+            share = scheme["count"] / total
+            rows[method][name] = f"{share:.2f} ({scheme['pass_rate']:.2f})"
+    return align("share (pass rate)", rows)
 
 
 def show(header: dict, records: list[dict], count: int) -> str:
@@ -132,15 +130,19 @@ def show(header: dict, records: list[dict], count: int) -> str:
 
 def side_by_side(texts: list[str]) -> str:
     """Return one column per agent, as wide as the terminal allows."""
-    width = max(shutil.get_terminal_size((100, 0)).columns // len(texts) - 3, 20)
+    terminal = shutil.get_terminal_size((100, 0))
+    width = max(terminal.columns // len(texts) - 3, 20)
     columns = []
     for agent, text in enumerate(texts):
         lines = [f"agent {agent}"]
         for line in printable(text).splitlines():
             lines += textwrap.wrap(line, width, drop_whitespace=False) or [""]
         columns.append(lines)
-    rows = itertools.zip_longest(*columns, fillvalue="")
-    return "\n".join(" | ".join(cell.ljust(width) for cell in row).rstrip() for row in rows)
+    rows = []
+    for row in itertools.zip_longest(*columns, fillvalue=""):
+        cells = [cell.ljust(width) for cell in row]
+        rows.append(" | ".join(cells).rstrip())
+    return "\n".join(rows)
 
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:
@@ -153,7 +155,7 @@ def read_samples(file: str) -> tuple[dict, list[dict]]:
 
 def write_csv(file: str, methods: dict) -> None:
     """Write a line per method. Names of nested measures are joined by slashes."""
-    import pandas  # comes with datasets
+    import pandas
 
     rows = [{"method": name} | row for name, row in methods.items()]
     table = pandas.json_normalize(rows, sep="/").convert_dtypes()

@@ -1,9 +1,7 @@
 """--score: any reward on joint responses from a file, wherever they come from."""
 
-import statistics
 from pathlib import Path
 
-from evaluation.report import align
 from policies.finding import TeamOptions
 from programs.rows import file_rows
 from rewards import asks, total
@@ -39,7 +37,8 @@ def score(flags, file: str, samples: str | None) -> str:
     reward = find_reward(make_task(part_of(flags, TaskOptions)))
     scorer = scorer_of(flags, reward)
     try:
-        scores = scorer([(row["item"], row["responses"]) for row in rows.values()])
+        joints = [(row["item"], row["responses"]) for row in rows.values()]
+        scores = scorer(joints)
     except RewardError as error:
         line = list(rows)[error.args[2]]
         raise RewardError(f"{file}, line {line}: {error}", *error.args[1:]) from error
@@ -66,11 +65,11 @@ def scorer_of(flags, reward) -> Scorer:
 
 def render(rows: list[dict], maximum: float) -> str:
     """Return the table of the rewards and of their parts."""
-    values = {"reward": [row["reward"] for row in rows]}
-    for name in dict.fromkeys(name for row in rows for name in row["parts"]):
-        values[name] = [row["parts"].get(name, 0.0) for row in rows]
-    table = [["", "mean", "least", "most"]]
-    for name, numbers in values.items():
-        summary = (statistics.fmean(numbers), min(numbers), max(numbers))
-        table.append([name, *(f"{number:.3f}" for number in summary)])
-    return f"{len(rows)} joint responses, of a maximum of {maximum:g}\n{align(table)}"
+    import pandas  # comes with datasets
+
+    values = [{"reward": row["reward"]} | row["parts"] for row in rows]
+    frame = pandas.DataFrame(values).fillna(0.0)
+    table = frame.agg(["mean", "min", "max"]).T
+    table.columns = ["mean", "least", "most"]
+    text = table.map("{:.3f}".format).to_string()
+    return f"{len(rows)} joint responses, of a maximum of {maximum:g}\n{text}"
