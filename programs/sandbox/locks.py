@@ -72,8 +72,8 @@ CANDIDATE_FILTER = seccomp_filter(
 )
 
 
-def prctl(option: int, *arguments: int) -> bool:
-    return LIBC.prctl(option, *map(ctypes.c_void_p, (*arguments, 0, 0, 0, 0)[:4])) == 0
+def prctl(option: int, first: int, second: int = 0) -> bool:
+    return LIBC.prctl(option, *map(ctypes.c_void_p, (first, second, 0, 0))) == 0
 
 
 def add_filter(program: ctypes.Array) -> bool:
