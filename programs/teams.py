@@ -165,13 +165,21 @@ def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -
 
 
 def helper_stand_ins(name: str) -> list[Part]:
-    sources = [HELPER.format(name=name, expression=text) for text in HELPER_STAND_INS]
-    return [Part(source, shareable=True) for source in sources]
+    return [
+        Part(HELPER.format(name=name, expression=expression), shareable=True)
+        for expression in HELPER_STAND_INS
+    ]
 
 
 def main_stand_ins(name: str, helper: str) -> list[Part]:
-    sources = [MAIN.format(name=name, helper=helper, expression=text) for text in MAIN_STAND_INS]
-    return [Part(source, reads=frozenset([helper]), shareable=True) for source in sources]
+    return [
+        Part(
+            MAIN.format(name=name, helper=helper, expression=expression),
+            reads=frozenset([helper]),
+            shareable=True,
+        )
+        for expression in MAIN_STAND_INS
+    ]
 
 
 def _versions(name: str, team: Team, responses: list[str]) -> list[Part]:
