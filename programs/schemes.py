@@ -28,10 +28,27 @@ from typing import NamedTuple
 from programs.extraction import extract, part_names
 
 _TESTS = {"If.test", "IfExp.test", "While.test", "Match.subject", "comprehension.ifs"}
-_LOOPS = {"For.body", "While.test", "While.body", "Lambda.body", "comprehension.ifs"}
-_LOOPS |= {"ListComp.elt", "SetComp.elt", "GeneratorExp.elt", "DictComp.key", "DictComp.value"}
-_COMPUTED = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-_COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
+_LOOPS = {
+    "For.body",
+    "While.test",
+    "While.body",
+    "Lambda.body",
+    "comprehension.ifs",
+    "ListComp.elt",
+    "SetComp.elt",
+    "GeneratorExp.elt",
+    "DictComp.key",
+    "DictComp.value",
+}
+_COMPUTED = (
+    ast.ListComp,
+    ast.SetComp,
+    ast.GeneratorExp,
+    ast.DictComp,
+    ast.Call,
+    ast.BinOp,
+    ast.Compare,
+)
 
 
 def classify(responses: list[str], item: dict) -> str:

@@ -76,9 +76,9 @@ def length_score(wanted: Lengths, first: str, second: str) -> float:
     """Return how well the lengths of two texts fit, from 0 to 1."""
     first_size = len(words(first))
     second_size = len(words(second))
-    if not first_size or not second_size:
-        return 0.0
     shorter, longer = sorted((first_size, second_size))
+    if not shorter:
+        return 0.0
     enough = min(shorter, wanted.least) / wanted.least
     even = min(wanted.even * shorter / longer, 1.0)
     return enough * ramp(second_size / first_size, *wanted.longer) * even
