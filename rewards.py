@@ -462,7 +462,7 @@ def _as_released(levels: Levels, texts: tuple[str, str]):
     """Return the same as _as_in_the_paper, as the released code computes it."""
     text = (texts[0] + texts[1] if levels.both else texts[1]).lower()
     kinds = sum(any(phrase in text for phrase in phrases) for phrases in TRANSITIONS.values())
-    tau = min(0.4 + min(0.05 * (kinds - 1), 0.6), 1.0) if kinds else 0.0
+    tau = 0.4 + 0.05 * (kinds - 1) if kinds else 0.0
     sizes = [len(text.split()) for text in texts]
     vocabularies = [set(re.findall(r"\b\w+\b", text.lower())) for text in texts]
     return sizes, vocabularies, tau

@@ -180,12 +180,10 @@ class CodeTask(Task):
 
     def ask(self, text: str) -> dict:
         """Return an item without tests, of a question, or of a signature with its docstring."""
-        define = r"(?m)^\s*(?:async\s+)?def\b"  # a line that begins a function
-        if not re.search(define, text):
-            text = f'def solve(xs):\n    """{text}"""\n'
-        names = re.findall(rf"{define}\s+(\w+)", text)
+        names = re.findall(r"(?m)^\s*(?:async\s+)?def\s+(\w+)", text)
         if not names:
-            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
+            text = f'def solve(xs):\n    """{text}"""\n'
+            names = ["solve"]
         return {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
 
 

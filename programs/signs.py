@@ -53,7 +53,7 @@ def cascading_errors(run) -> bool | None:
     for (_step, _turn, code), passes in results.items():
         if any(passes) and "except" not in code:
             failures += passes.count(False)
-    return failures > max(SELDOM * len(samples), 3)
+    return failures > SELDOM * len(samples)
 
 
 SIGNS = (  # check, metrics that it needs, what to try
