@@ -41,22 +41,25 @@ import ast
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 
-from programs.extraction import Part, share_of
-from programs.teams import contributions, run, share_passed, team_parts, used_helpers
+from programs.extraction import share_of
+from programs.teams import Team, contributions, run, share_passed, team_parts, used_helpers
 from writing.text import (
     ARXIV_LENGTHS,
+    STOP_WORDS,
     TLDR_LENGTHS,
+    TRANSITIONS,
     Lengths,
     copied_share,
     has_end,
     length_score,
     ramp,
     split,
-    stop_words,
-    transitions,
     words,
 )
+
+Scores = dict[str, float]  # the parts of a reward
 
 # --------------------------------------------------------------------------------------------------
 # 1. Code: Python functions of several agents, run on the item's tests
@@ -91,10 +94,16 @@ TEXT = 0.15  # part of SYNTAX, for responses that are code as a whole
 TESTS = 1.0
 COOPERATION = 1.5
 COMPONENTS = ("structure", "syntax", "tests", "cooperation")
-METRICS = ("pass", "aux_called", "wrapper", "load_bearing", "coop")
+METRICS = (
+    "metric/pass",
+    "metric/aux_called",
+    "metric/wrapper",
+    "metric/load_bearing",
+    "metric/coop",
+)
 
 
-def code(item: dict, responses: list[str]) -> dict[str, float]:
+def code(item: dict, responses: list[str]) -> Scores:
     """Return the levels of the strict reward, 0 to 4 in all.
 
     Cooperation rewards a part for what the team loses without it. The team passes a fraction p of
@@ -113,7 +122,7 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     """
     team = team_parts(item, responses)
     *helpers, _ = team
-    scores = _levels(item, team, {name: part.returns for name, part in team.items()})
+    scores = _levels(item, team, lambda part: part.returns)
     if scores["syntax"]:
         scores["syntax"] -= TEXT * (1 - _share_kept(team, responses))
         scores["metric/aux_called"] = len(used_helpers(team)) / len(helpers)
@@ -121,8 +130,8 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
     if not p:
         return scores
     adds = contributions(item, responses, team, p)
-    needed = [name for name in helpers if adds[name]]
-    in_place = [name for name in needed if not team[name].returns]  # it changes its argument
+    # A helper that adds something and returns nothing changes its argument.
+    in_place = [name for name in helpers if adds[name] and not team[name].returns]
     scores["structure"] += HELPERS * len(in_place) / len(helpers)
     c, metrics = _division(adds)
     scores["cooperation"] = cooperation(p, c)
@@ -134,7 +143,7 @@ def code(item: dict, responses: list[str]) -> dict[str, float]:
 code.maximum = 4.0
 
 
-def _division(adds: dict[str, float]) -> tuple[float, dict[str, float]]:
+def _division(adds: Scores) -> tuple[float, Scores]:
     """Return c, and what is logged of a program that passes all tests."""
     *helpers, main = adds
     needed = [name for name in helpers if adds[name]]
@@ -161,15 +170,15 @@ FORM = 0.05  # both functions are defined, and all of it compiles
 TEXT_IS_CODE = 0.05  # the responses are code as a whole
 
 
-def code_pass(item: dict, responses: list[str]) -> dict[str, float]:
+def code_pass(item: dict, responses: list[str]) -> Scores:
     """Return 1 + c / 2 for a program that passes all tests, plus at most 0.1 for form and text.
 
     c is 1 if the team fails without the part of each agent, as in `code`. So a wrong program, which
     earns 0.1 at most, never earns more than a right one.
     """
     team = team_parts(item, responses)
-    levels = _levels(item, team, {name: part.returns for name, part in team.items()})
-    scores = {name: value for name, value in levels.items() if name.startswith("metric/")}
+    levels = _levels(item, team, lambda part: part.returns)
+    scores = {name: levels[name] for name in METRICS}
     scores |= {"form": 0.0, "text": 0.0, "tests": levels["metric/pass"], "cooperation": 0.0}
     scores["metric/tests"] = levels["tests"]
     if levels["syntax"]:
@@ -186,17 +195,17 @@ def code_pass(item: dict, responses: list[str]) -> dict[str, float]:
 code_pass.maximum = FORM + TEXT_IS_CODE + 1.5
 
 
-def code_paper(item: dict, responses: list[str]) -> dict[str, float]:
+def code_paper(item: dict, responses: list[str]) -> Scores:
     """Return the paper's reward, 0 to 4. Its weaknesses are kept, such as "aux(" in a comment."""
     team = team_parts(item, responses)
-    defined = {name: bool(re.search(r"return\s", part.raw)) for name, part in team.items()}
-    scores = _levels(item, team, defined)
+    scores = _levels(item, team, lambda part: bool(re.search(r"return\s", part.raw)))
     *helpers, main = team
+    written = team[main].raw
     call = rf"\b({'|'.join(helpers)})\s*\("
-    calls = len(re.findall(call, team[main].raw))
+    calls = len(re.findall(call, written))
     if scores["tests"] and calls and any(team[name].raw for name in helpers):
         wrapper = _looks_like_wrapper(team[main].node)
-        bare = len(re.findall(rf"^\s*{call}", team[main].raw, re.MULTILINE)) == calls
+        bare = len(re.findall(rf"^\s*{call}", written, re.MULTILINE)) == calls
         scores["cooperation"] = 0.5 + 1.0 * (not wrapper) - 0.5 * bare
         scores["metric/aux_called"] = 1.0
         scores["metric/wrapper"] = float(wrapper)
@@ -206,13 +215,16 @@ def code_paper(item: dict, responses: list[str]) -> dict[str, float]:
 code_paper.maximum = 4.0
 
 
-def _levels(item: dict, team: dict[str, Part], defined: dict[str, bool]) -> dict[str, float]:
-    """Return structure, syntax and tests, each 0 if the one before does not hold."""
-    scores = dict.fromkeys([*COMPONENTS, *(f"metric/{name}" for name in METRICS)], 0.0)
-    *helpers, main = team
-    share_defined = sum(defined[name] for name in helpers) / len(helpers)
-    scores["structure"] = HELPERS * share_defined + MAIN * defined[main]
-    if not defined[main] or any(part.broken for part in team.values()):
+def _levels(item: dict, team: Team, is_defined) -> Scores:
+    """Return structure, syntax and tests, each 0 if the one before does not hold.
+
+    is_defined(part) says whether a part counts as defined.
+    """
+    scores = dict.fromkeys([*COMPONENTS, *METRICS], 0.0)
+    *helpers, main = map(is_defined, team.values())
+    share_defined = sum(helpers) / len(helpers)
+    scores["structure"] = HELPERS * share_defined + MAIN * main
+    if not main or any(part.broken for part in team.values()):
         return scores
     scores["syntax"] = SYNTAX
     scores["tests"] = TESTS * share_passed(run(item, team))
@@ -220,7 +232,7 @@ def _levels(item: dict, team: dict[str, Part], defined: dict[str, bool]) -> dict
     return scores
 
 
-def _share_kept(team: dict[str, Part], responses: list[str]) -> float:
+def _share_kept(team: Team, responses: list[str]) -> float:
     """Return the fraction of the text that the functions are made of, averaged over agents."""
     kept = [part.kept for part in team.values()]
     if len(responses) == 1:  # one agent wrote both functions
@@ -288,31 +300,17 @@ FLUENT = (-7.0, 0.5)  # middle and width of its sigmoid, nats per token
 GROUNDED = (0.16, 0.05)  # middle and width of its sigmoid, a fraction
 WINDOW = 24  # tokens of the least grounded part of a text
 CUT_OFF = 0.7  # factor for each text that was cut off
-TLDR_QUESTION = "Summarize this text."
-ARXIV_QUESTION = "Write the introduction of the paper with this abstract."
 
 
-def tldr(item: dict, responses: list[str], lm) -> dict[str, float]:
-    """Return the strict reward of a concise summary and a longer one, 0 to 3."""
-    return _read_texts(item["prompt"], TLDR_QUESTION, TLDR_LENGTHS, responses, lm)
-
-
-def arxiv(item: dict, responses: list[str], lm) -> dict[str, float]:
-    """Return the strict reward of an introduction in two halves, 0 to 3."""
-    return _read_texts(item["abstract_text"], ARXIV_QUESTION, ARXIV_LENGTHS, responses, lm)
-
-
-tldr.maximum = arxiv.maximum = 3.0
-tldr.needs_model = arxiv.needs_model = True
-
-
-def _read_texts(source: str, question: str, lengths: Lengths, responses: list[str], lm) -> dict:
+def _read_texts(
+    field: str, question: str, lengths: Lengths, item: dict, responses: list[str], lm
+) -> Scores:
+    """Return the product of the factors, and each of them. The source is item[field]."""
     factors = dict.fromkeys(("fluent", "grounded", "original", "lengths", "finished"), 0.0)
     texts = split(responses)
     if texts and all(text.strip() for text in texts):
-        source = source.strip()
-        first = _fluent_and_grounded(lm, source, question, texts[0].strip())
-        second = _fluent_and_grounded(lm, source, question, texts[1].strip())
+        source = item[field].strip()
+        first, second = [_fluent_and_grounded(lm, source, question, text.strip()) for text in texts]
         factors["fluent"] = math.sqrt(first[0] * second[0])
         factors["grounded"] = math.sqrt(first[1] * second[1])
         factors["original"] = 1 - copied_share(source, *texts) ** 2
@@ -343,6 +341,18 @@ def _fluent_and_grounded(lm, source: str, question: str, text: str) -> tuple[flo
 
 def _sigmoid(value: float, middle: float, width: float) -> float:
     return 1 / (1 + math.exp(min((middle - value) / width, 700.0)))
+
+
+# The strict rewards of a concise summary and a longer one, and of an introduction in two halves.
+tldr = partial(_read_texts, "prompt", "Summarize this text.", TLDR_LENGTHS)
+arxiv = partial(
+    _read_texts,
+    "abstract_text",
+    "Write the introduction of the paper with this abstract.",
+    ARXIV_LENGTHS,
+)
+tldr.maximum = arxiv.maximum = 3.0
+tldr.needs_model = arxiv.needs_model = True
 
 
 # --------------------------------------------------------------------------------------------------
@@ -379,13 +389,17 @@ def _sigmoid(value: float, middle: float, width: float) -> float:
 # --------------------------------------------------------------------------------------------------
 
 
+# A ratio scores 1 between the inner two numbers, and 0 outside the outer two.
+Band = tuple[float, float, float, float]
+
+
 @dataclass(frozen=True)
 class Levels:
-    """A band of four numbers scores 1 between the inner two, and 0 outside the outer two."""
+    """The numbers of the four levels of one task."""
 
     words: tuple[int, int]
-    length: tuple[float, float, float, float]
-    vocabulary: tuple[float, float, float, float]
+    length: Band
+    vocabulary: Band
     tau: float  # factor of the logarithm, in the paper's form
     cap: float  # Jaccard index from which consistency is full
     both: bool = True  # whether the released k looks at both texts
@@ -396,31 +410,7 @@ ARXIV = Levels((128, 256), (0.8, 1.0, 1.3, 1.5), (0.5, 0.7, 1.3, 1.7), 0.4, 0.23
 ARXIV_RELEASED = replace(ARXIV, length=(0.8, 1.3, 1.6, 2.0))
 
 
-def tldr_paper(item: dict, responses: list[str]) -> dict[str, float]:
-    """Return the paper's reward, 0 to 3. Five categories of transitions reach 3."""
-    return _four_levels(TLDR, _as_in_the_paper, responses)
-
-
-def arxiv_paper(item: dict, responses: list[str]) -> dict[str, float]:
-    """Return the paper's reward, 0 to 3. Only all categories of transitions reach 3."""
-    return _four_levels(ARXIV, _as_in_the_paper, responses)
-
-
-def tldr_released(item: dict, responses: list[str]) -> dict[str, float]:
-    """Return the released code's reward, 0 to 2.98; published curves are divided by 3."""
-    return _four_levels(TLDR, _as_released, responses)
-
-
-def arxiv_released(item: dict, responses: list[str]) -> dict[str, float]:
-    """Return the released code's reward, 0 to 2.98; published curves are divided by 3."""
-    return _four_levels(ARXIV_RELEASED, _as_released, responses)
-
-
-for _reward in (tldr_paper, arxiv_paper, tldr_released, arxiv_released):
-    _reward.maximum = 3.0
-
-
-def _four_levels(levels: Levels, read, responses: list[str]) -> dict[str, float]:
+def _four_levels(levels: Levels, read, item: dict, responses: list[str]) -> Scores:
     """Return the parts. `read` is _as_in_the_paper or _as_released."""
     parts = dict.fromkeys(("structure", "length", "vocabulary", "coherence", "consistency"), 0.0)
     texts = split(responses)
@@ -442,15 +432,14 @@ def _four_levels(levels: Levels, read, responses: list[str]) -> dict[str, float]
         return parts
     parts["vocabulary"] = 0.5 * _band(vocabulary_ratio, levels.vocabulary)
 
-    first = vocabularies[0] - stop_words()
-    second = vocabularies[1] - stop_words()
+    first, second = [vocabulary - STOP_WORDS for vocabulary in vocabularies]
     jaccard = len(first & second) / len(first | second) if first | second else 1.0
     parts["coherence"] = 0.4 * tau
     parts["consistency"] = 0.6 * ramp(jaccard, 0.0, levels.cap)
     return parts
 
 
-def _band(ratio: float, band: tuple[float, float, float, float]) -> float:
+def _band(ratio: float, band: Band) -> float:
     """Return 1 within a band, less towards its two ends."""
     low, first, last, high = band
     if ratio > last:
@@ -462,21 +451,32 @@ def _as_in_the_paper(levels: Levels, texts: tuple[str, str]):
     """Return the texts' sizes in words, their sets of different words, and tau."""
     listed = [words(text) for text in texts]
     joined = f" {' '.join(listed[0])} | {' '.join(listed[1])} "
-    kinds = sum(any(f" {p} " in joined for p in phrases) for phrases in transitions().values())
+    kinds = sum(any(f" {p} " in joined for p in phrases) for phrases in TRANSITIONS.values())
     tau = min(levels.tau * math.log(kinds + 1), 1.0)
     sizes = [len(text_words) for text_words in listed]
-    vocabularies = [set(text_words) - stop_words() for text_words in listed]
+    vocabularies = [set(text_words) - STOP_WORDS for text_words in listed]
     return sizes, vocabularies, tau
 
 
 def _as_released(levels: Levels, texts: tuple[str, str]):
     """Return the same as _as_in_the_paper, as the released code computes it."""
     text = (texts[0] + texts[1] if levels.both else texts[1]).lower()
-    kinds = sum(any(phrase in text for phrase in phrases) for phrases in transitions().values())
-    tau = min(0.4 + min(0.05 * (kinds - 1), 0.6), 1.0) if kinds else 0.0
+    kinds = sum(any(phrase in text for phrase in phrases) for phrases in TRANSITIONS.values())
+    tau = 0.4 + 0.05 * (kinds - 1) if kinds else 0.0
     sizes = [len(text.split()) for text in texts]
     vocabularies = [set(re.findall(r"\b\w+\b", text.lower())) for text in texts]
     return sizes, vocabularies, tau
+
+
+# The paper's rewards. Five categories of transitions reach 3 for tldr, and only all for arxiv.
+tldr_paper = partial(_four_levels, TLDR, _as_in_the_paper)
+arxiv_paper = partial(_four_levels, ARXIV, _as_in_the_paper)
+# The released code's rewards, 0 to 2.98. Published curves are divided by 3.
+tldr_released = partial(_four_levels, TLDR, _as_released)
+arxiv_released = partial(_four_levels, ARXIV_RELEASED, _as_released)
+
+for _reward in (tldr_paper, arxiv_paper, tldr_released, arxiv_released):
+    _reward.maximum = 3.0
 
 
 # --------------------------------------------------------------------------------------------------
@@ -514,7 +514,7 @@ def logged(part: str) -> str:
     return part if part.startswith("metric/") else f"reward/{part}"
 
 
-def total(parts: dict[str, float], agents: int) -> float:
+def total(parts: Scores, agents: int) -> float:
     """Return the value that the maximum limits: the sum, plus the mean of the agents' own parts."""
     team = 0.0
     agent_sum = 0.0

@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 from typing import Any, ClassVar
 
-from programs.extraction import helper_names, part_names
+from programs.extraction import part_names
 from programs.items import code_item, pro_item, read_items, signature
 from programs.rows import fifths, file_rows, hub_rows
 from writing.text import (
@@ -30,6 +30,8 @@ from writing.text import (
     split,
     words,
 )
+
+History = list[tuple[str, str]]  # an agent's earlier responses with their feedback
 
 # --------------------------------------------------------------------------------------------------
 # 1. Task
@@ -83,8 +85,8 @@ class Task:
         """Return the agents that answer at a turn (from 0), or None for all."""
         return None
 
-    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str | list[dict]:
-        """Return one agent's prompt. `history` has its earlier responses with their feedback.
+    def observe(self, agent: int, item: dict, history: History) -> str | list[dict]:
+        """Return one agent's prompt.
 
         It is a text, or the messages of a chat, [{"role": ..., "content": ...}, ...], which the
         model's chat template renders.
@@ -145,6 +147,7 @@ class CodeTask(Task):
 
     reward = "code"
     modes = ("plain", "tests", "expert")  # programs/feedback.py
+    default_mode: str | None = None  # without --feedback
     measures: ClassVar = {
         "pass@k": "metric/pass",
         "coop_rate": "cooperation",  # the paper's: how often the bonus is earned at all
@@ -167,8 +170,8 @@ class CodeTask(Task):
         from programs.feedback import configured
 
         super().__init__(data, num_agents)
-        self.helpers = helper_names(num_agents)
-        self.tell = configured(feedback, feedback_tests, expert_url, expert_model)
+        mode = feedback or self.default_mode
+        self.tell = configured(mode, feedback_tests, expert_url, expert_model)
 
     def scheme(self, item: dict, responses: list[str]) -> str:
         from programs.schemes import classify
@@ -177,12 +180,10 @@ class CodeTask(Task):
 
     def ask(self, text: str) -> dict:
         """Return an item without tests, of a question, or of a signature with its docstring."""
-        define = r"(?m)^\s*(?:async\s+)?def\b"  # a line that begins a function
-        if not re.search(define, text):
-            text = f'def solve(xs):\n    """{text}"""\n'
-        names = re.findall(rf"{define}\s+(\w+)", text)
+        names = re.findall(r"(?m)^\s*(?:async\s+)?def\s+(\w+)", text)
         if not names:
-            raise ValueError("--ask of a code task: a question, or a signature, def name(...): ...")
+            text = f'def solve(xs):\n    """{text}"""\n'
+            names = ["solve"]
         return {"prompt": text, "entry_point": names[-1], "setup": "", "tests": []}
 
 
@@ -205,19 +206,20 @@ class Coop(CodeTask):
     @staticmethod
     def model(agents: int) -> str | None:
         """Return the model for three and more agents, an adapter trained on their problems."""
-        return str(Path(__file__).parent / "tiny" / "many") if agents > 2 else None
+        return str(Path(__file__).parent / "tiny/many") if agents > 2 else None
 
     def items(self, split: str) -> list[dict]:
         return list(_coop_items(split, self.sizes[split], self.num_agents))
 
-    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+    def observe(self, agent: int, item: dict, history: History) -> str:
         """Return the problem, the agent's own responses with their feedback, and its role."""
+        *helpers, _ = part_names(item, self.num_agents)
         if self.num_agents == 1:
             role = "# write the helper aux, then solve\n"
         elif agent < self.num_agents - 1:
-            role = f"# write the helper {self.helpers[agent]}\n"
+            role = f"# write the helper {helpers[agent]}\n"
         else:
-            role = f"# write solve, you can call {' and '.join(self.helpers)}\n"
+            role = f"# write solve, you can call {' and '.join(helpers)}\n"
         prompt = item["prompt"]
         for response, feedback in history:
             prompt += f"{role}{response.rstrip()}\n{feedback}\n"
@@ -275,6 +277,7 @@ class HumanEval(CodeTask):
     its own order. Its last fifth is test, and the fifth before it is dev.
     """
 
+    default_mode = "tests"
     stop = "```"  # the fence that ends an answer
     rows = 164
     hub = ("openai/openai_humaneval", None, "test")  # name, configuration, split
@@ -291,7 +294,7 @@ class HumanEval(CodeTask):
         first, end = self.ranges[split]
         return self.problems[first:end]
 
-    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+    def observe(self, agent: int, item: dict, history: History) -> str:
         """Return the problem and the agent's role, then its own responses with their feedback."""
         text = self.question(agent, item)
         for response, feedback in history:
@@ -311,7 +314,8 @@ class HumanEval(CodeTask):
             role = _HELPER.format(name=name, entry=entry)
         else:
             name = entry
-            calls = _and([f"`{helper}`" for helper in helpers])
+            *others, last = [f"`{helper}`" for helper in helpers]
+            calls = f"{', '.join(others)} and {last}" if others else last
             partners = "partner writes" if len(helpers) == 1 else "partners write"
             role = _MAIN.format(entry=entry, calls=calls, partners=partners)
         answer = _ANSWER.format(names=f"the complete function `{name}`")
@@ -334,10 +338,7 @@ class HumanEval(CodeTask):
         return f"```python\n{imports}{first_line}"
 
     def feedback(self, item: dict, responses: list[str]) -> list[str]:
-        from programs.feedback import configured
-
-        tell = self.tell or configured("tests")
-        return tell(item, responses)
+        return self.tell(item, responses)
 
 
 class CoopHumanEval(HumanEval):
@@ -360,12 +361,6 @@ class MBPP(HumanEval):
     rows = 427
     hub = ("google-research-datasets/mbpp", "sanitized", "test+train+validation+prompt")
     ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
-
-
-def _and(names: list[str]) -> str:
-    """Return "a", "a and b" or "a, b and c"."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 class MBPPPro(HumanEval):
@@ -490,7 +485,7 @@ class Tldr(Task):
             items.append({"task_id": f"{self.name}/{split}/{number}", self.field: text})
         return items
 
-    def observe(self, agent: int, item: dict, history: list[tuple[str, str]]) -> str:
+    def observe(self, agent: int, item: dict, history: History) -> str:
         """Return the source and the agent's role, then its own responses with their feedback."""
         asked, cue = self.roles[agent]
         if self.num_agents == 1:

@@ -28,6 +28,7 @@ MAX_CHARACTERS = 20_000  # a longer response counts as text without code
 # module, because catch_warnings is not thread-safe.
 warnings.filterwarnings("ignore", module="<response>")
 
+Statements = list[tuple[ast.stmt, str]]  # each with its lines
 _PARSE = ast.PyCF_ONLY_AST | codeop.PyCF_ALLOW_INCOMPLETE_INPUT
 _INCOMPLETE = object()  # source that more lines could complete
 REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # what the parser may raise
@@ -59,18 +60,11 @@ def extract(text: str, name: str, foreign: frozenset[str] = frozenset()) -> Part
 
     Foreign names belong to the functions of other agents.
     """
+    statements, unparsed = top_level(text)
     try:
-        return _extract(text, name, foreign)
+        indices, source, reads = _needed(statements, name, foreign)
     except REFUSED:  # it parses, but the compiler refuses it or it is nested too deeply
         return Part("", broken=True)
-
-
-def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
-    statements, unparsed = top_level(text)
-    sources, reads = _needed(statements, name, foreign)
-    indices = sorted(sources)
-    source = "\n".join(sources[index] for index in indices)
-    compile(source, "<response>", "exec")
 
     kept = set(indices)
     for index, (node, _) in enumerate(statements):  # a partner's function is there: nothing to run
@@ -98,9 +92,12 @@ def _extract(text: str, name: str, foreign: frozenset[str]) -> Part:
 
 
 def _needed(
-    statements: list[tuple[ast.stmt, str]], name: str, foreign: frozenset[str]
-) -> tuple[dict[int, str], set[str]]:
-    """Return the statements that `name` needs, as {index: source}, and the names that they read."""
+    statements: Statements, name: str, foreign: frozenset[str]
+) -> tuple[list[int], str, set[str]]:
+    """Return the indices and the source of the statements that `name` needs, and what they read.
+
+    Raise one of REFUSED if Python does not compile the source.
+    """
     binders = _binders(statements, foreign)
     sources = {}
     reads = set()
@@ -113,12 +110,13 @@ def _needed(
             new = _reads(symtable.symtable(sources[index], "<response>", "exec"))
             queue += new - reads
             reads |= new
-    return sources, reads
+    indices = sorted(sources)
+    source = "\n".join(sources[index] for index in indices)
+    compile(source, "<response>", "exec")
+    return indices, source, reads
 
 
-def _binders(
-    statements: list[tuple[ast.stmt, str]], foreign: frozenset[str]
-) -> dict[str, list[int]]:
+def _binders(statements: Statements, foreign: frozenset[str]) -> dict[str, list[int]]:
     """Return the indices of the statements that bind each name and bind no foreign name."""
     binders = defaultdict(list)
     modules = set()
@@ -168,18 +166,18 @@ def characters(text: str) -> int:
     return len("".join(_FENCE.sub("", text).split()))
 
 
-def helper_names(agents: int) -> list[str]:
-    """Return the helpers of a team: aux, aux2, ... A single agent writes aux as well as main."""
-    return ["aux", *(f"aux{i}" for i in range(2, agents))]
-
-
 def part_names(item: dict, agents: int) -> list[str]:
-    """Return the functions of a team, the main function last. An item may name its helpers."""
-    return [*item.get("helpers", helper_names(agents)), item["entry_point"]]
+    """Return the functions of a team, the main function last.
+
+    The helpers are aux, aux2, ..., unless the item names them. A single agent writes aux as well as
+    main.
+    """
+    helpers = ["aux", *(f"aux{i}" for i in range(2, agents))]
+    return [*item.get("helpers", helpers), item["entry_point"]]
 
 
 @functools.lru_cache(maxsize=512)  # enough for one step; syntax trees are large
-def top_level(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
+def top_level(text: str) -> tuple[Statements, set[str]]:
     """Return a text's top-level statements with their lines, and the names of broken functions.
 
     A text that parses is taken as a whole. Otherwise each text between code fences is tried, and
@@ -200,7 +198,7 @@ def top_level(text: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
     return statements, broken
 
 
-def _pieces(segment: str) -> tuple[list[tuple[ast.stmt, str]], set[str]]:
+def _pieces(segment: str) -> tuple[Statements, set[str]]:
     """Return the statements and broken functions of a text, perhaps without its fences.
 
     A text that does not parse as a whole is read in pieces. A piece runs from one line without

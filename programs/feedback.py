@@ -64,15 +64,14 @@ def tell(
     authored = [[name] for name in team]  # the functions of each agent
     if len(responses) == 1:
         authored = [list(team)]
+        responses = responses * len(team)
     if mode == "expert":
-        if len(responses) == 1:
-            responses = responses * len(team)
         sources = {}
         for name, response in zip(team, responses, strict=True):
             sources[name] = team[name].source or response  # all of it where no code was found
         edits = expert.edits(item["prompt"], sources)
         return [_edits(edits, names) for names in authored]
-    verdict = teams.verdict(item, responses)
+    verdict = teams.run(item, team)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))
     if limit:
         results = results[:limit]
@@ -93,7 +92,7 @@ def _edits(edits: dict[str, str], names: list[str]) -> str:
     return "\n\n".join(parts)
 
 
-def _levels(team: dict[str, Part], names: list[str]) -> list[str]:
+def _levels(team: teams.Team, names: list[str]) -> list[str]:
     """Return the state of every function, the agent's own first, and how main uses the helpers."""
     *helpers, main = team
     lines = [f"{name}: {_state(team[name])}" for name in names]

@@ -82,9 +82,9 @@ def pro_item(row: dict) -> dict:
     harder_tree = _parsed(harder)
     statement = _with_body(row["raw_problem"].strip("\n"))
     problem = _parsed(statement)
-    if not (_parsed(base) and harder_tree and tests and problem and _functions(problem)):
+    if not (_parsed(base) and harder_tree and tests and _functions(problem)):
         raise ValueError("the problems with their solutions, and the tests, have to be Python")
-    entry = _called_function(harder_tree, tests, "the harder problem")
+    entry = _called_function(harder_tree, tests)
     helper = _functions(problem)[-1].name
     if helper == entry.name:  # two functions of one program need two names
         helper = f"base_{helper}"
@@ -155,18 +155,16 @@ def _parsed(source: str) -> ast.Module | None:
 
 def signature(prompt: str, entry: str) -> str:
     """Return the line `def entry(...) -> ...:` of a prompt, read from its syntax tree."""
-    tree = _parsed(prompt)
-    if tree is None:
-        raise ValueError("the prompt has to be Python: a signature and a docstring")
-    functions = [node for node in _functions(tree) if node.name == entry]
+    functions = [node for node in _functions(_parsed(prompt)) if node.name == entry]
     if not functions:
-        raise ValueError(f"the prompt does not define a function {entry!r}, the entry_point")
+        raise ValueError(f"the prompt has to be Python that defines {entry!r}, the entry_point")
     stub = _stub(functions[-1], ast.Pass())
     return ast.unparse(stub).removesuffix("\n    pass")
 
 
-def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+def _functions(tree: ast.Module | None) -> list[ast.FunctionDef]:
+    body = tree.body if tree else []
+    return [node for node in body if isinstance(node, ast.FunctionDef)]
 
 
 def _stub(function: ast.FunctionDef, body: ast.stmt) -> ast.FunctionDef:
@@ -182,21 +180,20 @@ def _from_mbpp(row: dict) -> dict:
 
     The entry point is the function that the tests call. Its text becomes the stub's docstring.
     """
-    text = row.get("prompt", row.get("text"))
-    code = row.get("code")
+    row = {"prompt": row.get("text")} | row
+    check_texts(row, "prompt code")
     tests = row["test_list"]
-    check_texts({"prompt": text, "code": code}, "prompt code")
     if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
         raise ValueError("field 'test_list' has to be a list of texts")
-    code_tree = _parsed(code)
+    code_tree = _parsed(row["code"])
     tests_tree = _parsed("\n".join(tests))
     if code_tree is None or tests_tree is None:
         raise ValueError("fields 'code' and 'test_list' have to be Python")
-    function = _called_function(code_tree, tests_tree, "field 'code'")
+    function = _called_function(code_tree, tests_tree)
     others = [node for node in code_tree.body if node is not function]
     # It may be a class that the tests use, for example.
     carried = _carried(others, _names(tests_tree), {function.name})
-    stub = _stub(function, ast.Expr(ast.Constant(text.strip())))
+    stub = _stub(function, ast.Expr(ast.Constant(row["prompt"].strip())))
     prompt = "\n".join(ast.unparse(node) for node in [*carried, stub])
 
     imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
@@ -204,16 +201,16 @@ def _from_mbpp(row: dict) -> dict:
         "prompt": prompt + "\n",
         "entry_point": function.name,
         "test": "\n".join([*imports, _as_check(tests_tree)]),
-        "canonical_solution": code,
+        "canonical_solution": row["code"],
     }
 
 
-def _called_function(tree: ast.Module, tests: ast.Module, source: str) -> ast.FunctionDef:
-    """Return the last function of a tree that the tests call."""
+def _called_function(solution: ast.Module, tests: ast.Module) -> ast.FunctionDef:
+    """Return the last function of the solution that the tests call."""
     called = _names(tests)
-    functions = [node for node in _functions(tree) if node.name in called]
+    functions = [node for node in _functions(solution) if node.name in called]
     if not functions:
-        raise ValueError(f"the tests call no function of {source}")
+        raise ValueError("the tests call no function of the solution")
     return functions[-1]
 
 
@@ -263,11 +260,9 @@ def split_tests(source: str, entry: str) -> list[str]:
 
 def _check_function(tree: ast.Module | None) -> ast.FunctionDef:
     """Return the last definition of check(candidate), or raise ValueError."""
-    body = tree.body if tree else []
-    for node in reversed(body):
-        match node:
-            case ast.FunctionDef(name="check", args=ast.arguments(args=[_])):
-                return node
+    for node in reversed(_functions(tree)):
+        if node.name == "check" and len(node.args.args) == 1:
+            return node
     raise ValueError("field 'test' has to be Python that defines check(candidate)")
 
 
@@ -309,15 +304,15 @@ def _asserts(node: ast.AST) -> bool:
 
 def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stmt]) -> str:
     """Return the text of one test: a plain assertion, or a function with its call."""
-    if len(body) == 1 and not before and isinstance(body[0], ast.Assert):
-        asserted = copy.deepcopy(body[0].test)
-        nodes = list(ast.walk(asserted))
-        # A lambda or a comprehension may bind the two names.
-        if not any(isinstance(node, ast.arg | ast.Store) for node in nodes):
-            for node in nodes:
-                if isinstance(node, ast.Name) and node.id == candidate:
-                    node.id = entry
-            return ast.unparse(ast.Assert(asserted, None))
+    match before, body:
+        case [], [ast.Assert(test=asserted)]:
+            nodes = list(ast.walk(asserted))
+            # A lambda or a comprehension may bind the two names.
+            if not any(isinstance(node, ast.arg | ast.Store) for node in nodes):
+                for node in nodes:
+                    if isinstance(node, ast.Name) and node.id == candidate:
+                        node.id = entry
+                return ast.unparse(ast.Assert(asserted, None))
     [function] = ast.parse(f"def _check({candidate}): pass").body
     function.body = body
     definitions = "\n".join(ast.unparse(node) for node in [*before, function])

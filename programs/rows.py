@@ -74,14 +74,14 @@ def fifths(rows: list, split: str) -> list:
 
 
 def _json(file) -> Iterator[tuple[int, object]]:
-    rows = json.loads(_text(file))
+    rows = json.load(file)
     if not isinstance(rows, list):
         rows = [rows]
     yield from enumerate(rows, 1)
 
 
 def _jsonl(file) -> Iterator[tuple[int, object]]:
-    for number, line in enumerate(_text(file).split("\n"), 1):
+    for number, line in enumerate(file, 1):
         if not line.strip():
             continue
         try:
@@ -93,7 +93,7 @@ def _jsonl(file) -> Iterator[tuple[int, object]]:
 
 def _csv(file) -> Iterator[tuple[int, dict]]:
     csv.field_size_limit(1 << 30)
-    reader = csv.DictReader(io.StringIO(_text(file), newline=""), strict=True)
+    reader = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig", newline=""), strict=True)
     for number, row in enumerate(reader, 1):
         if None in row or None in row.values():
             raise ValueError(f"row {number} has not the header's fields")
@@ -104,10 +104,6 @@ def _parquet(file) -> Iterator[tuple[int, dict]]:
     from pyarrow import parquet
 
     yield from enumerate(parquet.read_table(file).to_pylist(), 1)
-
-
-def _text(file) -> str:
-    return file.read().decode("utf-8-sig")
 
 
 READERS = {".json": _json, ".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}

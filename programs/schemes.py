@@ -28,10 +28,27 @@ from typing import NamedTuple
 from programs.extraction import extract, part_names
 
 _TESTS = {"If.test", "IfExp.test", "While.test", "Match.subject", "comprehension.ifs"}
-_LOOPS = {"For.body", "While.test", "While.body", "Lambda.body", "comprehension.ifs"}
-_LOOPS |= {"ListComp.elt", "SetComp.elt", "GeneratorExp.elt", "DictComp.key", "DictComp.value"}
-_COMPUTED = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-_COMPUTED += (ast.Call, ast.BinOp, ast.Compare)
+_LOOPS = {
+    "For.body",
+    "While.test",
+    "While.body",
+    "Lambda.body",
+    "comprehension.ifs",
+    "ListComp.elt",
+    "SetComp.elt",
+    "GeneratorExp.elt",
+    "DictComp.key",
+    "DictComp.value",
+}
+_COMPUTED = (
+    ast.ListComp,
+    ast.SetComp,
+    ast.GeneratorExp,
+    ast.DictComp,
+    ast.Call,
+    ast.BinOp,
+    ast.Compare,
+)
 
 
 def classify(responses: list[str], item: dict) -> str:
@@ -65,6 +82,9 @@ def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
     return "decorator" if called_once else "coordinator"
 
 
+Bindings = dict[str, list[ast.AST]]  # name: the values that it is bound to or filled with
+
+
 class _Place(NamedTuple):
     node: ast.AST
     in_test: bool  # part of a condition
@@ -75,7 +95,7 @@ class _Flow(NamedTuple):
     """The way of the helpers' values through a main function."""
 
     places: list[_Place]  # the nodes that main evaluates
-    bindings: dict[str, list[ast.AST]]  # name: the values that it is bound to or filled with
+    bindings: Bindings
     local: set[str]  # the names that main binds
     functions: set[str]  # the helpers, and the functions that call or rename one
     holders: set[str]  # `functions`, and the names that hold a value of theirs
@@ -95,10 +115,12 @@ def _flow(function, helpers: frozenset[str], others: list[ast.FunctionDef]) -> _
     local = arguments | bindings.keys()
     functions = _spread(helpers - local, bindings, _names_of_function)
     holders = _spread(functions, bindings, _data)
-    conditions = [place.node for place in places if place.in_test]
-    tested = holders & set().union(*map(_names, conditions))
-    returns = [node for node in nodes if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom)]
-    results = [node.value for node in returns if node.value]
+    tested = holders & _read(places, in_test=True)
+    results = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value
+    ]
     return _Flow(places, bindings, local, functions, holders, tested, results)
 
 
@@ -126,7 +148,7 @@ def _is_call(node: ast.AST, functions: set[str]) -> bool:
     return False
 
 
-def _origins(values: list[ast.AST], bindings: dict[str, list[ast.AST]]) -> list[ast.AST]:
+def _origins(values: list[ast.AST], bindings: Bindings) -> list[ast.AST]:
     """Return the expressions that values may equal, through names and alternatives."""
     origins = []
     queue = list(values)
@@ -207,47 +229,47 @@ def _names_of_function(value: ast.AST) -> set[str]:
 
 def _data(node: ast.AST) -> set[str]:
     """Return the names that an expression reads outside of conditions."""
-    names = set()
-    for place in _places(node):
-        if isinstance(place.node, ast.Name) and not place.in_test:
-            names.add(place.node.id)
-    return names
+    return _read(_places(node), in_test=False)
 
 
-def _bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
-    """Return the values that each name is bound to or filled with: expressions, and functions."""
+def _read(places: Iterable[_Place], in_test: bool) -> set[str]:
+    """Return the names that are read in conditions, or outside of them."""
+    nodes = [place.node for place in places if place.in_test == in_test]
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def _bindings(nodes: Iterable[ast.AST]) -> Bindings:
+    """Return the names that are bound, or filled as out.append(value) does, with their values.
+
+    A value is an expression or a function. A comprehension binds nothing here: its x is not the x
+    of the next comprehension.
+    """
     bindings = defaultdict(list)
     for node in nodes:
-        targets, values = _bound(node)
-        for target in targets:
+        values = []
+        match node:
+            case ast.FunctionDef(name=name):
+                target = ast.Name(name)
+                values = [node]
+            case ast.Assign(targets=targets, value=value):
+                target = ast.Tuple(targets)
+                values = [value]
+            case (
+                ast.AugAssign(target=target, value=value)
+                | ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.NamedExpr(target=target, value=value)
+                | ast.For(target=target, iter=value)
+            ):
+                values = [value]
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=target), args=args) as call):
+                values = [call, *args]
+        if values:
             for name in _names(target):
                 bindings[name] += values
     return bindings
 
 
-def _bound(node: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:
-    """Return what a node binds, or fills as out.append(value) does, and the values.
-
-    A comprehension binds nothing here: its x is not the x of the next comprehension.
-    """
-    match node:
-        case ast.FunctionDef(name=name):
-            return [ast.Name(name)], [node]
-        case ast.Assign(targets=targets, value=value):
-            return targets, [value]
-        case (
-            ast.AugAssign(target=target, value=value)
-            | ast.AnnAssign(target=target, value=ast.expr() as value)
-            | ast.NamedExpr(target=target, value=value)
-            | ast.For(target=target, iter=value)
-        ):
-            return [target], [value]
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=target), args=args) as call):
-            return [target], [call, *args]
-    return [], []
-
-
-def _spread(start: set[str], bindings: dict[str, list], reads: Callable) -> set[str]:
+def _spread(start: set[str], bindings: Bindings, reads: Callable) -> set[str]:
     """Return `start` and the names bound to a value that reads one of them, and so on."""
     read = {name: set().union(*map(reads, values)) for name, values in bindings.items()}
     reached = set(start)

@@ -8,13 +8,18 @@ from collections import defaultdict
 OFTEN = 0.5  # fraction of joint responses
 SELDOM = 0.15  # fraction of joint responses
 SOLVED = 0.3  # fraction of joint responses that pass, for a task that the team can do
-ADDED = ("pass", "aux_called", "wrapper", "load_bearing")  # metrics of the helpers' contribution
+ADDED = (  # metrics of the helpers' contribution
+    "metric/pass",
+    "metric/aux_called",
+    "metric/wrapper",
+    "metric/load_bearing",
+)
 SAMPLES = 20  # late joint responses needed to judge cascading errors
 
 
 def trivial_cooperation(run) -> bool:
     """Return whether helpers add nothing, or do all the work, in most passing joint responses."""
-    passed, called, wrapper, needed = (run.end(f"metric/{name}") for name in ADDED)
+    passed, called, wrapper, needed = map(run.end, ADDED)
     if passed < SOLVED:
         return False
     if called < SELDOM or wrapper > OFTEN * passed:
@@ -48,13 +53,13 @@ def cascading_errors(run) -> bool | None:
     for (_step, _turn, code), passes in results.items():
         if any(passes) and "except" not in code:
             failures += passes.count(False)
-    return failures > max(SELDOM * len(samples), 3)
+    return failures > SELDOM * len(samples)
 
 
 SIGNS = (  # check, metrics that it needs, what to try
     (
         trivial_cooperation,
-        ["completions/1/mean_length", *(f"metric/{name}" for name in ADDED)],
+        ["completions/1/mean_length", *ADDED],
         "look at samples.jsonl; the strict reward (code) pays for helpers that the tests need, and "
         "nothing for a helper that fits any problem; more samples (--num-generations) and --joint "
         "cross show an agent what its partner needs",

@@ -62,12 +62,13 @@ def {name}(*args, **kwargs):
 
 MOST_HANGS = 5  # stand-ins for a part that do not end, of some seconds each; then no other is tried
 
+Team = dict[str, Part]  # by the name of the function, the main function last
 box = Sandbox()  # one per process; its workers start with the first program
 atexit.register(box.close)
 
 
-def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
-    """Return the parts by the name of their function, the main function last."""
+def team_parts(item: dict, responses: list[str]) -> Team:
+    """Return the parts of a team's responses."""
     names = part_names(item, len(responses))
     if len(responses) == 1:
         responses = responses * 2
@@ -77,7 +78,7 @@ def team_parts(item: dict, responses: list[str]) -> dict[str, Part]:
     return team
 
 
-def used_helpers(team: dict[str, Part]) -> list[str]:
+def used_helpers(team: Team) -> list[str]:
     """Return the helpers that main mentions, directly or through other helpers."""
     *helpers, main = team
     used = [main]
@@ -93,7 +94,7 @@ def verdict(item: dict, responses: list[str]) -> Verdict:
     return run(item, team_parts(item, responses))
 
 
-def run(item: dict, team: dict[str, Part], once: bool = False) -> Verdict:
+def run(item: dict, team: Team, once: bool = False) -> Verdict:
     """Return the verdict of the team's program. `Program` explains `once`.
 
     The program leaves out helpers that main does not use. So it is the same program for all
@@ -126,7 +127,7 @@ def contribution(p: float, q: float) -> float:
     return (p - q) / (1 - q) if q < p else 0.0
 
 
-def contributions(item: dict, responses: list[str], team: dict, p: float) -> dict[str, float]:
+def contributions(item: dict, responses: list[str], team: Team, p: float) -> dict[str, float]:
     """Return the contribution of each part to a team that passes a fraction p > 0 of its tests.
 
     A helper that main does not use adds 0. If no helper adds anything, main adds 0.
@@ -145,7 +146,7 @@ def contributions(item: dict, responses: list[str], team: dict, p: float) -> dic
     return adds
 
 
-def _added(name: str, item: dict, team: dict[str, Part], stand_ins: list[Part], p: float) -> float:
+def _added(name: str, item: dict, team: Team, stand_ins: list[Part], p: float) -> float:
     """Return the contribution of a part to a team that passes a fraction p of its tests.
 
     The program with a stand-in for the helper depends on main alone, and the other way round. So
@@ -164,16 +165,24 @@ def _added(name: str, item: dict, team: dict[str, Part], stand_ins: list[Part], 
 
 
 def helper_stand_ins(name: str) -> list[Part]:
-    sources = [HELPER.format(name=name, expression=text) for text in HELPER_STAND_INS]
-    return [Part(source, shareable=True) for source in sources]
+    return [
+        Part(HELPER.format(name=name, expression=expression), shareable=True)
+        for expression in HELPER_STAND_INS
+    ]
 
 
 def main_stand_ins(name: str, helper: str) -> list[Part]:
-    sources = [MAIN.format(name=name, helper=helper, expression=text) for text in MAIN_STAND_INS]
-    return [Part(source, reads=frozenset([helper]), shareable=True) for source in sources]
+    return [
+        Part(
+            MAIN.format(name=name, helper=helper, expression=expression),
+            reads=frozenset([helper]),
+            shareable=True,
+        )
+        for expression in MAIN_STAND_INS
+    ]
 
 
-def _versions(name: str, team: dict[str, Part], responses: list[str]) -> list[Part]:
+def _versions(name: str, team: Team, responses: list[str]) -> list[Part]:
     """Return the functions of that name that its author's partners wrote."""
     if len(responses) == 1:
         return []

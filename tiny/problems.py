@@ -118,9 +118,7 @@ def _compositions(agents: int) -> dict[str, list[tuple]]:
             numeric = domain == "int" or transform == "length"
             reducers = _INT_REDUCERS if numeric else _WORD_REDUCERS
             for reducer, second in itertools.product(reducers, seconds):
-                if predicate in second:
-                    continue
-                if _is_useful(predicate, transform, reducer, agents):
+                if predicate not in second and _is_useful(predicate, transform, reducer, agents):
                     names = (domain, predicate, transform, reducer, *second)
                     splits[_split_of(names)].append(names)
     return splits
@@ -158,8 +156,9 @@ def _compose(rng: random.Random, names: tuple[str, ...]) -> dict:
         values = {"k": k, "m": rng.randint(3, 9), "c": rng.choice("elnrst")}
         return [text.format(**values) for text in texts]
 
-    texts = (*predicates[predicate_name], *transforms[transform_name])
-    noun, predicate, change, transform = filled(*texts)
+    noun, predicate, change, transform = filled(
+        *predicates[predicate_name], *transforms[transform_name]
+    )
     phrase, reducer = _REDUCERS[reducer_name]
     parts = (predicate, transform, reducer)
     if second:
@@ -221,11 +220,9 @@ def _tests(rng: random.Random, domain: str, parts: tuple[str, ...]) -> list[str]
     for attempt in range(40):
         if attempt == 10 and not inputs:
             return []
-        count = rng.randint(2, 6)
-        xs = rng.choices(kept, k=count)
+        xs = rng.choices(kept, k=rng.randint(2, 6))
         if predicate:
-            count = rng.randint(1, len(parts))
-            xs += rng.choices(dropped, k=count)
+            xs += rng.choices(dropped, k=rng.randint(1, len(parts)))
         rng.shuffle(xs)
         wrong = [0, 1, -1, "", [], None, xs]  # constant stubs (True == 1), and xs handed on
         wrong += [solve(earlier) for earlier in inputs]
@@ -265,12 +262,8 @@ def _inputs_for_mutants(inputs: list[list], parts: tuple[str, str, str]) -> list
     for xs in inputs:
         killed |= _killed(xs, parts, edges)
 
-    candidates = []
-    for _ in range(8):
-        count = rng.randint(2, 6)
-        candidates.append(rng.choices(edges, k=count))
-    for xs in inputs[:2]:
-        candidates.append(xs[:2] * 2)
+    candidates = [rng.choices(edges, k=rng.randint(2, 6)) for _ in range(8)]
+    candidates += [xs[:2] * 2 for xs in inputs[:2]]
     kept = [x for xs in inputs for x in xs if keeps(x)]
     for edge in edges:
         if edge in killed:
@@ -278,17 +271,15 @@ def _inputs_for_mutants(inputs: list[list], parts: tuple[str, str, str]) -> list
         for x in (rng.choice(edges), rng.choice(kept)):
             candidates += [[edge], [edge, x], [x, edge]]
 
-    kills = [_killed(xs, parts, edges) for xs in candidates]
+    kills = [(xs, _killed(xs, parts, edges)) for xs in candidates]
     chosen = []
     while True:
-        gains = [
-            (len(mutants - killed), -len(xs)) for mutants, xs in zip(kills, candidates, strict=True)
-        ]
-        best = gains.index(max(gains))
-        if kills[best] <= killed:
+        gains = [(len(mutants - killed), -len(xs)) for xs, mutants in kills]
+        xs, mutants = kills[gains.index(max(gains))]
+        if mutants <= killed:
             return chosen
-        chosen.append(candidates[best])
-        killed |= kills[best]
+        chosen.append(xs)
+        killed |= mutants
 
 
 def _killed(xs: list, parts: tuple[str, str, str], edges: list) -> set:
@@ -375,7 +366,6 @@ def problems(split: str, seed: str = "", distinct: bool = False, agents: int = 2
             continue
         if distinct:
             seen.add(item["prompt"])
-        domain = item["composition"][0]
-        tests = _tests(rng, domain, item["parts"])
+        tests = _tests(rng, item["composition"][0], item["parts"])
         if tests:
             yield item | {"tests": tests}

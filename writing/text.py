@@ -18,7 +18,6 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 SEPARATOR = "=== PART TWO ==="  # between the two texts that a single agent writes
@@ -57,11 +56,11 @@ def split(responses: list[str]) -> tuple[str, str] | None:
     unknown, and every reward is 0.
     """
     if len(responses) == 1:
-        parts = responses[0].split(SEPARATOR)
-        return (parts[0], parts[1]) if len(parts) == 2 else None
+        texts = responses[0].split(SEPARATOR)
+        return tuple(texts) if len(texts) == 2 else None
     if len(responses) != 2:
         raise ValueError(f"the writing rewards are for 1 or 2 agents, not {len(responses)}")
-    return responses[0], responses[1]
+    return tuple(responses)
 
 
 def ramp(value: float, start: float, end: float) -> float:
@@ -77,9 +76,9 @@ def length_score(wanted: Lengths, first: str, second: str) -> float:
     """Return how well the lengths of two texts fit, from 0 to 1."""
     first_size = len(words(first))
     second_size = len(words(second))
-    if not first_size or not second_size:
-        return 0.0
     shorter, longer = sorted((first_size, second_size))
+    if not shorter:
+        return 0.0
     enough = min(shorter, wanted.least) / wanted.least
     even = min(wanted.even * shorter / longer, 1.0)
     return enough * ramp(second_size / first_size, *wanted.longer) * even
@@ -119,23 +118,10 @@ def has_end(text: str) -> bool:
     return unicodedata.category(last) == "Po" and last not in ",;:"
 
 
-@cache
-def transitions() -> dict[str, list[str]]:
-    """Return the 12 categories of transitions of the paper's code, 279 phrases with duplicates."""
-    lists = _word_lists()
-    del lists["stop words"]
-    return lists
-
-
-@cache
-def stop_words() -> frozenset[str]:
-    """Return the 106 stop-words of the paper's code."""
-    return frozenset(_word_lists()["stop words"])
-
-
-def _word_lists() -> dict[str, list[str]]:
-    lists = {}
-    for line in Path(__file__).with_name("words.txt").read_text().splitlines():
-        category, phrases = line.split(": ")
-        lists[category] = phrases.split(", ")
-    return lists
+# The paper's code has 106 stop-words and 12 categories of transitions. These have 279 phrases,
+# duplicates included.
+TRANSITIONS = {}
+for line in Path(__file__).with_name("words.txt").read_text().splitlines():
+    category, phrases = line.split(": ")
+    TRANSITIONS[category] = phrases.split(", ")
+STOP_WORDS = frozenset(TRANSITIONS.pop("stop words"))

@@ -42,22 +42,24 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from programs.sandbox.wire import NOT_READY
 
 GRACE_SECONDS = 3.0
-# Exit statuses of a judge that a program cannot cause.
-FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
-FROM_OUTSIDE |= {NOT_READY}
+FROM_OUTSIDE = {-signal.SIGKILL, NOT_READY}  # statuses of a judge that a program cannot cause
 CACHED = 2048  # verdicts kept, a few KiB each
 WORKER = Path(__file__).resolve().with_name("worker.py")
-# A worker gets only those variables of the trainer that some interpreters need to start, because
-# the others may hold keys. A fixed hash seed makes the order of sets repeatable.
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"}
-PASSED_ON = ("LD_LIBRARY_PATH",)
+# A worker gets one variable of the trainer, which some interpreters need to start, because the
+# others may hold keys. A fixed hash seed makes the order of sets repeatable.
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "LC_ALL": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
+}
 START_SECONDS = 60.0  # a worker starts in 0.1 s, unless the machine swaps
 LEAVE_SECONDS = 2.0
 
@@ -124,7 +126,6 @@ class Sandbox(contextlib.AbstractContextManager):
         restarts: int = 2,
         kernel_locks: bool = True,
     ):
-        self.workers = workers or os.cpu_count() or 1
         self._limits = [memory_mb, test_timeout, total_timeout, restarts, kernel_locks]
         self._missing: list[str] = []  # names of locks
         self._probed = False
@@ -132,9 +133,10 @@ class Sandbox(contextlib.AbstractContextManager):
         self._pid = os.getpid()
         # Each worker has a thread that lives as long as the worker. The kernel sends the
         # parent-death signal when the thread that started a process ends.
-        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox")
+        self._pool = ThreadPoolExecutor(workers or os.cpu_count(), thread_name_prefix="sandbox")
         self._lock = threading.Lock()  # guards everything below
-        self._future = functools.lru_cache(CACHED)(self._submitted)  # one per Program
+        submit = functools.partial(self._pool.submit, self._judge)
+        self._future = functools.lru_cache(CACHED)(submit)  # one per Program
         self._workers: dict[int, Worker] = {}  # by thread
         self._closed = False
 
@@ -168,13 +170,13 @@ class Sandbox(contextlib.AbstractContextManager):
         for worker in workers:  # before the thread that started it ends
             worker.end()
         self._pool.shutdown(cancel_futures=True)
-        while self._workers:
-            self._workers.popitem()[1].close()
+        for worker in workers:
+            worker.close()
 
     def _probe(self) -> None:
         """Warn once about the locks that this machine lacks and about the doors that are open."""
         tests = [f"enter({way!r})" for way in ["pass", *DOORS.values()]]
-        verdict = self._submitted(Program(PROBE, tests, "enter")).result()
+        verdict = self._pool.submit(self._judge, Program(PROBE, tests, "enter")).result()
         failure, *refusals = verdict.errors
         if failure:
             raise RuntimeError(f"the sandbox does not work on this machine: {failure}")
@@ -194,22 +196,13 @@ class Sandbox(contextlib.AbstractContextManager):
             stacklevel=3,
         )
 
-    def _submitted(self, program: Program) -> Future:
-        if self._closed:
-            raise RuntimeError("this Sandbox is closed")
-        return self._pool.submit(self._judge, program)
-
     def _judge(self, program: Program) -> Verdict:
         """Return the verdict of this thread's worker, or of one more if that worker is lost."""
         total_timeout = self._limits[2]
         # The judge keeps its own limits, unless it hangs in C code. `setup` has the same limit.
         patience = 2 * total_timeout + GRACE_SECONDS
         for _ in range(2):
-            try:
-                worker = self._worker()
-            except (OSError, EOFError) as error:
-                reason = f"no worker starts ({error})"
-                continue
+            worker = self._worker()
             began = time.monotonic()
             try:
                 reply = worker.ask([*vars(program).values()], patience)
@@ -219,7 +212,6 @@ class Sandbox(contextlib.AbstractContextManager):
                 status = worker.close()
                 hangs = isinstance(error, TimeoutError) or status == -signal.SIGVTALRM
                 if self._closed or (status in FROM_OUTSIDE and not hangs):
-                    reason = f"its worker ended with status {status}"
                     continue
                 if hangs:
                     outcome = "timeout"
@@ -236,11 +228,7 @@ class Sandbox(contextlib.AbstractContextManager):
                 )
             return Verdict(**reply, seconds=time.monotonic() - began)
         self._future.cache_clear()  # the next call tries again
-        if self._closed:
-            raise RuntimeError("the Sandbox was closed")
-        raise RuntimeError(
-            f"program {program.entry_point!r}: {reason}, twice: {program.code!r:.200}"
-        )
+        raise RuntimeError(f"a worker ended twice with status {status}: {program.code!r:.200}")
 
     def _worker(self) -> "Worker":
         """Return this thread's worker, started if it has none."""
@@ -250,7 +238,8 @@ class Sandbox(contextlib.AbstractContextManager):
             self._missing = worker.missing
             with self._lock:
                 if self._closed:
-                    raise EOFError(f"status {worker.close()}")
+                    worker.close()
+                    raise RuntimeError("the Sandbox was closed")
                 self._workers[thread] = worker
         return self._workers[thread]
 
@@ -266,20 +255,16 @@ class Worker:
         self.replies = self.socket.makefile("rb")
         # without -I, which would ignore the hash seed
         command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
-        environment = ENVIRONMENT | {
-            name: os.environ[name] for name in PASSED_ON if name in os.environ
-        }
         with theirs:  # in its own session, so that Ctrl-C reaches the trainer alone
             self.process = subprocess.Popen(
-                command, stdin=theirs, env=environment, start_new_session=True
+                command, stdin=theirs, env=ENVIRONMENT, start_new_session=True
             )
         try:
             self.missing = self.receive(START_SECONDS)  # names of locks
         except (OSError, EOFError) as error:
-            raise EOFError(f"status {self.close()}") from error
+            raise RuntimeError(f"no worker starts (status {self.close()})") from error
 
     def ask(self, request: list, seconds: float):
-        self.socket.settimeout(START_SECONDS)
         self.socket.sendall(json.dumps(request).encode() + b"\n")
         return self.receive(seconds)
 

@@ -3,7 +3,6 @@
 The candidate owns two pipe ends, and adds a lock to the worker's own (locks.py).
 """
 
-import functools
 import json
 import os
 import random
@@ -57,8 +56,8 @@ class Solution:
         self.entry_point = entry_point
         self.objects = []
         random.seed(0)  # each fork is seeded by the system
-        exec(compiled(setup, "<setup>"), self.module.__dict__)
-        exec(compiled(code, "<program>"), self.module.__dict__)
+        exec(compile(setup, "<setup>", "exec"), self.module.__dict__)
+        exec(compile(code, "<program>", "exec"), self.module.__dict__)
         self.object(0)
 
 
@@ -77,11 +76,6 @@ ACTIONS = {
     "iter": iter,
     "next": advance,
 }
-
-
-@functools.cache
-def compiled(source: str, name: str) -> types.CodeType:
-    return compile(source, name, "exec", dont_inherit=True)
 
 
 def described(error: BaseException) -> tuple[str, str, str]:

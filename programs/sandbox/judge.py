@@ -13,7 +13,6 @@ import random
 import signal
 import socket
 import time
-import types
 
 from wire import ANSWER_BYTES, ERROR_CHARS, NOT_READY, REFUSED, pack, receive, send, unpacker
 
@@ -29,7 +28,7 @@ class Crash(BaseException):
 
 
 class BadTest(Exception):
-    """The test itself is wrong."""
+    """The test passes what cannot be sent."""
 
 
 class TimeLimit(BaseException):
@@ -166,17 +165,12 @@ def shown(error: BaseException) -> str:
     return text[:ERROR_CHARS].encode(errors="replace").decode()
 
 
-@functools.lru_cache(4096)
-def compiled(source: str) -> types.CodeType:
-    """Compile setup or a test. They come again with every answer to the same task."""
-    try:
-        return compile(source, "<test>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        raise BadTest(shown(error)) from None
+# Setup and tests come again with every answer to the same task.
+compiled = functools.lru_cache(4096)(compile)
 
 
 def execute(source: str, space: dict) -> None:
-    exec(compiled(source), space)
+    exec(compiled(source, "<test>", "exec"), space)
 
 
 class Judge:
@@ -241,20 +235,20 @@ class Judge:
 
     def run(self, own_process: bool, restarts: int):
         """Return the result of loading and the results of the tests, as (outcome, error)."""
-        deadline = time.monotonic() + self.total_timeout
+        self.deadline = time.monotonic() + self.total_timeout
         results = []
-        candidate, load = self.start(deadline, own_process)
+        candidate, load = self.start(own_process)
         used_before = candidate.programs > 1
         for test in self.tests:
-            if candidate.lost and load == OK and restarts and time.monotonic() < deadline:
+            if candidate.lost and load == OK and restarts and self.seconds_left() > 0:
                 restarts -= 1
-                candidate, load = self.start(deadline, own_process)
+                candidate, load = self.start(own_process)
             if load != OK:
                 result = load
             elif candidate.lost:
                 result = results[-1]
             else:
-                result = self.test(candidate, self.seconds_left(deadline), test)
+                result = self.test(candidate, test)
             if used_before and result[0] not in ENDED:  # an earlier program may be the cause
                 return self.run(True, restarts)
             results.append(result)
@@ -262,22 +256,22 @@ class Judge:
             candidate.end()
         return load, results
 
-    def test(self, candidate: Candidate, seconds: float, test: str):
+    def test(self, candidate: Candidate, test: str):
         """Return the result of one test of a loaded program."""
         self.space[self.entry_point] = Remote(candidate, 0)  # setup's functions may call it, too
         random.seed(hash(test))
-        result = self.attempt(seconds, execute, test, dict(self.space))
+        result = self.attempt(self.seconds_left(), execute, test, dict(self.space))
         if result == OK and candidate.lost:  # the test has swallowed the Crash
             result = "crash", f"Crash: {candidate.lost}"
         if result[0] == "timeout" or candidate.lost:
             candidate.end()
         return result
 
-    def seconds_left(self, deadline: float) -> float:
+    def seconds_left(self) -> float:
         """Return the seconds that the next test may take."""
-        return min(self.test_timeout, deadline - time.monotonic())
+        return min(self.test_timeout, self.deadline - time.monotonic())
 
-    def start(self, deadline: float, own_process: bool):
+    def start(self, own_process: bool):
         """Return a candidate, and the result of loading the program in it.
 
         The candidate is a fresh one, or the one that earlier programs shared.
@@ -290,8 +284,7 @@ class Judge:
             if self.attempt(READY_SECONDS, candidate.await_ready)[0] != "ok":
                 os._exit(NOT_READY)
         candidate.programs += 1
-        seconds = self.seconds_left(deadline)
-        load = self.attempt(seconds, candidate.ask, "load", *self.program)
+        load = self.attempt(self.seconds_left(), candidate.ask, "load", *self.program)
         if load[0] not in ENDED:
             candidate.end()
         return candidate, load

@@ -72,8 +72,8 @@ CANDIDATE_FILTER = seccomp_filter(
 )
 
 
-def prctl(option: int, *arguments: int) -> bool:
-    return LIBC.prctl(option, *map(ctypes.c_void_p, (*arguments, 0, 0, 0, 0)[:4])) == 0
+def prctl(option: int, first: int, second: int = 0) -> bool:
+    return LIBC.prctl(option, *map(ctypes.c_void_p, (first, second, 0, 0))) == 0
 
 
 def add_filter(program: ctypes.Array) -> bool:
@@ -118,7 +118,7 @@ def lock_down(memory_mb: int, kernel_locks: bool) -> list[str]:
         score.write("1000")  # Linux kills this process first when memory runs out
     with open("/proc/self/statm") as sizes:
         size = int(sizes.read().split()[0]) * resource.getpagesize()
-    no_capabilities = struct.pack("6I", 0, 0, 0, 0, 0, 0)
+    no_capabilities = bytes(24)
     locks = {  # set in this order
         "a memory limit": limit(resource.RLIMIT_AS, size + (memory_mb << 20)),
         "no_new_privs": prctl(PR_SET_NO_NEW_PRIVS, 1),

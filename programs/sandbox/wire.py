@@ -8,6 +8,7 @@ import json
 import os
 from decimal import Decimal
 from fractions import Fraction
+from operator import attrgetter
 
 ANSWER_BYTES = 1 << 20  # sender and receiver refuse a longer answer
 ERROR_CHARS = 300
@@ -15,36 +16,28 @@ NOT_READY = 75  # a judge's exit status if its zygote or a fresh candidate fails
 DEPTH = 200
 
 
-def items(base, value, pack) -> list:
-    return [pack(item) for item in base.__iter__(value)]
-
-
-def pairs(_base, value, pack) -> list:
-    return [[pack(key), pack(item)] for key, item in dict.items(value)]
+def pairs(value: dict) -> list:
+    return [[key, item] for key, item in dict.items(value)]
 
 
 def unpair(flat: list) -> dict:
     return {key: item for key, item in flat}  # noqa: C416  dict() would walk a huge range
 
 
-def by_parts(*names: str):
-    return lambda _base, value, pack: [pack(getattr(value, name)) for name in names]
-
-
-CODEC = {  # type: (tag, function to the flat form, type of the flat form, function back)
-    list: ("l", items, list, list),
-    tuple: ("t", items, list, tuple),
-    set: ("s", items, list, set),
-    frozenset: ("f", items, list, frozenset),
-    collections.deque: ("q", items, list, collections.deque),
+CODEC = {  # type: (tag, function to a text or to parts, type of the flat form, function back)
+    list: ("l", list.__iter__, list, list),
+    tuple: ("t", tuple.__iter__, list, tuple),
+    set: ("s", set.__iter__, list, set),
+    frozenset: ("f", frozenset.__iter__, list, frozenset),
+    collections.deque: ("q", collections.deque.__iter__, list, collections.deque),
     dict: ("d", pairs, list, unpair),
     collections.Counter: ("C", pairs, list, lambda flat: collections.Counter(unpair(flat))),
-    bytes: ("b", lambda _base, value, _pack: bytes.hex(value), str, bytes.fromhex),
-    bytearray: ("B", lambda _base, value, _pack: bytearray.hex(value), str, bytearray.fromhex),
-    Decimal: ("D", lambda _base, value, _pack: Decimal.__str__(value), str, Decimal),
-    complex: ("c", by_parts("real", "imag"), list, lambda two: complex(*two)),
-    Fraction: ("F", by_parts("numerator", "denominator"), list, lambda two: Fraction(*two)),
-    range: ("r", by_parts("start", "stop", "step"), list, lambda three: range(*three)),
+    bytes: ("b", bytes.hex, str, bytes.fromhex),
+    bytearray: ("B", bytearray.hex, str, bytearray.fromhex),
+    Decimal: ("D", Decimal.__str__, str, Decimal),
+    complex: ("c", attrgetter("real", "imag"), list, lambda two: complex(*two)),
+    Fraction: ("F", attrgetter("numerator", "denominator"), list, lambda two: Fraction(*two)),
+    range: ("r", attrgetter("start", "stop", "step"), list, lambda three: range(*three)),
 }
 BUILDERS = {tag: (flat_type, build) for tag, _, flat_type, build in CODEC.values()}
 BUILDERS["i"] = str, lambda digits: int(digits, 16)
@@ -74,7 +67,9 @@ def pack(value, handle, depth: int = 0):
             return float.__float__(value)
         if base in CODEC:
             tag, flatten, *_ = CODEC[base]
-            flat = flatten(base, value, lambda item: pack(item, handle, depth + 1))
+            flat = flatten(value)
+            if type(flat) is not str:
+                flat = [pack(part, handle, depth + 1) for part in flat]
             return flat if base is list else {tag: flat}
     return {"h": handle(value)}
 
