@@ -22,16 +22,12 @@ MAX_CELLS = 24
 
 def cells(rectangle):
     """Return the cells of a rectangle: x1 y1 x2 y2 colour, as /fill has it, or without colour."""
-    x1, y1, x2, y2 = rectangle[:4]
-    return list(box((x1, y1), (x2, y2)))
+    return list(box(rectangle[:2], rectangle[2:4]))
 
 
 def listed(rectangles):
     """Return the rectangles as commands, one on each line."""
-    lines = []
-    for rectangle in rectangles:
-        lines.append(f"/fill {' '.join(map(str, rectangle))}")
-    return "\n".join(lines)
+    return "\n".join(" ".join(map(str, ["/fill", *rectangle])) for rectangle in rectangles)
 
 
 def target(item):
@@ -48,13 +44,11 @@ def standing(item):
 
 def left(item):
     """Return the rectangles with a wrong cell, then the cells that have to become air."""
-    built = standing(item)
-    unfinished = []
-    for rectangle in item["rectangles"]:
-        blocks = {built.get(cell, (AIR,))[0] for cell in cells(rectangle)}
-        if blocks != {rectangle[4]}:
-            unfinished.append(tuple(rectangle))
-    extra = sorted(built.keys() - target(item).keys())
+    goal = target(item)
+    built = {cell: block for cell, (block, _) in standing(item).items()}
+    wrong = {cell for cell in goal if goal[cell] != built.get(cell)}
+    unfinished = [tuple(r) for r in item["rectangles"] if wrong.intersection(cells(r))]
+    extra = sorted(built.keys() - goal.keys())
     return unfinished + [(x, y, x, y, AIR) for x, y in extra]
 
 
@@ -71,7 +65,7 @@ def rules(item, agents):
         palettes=(frozenset(COLORS),) * agents,
         max_commands=MAX_COMMANDS,
         target=target(item),
-        commands=frozenset({"fill", "setblock"}),
+        commands={"fill", "setblock"},
         material={"": material(left(item), agents)},
         standing=standing(item),
     )
@@ -92,9 +86,7 @@ def _layout(rng, count):
     sizes = [(rng.randint(1, LONGEST), rng.randint(1, LONGEST)) for _ in range(count)]
     total = sum(width * height for width, height in sizes)
     enough = material([(1, 1, width, height, "") for width, height in sizes], 2)
-    if not MIN_CELLS <= total <= MAX_CELLS:
-        return []
-    if not 0.6 * total <= enough <= 0.7 * total:
+    if not (MIN_CELLS <= total <= MAX_CELLS and 0.6 * total <= enough <= 0.7 * total):
         return []
     layout = []
     taken = set()

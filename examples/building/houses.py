@@ -65,15 +65,19 @@ def layers(roof, door=DOORS[0], blocks=BLOCKS):
 
 
 def houses(split):
-    """Yield (name, layers): the published houses, then variants, each in one split only."""
-    for name, roof in PUBLISHED.get(split, {}).items():
-        yield name, layers(roof)
+    """Yield (task_id, number of spiders, layers), each house in one split only.
+
+    The published houses come first, then the variants.
+    """
+    for number, roof in PUBLISHED.get(split, {}).items():
+        yield f"house_builder_{number}", 3, layers(roof)
     variants = list(itertools.product(ROOFS, DOORS, map("".join, itertools.permutations(BLOCKS))))
     random.Random("housebuild").shuffle(variants)
     for number, variant in enumerate(variants):
         house = layers(*variant)
         if variant[1:] != (DOORS[0], BLOCKS) and split_of(str(house)) == split:
-            yield str(number), house
+            spiders = random.Random(str(number)).randint(0, 3)
+            yield f"housebuild/{split}/{number}", spiders, house
 
 
 def target(item):
@@ -102,7 +106,7 @@ def rules(item, agents):
         palettes=(palette,) * agents,
         max_commands=MAX_COMMANDS // agents,
         target=house,
-        commands=frozenset({"fill", "kill"}),
+        commands={"fill", "kill"},
         material=material,
     )
 
@@ -112,18 +116,16 @@ def rectangles(item):
 
     A run of equal blocks in a row is merged with the same runs of the rows behind it.
     """
-    last_rows = {}  # (y, first row, first x, end of x, character) -> last row
+    merged = {}  # by their low corner; a later row moves the high one
     for y, rows in enumerate(item["layers"]):
         first_rows = {}  # of each run of the row in front
         for z, row in enumerate(rows):
             runs = [(*run.span(), run[1]) for run in re.finditer(r"(.)\1*", row)]
             first_rows = {run: first_rows.get(run, z) for run in runs}
-            for run, first in first_rows.items():
-                last_rows[y, first, *run] = z
-    merged = []
-    for (y, first, start, end, character), last in last_rows.items():
-        merged.append(((start, y, first), (end - 1, y, last), item["inventory"][character]))
-    return [rectangle for rectangle in merged if rectangle[2] != AIR]
+            for (start, end, character), first in first_rows.items():
+                low = (start, y, first)
+                merged[low] = (low, (end - 1, y, z), item["inventory"][character])
+    return [rectangle for rectangle in merged.values() if rectangle[2] != AIR]
 
 
 def described(item):

@@ -11,14 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from examples.classeval import classes
-from examples.classeval.classes import (
-    class_item,
-    class_source,
-    methods_of,
-    text_used,
-    writers,
-    written,
-)
 from programs.items import read_items
 from programs.sandbox.box import Program
 from programs.teams import box, contribution
@@ -49,14 +41,14 @@ def classeval(item, responses):
     | metric/coverage | share of the methods that somebody wrote                    |
     | metric/overlap  | share of these methods that several agents wrote            |
     """
-    agents = [written(item, text) for text in responses]
+    agents = [classes.written(item, text) for text in responses]
     scores = dict.fromkeys([*COMPONENTS, *METRICS], 0.0)
-    authors = writers(item, agents)
+    authors = classes.writers(item, agents)
     if not authors:
         return scores
     in_class = {by[-1] for by in authors}
     scores["structure"] = STRUCTURE * len(in_class) / len(agents)
-    scores["syntax"] = SYNTAX * sum(text_used(item, agents, responses)) / len(agents)
+    scores["syntax"] = SYNTAX * sum(classes.text_used(item, agents, responses)) / len(agents)
     scores["metric/coverage"] = len(authors) / len(item["methods"])
     scores["metric/overlap"] = sum(len(by) > 1 for by in authors) / len(authors)
     p = passed(item, agents)
@@ -80,7 +72,7 @@ def passed(item, agents):
 
 def verdict(item, agents):
     """Return which tests the class of these agents passes."""
-    source = class_source(item, agents)
+    source = classes.class_source(item, agents)
     program = Program(source, item["tests"], item["entry_point"], item["setup"])
     return box.run([program])[0].passed
 
@@ -121,7 +113,7 @@ _METHODS = (
 )
 
 
-def fenced(name: str, *texts: str) -> str:
+def fenced(name, *texts):
     """Return a file as a prompt shows it, its fence still open."""
     return f"{name}.py:\n```python\n" + "\n".join(texts)
 
@@ -145,7 +137,7 @@ class ClassEval(Task):
     @functools.cached_property
     def problems(self):
         """The item of every row, None where it is left out."""
-        items = read_items(self.data, self.hub, class_item)
+        items = read_items(self.data, self.hub, classes.class_item)
         with ThreadPoolExecutor(8) as pool:
             reasons = list(pool.map(self.refusal, items))
         message = f"task classeval: {reasons.count('')} of {len(items)} classes are kept"
@@ -170,10 +162,11 @@ class ClassEval(Task):
         return "a part no test needs" if parts["metric/pass"] else "fails its tests in the sandbox"
 
     def items(self, split):
-        half = len(self.problems) // 2
-        test = half + max(len(self.problems) // 10, 1)
-        ends = {"train": (0, half), "dev": (half, test), "test": (test, None)}
-        return list(filter(None, self.problems[slice(*ends[split])]))
+        rows = self.problems
+        half = len(rows) // 2
+        test = half + max(len(rows) // 10, 1)
+        splits = {"train": rows[:half], "dev": rows[half:test], "test": rows[test:]}
+        return list(filter(None, splits[split]))
 
     def observe(self, agent, item, history):
         """Return the skeleton, and at later turns the agent's own responses."""
@@ -210,7 +203,8 @@ class Small(ClassEval):
 
 def solution_of(item, agents):
     """Return the solution as the responses of a team, each a run of its methods."""
-    methods = [method.decorators + method.source for method in methods_of(item["solution"])]
-    cuts = [len(methods) * agent // agents for agent in range(agents + 1)]
-    runs = [methods[start:end] for start, end in itertools.pairwise(cuts)]
+    methods = classes.methods_of(item["solution"])
+    sources = [method.decorators + method.source for method in methods]
+    cuts = [len(sources) * agent // agents for agent in range(agents + 1)]
+    runs = [sources[start:end] for start, end in itertools.pairwise(cuts)]
     return [textwrap.indent("\n\n".join(run), "    ") for run in runs]

@@ -23,7 +23,13 @@ def worth(parts: dict) -> float:
     return sum(value for name, value in parts.items() if not name.startswith("metric/"))
 
 
-BOX = Rules((5, 6, 6), (frozenset({"stone", "wood"}), frozenset({"glass"})), 300)
+BOX = Rules(
+    (5, 6, 6),
+    (frozenset({"stone", "wood"}), frozenset({"glass"})),
+    300,
+    target={},
+    commands={"setblock", "fill", "kill"},
+)
 
 
 def blocks(text: str) -> dict:
