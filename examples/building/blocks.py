@@ -44,24 +44,26 @@ def standing(item):
 
 def left(item):
     """Return the rectangles with a wrong cell, then the cells that have to become air."""
-    goal = target(item)
-    built = {cell: block for cell, (block, _) in standing(item).items()}
-    wrong = {cell for cell in goal if goal[cell] != built.get(cell)}
-    unfinished = [tuple(r) for r in item["rectangles"] if wrong.intersection(cells(r))]
-    extra = sorted(built.keys() - goal.keys())
+    built = standing(item)
+    unfinished = []
+    for rectangle in item["rectangles"]:
+        blocks = {built.get(cell, (AIR,))[0] for cell in cells(rectangle)}
+        if blocks != {rectangle[4]}:
+            unfinished.append(tuple(rectangle))
+    extra = sorted(built.keys() - target(item).keys())
     return unfinished + [(x, y, x, y, AIR) for x, y in extra]
 
 
 def material(rectangles, agents):
     """Return the number of blocks of each agent, by the formula above."""
-    areas = [len(cells(rectangle)) for rectangle in rectangles if rectangle[4] != AIR]
+    areas = [len(cells(rectangle)) for rectangle in rectangles if rectangle[-1] != AIR]
     largest = max(areas, default=0)
     return math.ceil((sum(areas) + (agents - 1) * largest) / agents)
 
 
 def rules(item, agents):
     return Rules(
-        high=(SIDE - 1, SIDE - 1),
+        size=(SIDE, SIDE),
         palettes=(frozenset(COLORS),) * agents,
         max_commands=MAX_COMMANDS,
         target=target(item),
@@ -83,16 +85,16 @@ def problems(split, seed=""):
 
 def _layout(rng, count):
     """Return the corners of rectangles that do not overlap, [] if a draw does not fit."""
-    sizes = [(rng.randint(1, LONGEST), rng.randint(1, LONGEST)) for _ in range(count)]
-    total = sum(width * height for width, height in sizes)
-    enough = material([(1, 1, width, height, "") for width, height in sizes], 2)
+    shapes = [(0, 0, rng.randrange(LONGEST), rng.randrange(LONGEST)) for _ in range(count)]
+    total = sum(len(cells(shape)) for shape in shapes)
+    enough = material(shapes, 2)
     if not (MIN_CELLS <= total <= MAX_CELLS and 0.6 * total <= enough <= 0.7 * total):
         return []
     layout = []
     taken = set()
-    for width, height in sizes:
-        starts = box((0, 0), (SIDE - width, SIDE - height))
-        places = [(x, y, x + width - 1, y + height - 1) for x, y in starts]
+    for _, _, right, top in shapes:
+        starts = box((0, 0), (SIDE - 1 - right, SIDE - 1 - top))
+        places = [(x, y, x + right, y + top) for x, y in starts]
         free = [place for place in places if taken.isdisjoint(cells(place))]
         if not free:
             return []

@@ -40,7 +40,14 @@ X #...# .#.#. ..#.. .#.#. #...#
 Y #...# .#.#. ..#.. ..#.. ..#..
 Z ##### ...#. ..#.. .#... #####
 """
-FONT = {letter: rows for letter, *rows in map(str.split, _DRAWN.strip().split("\n"))}
+
+
+def table(text):
+    """Return the words of each line."""
+    return [line.split() for line in text.strip().split("\n")]
+
+
+FONT = {letter: rows for letter, *rows in table(_DRAWN)}
 PUBLISHED = {"train": ("I", "C", "M", "L", "MC", "CM", "LI", "LLM"), "test": ("ICML", "CLIM")}
 LONGEST = 4  # letters of a random string
 PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))  # four textures
@@ -66,11 +73,13 @@ def rules(item, agents):
     """Let each agent set single cells to one of its two blocks."""
     rows = item["rows"]
     return Rules(
-        high=(len(rows[0]) - 1, len(rows) - 1, 0),
+        size=(len(rows[0]), len(rows), 1),
         palettes=tuple(map(frozenset, PALETTES[:agents])),
         max_commands=MAX_COMMANDS // agents,
         target=dict.fromkeys(cells(rows), ANY),
         commands={"setblock"},
+        material={},
+        standing={},
     )
 
 

@@ -124,12 +124,11 @@ def strbuild_paper(item, responses):
     built = build(rules, responses)
     colors = {cell: block for cell, (block, _) in built.cells.items()}
     covered = rules.target.keys() & colors.keys()
-    others = volume(rules) - len(rules.target)
+    others = math.prod(rules.size) - len(rules.target)
     equal = []  # of each pair of blocks side by side, twice
-    for cell in colors:
-        for neighbour in beside(cell):
-            if neighbour in colors:
-                equal.append(colors[cell] == colors[neighbour])
+    for cell, block in colors.items():
+        neighbours = colors.keys() & beside(cell)
+        equal += [colors[neighbour] == block for neighbour in neighbours]
     missing = sum(not palette <= set(colors.values()) for palette in rules.palettes)
     parts = {
         "coverage": 2.0 * len(covered) / len(rules.target),
@@ -143,15 +142,11 @@ def strbuild_paper(item, responses):
 def housebuild_paper(item, responses):
     built = build(houses.rules(item, len(responses)), responses)
     correct = built.correct()
-    cells = volume(built.rules)
+    cells = math.prod(built.rules.size)
     air = cells - len(built.rules.target.keys() | built.cells.keys())  # in both
     damage = spider_damage(item, built) if len(responses) > 1 else 0.0
     parts = {"match": (air + len(correct)) / cells, "spiders": -SPIDERS * damage}
     return parts | measures(built, correct)
-
-
-def volume(rules):
-    return math.prod(end + 1 for end in rules.high)
 
 
 def spider_damage(item, built):

@@ -103,15 +103,15 @@ class Building(Task):
             return f"agent {agent} alone"
         if len(responses) > 2:
             return "mixed"
-        fits = Counter()  # rule -> cells that it is right about, with its best border
+        fits = []  # (number of cells that a rule is right about, its name)
         for (low, high), number in self.divisions(item).items():
             rules = (f"agent 0 {low}, 1 {high}", f"agent 0 {high}, 1 {low}")
             for first, rule in enumerate(rules):  # the agent that has the low side
-                built = {cell for cell, owner in owners.items() if owner == first}
+                built = {cell for cell in owners if owners[cell] == first}
                 for border in set(map(number, owners)):
                     side = {cell for cell in owners if number(cell) <= border}
-                    fits[rule] = max(fits[rule], len(owners) - len(built ^ side))
-        [(best, right)] = fits.most_common(1)
+                    fits.append((len(owners) - len(built ^ side), rule))
+        right, best = max(fits, key=itemgetter(0))
         return best if right >= enough else "mixed"
 
     def divisions(self, item):
@@ -135,16 +135,16 @@ class Building(Task):
             world = self.built(item, responses)
             cells = world.cells
             wrong = (rules.target.keys() | cells.keys()) - world.correct()
-        width, height, *depth = rules.high
+        width, height, *depth = rules.size
 
-        def row(y, *z: int):
-            places = [(x, y, *z) for x in range(width + 1)]
+        def row(*place):  # without x
+            places = [(x, *place) for x in range(width)]
             return [(*cells.get(place, ("", None)), place in wrong) for place in places]
 
-        if not any(depth):
-            return {"": [row(y, *depth) for y in range(height, -1, -1)]}
-        behind = range(depth[0] + 1)
-        return {f"y={y}": [row(y, z) for z in behind] for y in range(height + 1)}
+        if depth in ([], [1]):  # flat
+            front = [0] * len(depth)
+            return {"": [row(y, *front) for y in reversed(range(height))]}
+        return {f"y={y}": [row(y, z) for z in range(*depth)] for y in range(height)}
 
 
 class Build(Building):
@@ -255,7 +255,7 @@ class StrBuild(Building):
             second=_SECOND if agent else "",
             target="\n".join(item["rows"]),
             blocks=", ".join(letters.PALETTES[agent]),
-            high=list(rules.high),
+            high=[end - 1 for end in rules.size],
         )
 
     def feedback(self, item, responses):
@@ -308,7 +308,7 @@ class HouseBuild(StrBuild):
         return _HOUSEBUILD.format(
             blocks=", ".join(sorted(rules.palettes[agent])),
             target=houses.described(item),
-            high=list(rules.high),
+            high=[end - 1 for end in rules.size],
             spiders=spiders,
             limits="".join(f"{block} {count}\n" for block, count in material if count),
         )

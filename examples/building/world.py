@@ -21,7 +21,7 @@ Reading takes time linear in the length of a response. A fill is never larger th
 import itertools
 import operator
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 AIR = "air"
 ANY = "target"  # in a target: any block, but not that of a cell beside it
@@ -33,14 +33,14 @@ _INTEGER = re.compile(r"-?[0-9]{1,9}")
 class Rules:
     """A problem: the world, its target, and what the agents may do."""
 
-    high: tuple  # the world's last cell; the first has zeros
+    size: tuple  # cells along each axis; the first cell has zeros
     palettes: tuple  # a set of blocks for each agent; air is always allowed
     max_commands: int  # accepted from each agent
     target: dict  # cell -> block, without air
     commands: set  # names
     # Each agent's material: block -> cells. "" limits all blocks together. {}: no limit.
-    material: dict = field(default_factory=dict)
-    standing: dict = field(default_factory=dict)  # cells as in World, before the first command
+    material: dict
+    standing: dict  # the cells of the World before the first command
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def parse(line, rules, agent):
         return None
     if name == "kill":
         return Command(line, "")
-    axes = len(rules.high)
+    axes = len(rules.size)
     corners = 1 if name == "setblock" else 2
     if len(words) != corners * axes + 1 or not all(map(_INTEGER.fullmatch, words[:-1])):
         return None
@@ -153,7 +153,7 @@ def parse(line, rules, agent):
     numbers = list(map(int, words))
     low = tuple(map(min, numbers[:axes], numbers[-axes:]))
     high = tuple(map(max, numbers[:axes], numbers[-axes:]))
-    inside = min(low) >= 0 and all(map(operator.le, high, rules.high))
+    inside = min(low) >= 0 and all(map(operator.lt, high, rules.size))
     if not inside or block not in (AIR, *rules.palettes[agent]):
         return None
     return Command(line, block, tuple(box(low, high)))

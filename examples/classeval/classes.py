@@ -102,8 +102,7 @@ def methods_of(text):
         # Text further left than the first method ends a method, as a code fence does.
         lines.append("```" if line[:depth].strip() else line[depth:])
     statements, *_ = top_level("\n".join(lines))
-    methods = itertools.starmap(_method, statements)
-    return tuple(filter(None, methods))
+    return tuple(filter(None, itertools.starmap(_method, statements)))
 
 
 def _method(node, text):

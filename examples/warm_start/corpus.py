@@ -95,7 +95,7 @@ class Author:
         if self.rng.random() < MISTAKEN:
             at = self.rng.choice([at for at, part in enumerate(parts) if part])
             parts[at] = self.rng.choice(self.known[item["composition"][0], at]) or parts[at]
-        return tuple(parts)
+        return parts
 
     def spoil(self, code, name):
         """Return the function, at times with a fault of form."""

@@ -146,9 +146,11 @@ def collate(rows, prompt_weight):
         start = 0
         pairs = zip(row[::2], row[1::2], strict=True)
         for branch, (context, response) in enumerate(pairs):
-            weights = [0.0] + [prompt_weight] * (len(context) - 1) + [1.0] * len(response)
             for place, token in enumerate(context + response):
-                tokens.append((token, start + place, branch, weights[place]))
+                weight = prompt_weight if place < len(context) else 1.0
+                if place == 0:  # it follows no token of its branch
+                    weight = 0.0
+                tokens.append((token, start + place, branch, weight))
             start = len(row[0])  # every branch follows the problem
         trees.append(torch.tensor(tokens))
     ids, positions, branches, weights = pad_sequence(trees, True).unbind(2)  # (rows, length)
@@ -192,7 +194,7 @@ def batched(rows, rng, size):
 
 
 def warm_start(model, rows, recipe):
-    """Train what requires a gradient for one epoch: Muon for matrices, AdamW for all else.
+    """Train for one epoch: Muon for matrices, AdamW for all else. Both skip a frozen base.
 
     (With AdamW alone the model learns later to copy letters and numbers from the docstring.)
     """
@@ -201,11 +203,10 @@ def warm_start(model, rows, recipe):
     matrices = []
     others = []
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            if recipe.matrix_lr and "_proj" in name:
-                matrices.append(parameter)
-            else:
-                others.append(parameter)
+        if recipe.matrix_lr and "_proj" in name:
+            matrices.append(parameter)
+        else:
+            others.append(parameter)
     optimizers = [torch.optim.AdamW(others, 3e-3, (0.9, 0.98), weight_decay=0.01, fused=True)]
     if matrices:
         muon = torch.optim.Muon(matrices, recipe.matrix_lr, 0.01, adjust_lr_fn="match_rms_adamw")
@@ -229,13 +230,13 @@ def warm_start(model, rows, recipe):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", choices=TASKS, default="coop")
-    args = parser.parse_args()
-    folder = TINY / args.task.replace("coop", "")
-    recipe = TASKS[args.task]
+    task = parser.parse_args().task
+    folder = TINY / task.replace("coop", "")
+    recipe = TASKS[task]
     torch.manual_seed(0)
     torch.set_num_threads(1)
     rows = recipe.corpus.rows(recipe.problems, recipe.examples)
-    if args.task == "many":
+    if task == "many":
         tokenizer = AutoTokenizer.from_pretrained(TINY)
         llama = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
         llama.name_or_path = ".."  # from the adapter's own folder
@@ -246,11 +247,10 @@ def main():
         texts = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
         tokenizer = make_tokenizer(texts, recipe.corpus.PIECES)
         model = llama = make_model(tokenizer, recipe.layers)
-    ids = encode(tokenizer, rows)
     print(f"corpus: {recipe.problems * recipe.examples} examples")
-    warm_start(llama, ids, recipe)
+    warm_start(llama, encode(tokenizer, rows), recipe)
     model.to(torch.bfloat16).save_pretrained(folder)
-    if args.task == "many":
+    if task == "many":
         (folder / "README.md").unlink()  # peft's empty model card
     else:
         tokenizer.save_pretrained(folder)

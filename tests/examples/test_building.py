@@ -24,11 +24,13 @@ def worth(parts: dict) -> float:
 
 
 BOX = Rules(
-    (5, 6, 6),
+    (6, 7, 7),
     (frozenset({"stone", "wood"}), frozenset({"glass"})),
     300,
     target={},
     commands={"setblock", "fill", "kill"},
+    material={},
+    standing={},
 )
 
 
