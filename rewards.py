@@ -41,7 +41,6 @@ import ast
 import math
 import re
 from dataclasses import dataclass, replace
-from functools import partial
 
 from programs.extraction import share_of
 from programs.teams import Team, contributions, run, share_passed, team_parts, used_helpers
@@ -300,16 +299,29 @@ FLUENT = (-7.0, 0.5)  # middle and width of its sigmoid, nats per token
 GROUNDED = (0.16, 0.05)  # middle and width of its sigmoid, a fraction
 WINDOW = 24  # tokens of the least grounded part of a text
 CUT_OFF = 0.7  # factor for each text that was cut off
+TLDR_QUESTION = "Summarize this text."
+ARXIV_QUESTION = "Write the introduction of the paper with this abstract."
 
 
-def _read_texts(
-    field: str, question: str, lengths: Lengths, item: dict, responses: list[str], lm
-) -> Scores:
-    """Return the product of the factors, and each of them. The source is item[field]."""
+def tldr(item: dict, responses: list[str], lm) -> Scores:
+    """Return the strict reward of a concise summary and a longer one, 0 to 3."""
+    return _read_texts(item["prompt"], TLDR_QUESTION, TLDR_LENGTHS, responses, lm)
+
+
+def arxiv(item: dict, responses: list[str], lm) -> Scores:
+    """Return the strict reward of an introduction in two halves, 0 to 3."""
+    return _read_texts(item["abstract_text"], ARXIV_QUESTION, ARXIV_LENGTHS, responses, lm)
+
+
+tldr.maximum = arxiv.maximum = 3.0
+tldr.needs_model = arxiv.needs_model = True
+
+
+def _read_texts(source: str, question: str, lengths: Lengths, responses: list[str], lm) -> Scores:
     factors = dict.fromkeys(("fluent", "grounded", "original", "lengths", "finished"), 0.0)
     texts = split(responses)
     if texts and all(text.strip() for text in texts):
-        source = item[field].strip()
+        source = source.strip()
         first, second = [_fluent_and_grounded(lm, source, question, text.strip()) for text in texts]
         factors["fluent"] = math.sqrt(first[0] * second[0])
         factors["grounded"] = math.sqrt(first[1] * second[1])
@@ -341,18 +353,6 @@ def _fluent_and_grounded(lm, source: str, question: str, text: str) -> tuple[flo
 
 def _sigmoid(value: float, middle: float, width: float) -> float:
     return 1 / (1 + math.exp(min((middle - value) / width, 700.0)))
-
-
-# The strict rewards of a concise summary and a longer one, and of an introduction in two halves.
-tldr = partial(_read_texts, "prompt", "Summarize this text.", TLDR_LENGTHS)
-arxiv = partial(
-    _read_texts,
-    "abstract_text",
-    "Write the introduction of the paper with this abstract.",
-    ARXIV_LENGTHS,
-)
-tldr.maximum = arxiv.maximum = 3.0
-tldr.needs_model = arxiv.needs_model = True
 
 
 # --------------------------------------------------------------------------------------------------
@@ -410,7 +410,31 @@ ARXIV = Levels((128, 256), (0.8, 1.0, 1.3, 1.5), (0.5, 0.7, 1.3, 1.7), 0.4, 0.23
 ARXIV_RELEASED = replace(ARXIV, length=(0.8, 1.3, 1.6, 2.0))
 
 
-def _four_levels(levels: Levels, read, item: dict, responses: list[str]) -> Scores:
+def tldr_paper(item: dict, responses: list[str]) -> Scores:
+    """Return the paper's reward, 0 to 3. Five categories of transitions reach 3."""
+    return _four_levels(TLDR, _as_in_the_paper, responses)
+
+
+def arxiv_paper(item: dict, responses: list[str]) -> Scores:
+    """Return the paper's reward, 0 to 3. Only all categories of transitions reach 3."""
+    return _four_levels(ARXIV, _as_in_the_paper, responses)
+
+
+def tldr_released(item: dict, responses: list[str]) -> Scores:
+    """Return the released code's reward, 0 to 2.98; published curves are divided by 3."""
+    return _four_levels(TLDR, _as_released, responses)
+
+
+def arxiv_released(item: dict, responses: list[str]) -> Scores:
+    """Return the released code's reward, 0 to 2.98; published curves are divided by 3."""
+    return _four_levels(ARXIV_RELEASED, _as_released, responses)
+
+
+for _reward in (tldr_paper, arxiv_paper, tldr_released, arxiv_released):
+    _reward.maximum = 3.0
+
+
+def _four_levels(levels: Levels, read, responses: list[str]) -> Scores:
     """Return the parts. `read` is _as_in_the_paper or _as_released."""
     parts = dict.fromkeys(("structure", "length", "vocabulary", "coherence", "consistency"), 0.0)
     texts = split(responses)
@@ -466,17 +490,6 @@ def _as_released(levels: Levels, texts: tuple[str, str]):
     sizes = [len(text.split()) for text in texts]
     vocabularies = [set(re.findall(r"\b\w+\b", text.lower())) for text in texts]
     return sizes, vocabularies, tau
-
-
-# The paper's rewards. Five categories of transitions reach 3 for tldr, and only all for arxiv.
-tldr_paper = partial(_four_levels, TLDR, _as_in_the_paper)
-arxiv_paper = partial(_four_levels, ARXIV, _as_in_the_paper)
-# The released code's rewards, 0 to 2.98. Published curves are divided by 3.
-tldr_released = partial(_four_levels, TLDR, _as_released)
-arxiv_released = partial(_four_levels, ARXIV_RELEASED, _as_released)
-
-for _reward in (tldr_paper, arxiv_paper, tldr_released, arxiv_released):
-    _reward.maximum = 3.0
 
 
 # --------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Messages:
         known = item["door"][agent]
         if "read" not in item:
             return MAP.format(FIRST.format(known), ROLES[0])
-        floor_and_room = [item["read"][agent], item["read"][agent]]
+        floor_and_room = [item["read"][agent]] * 2
         floor_and_room[agent] = known
         return MAP.format(CAFES.format(*floor_and_room), ROLES[1])
 

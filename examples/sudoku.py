@@ -12,7 +12,6 @@ and 1 more if it is solved. Puzzles have one solution. Dev and test have puzzles
 """
 
 import functools
-import itertools
 import operator
 import random
 import re
@@ -36,17 +35,21 @@ CORRECT = (
 @functools.cache
 def grids():
     """Return the 288 solved boards, each as its 16 digits row by row."""
-    halves = []  # two rows whose boxes hold all four digits
-    for above, below in itertools.product(itertools.permutations("1234"), repeat=2):
-        if len({*above[:2], *below[:2]}) == 4:
-            halves.append((above, below))
-    boards = []
-    for top, bottom in itertools.product(halves, repeat=2):
-        four_rows = (*top, *bottom)
-        columns = [{row[place] for row in four_rows} for place in range(4)]
-        if all(len(column) == 4 for column in columns):
-            boards.append("".join(itertools.chain(*top, *bottom)))
+    boards = [""]
+    for cell in range(16):  # one digit more on every board
+        peers = [peer for peer in range(cell) if units(peer) & units(cell)]
+        longer = []
+        for board in boards:
+            used = {board[peer] for peer in peers}
+            longer += [board + digit for digit in "1234" if digit not in used]
+        boards = longer
     return boards
+
+
+def units(cell):
+    """Return the row, the column and the box of a cell from 0 to 15."""
+    row, column = divmod(cell, 4)
+    return {("row", row), ("column", column), ("box", row // 2, column // 2)}
 
 
 def rows(board):
@@ -96,16 +99,16 @@ class Sudoku:
     def items(self, split):
         draw = random.Random(self.empty)
         boards = "\n".join(grids())
-        made = {}  # puzzle -> its only solution
-        while len(made) < COUNT:
+        items = {}  # by puzzle
+        while len(items) < COUNT:
             solution = draw.choice(grids())
-            dots = draw.sample(range(16), self.empty)
-            cells = ["." if place in dots else digit for place, digit in enumerate(solution)]
+            cells = list(solution)
+            for cell in draw.sample(range(16), self.empty):
+                cells[cell] = "."
             puzzle = "".join(cells)
             if re.findall(puzzle, boards) == [solution]:  # in a pattern, a dot is any digit
-                made[puzzle] = solution
-        items = [{"puzzle": puzzle, "solution": solution} for puzzle, solution in made.items()]
-        return items[SPLITS[split]]
+                items[puzzle] = {"puzzle": puzzle, "solution": solution}
+        return list(items.values())[SPLITS[split]]
 
     def speakers(self, item, turn):
         return [turn % self.num_agents]

@@ -47,21 +47,21 @@ EXAMPLES = (  # a problem, the expression, the result
 def problems():
     """Return the problems of all splits, no two of them alike. A third is of each level."""
     draw = random.Random(0)
-    made = {}  # text -> item
-    while len(made) < COUNT:
-        level = 1 + len(made) % 3  # number of operations
+    items = {}  # by problem
+    while len(items) < COUNT:
+        level = 1 + len(items) % 3  # number of operations
         text, operation = draw.choice(STARTS)
         numbers = [draw.randint(100, 999), draw.randint(11, 99)]
-        sentences = [text.format(*numbers)]
+        problem = text.format(*numbers) + " "
         answer = operation(*numbers)
         for _ in range(level - 1):
             text, operation = draw.choice(NEXT)
             number = draw.randint(2, 9)
-            sentences.append(text.format(number))
+            problem += text.format(number) + " "
             answer = operation(answer, number)
-        text = " ".join([*sentences, QUESTION])
-        made[text] = {"problem": text, "level": level, "answer": answer}
-    return list(made.values())
+        problem += QUESTION
+        items[problem] = {"problem": problem, "level": level, "answer": answer}
+    return list(items.values())
 
 
 def computed(text):
@@ -97,30 +97,24 @@ class Tools:
     def observe(self, agent, item, history):
         """Return the messages of a chat: what to do, two examples of it, and the problem."""
         messages = [{"role": "system", "content": ANSWER if agent else CALL}]
-        for text, expression, result in EXAMPLES:
+        for text, expression, result in [*EXAMPLES, (item["problem"], "", item.get("result"))]:
             messages.append({"role": "user", "content": text})
-            if agent:
+            if agent and result:
                 messages.append({"role": "tool", "content": result})
             reply = result if agent else f"<python>{expression}</python>"
             messages.append({"role": "assistant", "content": reply})
-        messages.append({"role": "user", "content": item["problem"]})
-        if item.get("result"):
-            messages.append({"role": "tool", "content": item["result"]})
-        return messages
+        return messages[:-1]  # the last reply is the agent's own to give
 
     def advance(self, item, responses):
         """Return the item with the tool's result, and with what agent 0 wrote."""
-        return item | {"called": responses[0], "result": self.tool(responses[0])}
-
-    def tool(self, text):
-        return computed(text)
+        return item | {"called": responses[0], "result": computed(responses[0])}
 
 
 class NoTool(Tools):
     """The same without a tool: agent 1 answers alone."""
 
-    def tool(self, text):
-        return ""
+    def advance(self, item, responses):
+        return item | {"called": responses[0], "result": ""}
 
 
 def answer(item, responses):

@@ -7,67 +7,67 @@ Sequential   agent k answers at turn k and sees what those before it wrote; --tu
 Discussion   all answer, each sees the others' answers, all answer again
 
 They train on the same path as other teams, and are paid on the last turn. The problems are coop's.
-For other problems of functions, subclass:
+For other problems of functions, put another task in Coop's place:
 
-    class Mine(Sequential):
-        task = CoopHumanEval
+    class Mine(InTurn, CoopHumanEval):
+        pass
 
-An item keeps what each agent wrote last (`advance`), and `speakers` says whose turn it is. With
+An item keeps what each agent wrote last, and the speakers of the turns to come (`advance`). With
 --branching chain every agent is sampled as often as in a run without a workflow.
 """
 
 from rewards import code
-from tasks import CodeTask, Coop
+from tasks import Coop
 
 
-class Workflow(CodeTask):
-    """The common part of the two below. `schedule` returns the speakers of each turn."""
+class Workflow:
+    """What a workflow adds to a task. `schedule` returns the speakers of each turn."""
 
     reward = f"{__file__}:paid_last"
-    model = Coop.model
-    task = Coop
-
-    def __init__(self, data=None, num_agents=2, feedback=None):
-        self.num_agents = num_agents
-        self.of = self.task(data, num_agents, feedback)
-        self.stop = self.of.stop
-        self.agents = list(range(num_agents))
 
     def items(self, split):
-        start = {"turn": 0, "texts": [""] * self.num_agents, "schedule": self.schedule()}
-        return [item | start for item in self.of.items(split)]
-
-    def begin(self, agent, item):
-        return self.of.begin(agent, item)
+        start = {"texts": [""] * self.num_agents, "schedule": self.schedule()}
+        return [item | start for item in super().items(split)]
 
     def speakers(self, item, turn):
-        if turn >= len(item["schedule"]):
-            raise ValueError(f"this workflow ends after --turns {len(item['schedule'])}")
-        return item["schedule"][turn]
+        if not item["schedule"]:
+            raise ValueError(f"this workflow ends after --turns {turn}")
+        return item["schedule"][0]
 
     def advance(self, item, responses):
-        return item | {"turn": item["turn"] + 1, "texts": latest(item, responses)}
+        return item | {"texts": latest(item, responses), "schedule": item["schedule"][1:]}
+
+    def feedback(self, item, responses):
+        return [""] * len(responses)  # the partners' texts take its place
 
     def scheme(self, item, responses):
-        return self.of.scheme(item, latest(item, responses)) if is_last(item) else None
+        return super().scheme(item, latest(item, responses)) if is_last(item) else None
 
 
-class Sequential(Workflow):
+class InTurn(Workflow):
     def schedule(self):
-        return [[agent] for agent in self.agents]
+        return [[agent] for agent in range(self.num_agents)]
 
     def observe(self, agent, item, history):
-        return wrote(item, range(agent)) + self.of.observe(agent, item, [])
+        return wrote(item, range(agent)) + super().observe(agent, item, [])
 
 
-class Discussion(Workflow):
+class Together(Workflow):
     def schedule(self):
-        return [self.agents] * 2
+        return [list(range(self.num_agents))] * 2
 
     def observe(self, agent, item, history):
-        partners = [i for i in self.agents if i != agent]
+        partners = [i for i in range(self.num_agents) if i != agent]
         feedback = wrote(item, partners).rstrip()
-        return self.of.observe(agent, item, [(response, feedback) for response, _ in history])
+        return super().observe(agent, item, [(response, feedback) for response, _ in history])
+
+
+class Sequential(InTurn, Coop):
+    """Coop's problems, one agent after the other."""
+
+
+class Discussion(Together, Coop):
+    """Coop's problems, all agents at once, and all again."""
 
 
 def wrote(item, agents):
@@ -75,13 +75,13 @@ def wrote(item, agents):
 
 
 def is_last(item):
-    return item["turn"] + 1 == len(item["schedule"])
+    return len(item["schedule"]) == 1
 
 
 def latest(item, responses):
     """Return what each agent wrote last: its response, if it spoke at this turn."""
     texts = list(item["texts"])
-    for agent in item["schedule"][item["turn"]]:
+    for agent in item["schedule"][0]:
         texts[agent] = responses[agent]
     return texts
 

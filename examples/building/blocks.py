@@ -22,16 +22,12 @@ MAX_CELLS = 24
 
 def cells(rectangle):
     """Return the cells of a rectangle: x1 y1 x2 y2 colour, as /fill has it, or without colour."""
-    x1, y1, x2, y2 = rectangle[:4]
-    return list(box((x1, y1), (x2, y2)))
+    return list(box(rectangle[:2], rectangle[2:4]))
 
 
 def listed(rectangles):
     """Return the rectangles as commands, one on each line."""
-    lines = []
-    for rectangle in rectangles:
-        lines.append(f"/fill {' '.join(map(str, rectangle))}")
-    return "\n".join(lines)
+    return "\n".join(" ".join(map(str, ["/fill", *rectangle])) for rectangle in rectangles)
 
 
 def target(item):
@@ -60,18 +56,18 @@ def left(item):
 
 def material(rectangles, agents):
     """Return the number of blocks of each agent, by the formula above."""
-    areas = [len(cells(rectangle)) for rectangle in rectangles if rectangle[4] != AIR]
+    areas = [len(cells(rectangle)) for rectangle in rectangles if rectangle[-1] != AIR]
     largest = max(areas, default=0)
     return math.ceil((sum(areas) + (agents - 1) * largest) / agents)
 
 
 def rules(item, agents):
     return Rules(
-        high=(SIDE - 1, SIDE - 1),
+        size=(SIDE, SIDE),
         palettes=(frozenset(COLORS),) * agents,
         max_commands=MAX_COMMANDS,
         target=target(item),
-        commands=frozenset({"fill", "setblock"}),
+        commands={"fill", "setblock"},
         material={"": material(left(item), agents)},
         standing=standing(item),
     )
@@ -89,18 +85,16 @@ def problems(split, seed=""):
 
 def _layout(rng, count):
     """Return the corners of rectangles that do not overlap, [] if a draw does not fit."""
-    sizes = [(rng.randint(1, LONGEST), rng.randint(1, LONGEST)) for _ in range(count)]
-    total = sum(width * height for width, height in sizes)
-    enough = material([(1, 1, width, height, "") for width, height in sizes], 2)
-    if not MIN_CELLS <= total <= MAX_CELLS:
-        return []
-    if not 0.6 * total <= enough <= 0.7 * total:
+    shapes = [(0, 0, rng.randrange(LONGEST), rng.randrange(LONGEST)) for _ in range(count)]
+    total = sum(len(cells(shape)) for shape in shapes)
+    enough = material(shapes, 2)
+    if not (MIN_CELLS <= total <= MAX_CELLS and 0.6 * total <= enough <= 0.7 * total):
         return []
     layout = []
     taken = set()
-    for width, height in sizes:
-        starts = box((0, 0), (SIDE - width, SIDE - height))
-        places = [(x, y, x + width - 1, y + height - 1) for x, y in starts]
+    for _, _, right, top in shapes:
+        starts = box((0, 0), (SIDE - 1 - right, SIDE - 1 - top))
+        places = [(x, y, x + right, y + top) for x, y in starts]
         free = [place for place in places if taken.isdisjoint(cells(place))]
         if not free:
             return []

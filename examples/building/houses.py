@@ -10,8 +10,8 @@ import random
 import re
 from collections import Counter
 
-from examples.building.letters import split_of
-from examples.building.world import AIR, Rules
+from examples.building.letters import split_of, table
+from examples.building.world import AIR, Rules, box
 
 INVENTORY = {
     "C": "white_concrete",
@@ -41,48 +41,51 @@ hip   AAAAAA AAAAAA AASSAA AABBAA AASSAA AAAAAA AAAAAA
 ROOFS = ("gable", "flat", "steep", "ridge", "hip")
 DOORS = ("CDDC", "DDCC", "CCDD")  # the front wall between its posts; the first is the published one
 BLOCKS = "COSBD"
-PUBLISHED = {  # the authors' numbers, and the roof
-    "train": {
-        "0002": "gable",
-        "0101": "flat",
-        "0102": "flat",
-        "0103": "flat",
-        "0104": "steep",
-        "0105": "steep",
-        "0106": "ridge",
-        "0107": "ridge",
-    },
-    "test": {"0108": "hip", "0109": "hip"},
-}
+_PUBLISHED = """
+train 0002 gable
+train 0101 flat
+train 0102 flat
+train 0103 flat
+train 0104 steep
+train 0105 steep
+train 0106 ridge
+train 0107 ridge
+test  0108 hip
+test  0109 hip
+"""  # the authors' numbers, and the roof
 MAX_COMMANDS = 600  # of a team
 
 
 def layers(roof, door=DOORS[0], blocks=BLOCKS):
     """Return the layers of a house. blocks: the characters that replace those of BLOCKS."""
     text = _DRAWN.replace("CDDC", door).replace("CAAC", door.replace("D", "A"))
-    lines = text.translate(str.maketrans(BLOCKS, blocks)).strip().split("\n")
-    return [rows for part, *rows in map(str.split, lines) if part in ("all", roof)]
+    text = text.translate(str.maketrans(BLOCKS, blocks))
+    return [rows for part, *rows in table(text) if part in ("all", roof)]
 
 
 def houses(split):
-    """Yield (name, layers): the published houses, then variants, each in one split only."""
-    for name, roof in PUBLISHED.get(split, {}).items():
-        yield name, layers(roof)
+    """Yield (task_id, number of spiders, layers), each house in one split only.
+
+    The published houses come first, then the variants.
+    """
+    for part, number, roof in table(_PUBLISHED):
+        if part == split:
+            yield f"house_builder_{number}", 3, layers(roof)
     variants = list(itertools.product(ROOFS, DOORS, map("".join, itertools.permutations(BLOCKS))))
     random.Random("housebuild").shuffle(variants)
     for number, variant in enumerate(variants):
         house = layers(*variant)
         if variant[1:] != (DOORS[0], BLOCKS) and split_of(str(house)) == split:
-            yield str(number), house
+            spiders = random.Random(str(number)).randint(0, 3)
+            yield f"housebuild/{split}/{number}", spiders, house
 
 
 def target(item):
-    """Return the block of each cell that is not air, layer by layer."""
+    """Return the block of each cell that is not air."""
     blocks = {}
-    for y, rows in enumerate(item["layers"]):
-        for z, row in enumerate(rows):
-            blocks |= {(x, y, z): item["inventory"][character] for x, character in enumerate(row)}
-    return {cell: block for cell, block in blocks.items() if block != AIR}
+    for low, high, block in rectangles(item):
+        blocks |= dict.fromkeys(box(low, high), block)
+    return blocks
 
 
 def rules(item, agents):
@@ -98,12 +101,13 @@ def rules(item, agents):
     for block in palette:
         material[block] = -(-counts[block] // agents) + counts[block] // (2 * agents)
     return Rules(
-        high=(len(layers[0][0]) - 1, len(layers) - 1, len(layers[0]) - 1),
+        size=(len(layers[0][0]), len(layers), len(layers[0])),
         palettes=(palette,) * agents,
         max_commands=MAX_COMMANDS // agents,
         target=house,
-        commands=frozenset({"fill", "kill"}),
+        commands={"fill", "kill"},
         material=material,
+        standing={},
     )
 
 
@@ -112,18 +116,16 @@ def rectangles(item):
 
     A run of equal blocks in a row is merged with the same runs of the rows behind it.
     """
-    last_rows = {}  # (y, first row, first x, end of x, character) -> last row
+    merged = {}  # by their low corner; a later row moves the high one
     for y, rows in enumerate(item["layers"]):
         first_rows = {}  # of each run of the row in front
         for z, row in enumerate(rows):
             runs = [(*run.span(), run[1]) for run in re.finditer(r"(.)\1*", row)]
             first_rows = {run: first_rows.get(run, z) for run in runs}
-            for run, first in first_rows.items():
-                last_rows[y, first, *run] = z
-    merged = []
-    for (y, first, start, end, character), last in last_rows.items():
-        merged.append(((start, y, first), (end - 1, y, last), item["inventory"][character]))
-    return [rectangle for rectangle in merged if rectangle[2] != AIR]
+            for (start, end, character), first in first_rows.items():
+                low = (start, y, first)
+                merged[low] = (low, (end - 1, y, z), item["inventory"][character])
+    return [rectangle for rectangle in merged.values() if rectangle[2] != AIR]
 
 
 def described(item):

@@ -13,22 +13,41 @@ from examples.building.world import ANY, Rules
 SIZE = 5
 GAP = 2
 _DRAWN = """
-A .###. #...# ##### #...# #...#    N #...# ##..# #.#.# #..## #...#
-B ####. #...# ####. #...# ####.    O .###. #...# #...# #...# .###.
-C .#### #.... #.... #.... .####    P ####. #...# ####. #.... #....
-D ####. #...# #...# #...# ####.    Q .###. #...# #.#.# #..#. .##.#
-E ##### #.... ####. #.... #####    R ####. #...# ####. #..#. #...#
-F ##### #.... ####. #.... #....    S .#### #.... .###. ....# ####.
-G .#### #.... #..## #...# .###.    T ##### ..#.. ..#.. ..#.. ..#..
-H #...# #...# ##### #...# #...#    U #...# #...# #...# #...# .###.
-I ##### ..#.. ..#.. ..#.. #####    V #...# #...# #...# .#.#. ..#..
-J ..### ...#. ...#. #..#. .##..    W #...# #...# #.#.# ##.## #...#
-K #...# #..#. ###.. #..#. #...#    X #...# .#.#. ..#.. .#.#. #...#
-L #.... #.... #.... #.... #####    Y #...# .#.#. ..#.. ..#.. ..#..
-M #...# ##.## #.#.# #...# #...#    Z ##### ...#. ..#.. .#... #####
+A .###. #...# ##### #...# #...#
+B ####. #...# ####. #...# ####.
+C .#### #.... #.... #.... .####
+D ####. #...# #...# #...# ####.
+E ##### #.... ####. #.... #####
+F ##### #.... ####. #.... #....
+G .#### #.... #..## #...# .###.
+H #...# #...# ##### #...# #...#
+I ##### ..#.. ..#.. ..#.. #####
+J ..### ...#. ...#. #..#. .##..
+K #...# #..#. ###.. #..#. #...#
+L #.... #.... #.... #.... #####
+M #...# ##.## #.#.# #...# #...#
+N #...# ##..# #.#.# #..## #...#
+O .###. #...# #...# #...# .###.
+P ####. #...# ####. #.... #....
+Q .###. #...# #.#.# #..#. .##.#
+R ####. #...# ####. #..#. #...#
+S .#### #.... .###. ....# ####.
+T ##### ..#.. ..#.. ..#.. ..#..
+U #...# #...# #...# #...# .###.
+V #...# #...# #...# .#.#. ..#..
+W #...# #...# #.#.# ##.## #...#
+X #...# .#.#. ..#.. .#.#. #...#
+Y #...# .#.#. ..#.. ..#.. ..#..
+Z ##### ...#. ..#.. .#... #####
 """
-_WORDS = _DRAWN.split()
-FONT = {letter: _WORDS[6 * n + 1 : 6 * n + 6] for n, letter in enumerate(_WORDS[::6])}
+
+
+def table(text):
+    """Return the words of each line."""
+    return [line.split() for line in text.strip().split("\n")]
+
+
+FONT = {letter: rows for letter, *rows in table(_DRAWN)}
 PUBLISHED = {"train": ("I", "C", "M", "L", "MC", "CM", "LI", "LLM"), "test": ("ICML", "CLIM")}
 LONGEST = 4  # letters of a random string
 PALETTES = (("oak_planks", "stone"), ("white_concrete", "obsidian"))  # four textures
@@ -54,18 +73,20 @@ def rules(item, agents):
     """Let each agent set single cells to one of its two blocks."""
     rows = item["rows"]
     return Rules(
-        high=(len(rows[0]) - 1, len(rows) - 1, 0),
+        size=(len(rows[0]), len(rows), 1),
         palettes=tuple(map(frozenset, PALETTES[:agents])),
         max_commands=MAX_COMMANDS // agents,
         target=dict.fromkeys(cells(rows), ANY),
-        commands=frozenset({"setblock"}),
+        commands={"setblock"},
+        material={},
+        standing={},
     )
 
 
 def strings(split):
     """Yield a split's published strings, then random ones without end, all different."""
     yield from PUBLISHED.get(split, ())
-    seen = {text for published in PUBLISHED.values() for text in published}
+    seen = {*PUBLISHED["train"], *PUBLISHED["test"]}
     rng = random.Random(f"strbuild/{split}")
     while True:
         text = "".join(rng.choices(sorted(FONT), k=rng.randint(1, LONGEST)))

@@ -60,8 +60,8 @@ def measures(built, correct):
             if command.block != AIR:
                 cells.update(command.cells)
         writers.update(cells)
-    twice = [cell for cell, count in writers.items() if count > 1]
-    parts["metric/twice"] = len(twice) / max(len(writers), 1)
+    twice = sum(count > 1 for count in writers.values())
+    parts["metric/twice"] = twice / max(len(writers), 1)
     return parts
 
 
@@ -74,12 +74,8 @@ def least_share(rules):
     agents = len(rules.palettes)
     if agents == 1:
         return 1.0
-    if not rules.material:
-        return 1 / (2 * agents)
-    counts = Counter()  # block -> cells that are not right yet
-    for cell, block in rules.target.items():
-        if rules.standing.get(cell, (AIR,))[0] != block:
-            counts[block] += 1
+    unfinished = rules.target.keys() - build(rules, []).correct()
+    counts = Counter(rules.target[cell] for cell in unfinished)
     alone = 0  # cells that one agent's material suffices for
     for block, count in counts.items():
         alone += min(rules.material.get(block, count), count)
@@ -90,39 +86,34 @@ def least_share(rules):
     return share
 
 
-def _score(rules, responses):
-    """Return the strict reward of a team with its measures, and the team's world."""
-    built = build(rules, responses)
+def _score(built):
+    """Return the strict reward of a team's world, with its measures."""
     correct = built.correct()
     score = iou(built, correct)
     reward = score
-    least = least_share(rules)
+    least = least_share(built.rules)
     if least:
-        for agent in range(len(responses)):
-            partners = list(responses)
-            partners[agent] = ""
-            without = build(rules, partners)
+        for agent in range(len(built.commands)):
+            without = built.without(agent)
             lost = score - iou(without, without.correct())
             reward = min(reward, lost / least)
-    parts = {"building": max(0.0, reward)}
-    return parts | measures(built, correct), built
+    return {"building": max(0.0, reward)} | measures(built, correct)
 
 
 def build_together(item, responses):
     """Score the rectangles of task build, 0 to 1."""
-    parts, _ = _score(blocks.rules(item, len(responses)), responses)
-    return parts
+    return _score(build(blocks.rules(item, len(responses)), responses))
 
 
 def strbuild(item, responses):
     """Score the string that item["rows"] shows, 0 to 1."""
-    parts, _ = _score(letters.rules(item, len(responses)), responses)
-    return parts
+    return _score(build(letters.rules(item, len(responses)), responses))
 
 
 def housebuild(item, responses):
     """Score the house that item["layers"] shows, and its spiders, 0 to 1."""
-    parts, built = _score(houses.rules(item, len(responses)), responses)
+    built = build(houses.rules(item, len(responses)), responses)
+    parts = _score(built)
     needless = built.kills() > bool(item["spiders"])
     cost = 1.0 if needless else spider_damage(item, built)
     return parts | {"spiders": -SPIDERS * cost * parts["building"]}
@@ -133,36 +124,29 @@ def strbuild_paper(item, responses):
     built = build(rules, responses)
     colors = {cell: block for cell, (block, _) in built.cells.items()}
     covered = rules.target.keys() & colors.keys()
-    others = volume(rules) - len(rules.target)
+    others = math.prod(rules.size) - len(rules.target)
     equal = []  # of each pair of blocks side by side, twice
-    for cell in colors:
-        for neighbour in beside(cell):
-            if neighbour in colors:
-                equal.append(colors[cell] == colors[neighbour])
-    parts = {"coverage": 2.0 * len(covered) / len(rules.target), "extra": 0.0, "adjacency": 0.0}
-    if others:
-        parts["extra"] = -1.5 * (len(colors) - len(covered)) / others
-    if equal:
-        parts["adjacency"] = -1.0 * sum(equal) / len(equal)
-    parts["missing"] = 0.0
-    for palette in rules.palettes:
-        if not palette <= set(colors.values()):
-            parts["missing"] -= 0.25
+    for cell, block in colors.items():
+        neighbours = colors.keys() & beside(cell)
+        equal += [colors[neighbour] == block for neighbour in neighbours]
+    missing = sum(not palette <= set(colors.values()) for palette in rules.palettes)
+    parts = {
+        "coverage": 2.0 * len(covered) / len(rules.target),
+        "extra": 1.5 * (len(covered) - len(colors)) / max(others, 1),
+        "adjacency": -sum(equal) / max(len(equal), 1),
+        "missing": 0.25 * -missing,
+    }
     return parts | measures(built, covered)
 
 
 def housebuild_paper(item, responses):
     built = build(houses.rules(item, len(responses)), responses)
     correct = built.correct()
-    cells = volume(built.rules)
+    cells = math.prod(built.rules.size)
     air = cells - len(built.rules.target.keys() | built.cells.keys())  # in both
     damage = spider_damage(item, built) if len(responses) > 1 else 0.0
     parts = {"match": (air + len(correct)) / cells, "spiders": -SPIDERS * damage}
     return parts | measures(built, correct)
-
-
-def volume(rules):
-    return math.prod(end + 1 for end in rules.high)
 
 
 def spider_damage(item, built):

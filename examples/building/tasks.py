@@ -10,13 +10,13 @@ in our words. docs/results/strbuild.md has the differences.
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
 from typing import ClassVar
 
 from examples.building import blocks, houses, letters, rewards
-from examples.building.world import ANY, Rules, build, read
+from examples.building.world import ANY, build, read
+from rewards import total
 from tasks import Task
 
 MOSTLY = 0.9  # share of the correct cells that a division of the work has to fit
@@ -73,7 +73,6 @@ class Building(Task):
     A task has `rules`, from an item and a number of agents, and `problems`, the items of a split.
     """
 
-    rules: Callable[[dict, int], Rules]
     sizes: ClassVar = {"train": 1000, "dev": 100, "test": 100}
     measures: ClassVar = {"pass@k": "metric/pass"}
     takes_data = False
@@ -104,17 +103,15 @@ class Building(Task):
             return f"agent {agent} alone"
         if len(responses) > 2:
             return "mixed"
-        fits = Counter()  # rule -> cells that it is right about, with its best border
+        fits = []  # (number of cells that a rule is right about, its name)
         for (low, high), number in self.divisions(item).items():
-            for border in set(map(number, owners)):
-                right = 0
-                for cell, owner in owners.items():
-                    right += (owner == 0) == (number(cell) <= border)
-                rule = f"agent 0 {low}, 1 {high}"
-                fits[rule] = max(fits[rule], right)
-                rule = f"agent 0 {high}, 1 {low}"
-                fits[rule] = max(fits[rule], len(owners) - right)
-        [(best, right)] = fits.most_common(1)
+            rules = (f"agent 0 {low}, 1 {high}", f"agent 0 {high}, 1 {low}")
+            for first, rule in enumerate(rules):  # the agent that has the low side
+                built = {cell for cell in owners if owners[cell] == first}
+                for border in set(map(number, owners)):
+                    side = {cell for cell in owners if number(cell) <= border}
+                    fits.append((len(owners) - len(built ^ side), rule))
+        right, best = max(fits, key=itemgetter(0))
         return best if right >= enough else "mixed"
 
     def divisions(self, item):
@@ -138,16 +135,16 @@ class Building(Task):
             world = self.built(item, responses)
             cells = world.cells
             wrong = (rules.target.keys() | cells.keys()) - world.correct()
-        width, height, *depth = rules.high
+        width, height, *depth = rules.size
 
-        def row(y, *z: int):
-            places = [(x, y, *z) for x in range(width + 1)]
+        def row(*place):  # without x
+            places = [(x, *place) for x in range(width)]
             return [(*cells.get(place, ("", None)), place in wrong) for place in places]
 
-        if not any(depth):
-            return {"": [row(y, *depth) for y in range(height, -1, -1)]}
-        behind = range(depth[0] + 1)
-        return {f"y={y}": [row(y, z) for z in behind] for y in range(height + 1)}
+        if depth in ([], [1]):  # flat
+            front = [0] * len(depth)
+            return {"": [row(y, *front) for y in reversed(range(height))]}
+        return {f"y={y}": [row(y, z) for z in range(*depth)] for y in range(height)}
 
 
 class Build(Building):
@@ -165,14 +162,12 @@ class Build(Building):
     model = str(Path(__file__).resolve().parents[2] / "tiny" / "build")
 
     def problems(self, split):
-        seen = set()
-        for rectangles in blocks.problems(split):
-            key = str(sorted(rectangles))
-            if key not in seen:
-                solution = blocks.listed(rectangles)
-                task_id = f"build/{split}/{len(seen)}"
-                seen.add(key)
-                yield {"task_id": task_id, "rectangles": rectangles, "solution": solution}
+        for number, rectangles in enumerate(blocks.problems(split)):
+            yield {
+                "task_id": f"build/{split}/{number}",
+                "rectangles": rectangles,
+                "solution": blocks.listed(rectangles),
+            }
 
     def check(self, item):
         """Raise ValueError if the item does not hold rectangles on the grid."""
@@ -182,10 +177,9 @@ class Build(Building):
         for rectangle in rectangles:
             match rectangle:
                 case [int(x1), int(y1), int(x2), int(y2), color] if (
-                    0 <= x1 <= x2 < blocks.SIDE > y2 >= y1 >= 0
+                    0 <= x1 <= x2 < blocks.SIDE > y2 >= y1 >= 0 and color in blocks.COLORS
                 ):
-                    if color in blocks.COLORS:
-                        continue
+                    continue
             form = f"[x1, y1, x2, y2, colour], 0 <= x1 <= x2 < {blocks.SIDE}, y alike, of colours "
             raise ValueError(f"task build: {rectangle} is no {form}{', '.join(blocks.COLORS)}")
 
@@ -261,7 +255,7 @@ class StrBuild(Building):
             second=_SECOND if agent else "",
             target="\n".join(item["rows"]),
             blocks=", ".join(letters.PALETTES[agent]),
-            high=list(rules.high),
+            high=[end - 1 for end in rules.size],
         )
 
     def feedback(self, item, responses):
@@ -294,12 +288,7 @@ class HouseBuild(StrBuild):
     }
 
     def problems(self, split):
-        for name, layers in houses.houses(split):
-            task_id = f"housebuild/{split}/{name}"
-            spiders = random.Random(name).randint(0, 3)
-            if name in houses.PUBLISHED.get(split, {}):
-                task_id = f"house_builder_{name}"
-                spiders = 3
+        for task_id, spiders, layers in houses.houses(split):
             rng = random.Random(task_id)
             yield {
                 "task_id": task_id,
@@ -319,7 +308,7 @@ class HouseBuild(StrBuild):
         return _HOUSEBUILD.format(
             blocks=", ".join(sorted(rules.palettes[agent])),
             target=houses.described(item),
-            high=list(rules.high),
+            high=[end - 1 for end in rules.size],
             spiders=spiders,
             limits="".join(f"{block} {count}\n" for block, count in material if count),
         )
@@ -327,6 +316,5 @@ class HouseBuild(StrBuild):
     def feedback(self, item, responses):
         """Return the turn's reward: the run's, or the strict one for a user's own reward."""
         scorer = getattr(rewards, self.reward, rewards.housebuild)
-        parts = scorer(item, responses)
-        score = sum(part for name, part in parts.items() if not name.startswith("metric/"))
+        score = total(scorer(item, responses), len(responses))
         return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)

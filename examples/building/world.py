@@ -21,28 +21,26 @@ Reading takes time linear in the length of a response. A fill is never larger th
 import itertools
 import operator
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-Cell = tuple[int, ...]
 AIR = "air"
 ANY = "target"  # in a target: any block, but not that of a cell beside it
 _MARK = re.compile(r"^(?:[-*]|[0-9]{1,9}[.)])\s*")
 _INTEGER = re.compile(r"-?[0-9]{1,9}")
-_LANGUAGE = re.compile(r"[\w+-]*\s*")  # after the first fence
 
 
 @dataclass(frozen=True)
 class Rules:
     """A problem: the world, its target, and what the agents may do."""
 
-    high: Cell  # the world's last cell; the first has zeros
-    palettes: tuple[frozenset[str], ...]  # each agent's blocks; air is always allowed
+    size: tuple  # cells along each axis; the first cell has zeros
+    palettes: tuple  # a set of blocks for each agent; air is always allowed
     max_commands: int  # accepted from each agent
-    target: dict[Cell, str] = field(default_factory=dict)  # cell -> block, without air
-    commands: frozenset[str] = frozenset({"setblock", "fill", "kill"})
+    target: dict  # cell -> block, without air
+    commands: set  # names
     # Each agent's material: block -> cells. "" limits all blocks together. {}: no limit.
-    material: dict[str, int] = field(default_factory=dict)
-    standing: dict[Cell, tuple[str, int]] = field(default_factory=dict)  # before the first command
+    material: dict
+    standing: dict  # the cells of the World before the first command
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Command:
 
     line: str
     block: str
-    cells: tuple[Cell, ...] = ()
+    cells: tuple = ()
 
 
 @dataclass
@@ -59,13 +57,13 @@ class World:
     """The cells that hold a block, and the commands that put them there."""
 
     rules: Rules
-    commands: list[list[Command]]  # the accepted ones of each agent
-    cells: dict[Cell, tuple[str, int]]  # cell -> (block, agent that put it)
+    commands: list  # the accepted Commands of each agent
+    cells: dict  # cell -> (block, agent that put it)
 
-    def block(self, cell: Cell):
+    def block(self, cell):
         return self.cells.get(cell, (AIR,))[0]
 
-    def correct(self) -> set[Cell]:
+    def correct(self):
         """Return the cells of the target that hold the right block."""
         correct = set()
         for cell, wanted in self.rules.target.items():
@@ -74,6 +72,12 @@ class World:
             if block == wanted or alone:
                 correct.add(cell)
         return correct
+
+    def without(self, agent):
+        """Return the world that the agent's partners build alone."""
+        commands = list(self.commands)
+        commands[agent] = []
+        return carry_out(self.rules, commands)
 
     def kills(self):
         """Return how many agents wrote /kill."""
@@ -93,8 +97,13 @@ def beside(cell):
 
 
 def build(rules, responses):
-    """Return the world after the agents' commands."""
+    """Return the world that the agents' responses build."""
     commands = [read(text, rules, agent) for agent, text in enumerate(responses)]
+    return carry_out(rules, commands)
+
+
+def carry_out(rules, commands):
+    """Return the world after each agent's accepted commands."""
     cells = dict(rules.standing)
     for agent, accepted in enumerate(commands):
         for command in accepted:
@@ -104,7 +113,7 @@ def build(rules, responses):
 
 def read(text, rules, agent):
     """Return the accepted commands of an agent's response."""
-    accepted: list[Command] = []
+    accepted = []
     left = dict(rules.material)
     for line in lines(text):
         if len(accepted) == rules.max_commands:
@@ -125,9 +134,6 @@ def lines(text):
     parts = text.split("```", 2)
     if len(parts) == 3:
         text = parts[1]
-        first, _, rest = text.partition("\n")
-        if _LANGUAGE.fullmatch(first):
-            text = rest
     return filter(None, (_MARK.sub("", line.strip()) for line in text.split("\n")))
 
 
@@ -139,7 +145,7 @@ def parse(line, rules, agent):
         return None
     if name == "kill":
         return Command(line, "")
-    axes = len(rules.high)
+    axes = len(rules.size)
     corners = 1 if name == "setblock" else 2
     if len(words) != corners * axes + 1 or not all(map(_INTEGER.fullmatch, words[:-1])):
         return None
@@ -147,8 +153,7 @@ def parse(line, rules, agent):
     numbers = list(map(int, words))
     low = tuple(map(min, numbers[:axes], numbers[-axes:]))
     high = tuple(map(max, numbers[:axes], numbers[-axes:]))
-    if min(low) < 0 or not all(map(operator.le, high, rules.high)):
-        return None
-    if block not in (AIR, *rules.palettes[agent]):
+    inside = min(low) >= 0 and all(map(operator.lt, high, rules.size))
+    if not inside or block not in (AIR, *rules.palettes[agent]):
         return None
     return Command(line, block, tuple(box(low, high)))

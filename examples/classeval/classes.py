@@ -6,7 +6,6 @@ the decorators and whatever else the skeleton has are given, and no agent can ch
 """
 
 import ast
-import copy
 import functools
 import itertools
 import re
@@ -32,29 +31,29 @@ def class_item(row):
     try:
         asked = [method["method_name"] for method in row["methods_info"]]
         imports = "\n".join(row.get("import_statement") or [])
-        tree = ast.parse(row["solution_code"])
         tests = unit_tests(ast.parse(row["test"]))
+        tree = ast.parse(row["solution_code"])
+        by_name = {getattr(node, "name", ""): node for node in tree.body}
+        whole = by_name[row["class_name"]]
+        defined = {node.name: node for node in whole.body if isinstance(node, ast.FunctionDef)}
+        solution = "\n\n".join(ast.unparse(defined[name]) for name in asked)
     except (KeyError, TypeError, *REFUSED) as error:
         message = "methods_info has to be a list with a method_name each, import_statement of texts"
-        raise ValueError(f"{message}, solution_code and test Python: {error}") from None
-    defined = {}
-    for node in tree.body:
-        if getattr(node, "name", None) == row["class_name"]:
-            defined |= {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
-            last = node
-    if not asked or not tests or not defined.keys() >= set(asked):
-        raise ValueError("solution_code has to define what methods_info names, test to test it")
-    solution = "\n\n".join(ast.unparse(defined[name]) for name in asked)
+        raise ValueError(
+            f"{message}, test and solution_code Python that defines them: {error}"
+        ) from None
+    if not asked or not tests:
+        raise ValueError("methods_info and test have to hold a method")
     for name in asked:
         defined[name].body = [ast.Pass()]
-    tree.body.remove(last)  # the class ends its text, so that methods can be added
+    tree.body.remove(whole)  # the class ends its text, so that methods can be added
     return {
         "task_id": row["task_id"],
         "skeleton": row["skeleton"],
         "entry_point": row["class_name"],
         "setup": imports,
         "tests": tests,
-        "base": "\n".join(map(ast.unparse, [*tree.body, last])),
+        "base": "\n".join(map(ast.unparse, [*tree.body, whole])),
         "methods": {name: decorators(defined[name]) for name in asked},
         "given": [name for name in defined if name not in asked],
         "solution": textwrap.indent(solution, "    "),
@@ -103,8 +102,7 @@ def methods_of(text):
         # Text further left than the first method ends a method, as a code fence does.
         lines.append("```" if line[:depth].strip() else line[depth:])
     statements, *_ = top_level("\n".join(lines))
-    methods = itertools.starmap(_method, statements)
-    return tuple(filter(None, methods))
+    return tuple(filter(None, itertools.starmap(_method, statements)))
 
 
 def _method(node, text):
@@ -115,10 +113,8 @@ def _method(node, text):
     if all(isinstance(value, ast.Constant | ast.Pass) for value in values):
         return None  # the body of a skeleton: a docstring, pass or dots
     reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
-    bare = copy.copy(node)  # extraction keeps the tree for its next caller
-    bare.decorator_list = []
     try:
-        source = ast.unparse(bare)
+        source = ast.unparse(node).removeprefix(decorators(node))
         compile(source, "<response>", "exec")
         return Method(node.name, decorators(node), source, reads, characters(text))
     except REFUSED:  # it parses, and is still too much or not right for the compiler

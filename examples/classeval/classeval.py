@@ -11,18 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 from examples.classeval import classes
-from examples.classeval.classes import (
-    class_item,
-    class_source,
-    methods_of,
-    text_used,
-    writers,
-    written,
-)
 from programs.items import read_items
 from programs.sandbox.box import Program
 from programs.teams import box, contribution
-from rewards import COMPONENTS, COOPERATION, TESTS, cooperation
+from rewards import COMPONENTS, COOPERATION, TESTS, cooperation, total
 from tasks import CodeTask, Task
 
 STRUCTURE = 1.0
@@ -49,14 +41,14 @@ def classeval(item, responses):
     | metric/coverage | share of the methods that somebody wrote                    |
     | metric/overlap  | share of these methods that several agents wrote            |
     """
-    agents = [written(item, text) for text in responses]
+    agents = [classes.written(item, text) for text in responses]
     scores = dict.fromkeys([*COMPONENTS, *METRICS], 0.0)
-    authors = writers(item, agents)
+    authors = classes.writers(item, agents)
     if not authors:
         return scores
     in_class = {by[-1] for by in authors}
     scores["structure"] = STRUCTURE * len(in_class) / len(agents)
-    scores["syntax"] = SYNTAX * sum(text_used(item, agents, responses)) / len(agents)
+    scores["syntax"] = SYNTAX * sum(classes.text_used(item, agents, responses)) / len(agents)
     scores["metric/coverage"] = len(authors) / len(item["methods"])
     scores["metric/overlap"] = sum(len(by) > 1 for by in authors) / len(authors)
     p = passed(item, agents)
@@ -74,13 +66,13 @@ classeval.maximum = STRUCTURE + SYNTAX + TESTS + COOPERATION
 
 def passed(item, agents):
     """Return the share of tests that the agents' class passes, where the empty skeleton is at 0."""
-    shares = [sum(verdict(item, team)) / len(item["tests"]) for team in (agents, [])]
-    return contribution(*shares)
+    count = len(item["tests"])
+    return contribution(sum(verdict(item, agents)) / count, sum(verdict(item, [])) / count)
 
 
 def verdict(item, agents):
     """Return which tests the class of these agents passes."""
-    source = class_source(item, agents)
+    source = classes.class_source(item, agents)
     program = Program(source, item["tests"], item["entry_point"], item["setup"])
     return box.run([program])[0].passed
 
@@ -94,12 +86,18 @@ _TOGETHER = (
     "Together the files have every method once."
 )
 _ALONE = "Each of these classes is completed by writing its methods, without docstrings."
-_EXAMPLE = '''\
+_PROMPT = '''\
+{intro}
+
+### Class 1
+
+skeleton.py:
+```python
 class Harbour:
     """This class keeps the levels of the water in a harbour."""
 
     def __init__(self):
-        self.levels = {}
+        self.levels = {{}}
 
     def add_level(self, hour, level):
         """Keep the level of an hour."""
@@ -111,19 +109,35 @@ class Harbour:
         """Return whether the level is higher an hour later. An unknown level counts as 0."""
 
     def clear(self):
-        """Forget all levels."""'''
-_METHODS = (
-    "    def add_level(self, hour, level):\n        self.levels[hour] = level",
-    "    def highest(self):\n        return max(self.levels, key=self.levels.get, default=None)",
-    "    def is_rising(self, hour):\n"
-    "        return self.levels.get(hour + 1, 0) > self.levels.get(hour, 0)",
-    "    def clear(self):\n        self.levels = {}",
-)
+        """Forget all levels."""
+```
 
+{name}.py:
+```python
+class Harbour:
+{methods}
+```
 
-def fenced(name: str, *texts: str) -> str:
-    """Return a file as a prompt shows it, its fence still open."""
-    return f"{name}.py:\n```python\n" + "\n".join(texts)
+### Class 2
+
+skeleton.py:
+```python
+{skeleton}
+```'''
+_PART = """\
+    def highest(self):
+        return max(self.levels, key=self.levels.get, default=None)
+
+    def is_rising(self, hour):
+        return self.levels.get(hour + 1, 0) > self.levels.get(hour, 0)"""
+_WHOLE = f"""\
+    def add_level(self, hour, level):
+        self.levels[hour] = level
+
+{_PART}
+
+    def clear(self):
+        self.levels = {{}}"""
 
 
 class ClassEval(Task):
@@ -145,7 +159,7 @@ class ClassEval(Task):
     @functools.cached_property
     def problems(self):
         """The item of every row, None where it is left out."""
-        items = read_items(self.data, self.hub, class_item)
+        items = read_items(self.data, self.hub, classes.class_item)
         with ThreadPoolExecutor(8) as pool:
             reasons = list(pool.map(self.refusal, items))
         message = f"task classeval: {reasons.count('')} of {len(items)} classes are kept"
@@ -165,43 +179,34 @@ class ClassEval(Task):
             parts = classeval(item, solution_of(item, self.num_agents))
         except ValueError as error:  # of its imports: it says which is missing
             return str(error).rpartition(": ")[2]
-        if sum(parts[name] for name in COMPONENTS) == classeval.maximum:
+        if total(parts, self.num_agents) == classeval.maximum:
             return ""
         return "a part no test needs" if parts["metric/pass"] else "fails its tests in the sandbox"
 
     def items(self, split):
-        half = len(self.problems) // 2
-        test = half + max(len(self.problems) // 10, 1)
-        ends = {"train": (0, half), "dev": (half, test), "test": (test, None)}
-        return list(filter(None, self.problems[slice(*ends[split])]))
+        rows = self.problems
+        half = len(rows) // 2
+        test = half + max(len(rows) // 10, 1)
+        splits = {"train": rows[:half], "dev": rows[half:test], "test": rows[test:]}
+        return list(filter(None, splits[split]))
 
     def observe(self, agent, item, history):
         """Return the skeleton, and at later turns the agent's own responses."""
-        intro = _ALONE
-        methods = _METHODS
-        example_name = "whole"
-        if self.num_agents > 1:
+        skeleton = item["skeleton"].strip("\n")
+        if self.num_agents == 1:
+            prompt = _PROMPT.format(intro=_ALONE, name="whole", methods=_WHOLE, skeleton=skeleton)
+        else:
             files = ", ".join(f"part{i + 1}.py" for i in range(self.num_agents))
             intro = _TOGETHER.format(count=self.num_agents, files=files)
-            methods = _METHODS[1:3]
-            example_name = "part"
-        example = "class Harbour:\n" + "\n\n".join(methods)
-        sections = [
-            intro,
-            "### Class 1",
-            fenced("skeleton", _EXAMPLE, "```"),
-            fenced(example_name, example, "```"),
-            "### Class 2",
-            fenced("skeleton", item["skeleton"].strip("\n"), "```"),
-        ]
+            prompt = _PROMPT.format(intro=intro, name="part", methods=_PART, skeleton=skeleton)
         for response, _ in history:
-            sections += [response.strip("\n") + "\n```", "Revised:"]
-        return "\n\n".join(sections)
+            prompt += "\n\n" + response.strip("\n") + "\n```\n\nRevised:"
+        return prompt
 
     def begin(self, agent, item):
         """Return the first lines of the agent's file."""
         name = f"part{agent + 1}" if self.num_agents > 1 else "whole"
-        return fenced(name, f"class {item['entry_point']}:", "")
+        return f"{name}.py:\n```python\nclass {item['entry_point']}:\n"
 
 
 class Small(ClassEval):
@@ -210,7 +215,8 @@ class Small(ClassEval):
 
 def solution_of(item, agents):
     """Return the solution as the responses of a team, each a run of its methods."""
-    methods = [method.decorators + method.source for method in methods_of(item["solution"])]
-    cuts = [len(methods) * agent // agents for agent in range(agents + 1)]
-    runs = [methods[start:end] for start, end in itertools.pairwise(cuts)]
-    return [textwrap.indent("\n\n".join(run), "    ") for run in runs]
+    methods = classes.methods_of(item["solution"])
+    sources = [method.decorators + method.source for method in methods]
+    cuts = [len(sources) * agent // agents for agent in range(agents + 1)]
+    runs = ["\n\n".join(sources[start:end]) for start, end in itertools.pairwise(cuts)]
+    return [textwrap.indent(run, "    ") for run in runs]

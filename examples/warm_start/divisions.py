@@ -9,6 +9,7 @@ corpus.py.
 import functools
 
 from examples.warm_start import corpus
+from programs.extraction import helper_names
 from tiny.problems import comprehension, whole
 
 # How often a helper of three agents, and one of four, does what. "filter" is by one predicate.
@@ -16,7 +17,7 @@ HELPER = {
     3: {"predicate": 0.36, "transform": 0.40, "filter": 0.14, "map": 0.05, "reduce": 0.05},
     4: {
         "predicate": 0.28,
-        "second": 0.28,
+        "predicate second": 0.28,
         "transform": 0.34,
         "filter": 0.05,
         "filter second": 0.05,
@@ -29,11 +30,11 @@ MAIN = {"elements": 0.82, "lists": 0.18}
 
 def helper(convention, parts, name, loop):
     """Return a helper that does the convention's part of a problem with these parts."""
-    if "second" in convention:
+    convention, _, second = convention.partition(" ")
+    if second:
         parts = (parts[3], *parts[1:3])
     elif convention in ("predicate", "filter"):
         parts = parts[:3]
-    convention = {"second": "predicate", "filter second": "filter"}.get(convention, convention)
     return corpus.helper(convention, whole(parts), name, loop)
 
 
@@ -56,7 +57,7 @@ class Author(corpus.Author):
     kinds = KINDS
 
     def joint(self, item, num_agents):
-        names = ["aux", "aux2", "aux3"][: num_agents - 1]
+        names = helper_names(num_agents)
         team = []
         for name in names:
             convention = corpus.draw(self.rng, HELPER[num_agents])

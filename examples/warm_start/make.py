@@ -5,7 +5,7 @@
     python -m examples.warm_start.make --task build  # tiny/build/
     python -m examples.warm_start.make --task many   # tiny/many/: an adapter on the model in tiny/
 
-The weights follow from SEED, for a given version of torch. It takes one thread.
+The weights are the same each time, for a given version of torch. It takes one thread.
 
 The corpora (corpus.py, builders.py, divisions.py) have problems of train only, for teams of several
 sizes, and some second turns. Every response is drawn without regard to a partner's.
@@ -28,7 +28,6 @@ designed: which convention a team ends with, and how well the model reads a prob
 """
 
 import argparse
-import itertools
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +49,6 @@ from transformers import (
 from examples.warm_start import builders, corpus, divisions
 
 TINY = Path(__file__).resolve().parents[2] / "tiny"
-SEED = 0
 WARMUP = 60  # steps
 RANK = 32  # of the adapter
 
@@ -142,33 +140,26 @@ def collate(rows, prompt_weight):
     loss is that of the examples one by one, but the problem is computed once. Weights belong to the
     token to predict: 1 in responses, prompt_weight elsewhere.
     """
-    ids = []
-    positions = []
-    branches = []  # 0 for the problem
-    weights = []
+    trees = []
     for row in rows:
-        position = []
-        branch = []
-        weight = []
+        tokens = []  # (id, position, branch, weight). The problem is branch 0.
         start = 0
         pairs = zip(row[::2], row[1::2], strict=True)
-        for number, (context, response) in enumerate(pairs):
-            length = len(context) + len(response)
-            position += range(start, start + length)
-            branch += [number] * length
-            weight += [0.0] + [prompt_weight] * (len(context) - 1) + [1.0] * len(response)
+        for branch, (context, response) in enumerate(pairs):
+            for place, token in enumerate(context + response):
+                weight = prompt_weight if place < len(context) else 1.0
+                if place == 0:  # it follows no token of its branch
+                    weight = 0.0
+                tokens.append((token, start + place, branch, weight))
             start = len(row[0])  # every branch follows the problem
-        ids.append(torch.tensor(list(itertools.chain(*row))))
-        positions.append(torch.tensor(position))
-        branches.append(torch.tensor(branch))
-        weights.append(torch.tensor(weight))
-    branch = pad_sequence(branches, True, -1)  # (rows, length)
-    same = branch[:, :, None] == branch[:, None, :]
+        trees.append(torch.tensor(tokens))
+    ids, positions, branches, weights = pad_sequence(trees, True).unbind(2)  # (rows, length)
+    same = branches[:, :, None] == branches[:, None, :]
     return {
-        "ids": pad_sequence(ids, True),
-        "positions": pad_sequence(positions, True),
-        "mask": (same | (branch[:, None, :] == 0)).tril()[:, None],  # (rows, 1, length, length)
-        "weights": pad_sequence(weights, True),
+        "ids": ids.long(),
+        "positions": positions.long(),
+        "mask": (same | (branches[:, None, :] == 0)).tril()[:, None],  # (rows, 1, length, length)
+        "weights": weights,
     }
 
 
@@ -202,21 +193,20 @@ def batched(rows, rng, size):
     return batches
 
 
-def warm_start(model, rows, seed, recipe):
-    """Train what requires a gradient for one epoch: Muon for matrices, AdamW for all else.
+def warm_start(model, rows, recipe):
+    """Train for one epoch: Muon for matrices, AdamW for all else. Both skip a frozen base.
 
     (With AdamW alone the model learns later to copy letters and numbers from the docstring.)
     """
-    batches = batched(rows, random.Random(seed), recipe.batch_size)
+    batches = batched(rows, random.Random(0), recipe.batch_size)
     end = len(batches)
     matrices = []
     others = []
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            if recipe.matrix_lr and "_proj" in name:
-                matrices.append(parameter)
-            else:
-                others.append(parameter)
+        if recipe.matrix_lr and "_proj" in name:
+            matrices.append(parameter)
+        else:
+            others.append(parameter)
     optimizers = [torch.optim.AdamW(others, 3e-3, (0.9, 0.98), weight_decay=0.01, fused=True)]
     if matrices:
         muon = torch.optim.Muon(matrices, recipe.matrix_lr, 0.01, adjust_lr_fn="match_rms_adamw")
@@ -240,29 +230,27 @@ def warm_start(model, rows, seed, recipe):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", choices=TASKS, default="coop")
-    args = parser.parse_args()
-    folder = TINY / args.task.replace("coop", "")
-    recipe = TASKS[args.task]
-    torch.manual_seed(SEED)
+    task = parser.parse_args().task
+    folder = TINY / task.replace("coop", "")
+    recipe = TASKS[task]
+    torch.manual_seed(0)
     torch.set_num_threads(1)
-    rows = recipe.corpus.rows(SEED, recipe.problems, recipe.examples)
-    if args.task == "many":
+    rows = recipe.corpus.rows(recipe.problems, recipe.examples)
+    if task == "many":
         tokenizer = AutoTokenizer.from_pretrained(TINY)
-        base = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
-        base.name_or_path = ".."  # from the adapter's own folder
+        llama = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
+        llama.name_or_path = ".."  # from the adapter's own folder
         config = LoraConfig(r=RANK, lora_alpha=RANK, target_modules="all-linear")
-        model = get_peft_model(base, config)
+        model = get_peft_model(llama, config)  # the adapter is in llama's own layers
         config.target_modules = sorted(config.target_modules)  # a set has no fixed order on disk
-        trained = model.get_base_model()
     else:
         texts = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
         tokenizer = make_tokenizer(texts, recipe.corpus.PIECES)
-        trained = model = make_model(tokenizer, recipe.layers)
-    ids = encode(tokenizer, rows)
+        model = llama = make_model(tokenizer, recipe.layers)
     print(f"corpus: {recipe.problems * recipe.examples} examples")
-    warm_start(trained, ids, SEED, recipe)
+    warm_start(llama, encode(tokenizer, rows), recipe)
     model.to(torch.bfloat16).save_pretrained(folder)
-    if args.task == "many":
+    if task == "many":
         (folder / "README.md").unlink()  # peft's empty model card
     else:
         tokenizer.save_pretrained(folder)

@@ -20,7 +20,15 @@ STRINGS, HOUSES = teams.published(StrBuild()), teams.published(HouseBuild())
 EXACT = {"abs": 1e-9, "rel": 0}
 
 
-BOX = Rules((5, 6, 6), (frozenset({"stone", "wood"}), frozenset({"glass"})), 300)
+BOX = Rules(
+    (6, 7, 7),
+    (frozenset({"stone", "wood"}), frozenset({"glass"})),
+    300,
+    target={},
+    commands={"setblock", "fill", "kill"},
+    material={},
+    standing={},
+)
 
 
 def blocks(text: str) -> dict:

@@ -11,6 +11,7 @@ from helpers import SMALL, read_json, run_eval, total, train_run
 from examples import messages, own_pay, sudoku, tools, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
+from tasks import Coop
 from training.folder import read_records
 
 
@@ -27,13 +28,13 @@ def test_in_turn_each_sees_what_those_before_it_wrote():
     after = task.advance(item, ["ONE", ""])
     assert [task.speakers(item, 0), task.speakers(after, 1)] == [[0], [1]]
     with pytest.raises(ValueError, match="ends after --turns 2"):
-        task.speakers(after, 2)
+        task.speakers(task.advance(after, ["", "TWO"]), 2)
     prompt = task.observe(1, after, [])
     assert "agent 0 wrote\nONE" in prompt
-    assert prompt.endswith(task.of.observe(1, item, []))
+    assert prompt.endswith(Coop().observe(1, item, []))
     assert workflows.paid_last(item, ["ONE", ""]) == {}
     assert workflows.paid_last(after, ["", "TWO"]) == code(item, ["ONE", "TWO"])
-    assert task.scheme(after, ["", "TWO"]) == task.of.scheme(item, ["ONE", "TWO"])
+    assert task.scheme(after, ["", "TWO"]) == Coop().scheme(item, ["ONE", "TWO"])
 
 
 def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):

@@ -20,8 +20,8 @@ def some(agents: int, count: int) -> list[dict]:
 
 def team(item: dict, order: list[str], way: str) -> list[str]:
     """A team that divides a problem; order: the helpers of its predicates and of its transform."""
-    first, second = {"elements": ("predicate", "second"), "lists": ("filter", "filter second")}[way]
-    jobs = [first, *[second] * (len(order) - 2), "transform"]
+    job = {"elements": "predicate", "lists": "filter"}[way]
+    jobs = [job, *[f"{job} second"] * (len(order) - 2), "transform"]
     helpers = []
     for name, job in sorted(zip(order, jobs, strict=True)):
         helpers.append(divisions.helper(job, item["parts"], name, False))
