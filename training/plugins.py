@@ -187,7 +187,12 @@ def check_signature(name: str, function, *wanted: str, **options) -> None:
 
 def advanced(advance, item: dict, responses: list[str]) -> dict | None:
     """Return the next turn's item. A task's advance gets a copy of the item and may change it."""
-    return advance(copy.deepcopy(item), responses)
+    following = advance(copy.deepcopy(item), responses)
+    if not isinstance(following, dict | None):
+        raise ValueError(
+            f"advance returned {following!r:.60}, not a dict or None, for item {item!r}"
+        )
+    return following
 
 
 def find_reward(task: Task):
