@@ -7,13 +7,13 @@ Sequential   agent k answers at turn k and sees what those before it wrote; --tu
 Discussion   all answer, each sees the others' answers, all answer again
 
 They train on the same path as other teams, and are paid on the last turn. The problems are coop's.
-For other problems of functions, put another task in Coop's place:
+For other problems of functions, combine one with another task:
 
     class Mine(InTurn, CoopHumanEval):
         pass
 
-An item keeps what each agent wrote last, and the speakers of the turns to come (`advance`). With
---branching chain every agent is sampled as often as in a run without a workflow.
+An item keeps each agent's last text and the turns to come. With --branching chain every agent is
+sampled as often as in a run without a workflow.
 """
 
 from rewards import code
@@ -21,7 +21,7 @@ from tasks import Coop
 
 
 class Workflow:
-    """What a workflow adds to a task. `schedule` returns the speakers of each turn."""
+    """The part that all workflows share. `schedule` returns the speakers of each turn."""
 
     reward = f"{__file__}:paid_last"
 

@@ -33,11 +33,11 @@ _INTEGER = re.compile(r"-?[0-9]{1,9}")
 class Rules:
     """A problem: the world, its target, and what the agents may do."""
 
-    size: tuple  # cells along each axis; the first cell has zeros
-    palettes: tuple  # a set of blocks for each agent; air is always allowed
+    size: tuple  # cells along each axis, from 0
+    palettes: tuple  # each agent's blocks; air is always allowed
     max_commands: int  # accepted from each agent
     target: dict  # cell -> block, without air
-    commands: set  # names
+    commands: set
     # Each agent's material: block -> cells. "" limits all blocks together. {}: no limit.
     material: dict
     standing: dict  # the cells of the World before the first command

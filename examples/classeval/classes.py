@@ -34,8 +34,8 @@ def class_item(row):
         tests = unit_tests(ast.parse(row["test"]))
         tree = ast.parse(row["solution_code"])
         by_name = {getattr(node, "name", ""): node for node in tree.body}
-        whole = by_name[row["class_name"]]
-        defined = {node.name: node for node in whole.body if isinstance(node, ast.FunctionDef)}
+        class_node = by_name[row["class_name"]]
+        defined = {node.name: node for node in class_node.body if isinstance(node, ast.FunctionDef)}
         solution = "\n\n".join(ast.unparse(defined[name]) for name in asked)
     except (KeyError, TypeError, *REFUSED) as error:
         message = "methods_info has to be a list with a method_name each, import_statement of texts"
@@ -46,14 +46,14 @@ def class_item(row):
         raise ValueError("methods_info and test have to hold a method")
     for name in asked:
         defined[name].body = [ast.Pass()]
-    tree.body.remove(whole)  # the class ends its text, so that methods can be added
+    tree.body.remove(class_node)  # the class ends its text, so that methods can be added
     return {
         "task_id": row["task_id"],
         "skeleton": row["skeleton"],
         "entry_point": row["class_name"],
         "setup": imports,
         "tests": tests,
-        "base": "\n".join(map(ast.unparse, [*tree.body, whole])),
+        "base": "\n".join(map(ast.unparse, [*tree.body, class_node])),
         "methods": {name: decorators(defined[name]) for name in asked},
         "given": [name for name in defined if name not in asked],
         "solution": textwrap.indent(solution, "    "),
