@@ -29,7 +29,7 @@ COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
 SHARE = at_least(float, 0, 1)
 POSITIVE = at_least(float, 0)
-
+TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
 # With --resume these may change: no step made so far depends on them.
 MAY_CHANGE = {"max_steps", "max_prompt_tokens", "device"}
 HEADINGS = {  # of --help, by their first flag
@@ -99,7 +99,7 @@ class Args:
     top_p: float = flag(
         1.0,
         "nucleus sampling: the likeliest tokens up to this probability; 1: all",
-        at_least(float, 1e-6, 1),  # 0 leaves no token to sample
+        TOP_P,
     )
     top_k: int = flag(0, "number of likeliest tokens to sample from; 0: all", SIZE)
     max_new_tokens: int = flag(96, "largest number of tokens in a response", COUNT)

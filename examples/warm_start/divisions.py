@@ -9,7 +9,7 @@ corpus.py.
 import functools
 
 from examples.warm_start import corpus
-from programs.extraction import helper_names
+from programs.extraction import part_names
 from tiny.problems import comprehension, whole
 
 # How often a helper of three agents, and one of four, does what. "filter" is by one predicate.
@@ -57,7 +57,7 @@ class Author(corpus.Author):
     kinds = KINDS
 
     def joint(self, item, num_agents):
-        names = helper_names(num_agents)
+        *names, _ = part_names(item, num_agents)
         team = []
         for name in names:
             convention = corpus.draw(self.rng, HELPER[num_agents])
