@@ -4,13 +4,13 @@ import fnmatch
 import itertools
 import shutil
 import textwrap
+from pathlib import Path
 
-from programs.rows import file_rows
+from training.folder import json_lines
 from training.terminal import printable
 
 ACROSS = 6  # columns beside each other
 BRIEF = ["return", "greedy/return", "pass@1", "metric/coop", "tokens_per_problem"]
-HEADER = {"settings", "items", "timing", "measures"}  # what a samples file's first line has
 LABELS = {
     "greedy/return": "greedy",
     "tokens_per_problem": "tokens",
@@ -147,10 +147,11 @@ def side_by_side(texts: list[str]) -> str:
 
 def read_samples(file: str) -> tuple[dict, list[dict]]:
     """Return the header and the records of a --samples file."""
-    header, *records = [row for _, row in file_rows(file, ".jsonl")]
-    if not records or HEADER - header.keys():
-        raise ValueError(f"{file} is no file of eval.py --samples")
-    return header, records
+    rows = [row for _, row in json_lines(Path(file))]
+    match rows:
+        case [{"settings": _, "items": _, "timing": _, "measures": _} as header, *records]:
+            return header, records
+    raise ValueError(f"{file} is no file of eval.py --samples")
 
 
 def write_csv(file: str, methods: dict) -> None:

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from policies.finding import TeamOptions
-from programs.rows import file_rows
 from rewards import asks, total
 from training.defaults import resolve_bits
 from training.flags import part_of
-from training.folder import write_lines
+from training.folder import json_lines, write_lines
 from training.plugins import TaskOptions, find_reward, make_task
 from training.scoring import RewardError, Scorer
 
@@ -17,7 +16,7 @@ def read(path: str) -> dict[int, dict]:
 
     ValueError names a bad line.
     """
-    rows = dict(file_rows(path, ".jsonl"))
+    rows = dict(json_lines(Path(path)))
     for number, row in rows.items():
         match row:
             case {"item": dict(), "responses": list(texts)} if set(map(type, texts)) == {str}:
@@ -25,6 +24,8 @@ def read(path: str) -> dict[int, dict]:
         raise ValueError(
             f'{path}, line {number}: it needs {{"item": an object, "responses": a list of texts}}'
         )
+    if not rows:
+        raise ValueError(f"{path} holds no joint responses")
     return rows
 
 

@@ -35,16 +35,16 @@ def hub_rows(name: str, config: str | None, split: str) -> list[tuple[int, dict]
         ) from error
 
 
-def file_rows(path: str | None, suffix: str | None = None) -> list[tuple[int, dict]]:
+def file_rows(path: str | None) -> list[tuple[int, dict]]:
     """Return the rows of a .json, .jsonl or .csv file (each also .gz), or of a .parquet file.
 
     Numbers count from 1: lines in JSONL, rows without the header in CSV. Raise ValueError, which
-    says in one line what is wrong. suffix: the format of a file whose name does not say it.
+    says in one line what is wrong.
     """
     if path is None:
         raise ValueError("this task reads a file: give one with --data FILE")
     name = Path(path).name.lower()
-    suffix = suffix or Path(name.removesuffix(".gz")).suffix
+    suffix = Path(name.removesuffix(".gz")).suffix
     if suffix not in READERS:
         raise ValueError(
             f"{path} is none of .json, .jsonl, .csv (each also .gz) and .parquet; in .jsonl, each "

@@ -159,7 +159,7 @@ def assert_failed(cases: list[programs.Case], box: Sandbox):
     for case, verdict in zip(cases, verdicts, strict=True):
         assert not any(verdict.passed), (case.name, verdict)
         assert verdict.outcome in case.outcomes, (case.name, verdict)
-        assert verdict.seconds < 8  # twice total_timeout, and 3 s for a judge that hangs
+        assert verdict.seconds < 60  # 7 for a judge that hangs; the rest is for a busy machine
 
 
 @pytest.mark.skipif(not LINUX, reason="kernel locks are Linux's")

@@ -13,7 +13,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -132,6 +132,21 @@ def write_whole(path: Path, text: str) -> None:
     draft = path.with_name(path.name + ".tmp")
     draft.write_text(text)
     os.replace(draft, path)
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, dict]]:
+    """Yield (number, object) of each line of a JSONL file. Raise ValueError for a bad line.
+
+    Only newlines end a line. str.splitlines would also split a text at U+2028.
+    """
+    number = 0
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield number, json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}, line {number}: not one JSON object ({error})") from error
 
 
 @contextlib.contextmanager
