@@ -96,6 +96,9 @@ class Discussion(Rollout):
 class Reference(Rollout):
     """The items' own solutions, as one response of a single agent. No model plays."""
 
+    def speakers(self, item, turn):
+        return [0]
+
     def act(self, nodes, sampling):
         for node in nodes:
             node.responses = [[Response([], node.item["solution"], [], 0.0, True)]]

@@ -187,6 +187,14 @@ def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
 # --- reference, showing, asking -------------------------------------------------------------------
 
 
+def test_solutions_are_played_whoever_speaks_first(tmp_path):
+    source = "from tasks import Coop\nclass Mine(Coop):\n"
+    source += "    def speakers(self, item, turn):\n        return [1]\n"
+    (tmp_path / "mine.py").write_text(source)
+    run_eval(f"--task {tmp_path}/mine.py:Mine --limit 2 --method reference --json {tmp_path}/json")
+    assert methods(tmp_path)["reference"]["pass@1"] == 1
+
+
 def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "90")
     run_eval(f"--from-samples {whole}/samples --show 2 --method trained single")
