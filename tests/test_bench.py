@@ -1,6 +1,7 @@
 """The model FLOPs that bench.step divides by. python -m pytest tests/test_bench.py"""
 
 import pytest
+from helpers import ROOT
 
 from bench.flops import count_tokens, model_flops
 
@@ -13,3 +14,10 @@ def test_model_flops_are_those_of_a_count_by_hand(trained, per_parameter):
     assert tokens == (prompt_tokens, response_tokens)
     by_hand = per_parameter * (19 * 100 + 30 * (100 + 10))
     assert model_flops(100, 10, *tokens, trained) == by_hand
+
+
+def test_make_bench_installs_the_project_and_its_peers():
+    pins = (ROOT / "bench/requirements.txt").read_text()
+    assert "-r ../requirements.txt\n" in pins
+    assert "\ncomlrl==" in pins
+    assert "\ntrl==" in pins
