@@ -344,12 +344,14 @@ def is_mixer(module: nn.Module) -> bool:
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:
-    """Return every token that ends a response, of the checkpoint's and of the tokenizer's."""
+    """Return every token that ends a response: the checkpoint's and the tokenizer's.
+
+    Those that the output layer does not know are left out.
+    """
     ids = model.generation_config.eos_token_id
     if not isinstance(ids, list):
         ids = [ids]
-    known = range(len(model.get_output_embeddings().weight))
-    ids = frozenset(token for token in [*ids, tokenizer.eos_token_id] if token in known)
+    ids = frozenset([*ids, tokenizer.eos_token_id]) - {None}
     if not ids:
         raise ValueError("the model has no end-of-sequence token: set eos_token in its tokenizer")
-    return ids
+    return ids.intersection(range(len(model.get_output_embeddings().weight)))

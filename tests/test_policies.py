@@ -581,7 +581,7 @@ def test_prompts_are_never_cut():
 
 def test_end_tokens_come_from_checkpoint_and_tokenizer():
     model, tokenizer = small_model(), Tokenizer()
-    model.generation_config.eos_token_id = [7, 9]
+    model.generation_config.eos_token_id = [7, 9, 10**6]  # the model has no such token
     assert eos_tokens(model, tokenizer) == {7, 9, EOS}
 
 
