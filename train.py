@@ -390,7 +390,8 @@ def train(args: Args) -> None:
             folder.write_args(directory, args)
             print(f"writes:  {directory}", flush=True)
         schedule = part_of(args, Schedule)
-        fit(module, Recorder(directory, held_out, schedule, dataclasses.asdict(args), done), args)
+        recorder = Recorder(directory, held_out, schedule, dataclasses.asdict(args), done)
+        fit(module, recorder, args)
     if first:
         print(report(directory))
 

@@ -346,7 +346,7 @@ def is_mixer(module: nn.Module) -> bool:
 def eos_tokens(model, tokenizer) -> frozenset[int]:
     """Return every token that ends a response: the checkpoint's and the tokenizer's.
 
-    Those that the output layer does not know are left out.
+    It leaves out those that the output layer does not know.
     """
     ids = model.generation_config.eos_token_id
     if not isinstance(ids, list):

@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 SEPARATOR = "=== PART TWO ==="  # between the two texts that a single agent writes
@@ -118,10 +119,23 @@ def has_end(text: str) -> bool:
     return unicodedata.category(last) == "Po" and last not in ",;:"
 
 
-# The paper's code has 106 stop-words and 12 categories of transitions. These have 279 phrases,
-# duplicates included.
-TRANSITIONS = {}
-for line in Path(__file__).with_name("words.txt").read_text().splitlines():
-    category, phrases = line.split(": ")
-    TRANSITIONS[category] = phrases.split(", ")
-STOP_WORDS = frozenset(TRANSITIONS.pop("stop words"))
+@cache
+def transitions() -> dict[str, list[str]]:
+    """Return the 12 categories of transitions of the paper's code, 279 phrases with duplicates."""
+    lists = _word_lists()
+    del lists["stop words"]
+    return lists
+
+
+@cache
+def stop_words() -> frozenset[str]:
+    """Return the 106 stop-words of the paper's code."""
+    return frozenset(_word_lists()["stop words"])
+
+
+def _word_lists() -> dict[str, list[str]]:
+    lists = {}
+    for line in Path(__file__).with_name("words.txt").read_text().splitlines():
+        category, phrases = line.split(": ")
+        lists[category] = phrases.split(", ")
+    return lists
