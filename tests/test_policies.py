@@ -391,7 +391,8 @@ def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
 
 def test_decoding_ends_when_every_row_has_its_stop(monkeypatch):
     base = small_base()
-    base.end_at([chr(40 + token) for token in range(VOCAB)])
+    letters = [chr(40 + token) for token in range(VOCAB)]
+    base.end_at(["".join(pair) for pair in itertools.product(letters, repeat=2)])
     passes = watch(monkeypatch, base, "hidden")
     decode(base, [(3, 4)], [0], uniforms(1, 2, 24), Sampling(1.0, 0, 1.0, 24))
     assert len(passes) < 6  # of 25
