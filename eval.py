@@ -236,6 +236,8 @@ def run_flags(args: Args, directory: Path | None) -> train.Args:
         if len(models) not in (1, flags.num_agents):
             raise ValueError(f"--model names {len(models)}: give one, or one per agent")
         flags.model = each(models, flags.num_agents)
+    if args.judge:
+        flags.judge = located(args.judge)
     if args.feedback and flags.turns == 1:
         raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
     flags.engine = args.engine  # not the run's

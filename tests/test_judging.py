@@ -21,7 +21,6 @@ from helpers import (
 )
 
 from policies import plain
-from policies.finding import EMBEDDED
 from policies.judging import PLAIN, Judge
 from training.folder import read_records
 from training.scoring import RewardError, Scorer
@@ -105,9 +104,12 @@ def first_step(path: Path) -> dict:
     return read_records(path / "metrics.jsonl")[0]
 
 
-def test_the_judge_is_the_own_base_or_the_model_that_is_named(plugin, tmp_path, capsys):
+def test_the_judge_is_the_own_base_or_the_model_that_is_named(
+    plugin, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # tiny is found from every folder
     own = train_run(tmp_path / "own", SMALL, "--reward", plugin)
-    named = train_run(tmp_path / "named", SMALL, "--reward", plugin, "--judge", EMBEDDED)
+    named = train_run(tmp_path / "named", SMALL, "--reward", plugin, "--judge tiny")
     resume(named, "--max-steps 2")
     values = first_step(own)
     assert values["reward/text_0"] > 0
