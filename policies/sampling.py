@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-RANKED = 256  # number of the likeliest tokens that top-p sorts, before it sorts all
+RANKED = 256  # number of the likeliest tokens that top-p sorts first
+MORE = 16  # how many times as many it sorts next, where they are too few
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
     last of them belong to them.
 
     To sort a whole vocabulary costs more than all else that is done to its logits, and a few
-    hundred tokens nearly always hold the mass. So `count` tokens are ranked first. All are ranked
-    only in rows where `count` are too few.
+    hundred tokens nearly always hold the mass. So `count` tokens are ranked first, and more of them
+    only in rows where these are too few.
     """
     known = logits.shape[-1]
     count = min(count, known)
@@ -79,7 +80,7 @@ def nucleus(logits: Tensor, top_p: float, count: int = RANKED) -> Tensor:
     if count < known:
         more = (kept[:, 0] == count).nonzero()[:, 0]  # rows; on a GPU the host waits for them
         if len(more):
-            least[more] = nucleus(logits[more], top_p, known)
+            least[more] = nucleus(logits[more], top_p, MORE * count)
     return least
 
 
