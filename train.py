@@ -295,9 +295,7 @@ def prepare(args: Args):
     task = make_task(part_of(args, TaskOptions))
     reward = find_reward(task)
     if args.judge and not asks(reward):
-        raise ValueError(
-            f"--judge {args.judge}: reward {task.reward!r} does not ask a language model"
-        )
+        raise ValueError(f"--judge: reward {task.reward!r} does not ask a language model")
     for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits or 32)
     problems = items_of(task, "train")

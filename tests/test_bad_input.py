@@ -74,7 +74,7 @@ FLAGS = {
     "--task-arg feedback=tests": "unknown --task-arg 'feedback'",
     "--task-arg feedback_tests=all": "feedback_tests=all: it is not int",
     "--turns 2 --feedback expert": "needs --task-arg expert_url=URL expert_model=NAME",
-    "--judge tiny": "--judge tiny: reward 'code' does not ask a language model",
+    "--judge tiny": "--judge: reward 'code' does not ask a language model",
     "--reward nowhere.reward": "No module named 'nowhere'",
     "--model no/such-model": "no/such-model",
     "--template-arg think=0": "--template-arg is given to the chat template: it needs --chat-",
