@@ -149,11 +149,16 @@ class Args:
         metavar="FILE",
     )
     model: list[str] | None = optional(
-        "language model; one for all agents or one each (the run's; the task's)", nargs="+"
+        "language model; one for all agents or one each (the run's; the task's)",
+        located,
+        nargs="+",
+        metavar="NAME",
     )
-    single_model: str | None = optional("language model of method single (the team's)")
+    single_model: str | None = optional(
+        "language model of method single (the team's)", located, metavar="NAME"
+    )
     judge: str | None = optional(
-        "language model that the reward asks (the run's; the frozen model)"
+        "language model that the reward asks (the run's; the frozen model)", located, metavar="NAME"
     )
     engine: list[str] | None = optional(
         "vLLM servers that sample the responses; one for each model", nargs="+", metavar="URL"
@@ -230,14 +235,12 @@ def run_flags(args: Args, directory: Path | None) -> train.Args:
         if getattr(args, name) is not None:
             setattr(flags, name, getattr(args, name))
     if args.model:
-        models = [located(name) for name in args.model]
-        if not directory and len(models) > 1:
-            flags.num_agents = len(models)
-        if len(models) not in (1, flags.num_agents):
-            raise ValueError(f"--model names {len(models)}: give one, or one per agent")
-        flags.model = each(models, flags.num_agents)
-    if args.judge:
-        flags.judge = located(args.judge)
+        count = len(args.model)
+        if not directory and count > 1:
+            flags.num_agents = count
+        if count not in (1, flags.num_agents):
+            raise ValueError(f"--model names {count}: give one, or one per agent")
+        flags.model = each(args.model, flags.num_agents)
     if args.feedback and flags.turns == 1:
         raise ValueError("--feedback is told between turns: it needs --turns 2 or more")
     flags.engine = args.engine  # not the run's
@@ -281,8 +284,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     if solo:
         seats["solo"] = (solo_flags(args, flags, team, solo), solo)
     if args.single_model or not solo:
-        single = args.single_model and located(args.single_model)
-        seats["single"] = (single_flags(flags, single), None)
+        seats["single"] = (single_flags(flags, args.single_model), None)
     methods = choose(plan(seats, items), args.method)
     header = describe(args, flags, task, reward, items)
     counts = [0] if args.greedy else [args.num_samples, 0]  # 0 is greedy

@@ -68,7 +68,9 @@ class Args:
     model: list[str] | None = optional(
         "language model: folder, name on the Hugging Face hub, or .gguf file; one for all agents "
         "or one each (the task's own, or tiny)",
+        located,
         nargs="+",
+        metavar="NAME",
     )
     num_agents: int = flag(2, "number of agents; 1: single-agent GRPO", COUNT)
     init: list[str] | None = optional(
@@ -180,7 +182,9 @@ class Args:
         "(by itself where memory is short)",
     )
     judge: str | None = optional(
-        "language model that the reward asks, if it asks any (the team's frozen model)"
+        "language model that the reward asks, if it asks any (the team's frozen model)",
+        located,
+        metavar="NAME",
     )
     trust_remote_code: bool = flag(False, "permission to run a model's own code from the hub")
     max_prompt_tokens: int = flag(

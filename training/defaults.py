@@ -26,10 +26,8 @@ def resolve(args) -> None:
         model = task_class(args.task).model
         if callable(model):
             model = model(args.num_agents)
-        args.model = [str(model or "tiny")]
-    args.model = each([located(name) for name in args.model], args.num_agents)
-    if args.judge:
-        args.judge = located(args.judge)
+        args.model = [located(str(model or "tiny"))]
+    args.model = each(args.model, args.num_agents)
     rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]
     args.lr = each(rates, args.num_agents)
     args.template_arg = args.template_arg or {}
