@@ -192,7 +192,7 @@ class Args:
     seed: int = flag(0, "seed of every random draw", SIZE)
 
     # --- output
-    all: bool = flag(False, "all columns in the table, as in --json and --csv")
+    all: bool = flag(False, "more columns in the table; --json and --csv have all")
     json: str | None = optional("file for the whole table", metavar="FILE")
     csv: str | None = optional("file for the table, a line per method", metavar="FILE")
     samples: str | None = optional("file for every response and its scores (JSONL)", metavar="FILE")

@@ -95,6 +95,7 @@ COOPERATION = 1.5
 COMPONENTS = ("structure", "syntax", "tests", "cooperation")
 METRICS = (
     "metric/pass",
+    "metric/tests",
     "metric/aux_called",
     "metric/wrapper",
     "metric/load_bearing",
@@ -179,7 +180,6 @@ def code_pass(item: dict, responses: list[str]) -> Scores:
     levels = _levels(item, team, lambda part: part.returns)
     scores = {name: levels[name] for name in METRICS}
     scores |= {"form": 0.0, "text": 0.0, "tests": levels["metric/pass"], "cooperation": 0.0}
-    scores["metric/tests"] = levels["tests"]
     if levels["syntax"]:
         scores["form"] = FORM * levels["structure"]
         scores["text"] = TEXT_IS_CODE * _share_kept(team, responses)
@@ -226,8 +226,10 @@ def _levels(item: dict, team: Team, is_defined) -> Scores:
     if not main or any(part.broken for part in team.values()):
         return scores
     scores["syntax"] = SYNTAX
-    scores["tests"] = TESTS * share_passed(run(item, team))
-    scores["metric/pass"] = float(scores["tests"] == TESTS)
+    share = share_passed(run(item, team))
+    scores["tests"] = TESTS * share
+    scores["metric/tests"] = share
+    scores["metric/pass"] = float(share == 1)
     return scores
 
 

@@ -152,7 +152,7 @@ class CodeTask(Task):
         "pass@k": "metric/pass",
         "coop_rate": "cooperation",  # the paper's: how often the bonus is earned at all
         "metric/coop": "metric/coop",
-        "accuracy@k": "tests",
+        "accuracy@k": "metric/tests",
     }
     bonuses: ClassVar = {"cooperation": "tests"}
     signs = "programs.signs.SIGNS"

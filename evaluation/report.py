@@ -22,7 +22,7 @@ LABELS = {
 def render(table: dict, measures: dict, everything: bool) -> str:
     """Return the table for a terminal, about 100 columns wide. measures: the task's.
 
-    everything: all columns, and not only the most important ones.
+    everything: the columns of most questions, and not only the most important ones.
     """
     methods = table["methods"]
     names = {}  # of the measures of any method, without their errors
@@ -45,7 +45,7 @@ def render(table: dict, measures: dict, everything: bool) -> str:
     blocks.append(_pairs(methods))
     blocks.append(_scheme_block(methods))
     if not everything:
-        blocks.append("--all shows every column")
+        blocks.append("--all shows more columns")
     elif "latency_s" in names:
         blocks.append(table["settings"]["timed"])
     return "\n\n".join(filter(None, blocks))

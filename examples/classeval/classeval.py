@@ -152,7 +152,10 @@ class ClassEval(Task):
     stop = "```"
     hub = ("FudanSELab/ClassEval", None, "test")
     max_methods = 1000
-    measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}
+    measures: ClassVar = CodeTask.measures | {
+        "accuracy@k": "tests",
+        "coverage@k": "metric/coverage",
+    }
     bonuses = CodeTask.bonuses
     scheme = staticmethod(classes.scheme)
 
