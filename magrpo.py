@@ -498,12 +498,19 @@ class Visits:
 
 
 def pass_shares(turns: list[list[Node]]) -> dict[int, float]:
-    """Return the share of each problem's scored joint responses that pass, where episodes end."""
+    """Return the share of each problem's scored joint responses that pass, where episodes end.
+
+    On the last turn all joint responses count. Before it, only the aligned ones can be played on,
+    and those count whose episode is over.
+    """
     passes = defaultdict(list)
     for node in itertools.chain(*turns):
-        if node.children and None not in node.children:
-            continue  # no episode ends here
-        for parts in filter(None, node.parts):
+        for joint, parts in zip(node.joints.tolist(), node.parts, strict=True):
+            aligned = len(set(joint)) == 1
+            if node.children and not (aligned and node.children[joint[0]] is None):
+                continue  # it is not played on, or its episode is not over
+            if not parts:
+                continue
             if "metric/pass" not in parts:
                 raise ValueError("--keep-problems needs a reward that reports metric/pass")
             passes[node.problem].append(parts["metric/pass"])

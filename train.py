@@ -23,7 +23,7 @@ from training import folder, learners
 from training.defaults import resolve, resolve_bits, resolve_steps
 from training.flags import Parser, assignments, at_least, flag, named, optional, part_of
 from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
-from training.terminal import fail, is_first, quiet, quit_on_signals
+from training.terminal import fail, is_first, leave, quiet, quit_on_signals
 
 COUNT = at_least(int, 1)
 SIZE = at_least(int, 0)
@@ -432,7 +432,7 @@ def fit(module, recorder, args: Args) -> None:
                 f"\nstopped by {signalled} at step {trainer.global_step}. "
                 f"Go on from step {recorder.saved} with:\n  {command}"
             )
-        sys.exit(130)
+        leave(130)
     except Exception as error:
         saved = recorder.saved
         error.add_note(f"(the last checkpoint is of step {saved}; mend it and go on: {command})")
@@ -451,7 +451,7 @@ def main(argv: list[str] | None = None) -> None:
         if "--debug" in argv:
             raise
         if getattr(error, "everywhere", False) and not is_first(processes):
-            sys.exit(2)  # the first process says it
+            leave(2)  # the first process says it
         fail(parser(), error)
 
 

@@ -41,7 +41,7 @@ def score(flags, file: str, samples: str | None) -> str:
         joints = [(row["item"], row["responses"]) for row in rows.values()]
         scores = scorer(joints)
     except RewardError as error:
-        line = list(rows)[error.args[2]]
+        line = list(rows)[error.args[1]]
         raise RewardError(f"{file}, line {line}: {error}", *error.args[1:]) from error
     scored = []
     for row, parts in zip(rows.values(), scores, strict=True):

@@ -8,6 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 TIMEOUT = 300.0  # seconds until a function that does not answer ends the run
+RUNNING: set[object] = set()  # the calls that threads are at work on
+
+
+def noted(function: Callable, *arguments):
+    """Return function(*arguments). The call is in RUNNING until then."""
+    call = object()
+    RUNNING.add(call)
+    try:
+        return function(*arguments)
+    finally:
+        RUNNING.discard(call)
 
 
 class Threads:
@@ -21,7 +32,7 @@ class Threads:
 
         An answer that is not done by then is late.
         """
-        futures = [self.pool.submit(function, *arguments) for arguments in calls]
+        futures = [self.pool.submit(noted, function, *arguments) for arguments in calls]
         try:
             for future in futures:
                 wait([future], timeout=TIMEOUT)

@@ -19,6 +19,7 @@ from magrpo import (
     TRAIN,
     Algorithm,
     Episode,
+    Node,
     Visits,
     advantages,
     agent_rewards,
@@ -27,6 +28,7 @@ from magrpo import (
     generator,
     kl_loss,
     learning_rate_factor,
+    pass_shares,
     policy_loss,
     sample_returns,
     team_mean,
@@ -371,3 +373,16 @@ def test_a_problem_that_teaches_nothing_is_left_out_of_more_and_more_epochs():
     assert len(epochs[0]) > 3
     visits.record(0, 30, 0.5, (0.1, 0.9))
     assert visits.rests[0] == (0, 31), "it teaches again"
+
+
+def test_an_episode_that_goes_on_has_not_passed_yet():
+    def node(*passed, children=()):
+        parts = [{"metric/pass": float(value)} for value in passed]
+        joints = arrangement(2, 2, math.inf)  # 00 01 10 11
+        return Node(7, {}, (), [[], []], 2, joints=joints, parts=parts, children=list(children))
+
+    last = node(1, 0, 0, 0)
+    assert pass_shares([[last]]) == {7: 0.25}
+    first = node(0, 1, 1, 1, children=[last, None])  # 00 is played on, 11 is over
+    assert pass_shares([[first], [last]]) == {7: (1 + 1) / 5}
+    assert pass_shares([[node(0, 1, 1, 1, children=[None, None])]]) == {7: 0.5}

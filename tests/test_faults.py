@@ -20,7 +20,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from helpers import checkpoint_of, read_json, refused, resume, run_eval, started, train_run
+from helpers import (
+    checkpoint_of,
+    output_of,
+    read_json,
+    refused,
+    resume,
+    run_eval,
+    started,
+    train_run,
+)
 from test_train import assert_same_run, command, lines
 
 from magrpo import MAGRPO
@@ -334,7 +343,6 @@ def healthy(tmp_path_factory) -> Path:
 def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, monkeypatch, capsys):
     """It works for some steps, fails, is mended. The line has what it was given."""
     monkeypatch.setattr(threads, "TIMEOUT", 3.0)
-    monkeypatch.setattr(os, "_exit", sys.exit)  # it would wait for the reward's thread
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
     (tmp_path / "bad").touch()
     path = tmp_path / "run"
@@ -360,7 +368,6 @@ def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, m
 )
 def test_feedback_that_fails_is_told_and_loses_nothing(bad, error, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(threads, "TIMEOUT", 3.0)
-    monkeypatch.setattr(os, "_exit", sys.exit)  # it would wait for the thread
     (tmp_path / "mine.py").write_text(
         "from tasks import Coop\ncalls = []\n"
         "class Task(Coop):\n"
@@ -374,6 +381,45 @@ def test_feedback_that_fails_is_told_and_loses_nothing(bad, error, tmp_path, mon
     assert error in line
     assert f"--resume {path}" in line
     assert lines(path, "metrics.jsonl")
+
+
+HANGS = """
+import os, time
+from policies import threads
+from tasks import Coop
+threads.TIMEOUT = 1
+once = iter([True])
+class Task(Coop):
+    def feedback(self, item, responses):
+        BEFORE
+        time.sleep(9999)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "flags", "status", "said"),
+    [
+        ("pass", "", 2, "feedback did not answer within 1 s"),
+        (
+            "threads.TIMEOUT = 99; next(once, False) and os.kill(os.getpid(), 15)",
+            "",
+            130,
+            "stopped by SIGTERM at step 0",
+        ),
+        # One of two processes hangs, and not the one that says so.
+        (
+            "if os.environ.get('LOCAL_RANK') != '1': return ['', '']",
+            "--devices 2",
+            2,
+            "feedback did not answer within 1 s",
+        ),
+    ],
+)
+def test_a_function_that_hangs_does_not_keep_a_process(before, flags, status, said, tmp_path):
+    (tmp_path / "mine.py").write_text(HANGS.replace("BEFORE", before))
+    argv = f"{SMALL} --task {tmp_path}/mine.py:Task --turns 2 --joint aligned --logger none {flags}"
+    done = output_of(command(f"{argv} --max-steps 1 --run {tmp_path}/run"), status, timeout=300)
+    assert said in done.stdout + done.stderr
 
 
 # --- workers and other processes ------------------------------------------------------------------

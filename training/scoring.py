@@ -16,8 +16,7 @@ Parts = dict[str, float]  # of a reward, by name
 class RewardError(RuntimeError):
     """A reward broke its contract (rewards.py).
 
-    args: the message, whether its call has returned (False: it still hangs), and the number of the
-    joint response that it was given.
+    args: the message, and the number of the joint response that it was given.
     """
 
     def __str__(self):
@@ -86,7 +85,7 @@ def _parts(future: Future, number: int, maximum: float, item: dict, texts: list[
         if not future.done():  # it is our own TimeoutError
             problem = f"did not answer within {threads.TIMEOUT:.0f} s"
     raise RewardError(
-        f"the reward {problem}, for item {item!r} and responses {texts!r}", future.done(), number
+        f"the reward {problem}, for item {item!r} and responses {texts!r}", number
     ) from cause
 
 

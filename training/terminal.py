@@ -1,11 +1,14 @@
 """Keep the terminal of both programs quiet, and end them with one line."""
 
+import contextlib
 import logging
 import os
 import signal
 import sys
+import time
 import warnings
 
+from policies import threads
 from training.flags import Parser
 from training.plugins import user_line
 
@@ -58,6 +61,17 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def leave(status: int) -> None:
+    """End the process, even while a user's function hangs. Python would wait for its thread."""
+    if threads.RUNNING:
+        time.sleep(1)  # most calls end by then
+    if not threads.RUNNING:
+        sys.exit(status)
+    with contextlib.suppress(OSError):  # its reader may have gone
+        sys.stdout.flush()
+    os._exit(status)
+
+
 def fail(top: Parser, error: Exception) -> None:
     """End a program with an error in one line, which names the place in a user's file if any."""
     if isinstance(error, BrokenPipeError):
@@ -70,8 +84,6 @@ def fail(top: Parser, error: Exception) -> None:
     if isinstance(error, ModuleNotFoundError):  # of a package that few runs need
         message = f"{place}{error}: pip install {error.name}"
     notes = " ".join(getattr(error, "__notes__", []))
-    try:
+    with contextlib.suppress(SystemExit):
         top.error(f"{message} {notes}")
-    finally:
-        if error.args[1:2] == (False,):  # a reward hangs, and would keep this process alive
-            os._exit(2)
+    leave(2)
