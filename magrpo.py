@@ -12,10 +12,14 @@ a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every pro
     6. L_i = -(1/G) sum_g A^g sum_tokens log pi_i(token | h_i, tokens before it)   (Eq. 2)
     7. every agent takes one step on its own L_i, its gradient clipped on its own
 
-This is --joint aligned. --joint cross, the default for two agents, scores every combination of the
-agents' responses, and --joint K scores K combinations for each response. Then r_i^g is the mean
-over the combinations that contain a_i^g, and each agent has its own R and A. It also has its own
+This is --joint aligned, the paper's. The default for two agents is --joint cross, which scores
+every combination of the agents' responses. --joint K scores K combinations for each response. Then
+r_i^g is the mean over the combinations that contain a_i^g, and each agent has its own R and A. (The
+authors' library takes their sum, so its gradient grows with G.) An agent also has its own R and A
 where a reward pays single agents. Temperature, top-k and top-p are part of pi_i.
+
+One optimizer step learns from all turns of all problems of a batch. So in the code the factor 1/G
+of L_i is 1 / problems / the agent's responses to the problem at that turn (`rows`).
 
 The algorithm leaves out:
 
@@ -216,7 +220,9 @@ def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> f
 class Node:
     """One point of the tree: the agents' observations, their samples and the returns of these.
 
-    There are n agents, S samples (G, or 1 on a chain after the first turn) and J joint responses.
+    There are n agents, S samples (G, or 1 on a chain after the first turn) and J joint responses
+    that are scored. Aligned joint response g has sample g of every agent. Only these S are played
+    on. h_i of the paper is what the task's `observe` makes of an agent's history: prompts[i].
     """
 
     problem: int  # number of the item in the batch
@@ -235,13 +241,13 @@ class Node:
     rewards: Tensor | None = None  # (n, J): what each agent earns for each joint response
     team_rewards: Tensor | None = None  # (J,): the mean over the agents
     # the next turn, one entry per aligned joint response (no feedback where its episode is over)
-    feedback: dict[int, list[str]] = field(default_factory=dict)  # [joint response][agent]
+    feedback: dict[int, list[str]] = field(default_factory=dict)  # [aligned joint response][agent]
     next_items: list[dict | None] = field(default_factory=list)  # None: its episode is over
     children: list["Node | None"] = field(default_factory=list)
     # steps 4 and 5
     values: Tensor | None = None  # (n,): mean reward + gamma x mean of the children's values
-    value: float = 0.0  # the mean over the agents, which is logged
-    returns: Tensor | None = None  # (n, S): see sample_returns
+    value: float = 0.0  # the mean over the agents, which is logged as `return`
+    returns: Tensor | None = None  # (n, S): R of every sample (sample_returns)
     advantages: Tensor | None = None  # (n, S)
 
     def texts(self, joint: tuple[int, ...]) -> list[str]:

@@ -122,10 +122,10 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
 def stopped(base: Base, tokens: Tensor, new: int) -> Tensor:
     """Return which rows (R,) have completed a text that ends a response, with their new tokens.
 
-    Each token of such a text has one of its characters or more. So the text begins at most as many
-    tokens before the new ones as it has characters.
+    Each token of such a text has one of its bytes or more. So the text begins at most as many
+    tokens before the new ones as it has bytes.
     """
-    reach = new + max(map(len, base.stops))
+    reach = new + max(len(stop.encode()) for stop in base.stops)
     tails = tokens[:, -reach:].tolist()
     return torch.tensor([base.is_stopped(tail) for tail in tails], device=tokens.device)
 
