@@ -203,7 +203,7 @@ def parser() -> Parser:
     return Parser("eval.py", __doc__, Args, HEADINGS)
 
 
-def parse(argv: list[str] | None = None) -> Args:
+def parse(argv: list[str]) -> Args:
     top = parser()
     args = Args(**vars(top.parse_args(argv)))
     default = Args()
@@ -378,12 +378,11 @@ def table(args: Args) -> None:
 
 
 def newest(args: Args) -> list[str] | None:
-    """Return what is evaluated where nothing is named: the run that was started last."""
-    if any(getattr(args, name) for name in CHOSEN):
+    """Return what is evaluated where nothing is named: the run started or resumed last, if any."""
+    files = list(Path("runs").glob("*/args.json"))
+    if not files or any(getattr(args, name) for name in CHOSEN):
         return args.run
-    run = folder.newest_run()
-    if run is None:
-        return None
+    run = max(files, key=os.path.getmtime).parent
     print(f"the newest run: {run}", file=sys.stderr)
     return [str(run)]
 
@@ -432,8 +431,7 @@ def crossplay(args: Args) -> None:
     print(f"{title}\n\n{crossplay.report(runs, returns, args.json)}")
 
 
-def main(argv: list[str] | None = None) -> None:
-    argv = sys.argv[1:] if argv is None else argv
+def main(argv: list[str]) -> None:
     try:
         args = parse(argv)
         os.environ[DEVICE] = args.device or ""
@@ -474,4 +472,4 @@ def main(argv: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     quit_on_signals("eval.py")
-    main()
+    main(sys.argv[1:])

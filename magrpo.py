@@ -454,7 +454,7 @@ def back_up(turns: list[list[Node]], gamma: float) -> None:
 
 def generator(*key: int) -> np.random.Generator:
     """Return the random numbers of a key, the same on every machine."""
-    return np.random.default_rng(np.random.SeedSequence(key))
+    return np.random.default_rng(key)
 
 
 @functools.lru_cache(maxsize=4)
@@ -735,7 +735,9 @@ class MAGRPO(L.LightningModule):
         """Set the gradients of the policies' losses, in micro-batches that add up."""
         self.optimizers().zero_grad()
         if self.algorithm.kl_coef:
-            self.set_reference(rows)
+            self.team.score(rows, self.sampling, frozen=True)
+            for row in rows:
+                row.reference = row.scored
         self.team.score(rows, self.sampling, self.add_gradients)
 
     def add_gradients(self, rows: list[Row], logps: Tensor, mask: Tensor) -> None:
@@ -753,13 +755,6 @@ class MAGRPO(L.LightningModule):
             reference = padded([row.reference for row in rows])
             loss = loss + self.algorithm.kl_coef * kl_loss(logps, reference, mask, weight)
         self.manual_backward(loss)
-
-    @torch.no_grad()
-    def set_reference(self, rows: list[Row]) -> None:
-        """Set the log-probabilities of each row's tokens under the frozen bases."""
-        self.team.score(rows, self.sampling, frozen=True)
-        for row in rows:
-            row.reference = row.scored
 
     def configure_optimizers(self):
         groups = [{"params": self.team.parameters_of(agent)} for agent in self.team.policies()]

@@ -46,15 +46,15 @@ from programs.extraction import share_of
 from programs.teams import Team, contributions, run, share_passed, team_parts, used_helpers
 from writing.text import (
     ARXIV_LENGTHS,
+    STOP_WORDS,
     TLDR_LENGTHS,
+    TRANSITIONS,
     Lengths,
     copied_share,
     has_end,
     length_score,
     ramp,
     split,
-    stop_words,
-    transitions,
     words,
 )
 
@@ -458,7 +458,7 @@ def _four_levels(levels: Levels, read, responses: list[str]) -> Scores:
         return parts
     parts["vocabulary"] = 0.5 * _band(vocabulary_ratio, levels.vocabulary)
 
-    first, second = [vocabulary - stop_words() for vocabulary in vocabularies]
+    first, second = [vocabulary - STOP_WORDS for vocabulary in vocabularies]
     jaccard = len(first & second) / len(first | second) if first | second else 1.0
     parts["coherence"] = 0.4 * tau
     parts["consistency"] = 0.6 * ramp(jaccard, 0.0, levels.cap)
@@ -477,17 +477,17 @@ def _as_in_the_paper(levels: Levels, texts: tuple[str, str]):
     """Return the texts' sizes in words, their sets of different words, and tau."""
     listed = [words(text) for text in texts]
     joined = f" {' '.join(listed[0])} | {' '.join(listed[1])} "
-    kinds = sum(any(f" {p} " in joined for p in phrases) for phrases in transitions().values())
+    kinds = sum(any(f" {p} " in joined for p in phrases) for phrases in TRANSITIONS.values())
     tau = min(levels.tau * math.log(kinds + 1), 1.0)
     sizes = [len(text_words) for text_words in listed]
-    vocabularies = [set(text_words) - stop_words() for text_words in listed]
+    vocabularies = [set(text_words) - STOP_WORDS for text_words in listed]
     return sizes, vocabularies, tau
 
 
 def _as_released(levels: Levels, texts: tuple[str, str]):
     """Return the same as _as_in_the_paper, as the released code computes it."""
     text = (texts[0] + texts[1] if levels.both else texts[1]).lower()
-    kinds = sum(any(phrase in text for phrase in phrases) for phrases in transitions().values())
+    kinds = sum(any(phrase in text for phrase in phrases) for phrases in TRANSITIONS.values())
     tau = 0.4 + 0.05 * (kinds - 1) if kinds else 0.0
     sizes = [len(text.split()) for text in texts]
     vocabularies = [set(re.findall(r"\b\w+\b", text.lower())) for text in texts]

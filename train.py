@@ -439,8 +439,7 @@ def fit(module, recorder, args: Args) -> None:
         raise
 
 
-def main(argv: list[str] | None = None) -> None:
-    argv = sys.argv[1:] if argv is None else argv
+def main(argv: list[str]) -> None:
     processes = 1
     try:
         args = parse(argv)
@@ -457,4 +456,4 @@ def main(argv: list[str] | None = None) -> None:
 
 if __name__ == "__main__":
     quit_on_signals("train.py")
-    main()
+    main(sys.argv[1:])

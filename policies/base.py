@@ -304,7 +304,7 @@ def context(config) -> float:
     return min(limits, default=math.inf)
 
 
-def adapted(model, attention_only: bool = False) -> list[str] | str:
+def adapted(model, attention_only: bool) -> list[str] | str:
     """Return which linear layers carry adapters, as peft takes it: all that peft can adapt.
 
     attention_only: those of the mixers alone, which are attention and what takes its place.

@@ -71,22 +71,13 @@ class Layers:
         self.layers = [Layer(layer) for layer in net.layers]
         self.norm = norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
-        self.table = torch.empty(0)
 
-    def rotations(self, positions: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines (.., T, 1, D) of the rotary angles at positions (.., T).
-
-        count: a number above all positions. The angles are looked up in a table: to make them for
-        every token takes longer than a small layer.
-        """
-        weight = self.net.embed_tokens.weight
-        if len(self.table) < count or self.table.device != weight.device:
-            known = torch.arange(2 * count, device=weight.device)
-            cos, sin = self.net.rotary_emb(weight, known[None])
-            first, second = sin[0].chunk(2, -1)
-            self.table = torch.cat([cos[0], -first, second], -1)  # (positions, 2 D)
-        angles = F.embedding(positions, self.table).unsqueeze(-2)
-        return angles.split(self.size, -1)
+    def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines (R, T, 1, D) of the rotary angles at positions (R, T)."""
+        cos, sin = self.net.rotary_emb(self.net.embed_tokens.weight, positions)
+        first, second = sin.chunk(2, -1)
+        sin = torch.cat([-first, second], -1)
+        return cos.unsqueeze(-2), sin.unsqueeze(-2)
 
     def __call__(
         self,
@@ -98,8 +89,7 @@ class Layers:
     ) -> Tensor:
         """Return the last hidden states (R, T, hidden) of tokens (R, T); see Base.hidden."""
         shape = tokens.shape
-        length = cache.get_seq_length() + shape[1]
-        rotation = self.rotations(positions, length)
+        rotation = self.rotations(positions)
         x = self.net.embed_tokens(tokens)
         x = x.flatten(0, 1)  # (N, hidden)
         run = self.run

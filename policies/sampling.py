@@ -6,11 +6,13 @@ Shapes: R rows (responses), N tokens, D hidden units, V vocabulary.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 RANKED = 256  # number of the likeliest tokens that top-p sorts first
 MORE = 16  # how many times as many it sorts next, where they are too few
@@ -152,47 +154,25 @@ def target_logps(logits: Tensor, targets: Tensor, sampling: Sampling) -> Tensor:
     return -F.cross_entropy(warped, targets, reduction="none")
 
 
-class TokenLogps(torch.autograd.Function):
-    """Compute logps_of(hidden, targets), log pi (N,) of target tokens (N,).
+def token_logps(hidden: Tensor, targets: Tensor, logps_of: Callable, size: int, trained: bool):
+    """Return logps_of(hidden, targets), log pi (N,) of target tokens (N,).
 
-    hidden (N, D) are the last hidden states. A few tokens are computed at a time, because each has
-    V logits. A token's gradient is taken as soon as its logits are there, and backward scales it.
+    hidden (N, D) are the last hidden states. `size` tokens are computed at a time, because each has
+    V logits. A token's gradient is taken as soon as its logits are there.
 
-    weights: those trained in `logps_of`, in the output layer of a full copy. Their gradient needs
-    the logits once more.
+    trained: `logps_of` has trained weights, those of a full copy's output layer. Their gradient
+    needs the logits once more.
     """
-
-    @staticmethod
-    def forward(ctx, hidden: Tensor, targets: Tensor, logps_of, size: int, *weights: Tensor):
-        learns = ctx.needs_input_grad[0]
-        values = []
-        slopes = []
-        for states, tokens in zip(hidden.split(size), targets.split(size), strict=True):
-            with torch.set_grad_enabled(learns):
-                leaf = states.detach().requires_grad_(learns)
-                logps = logps_of(leaf, tokens)
-            values.append(logps.detach())
-            if learns:
-                slopes += torch.autograd.grad(logps, leaf, torch.ones_like(logps))
-        ctx.logps_of = logps_of
-        ctx.size = size
-        ctx.weights = weights
-        slope = torch.cat(slopes) if learns else None
-        ctx.save_for_backward(hidden, targets, slope)
-        return torch.cat(values)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor):
-        hidden, targets, slope = ctx.saved_tensors
-        totals = [torch.zeros_like(weight) for weight in ctx.weights]
-        if totals:
-            for start in range(0, len(hidden), ctx.size):
-                part = slice(start, start + ctx.size)
-                states = hidden[part].detach()
-                with torch.enable_grad():
-                    logps = ctx.logps_of(states, targets[part])
-                weight_grads = torch.autograd.grad(logps, ctx.weights, grad[part])
-                for total, weight_grad in zip(totals, weight_grads, strict=True):
-                    total.add_(weight_grad)
-        scale = grad[:, None].to(slope.dtype)
-        return slope * scale, None, None, None, *totals
+    parts = list(zip(hidden.split(size), targets.split(size), strict=True))
+    if trained or not hidden.requires_grad:
+        options = {"use_reentrant": False, "preserve_rng_state": False}  # there is no dropout
+        return torch.cat([checkpoint(logps_of, *part, **options) for part in parts])
+    values = []
+    slopes = []
+    for states, tokens in parts:
+        leaf = states.detach().requires_grad_()
+        logps = logps_of(leaf, tokens)
+        values.append(logps.detach())
+        slopes += torch.autograd.grad(logps, leaf, torch.ones_like(logps))
+    zero = hidden - hidden.detach()  # its gradient is 1, so that of the sum is the slopes
+    return torch.cat(values) + (torch.cat(slopes) * zero).sum(-1)

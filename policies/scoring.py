@@ -14,7 +14,7 @@ from torch import Tensor
 from policies.base import Base
 from policies.memory import COPY, checkpoints, update_tokens
 from policies.prefixes import Prefix, Segment, cuts, padded, run, send_back
-from policies.sampling import Sampling, TokenLogps, target_logps
+from policies.sampling import Sampling, target_logps, token_logps
 
 CAP = 2.0  # largest importance weight of a token
 
@@ -184,12 +184,12 @@ def log_probabilities(base: Base, rows: list[Row], hidden: Tensor, sampling: Sam
     real = real.squeeze(-1)  # places of the tokens that are not padding
     # A CPU computes as many logits at once as its cache holds, a GPU enough to keep its cores busy.
     logits = 2 ** (21 if device.type == "cpu" else 26)
-    logps = TokenLogps.apply(
+    logps = token_logps(
         hidden.flatten(0, 1).index_select(0, real),
         targets.flatten()[real],
         lambda states, tokens: target_logps(base.logits(states), tokens, sampling),
         max(logits // len(base.head.weight), 64),
-        *(p for p in base.head.parameters() if p.requires_grad),
+        base.head.weight.requires_grad,
     )
     table = logps.new_zeros(mask.numel()).index_copy(0, real, logps)
     return table.view_as(mask), mask

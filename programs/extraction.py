@@ -55,7 +55,7 @@ class Part:
 
 
 @functools.lru_cache(maxsize=512)  # enough for one step; syntax trees are large
-def extract(text: str, name: str, foreign: frozenset[str] = frozenset()) -> Part:
+def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     """Return the function `name` of a response. Statements that bind a `foreign` name are left out.
 
     Foreign names belong to the functions of other agents.

@@ -32,7 +32,7 @@ EDIT = 2_000  # characters of an expert's edit
 
 
 def configured(
-    mode: str | None, limit: int = 1, url: str | None = None, model: str | None = None
+    mode: str | None, limit: int, url: str | None, model: str | None
 ) -> Callable[[dict, list[str]], list[str]] | None:
     """Return `tell` with a task's arguments, None where no mode is asked for.
 

@@ -39,7 +39,7 @@ from policies.base import Base, eos_tokens
 from policies.decoding import decode
 from policies.finding import TeamOptions
 from policies.loading import load_agent, load_base, save_agent
-from policies.sampling import Sampling, TokenLogps, choose, draw, nucleus, target_logps, warp
+from policies.sampling import Sampling, choose, draw, nucleus, target_logps, token_logps, warp
 from policies.scoring import Row, score
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
@@ -604,7 +604,7 @@ def test_token_logps_have_the_gradient_of_the_plain_computation(sampling, traine
     def logps_of(states, tokens):
         return target_logps(torch.nn.functional.linear(states, weight, bias), tokens, sampling)
 
-    values = TokenLogps.apply(hidden, targets, logps_of, 2, *inputs[1:])
+    values = token_logps(hidden, targets, logps_of, 2, trained)
     assert_close(values, logps)
     for got, expected in zip(torch.autograd.grad(values, inputs, grad), want, strict=True):
         assert_close(got, expected)

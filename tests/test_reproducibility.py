@@ -43,7 +43,7 @@ def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monke
     file.write_text(f"{FLAGS}\n")
     argv = f"train.py {SMALL} @{file} --max-new-tokens 12 --run {tmp_path}/one"
     monkeypatch.setattr(sys, "argv", argv.split())
-    train.main()
+    train.main(sys.argv[1:])
     record = read_json(tmp_path / "one/args.json")
     python, script, *again = shlex.split(record["command"])
     assert (python, script) == ("python", "train.py")

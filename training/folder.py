@@ -41,16 +41,11 @@ def run_folder(name: str) -> Path:
 
 
 def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
-    """Return the folder where a run saves an agent. Agents of one policy share a folder."""
-    return directory / f"agents/{policy_of(agent, flags)}"
-
-
-def policy_of(agent: int, flags: dict) -> int:
-    """Return the number of an agent's policy, which is that of its first agent."""
-    if not flags.get("share"):
-        return agent
-    models = flags["model"]
-    return models.index(models[agent])
+    """Return the folder where a run saves an agent. Agents of one policy share their first's."""
+    if flags.get("share"):
+        models = flags["model"]
+        agent = models.index(models[agent])
+    return directory / f"agents/{agent}"
 
 
 def has_agents(directory: Path, flags: dict) -> bool:
@@ -300,13 +295,6 @@ def read_checkpoint(directory: Path, trained: dict, prefix: str = "") -> tuple[i
     if saved_shapes != shapes(trained):
         raise ValueError(f"{path} is of another team than args.json says (agents or adapters)")
     return step, weights
-
-
-def newest_run() -> Path | None:
-    """Return the run in runs/ that was started or resumed last."""
-    files = Path("runs").glob("*/args.json")
-    newest = max(files, key=os.path.getmtime, default=None)
-    return newest and newest.parent
 
 
 def read_summary(directory: Path) -> dict:

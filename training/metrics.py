@@ -178,7 +178,6 @@ def mean_parts(scores: Iterable[dict]) -> Measures:
     return {name: total / count for name, total in sums.items()}
 
 
-@torch.no_grad()
 def divergences(module, nodes: list) -> Measures:
     """Return KL(policy || frozen base) per token of each agent that spoke, by the k3 estimator.
 

@@ -18,7 +18,6 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 SEPARATOR = "=== PART TWO ==="  # between the two texts that a single agent writes
@@ -119,23 +118,9 @@ def has_end(text: str) -> bool:
     return unicodedata.category(last) == "Po" and last not in ",;:"
 
 
-@cache
-def transitions() -> dict[str, list[str]]:
-    """Return the 12 categories of transitions of the paper's code, 279 phrases with duplicates."""
-    lists = _word_lists()
-    del lists["stop words"]
-    return lists
-
-
-@cache
-def stop_words() -> frozenset[str]:
-    """Return the 106 stop-words of the paper's code."""
-    return frozenset(_word_lists()["stop words"])
-
-
-def _word_lists() -> dict[str, list[str]]:
-    lists = {}
-    for line in Path(__file__).with_name("words.txt").read_text().splitlines():
-        category, phrases = line.split(": ")
-        lists[category] = phrases.split(", ")
-    return lists
+_LISTS = {}
+for _line in Path(__file__).with_name("words.txt").read_text().splitlines():
+    _category, _words = _line.split(": ")
+    _LISTS[_category] = _words.split(", ")
+STOP_WORDS = frozenset(_LISTS.pop("stop words"))  # the 106 of the paper's code
+TRANSITIONS = _LISTS  # the 12 categories of the paper's code, 279 phrases with duplicates
