@@ -213,7 +213,7 @@ class Expert:
                 text = self._ask(messages)
                 edits = _read_edits(text, functions)
                 if edits:
-                    _keep(path, text)
+                    _keep(path, json.dumps(edits))
                     return edits
         logging.warning("the expert %s does not answer with the JSON asked for", self.model)
         return {}
@@ -227,8 +227,7 @@ class Expert:
 
         try:  # without a temperature or a limit, which some models refuse
             answer = self.client.chat.completions.create(model=self.model, messages=messages)
-            text = answer.choices[0].message.content or ""
-            return text.encode(errors="replace").decode()  # prompts are UTF-8: no half characters
+            return (answer.choices[0].message.content or "").strip()
         except openai.APIStatusError as error:
             why = f"{error} {error.response.text}"
         except openai.OpenAIError as error:
@@ -246,7 +245,11 @@ def _read_edits(text: str, names) -> dict[str, str]:
         answer = json.loads(text[text.find("{") : text.rfind("}") + 1])
     except (ValueError, RecursionError):
         return {}
-    return {name: answer[name] for name in names if isinstance(answer.get(name), str)}
+    edits = {}
+    for name in names:
+        if isinstance(answer.get(name), str):  # prompts are UTF-8: no half characters
+            edits[name] = answer[name].encode(errors="replace").decode()
+    return edits
 
 
 def _keep(path: Path, text: str) -> None:

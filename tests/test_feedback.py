@@ -220,6 +220,16 @@ def test_one_bad_answer_is_tried_again(bad):
         assert len(endpoint.requests) == 2
 
 
+def test_half_a_character_in_an_edit_reaches_no_prompt():
+    half = '{"aux": "a \\ud83d b", "solve": "\ud83d"}'  # escaped in the JSON, and as it is
+    with Endpoint(half) as endpoint:
+        for _ in range(2):  # asked, and from the disk
+            told = ask(endpoint)
+            assert [text.encode() for text in told]
+            assert "edit of aux:\na ? b" in told[0]
+        assert len(endpoint.requests) == 1
+
+
 def test_an_endpoint_that_stays_down_raises_one_clear_error():
     with Endpoint(hang_up) as endpoint:
         with pytest.raises(ExpertError, match=r"^the expert at http://.*/v1 fails: .*\Z"):
