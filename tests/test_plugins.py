@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import rewards
-import tasks
 from training.plugins import resolve, user_line
 
 
@@ -74,15 +72,3 @@ def test_a_file_is_loaded_anew_when_it_has_changed_or_failed(tmp_path):
         resolve(f"{file}:reward", {}, "reward")
     file.write_text("reward = 3")
     assert resolve(f"{file}:reward", {}, "reward") == 3
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("coding.paper.CoopHumanEval", tasks.CoopHumanEval),
-        ("coding.rewards.code", rewards.code),
-        ("writing.paper.tldr_paper", rewards.tldr_paper),
-    ],
-)
-def test_an_older_run_finds_what_has_moved(old, new):
-    assert resolve(old, {}, "task") is new

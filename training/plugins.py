@@ -27,27 +27,12 @@ from training.flags import meant, named
 READ = {int: int, float: float, bool: {"true": True, "false": False}.__getitem__}
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 
-MOVED = {  # where older runs found this project's own tasks and rewards
-    "coding.paper.": "tasks.",
-    "coding.coop.": "tasks.",
-    "coding.tasks.": "tasks.",
-    "coding.rewards.": "rewards.",
-    "coding.classeval.": "examples.classeval.classeval.",
-    "building.": "examples.building.",
-    "writing.tasks.": "tasks.",
-    "writing.rewards.": "rewards.",
-    "writing.paper.": "rewards.",
-}
-
 
 def resolve(name: str, known: dict[str, str], noun: str):
     """Return what a flag names. noun: the word for it in an error."""
     if not isinstance(name, str):  # a task's `reward`
         raise ValueError(f"a {noun} is given by its name, as file.py:Name, not as {name!r:.60}")
     full = known.get(name, name)
-    for old, new in MOVED.items():
-        if full.startswith(old):
-            full = new + full.removeprefix(old)
     if full.endswith((".py", ".py:")):
         raise ValueError(
             f"{noun} {name!r} names only a file: add the name of the {noun} in it, "
