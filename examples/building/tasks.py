@@ -218,7 +218,7 @@ class StrBuild(Building):
     ones.
     """
 
-    name = reward = "strbuild"
+    reward = "strbuild"
     rules = staticmethod(letters.rules)
     modes = ("position_feedback",)
     most_agents = 2
@@ -276,7 +276,7 @@ class HouseBuild(StrBuild):
     item. Variants have none to three spiders, so that /kill is not always right.
     """
 
-    name = reward = "housebuild"
+    reward = "housebuild"
     rules = staticmethod(houses.rules)
     modes = ("score_feedback",)
     colors: ClassVar = {
