@@ -22,7 +22,7 @@ LABELS = {
 def render(table: dict, measures: dict, everything: bool) -> str:
     """Return the table for a terminal, about 100 columns wide. measures: the task's.
 
-    everything: the columns of most questions, and not only the most important ones.
+    everything: more columns than the most important ones.
     """
     methods = table["methods"]
     names = {}  # of the measures of any method, without their errors

@@ -34,12 +34,12 @@ def quit_on_signals(prog: str) -> None:
     Training sets its own handlers (recorder.Interruptible).
     """
 
-    def leave(number, frame):
+    def stop(number, frame):
         os.write(2, f"{prog}: stopped by {signal.Signals(number).name}\n".encode())
         os._exit(130)  # an exception could be swallowed anywhere in the imports
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, leave)
+        signal.signal(number, stop)
 
 
 def is_first(processes: int) -> bool:

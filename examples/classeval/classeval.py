@@ -19,7 +19,7 @@ from tasks import CodeTask, Task
 
 STRUCTURE = 1.0
 SYNTAX = 0.5
-METRICS = ("metric/pass", "metric/coop", "metric/coverage", "metric/overlap")
+METRICS = ("metric/pass", "metric/tests", "metric/coop", "metric/coverage", "metric/overlap")
 
 
 def classeval(item, responses):
@@ -37,6 +37,7 @@ def classeval(item, responses):
     Logged and not paid:
 
     | metric/pass     | p = 1                                                       |
+    | metric/tests    | p                                                           |
     | metric/coop     | p = 1 and every agent is needed                             |
     | metric/coverage | share of the methods that somebody wrote                    |
     | metric/overlap  | share of these methods that several agents wrote            |
@@ -53,6 +54,7 @@ def classeval(item, responses):
     scores["metric/overlap"] = sum(len(by) > 1 for by in authors) / len(authors)
     p = passed(item, agents)
     scores["tests"] = TESTS * p
+    scores["metric/tests"] = p
     if p:
         q = max(passed(item, agents[:i] + agents[i + 1 :]) for i in range(len(agents)))
         scores["cooperation"] = cooperation(p, contribution(p, q))
@@ -152,10 +154,7 @@ class ClassEval(Task):
     stop = "```"
     hub = ("FudanSELab/ClassEval", None, "test")
     max_methods = 1000
-    measures: ClassVar = CodeTask.measures | {
-        "accuracy@k": "tests",
-        "coverage@k": "metric/coverage",
-    }
+    measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}
     bonuses = CodeTask.bonuses
     scheme = staticmethod(classes.scheme)
 
