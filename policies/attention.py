@@ -240,7 +240,7 @@ def attend(module, query, key, value, attention_mask, scaling=None, softcap=None
             scores = scores.masked_fill(~mask, -math.inf)
             weights = scores.softmax(-1)
             mixed = weights.to(value.dtype) @ value
-    mixed = mixed.view(rows, heads, tokens, -1)
+    mixed = mixed.reshape(rows, heads, tokens, -1)  # a GPU's fused kernels return other strides
     return mixed.transpose(1, 2).contiguous(), None
 
 
