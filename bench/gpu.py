@@ -14,9 +14,9 @@ import argparse
 import shutil
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import perf_counter
 
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -30,14 +30,14 @@ from policies.scoring import Row
 from policies.team import Team
 from training.folder import write_json
 
+COLUMNS = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads")
+COLUMNS += ("vocab_size",)
 SHAPES = {
-    "tiny": {"hidden_size": 128, "num_hidden_layers": 4, "intermediate_size": 384},  # for a test
-    "0.5B": {"hidden_size": 896, "num_hidden_layers": 24, "intermediate_size": 4864},
-    "1.5B": {"hidden_size": 1536, "num_hidden_layers": 28, "intermediate_size": 8960},
-    "3B": {"hidden_size": 2048, "num_hidden_layers": 36, "intermediate_size": 11008},
+    "tiny": (128, 2, 384, 4, 512),  # for a test
+    "0.5B": (896, 24, 4864, 14, 151936),
+    "1.5B": (1536, 28, 8960, 12, 151936),
+    "3B": (2048, 36, 11008, 16, 151936),
 }
-HEADS = {"tiny": 4, "0.5B": 14, "1.5B": 12, "3B": 16}
-VOCABULARY = 151936
 AGENTS = 2
 SAMPLES = 8  # of each prompt
 SAMPLED = {"temperature": 1.0, "top_k": 0, "top_p": 0.95}
@@ -47,9 +47,7 @@ def make_model(shape: str, folder: Path) -> None:
     """Write a Qwen2 of random weights in 16 bits, with the tokenizer of tiny/."""
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=VOCABULARY,
-        **SHAPES[shape],
-        num_attention_heads=HEADS[shape],
+        **dict(zip(COLUMNS, SHAPES[shape], strict=True)),
         num_key_value_heads=2,
         max_position_embeddings=8192,
         tie_word_embeddings=True,
@@ -77,31 +75,30 @@ def make_team(folder: Path, bits: int) -> Team:
 def draw_prompts(rows: int, length: int) -> list[tuple[int, tuple]]:
     """Return (agent, prompt) pairs for so many rows, of random tokens."""
     count = rows // SAMPLES
-    ids = torch.randint(100, 500, (count, length))
+    ids = torch.randint(100, 500, (count, length))  # tokens of every shape
     agents = [number * AGENTS // count for number in range(count)]
     return list(zip(agents, map(tuple, ids.tolist()), strict=True))
 
 
-def timed(work: Callable, rounds: int) -> tuple[list[float], float]:
+def timed(rounds: int, work: Callable, *args) -> tuple[list[float], float]:
     """Return the seconds of each round after one that is not counted, and GiB at the peak."""
     seconds = []
     for number in range(rounds + 1):
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
-        start = time.perf_counter()
-        work()
+        start = perf_counter()
+        work(*args)
         torch.cuda.synchronize()
         if number:
-            seconds.append(time.perf_counter() - start)
+            seconds.append(perf_counter() - start)
     return seconds, (torch.cuda.max_memory_allocated() - before) / 2**30
 
 
-def measure_team(folder: Path, bits: int, flags) -> list[dict]:
-    """Return the figures of this project's decode and update, for each number of rows."""
+def measure_team(folder: Path, bits: int, flags) -> Iterator[dict]:
+    """Yield the figures of this project's decode and update, for each number of rows."""
     team = make_team(folder, bits)
     sampling = Sampling(**SAMPLED, max_new_tokens=flags.tokens)
-    found = []
     for count in flags.rows:
         prompts = draw_prompts(count, flags.length)
         uniforms = torch.rand(len(prompts), SAMPLES, flags.tokens, dtype=torch.float64)
@@ -113,15 +110,14 @@ def measure_team(folder: Path, bits: int, flags) -> list[dict]:
                 row = Row(agent, prompt, response.tokens, advantage, 1 / count)
                 rows.append(row)
                 assert len(response.tokens) == flags.tokens
-        seconds, memory = timed(lambda: team.sample(prompts, uniforms, sampling), flags.rounds)
-        found.append(figures("decode", count, seconds, memory, count * flags.tokens))
+        seconds, memory = timed(flags.rounds, team.sample, prompts, uniforms, sampling)
+        yield figures("decode", count, seconds, memory, count * flags.tokens)
         for checkpointing in (False, True):
             for base in team.bases:
                 base.checkpointing = checkpointing
-            seconds, memory = timed(lambda: update(team, rows, sampling), flags.rounds)
+            seconds, memory = timed(flags.rounds, update, team, rows, sampling)
             name = "update, --checkpointing" if checkpointing else "update"
-            found.append(figures(name, count, seconds, memory, count * flags.tokens))
-    return found
+            yield figures(name, count, seconds, memory, count * flags.tokens)
 
 
 def update(team: Team, rows: list[Row], sampling: Sampling) -> None:
@@ -135,31 +131,31 @@ def update(team: Team, rows: list[Row], sampling: Sampling) -> None:
     team.score(rows, sampling, backward)
 
 
-def measure_generate(folder: Path, bits: int, flags) -> list[dict]:
-    """Return the figures of transformers' generate, for each number of rows."""
+def measure_generate(folder: Path, bits: int, flags) -> Iterator[dict]:
+    """Yield the figures of transformers' generate, for each number of rows."""
     model, _ = load_model(str(folder), bits, False)
     model = model.to(device()).eval()
-    found = []
     for count in flags.rows:
         prompts = [prompt for _, prompt in draw_prompts(count, flags.length)]
         ids = torch.tensor(prompts, device=device())
 
-        @torch.inference_mode()
-        def generate(ids=ids) -> None:
-            model.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                num_return_sequences=SAMPLES,
-                do_sample=True,
-                **SAMPLED,
-                max_new_tokens=flags.tokens,
-                min_new_tokens=flags.tokens,
-                pad_token_id=0,
-            )
+        seconds, memory = timed(flags.rounds, generate, model, ids, flags.tokens)
+        yield figures("generate", count, seconds, memory, count * flags.tokens)
 
-        seconds, memory = timed(generate, flags.rounds)
-        found.append(figures("generate", count, seconds, memory, count * flags.tokens))
-    return found
+
+@torch.inference_mode()
+def generate(model, ids: torch.Tensor, tokens: int) -> None:
+    """Let transformers sample so many tokens to each prompt (prompts, length), SAMPLES times."""
+    model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        num_return_sequences=SAMPLES,
+        do_sample=True,
+        **SAMPLED,
+        max_new_tokens=tokens,
+        min_new_tokens=tokens,
+        pad_token_id=0,
+    )
 
 
 def figures(name: str, rows: int, seconds: list[float], memory: float, tokens: int) -> dict:
@@ -180,7 +176,7 @@ def main() -> None:
     parser.add_argument("--bits", type=int, nargs="*", choices=(32, 16, 8, 4), default=[16, 4])
     parser.add_argument("--length", type=int, default=450, help="tokens per prompt")
     parser.add_argument("--tokens", type=int, default=64, help="tokens per response")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json", type=Path)
     flags = parser.parse_args()
     train.quiet()

@@ -27,6 +27,10 @@ SMALL = "--batch-size 1 --num-generations 2 --eval-limit 1 --max-steps 1 --max-n
 EPS = torch.finfo(torch.float32).eps
 EPS16 = torch.finfo(torch.bfloat16).eps  # also of 8 bits: a row's largest number / 127, about
 
+# The rest runs on a GPU, too. There a base of 8 or 4 bits computes in 16, the GPU's memory counts,
+# and a second run is the same only up to rounding.
+of_a_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="holds on a CPU alone")
+
 
 def rounding(eps: float = EPS) -> float:
     """The largest difference between two ways to compute a number, as a share of its size.

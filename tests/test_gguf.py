@@ -10,6 +10,7 @@ import torch
 from helpers import (
     assert_close,
     move_adapters,
+    of_a_cpu,
     read_json,
     refused,
     run_eval,
@@ -123,6 +124,7 @@ def test_its_agents_load_elsewhere_and_name_their_base(packed, rank, tmp_path, m
     assert "trained" in capsys.readouterr().out
 
 
+@of_a_cpu
 def test_what_cannot_be_read_is_told(packed, tmp_path, monkeypatch, capsys):
     path, _ = packed
     monkeypatch.chdir(tmp_path)

@@ -10,6 +10,7 @@ from helpers import (
     Tokenizer,
     assert_close,
     move_adapters,
+    of_a_cpu,
     random_rows,
     refused,
     train_run,
@@ -77,6 +78,7 @@ def saved(kind: str, folder, **changes) -> str:
     return str(folder)
 
 
+@of_a_cpu
 @pytest.mark.parametrize(("bits", "factor"), [(8, 1.0), (8, 0.8), (4, 0.8)])
 def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch):
     """The check compares with transformers' own forward pass of the same rounded weights."""

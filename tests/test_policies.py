@@ -10,6 +10,7 @@ import bitsandbytes.functional
 import pytest
 import tokenizers
 import torch
+import torch.nn.functional as F
 import transformers
 from helpers import (
     EOS,
@@ -20,6 +21,7 @@ from helpers import (
     assert_close,
     assert_same_gradients,
     move_adapters,
+    of_a_cpu,
     random_rows,
     rounding,
     small_base,
@@ -252,6 +254,21 @@ def test_a_prompt_may_end_with_the_response_that_it_continues():
         Row(0, (5, 6, 10, 11, 12), [7, 8], -0.4),
     ]
     assert_same_gradients(gradients(base, rows), gradients(base, rows, plain.score))
+
+
+def test_attention_may_return_the_strides_of_a_gpu(monkeypatch):
+    """Fused kernels keep a token's heads beside each other, the CPU's a head's tokens."""
+
+    def fused(*args, compute=F.scaled_dot_product_attention, **options):
+        mixed = compute(*args, **options)
+        return mixed.transpose(1, 2).contiguous().transpose(1, 2)
+
+    base = Base(small_kind("llama"), Tokenizer(), [0, 1], 4, 8)
+    move_adapters(base)
+    rows = turns_of([0, 1])
+    expected = gradients(base, rows)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", fused)
+    assert_same_gradients(gradients(base, rows), expected)
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -528,6 +545,7 @@ def test_saved_agents_load_with_peft_alone(tmp_path):
     assert_close(logits_of(other, 0, ids), want)
 
 
+@of_a_cpu
 @pytest.mark.parametrize("bits", [16, 8, 4])
 def test_a_small_base_passes_the_gradient_of_its_weights(bits, tmp_path):
     """On the way to the layers below: the same as of plain layers that hold its rounded weights."""

@@ -8,7 +8,7 @@ import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from helpers import read_json, train_run
+from helpers import of_a_cpu, read_json, train_run
 from test_train import assert_same_run
 
 import train
@@ -20,6 +20,7 @@ SMALL = "--batch-size 2 --num-generations 2 --eval-limit 1 --max-steps 2 --max-n
 SMALL += "--sample-every 1"
 
 
+@of_a_cpu
 def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
     """Neither the threads that call the reward nor the sandbox's workers; verdicts are not kept
     from one run to the next."""
@@ -38,6 +39,7 @@ FLAGS = "--seed 7 --lr 0.01 --turns 2 --branching chain --gamma 0.5 --kl-coef 0.
 FLAGS += "--joint 2 --normalize token --warmup-steps 1"
 
 
+@of_a_cpu
 def test_a_run_can_be_made_again_by_the_command_in_its_args_json(tmp_path, monkeypatch):
     file = tmp_path / "x.args"
     file.write_text(f"{FLAGS}\n")
