@@ -24,9 +24,10 @@ from dataclasses import dataclass, replace
 
 MAX_CHARACTERS = 20_000  # a longer response counts as text without code
 
-# Python warns about the style of many responses ("invalid escape sequence"). The filter names the
-# module, because catch_warnings is not thread-safe.
-warnings.filterwarnings("ignore", module="<response>")
+# Python warns about the style of many programs ("invalid escape sequence"). The filter goes by the
+# file that they are said to be from, because catch_warnings is not thread-safe.
+SOURCE = "<response>"
+warnings.filterwarnings("ignore", module=SOURCE)
 
 Statements = list[tuple[ast.stmt, str]]  # each with its lines
 _PARSE = ast.PyCF_ONLY_AST | codeop.PyCF_ALLOW_INCOMPLETE_INPUT
@@ -107,12 +108,12 @@ def _needed(
             if index in sources:
                 continue
             sources[index] = ast.unparse(statements[index][0])
-            new = _reads(symtable.symtable(sources[index], "<response>", "exec"))
+            new = _reads(symtable.symtable(sources[index], SOURCE, "exec"))
             queue += new - reads
             reads |= new
     indices = sorted(sources)
     source = "\n".join(sources[index] for index in indices)
-    compile(source, "<response>", "exec")
+    compile(source, SOURCE, "exec")
     return indices, source, reads
 
 
@@ -234,7 +235,7 @@ def _pieces(segment: str) -> tuple[Statements, set[str]]:
 def _parse(source: str):
     """Return the statements with their lines, _INCOMPLETE if more could complete them, or None."""
     try:
-        body = compile(source, "<response>", "exec", _PARSE).body
+        body = compile(source, SOURCE, "exec", _PARSE).body
     except REFUSED as error:
         return _INCOMPLETE if "incomplete input" in str(error) else None
     lines = source.split("\n")

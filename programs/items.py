@@ -9,7 +9,7 @@ import copy
 import re
 from collections.abc import Callable
 
-from programs.extraction import REFUSED
+from programs.extraction import REFUSED, SOURCE
 from programs.rows import file_rows, hub_rows
 
 
@@ -130,7 +130,7 @@ def _setup(prompt: str, entry: str) -> str:
     Docstrings are left out. So are examples, which call functions that are not there yet.
     """
     statements = []
-    for node in ast.parse(prompt).body:
+    for node in ast.parse(prompt, SOURCE).body:
         if isinstance(node, ast.Expr | ast.Assert) or getattr(node, "name", None) == entry:
             continue
         statements.append(ast.unparse(node))
@@ -148,7 +148,7 @@ def check_texts(row: dict, fields: str) -> None:
 
 def _parsed(source: str) -> ast.Module | None:
     try:
-        return ast.parse(source)
+        return ast.parse(source, SOURCE)
     except REFUSED:
         return None
 

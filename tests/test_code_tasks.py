@@ -5,6 +5,7 @@ python -m pytest tests/test_code_tasks.py
 
 import itertools
 import textwrap
+import warnings
 from pathlib import Path
 
 import datasets
@@ -247,6 +248,15 @@ def test_a_pro_problem_has_two_functions(name):
         f"```python\nfrom partner import {helper}\n\n\ndef {entry}"
     )
     assert all(teams.verdict(item, [item["solution"]]).passed)
+
+
+def test_nothing_is_printed_of_the_style_of_a_row():
+    """Python warns of such a solution, from 3.12 on aloud."""
+    solution = '    assert "\\w"\n    return x * x\n'
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", module="<unknown>")  # the file, where none is named
+        item = pro_item(PRO_ROW | {"raw_solution": solution})
+    assert "w" in item["solution"]
 
 
 def test_a_pro_task_has_its_splits(tmp_path):

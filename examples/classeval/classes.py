@@ -12,7 +12,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from programs.extraction import REFUSED, characters, top_level
+from programs.extraction import REFUSED, SOURCE, characters, top_level
 from programs.items import check_texts
 
 
@@ -31,8 +31,8 @@ def class_item(row):
     try:
         asked = [method["method_name"] for method in row["methods_info"]]
         imports = "\n".join(row.get("import_statement") or [])
-        tests = unit_tests(ast.parse(row["test"]))
-        tree = ast.parse(row["solution_code"])
+        tests = unit_tests(ast.parse(row["test"], SOURCE))
+        tree = ast.parse(row["solution_code"], SOURCE)
         by_name = {getattr(node, "name", ""): node for node in tree.body}
         class_node = by_name[row["class_name"]]
         defined = {node.name: node for node in class_node.body if isinstance(node, ast.FunctionDef)}
@@ -115,7 +115,7 @@ def _method(node, text):
     reads = frozenset(n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute))
     try:
         source = ast.unparse(node).removeprefix(decorators(node))
-        compile(source, "<response>", "exec")
+        compile(source, SOURCE, "exec")
         return Method(node.name, decorators(node), source, reads, characters(text))
     except REFUSED:  # it parses, and is still too much or not right for the compiler
         return None
