@@ -46,7 +46,7 @@ def make_team(args):
     flags = train.parse(["--model", args.model, *flags.split()])
     team = Team(part_of(flags, TeamOptions)).to(device())
     for base in team.bases:
-        base.ends = frozenset()
+        base.eos = frozenset()
     with torch.no_grad():
         for name, parameter in team.named_parameters():
             if "lora_B" in name:
@@ -56,12 +56,10 @@ def make_team(args):
 
 def make_generate(args) -> Callable:
     """Return transformers' generate as a function of (prompts, step)."""
-    from transformers import AutoModelForCausalLM
+    from policies.loading import device, load_model
 
-    from policies.loading import device
-
-    dtype = torch.float32 if args.bits == 32 else torch.bfloat16
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=dtype).to(device()).eval()
+    model, _ = load_model(args.model, args.bits, False)
+    model = model.to(device()).eval()
 
     @torch.inference_mode()
     def generate(prompts: list[tuple], step: int) -> list:
@@ -77,6 +75,7 @@ def make_generate(args) -> Callable:
             top_p=1.0,
             max_new_tokens=args.tokens,
             min_new_tokens=args.tokens,
+            pad_token_id=0,  # of no use: every row has its full length
         )
         return rows[:, ids.shape[1] :].tolist()
 
@@ -98,6 +97,13 @@ def make_sampler(args, sample: Callable) -> Callable:
     return sampler
 
 
+def random_prompts(args, step: int) -> list[tuple]:
+    """Return the prompts of a step, as token ids."""
+    draw = torch.Generator().manual_seed(step)
+    ids = torch.randint(100, 500, (args.prompts, args.length), generator=draw)
+    return [tuple(row) for row in ids.tolist()]
+
+
 def make_samplers(args) -> dict[str, Callable]:
     """Return a function of (prompts, step) by name. Each returns the tokens of all responses."""
     team = make_team(args)
@@ -116,9 +122,7 @@ def measure(args) -> dict[str, list[float]]:
     samplers = make_samplers(args)
     rates = {name: [] for name in samplers}
     for step in range(args.rounds + 1):
-        draw = torch.Generator().manual_seed(step)
-        ids = torch.randint(100, 500, (args.prompts, args.length), generator=draw)
-        prompts = [tuple(row) for row in ids.tolist()]
+        prompts = random_prompts(args, step)
         names = list(samplers)
         if step % 2 == 0:
             names.reverse()

@@ -2,12 +2,10 @@
 
     python -m bench.gpu [--shapes 0.5B 3B] [--rows 32 128] [--bits 16 4] [--json FILE]
 
-Models have the shapes of Qwen2.5 and random weights. Half of the rows are those of each of two
-agents with adapters of rank 16, and 8 rows have one prompt. Every prompt and every response has its
-full length. transformers' generate decodes as many rows by one model without adapters.
-
-An update is the forward and backward pass of all rows. Its memory is the most that tensors took
-meanwhile, less what they took before. It is measured with and without --checkpointing.
+Models have the shapes of Qwen2.5 and random weights. Decoding is that of bench.engine: two agents
+with adapters, 8 rows a prompt, and transformers' generate by one model without adapters. An update
+is the forward and backward pass of all rows, with and without --checkpointing. Memory is the most
+that tensors took meanwhile, less what they took before.
 """
 
 import argparse
@@ -22,9 +20,10 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 import train
+from bench.engine import AGENTS, make_generate, make_sampler, make_team, random_prompts
 from magrpo import policy_loss
-from policies.finding import EMBEDDED, TeamOptions
-from policies.loading import device, load_model
+from policies.finding import EMBEDDED
+from policies.loading import device
 from policies.sampling import Sampling
 from policies.scoring import Row
 from policies.team import Team
@@ -38,12 +37,10 @@ SHAPES = {
     "1.5B": (1536, 28, 8960, 12, 151936),
     "3B": (2048, 36, 11008, 16, 151936),
 }
-AGENTS = 2
-SAMPLES = 8  # of each prompt
-SAMPLED = {"temperature": 1.0, "top_k": 0, "top_p": 0.95}
+SAMPLES = 8  # rows a prompt
 
 
-def make_model(shape: str, folder: Path) -> None:
+def make_model(shape: str, folder: str) -> None:
     """Write a Qwen2 of random weights in 16 bits, with the tokenizer of tiny/."""
     torch.manual_seed(0)
     config = Qwen2Config(
@@ -58,26 +55,6 @@ def make_model(shape: str, folder: Path) -> None:
     model.save_pretrained(folder)
     for file in EMBEDDED.glob("tokenizer*.json"):
         shutil.copy(file, folder)
-
-
-def make_team(folder: Path, bits: int) -> Team:
-    """Return two agents whose responses never end early, and whose adapters change the base."""
-    team = Team(TeamOptions([str(folder)] * AGENTS, bits=bits)).to(device())
-    for base in team.bases:
-        base.ends = base.eos = frozenset()
-    with torch.no_grad():
-        for name, parameter in team.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_(std=0.01)
-    return team
-
-
-def draw_prompts(rows: int, length: int) -> list[tuple[int, tuple]]:
-    """Return (agent, prompt) pairs for so many rows, of random tokens."""
-    count = rows // SAMPLES
-    ids = torch.randint(100, 500, (count, length))  # tokens of every shape
-    agents = [number * AGENTS // count for number in range(count)]
-    return list(zip(agents, map(tuple, ids.tolist()), strict=True))
 
 
 def timed(rounds: int, work: Callable, *args) -> tuple[list[float], float]:
@@ -95,31 +72,6 @@ def timed(rounds: int, work: Callable, *args) -> tuple[list[float], float]:
     return seconds, (torch.cuda.max_memory_allocated() - before) / 2**30
 
 
-def measure_team(folder: Path, bits: int, flags) -> Iterator[dict]:
-    """Yield the figures of this project's decode and update, for each number of rows."""
-    team = make_team(folder, bits)
-    sampling = Sampling(**SAMPLED, max_new_tokens=flags.tokens)
-    for count in flags.rows:
-        prompts = draw_prompts(count, flags.length)
-        uniforms = torch.rand(len(prompts), SAMPLES, flags.tokens, dtype=torch.float64)
-        answers = team.sample(prompts, uniforms, sampling)
-        rows = []
-        for (agent, prompt), responses in zip(prompts, answers, strict=True):
-            for number, response in enumerate(responses):
-                advantage = number - (SAMPLES - 1) / 2
-                row = Row(agent, prompt, response.tokens, advantage, 1 / count)
-                rows.append(row)
-                assert len(response.tokens) == flags.tokens
-        seconds, memory = timed(flags.rounds, team.sample, prompts, uniforms, sampling)
-        yield figures("decode", count, seconds, memory, count * flags.tokens)
-        for checkpointing in (False, True):
-            for base in team.bases:
-                base.checkpointing = checkpointing
-            seconds, memory = timed(flags.rounds, update, team, rows, sampling)
-            name = "update, --checkpointing" if checkpointing else "update"
-            yield figures(name, count, seconds, memory, count * flags.tokens)
-
-
 def update(team: Team, rows: list[Row], sampling: Sampling) -> None:
     """Take the gradient of Eq. 2 over all rows."""
 
@@ -131,42 +83,35 @@ def update(team: Team, rows: list[Row], sampling: Sampling) -> None:
     team.score(rows, sampling, backward)
 
 
-def measure_generate(folder: Path, bits: int, flags) -> Iterator[dict]:
-    """Yield the figures of transformers' generate, for each number of rows."""
-    model, _ = load_model(str(folder), bits, False)
-    model = model.to(device()).eval()
-    for count in flags.rows:
-        prompts = [prompt for _, prompt in draw_prompts(count, flags.length)]
-        ids = torch.tensor(prompts, device=device())
+def measure(args) -> Iterator[dict]:
+    """Yield the figures of each kind of work, for each number of rows."""
+    team = make_team(args)
+    for rows in args.rows:
+        args.prompts = rows // SAMPLES
+        prompts = random_prompts(args, 0)
+        decode = make_sampler(args, team.sample)
+        yield figures("decode", rows, *timed(args.rounds, decode, prompts, 0))
+        batch = []
+        for number, tokens in enumerate(decode(prompts, 0)):
+            prompt = prompts[number // SAMPLES]
+            advantage = number % SAMPLES - (SAMPLES - 1) / 2
+            batch.append(Row(number * AGENTS // rows, prompt, tokens, advantage, 1 / rows))
+        for checkpointing in (False, True):
+            for base in team.bases:
+                base.checkpointing = checkpointing
+            sampling = Sampling(1.0, 0, 1.0, args.tokens)
+            name = "update, --checkpointing" if checkpointing else "update"
+            yield figures(name, rows, *timed(args.rounds, update, team, batch, sampling))
+    del team, decode
+    generate = make_generate(args)
+    for rows in args.rows:
+        args.prompts = rows // SAMPLES
+        prompts = random_prompts(args, 0)
+        yield figures("generate", rows, *timed(args.rounds, generate, prompts, 0))
 
-        seconds, memory = timed(flags.rounds, generate, model, ids, flags.tokens)
-        yield figures("generate", count, seconds, memory, count * flags.tokens)
 
-
-@torch.inference_mode()
-def generate(model, ids: torch.Tensor, tokens: int) -> None:
-    """Let transformers sample so many tokens to each prompt (prompts, length), SAMPLES times."""
-    model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        num_return_sequences=SAMPLES,
-        do_sample=True,
-        **SAMPLED,
-        max_new_tokens=tokens,
-        min_new_tokens=tokens,
-        pad_token_id=0,
-    )
-
-
-def figures(name: str, rows: int, seconds: list[float], memory: float, tokens: int) -> dict:
-    middle = statistics.median(seconds)
-    return {
-        "name": name,
-        "rows": rows,
-        "seconds": seconds,
-        "tokens_per_second": tokens / middle,
-        "memory_gib": memory,
-    }
+def figures(name: str, rows: int, seconds: list[float], memory: float) -> dict:
+    return {"name": name, "rows": rows, "seconds": seconds, "memory_gib": memory}
 
 
 def main() -> None:
@@ -185,18 +130,19 @@ def main() -> None:
     print("shape  bits  rows  what                      seconds   tokens/s   GiB more")
     table = []
     for shape in flags.shapes:
-        with tempfile.TemporaryDirectory() as root:
-            folder = Path(root)
+        with tempfile.TemporaryDirectory() as folder:
             make_model(shape, folder)
             for bits in flags.bits:
-                for measure in (measure_team, measure_generate):
-                    for row in measure(folder, bits, flags):
-                        middle = statistics.median(row["seconds"])
-                        cells = f"{shape:5} {bits:5} {row['rows']:5}  {row['name']:24}"
-                        cells += f" {middle:8.3f} {row['tokens_per_second']:10.0f}"
-                        print(f"{cells} {row['memory_gib']:10.2f}", flush=True)
-                        table.append({"shape": shape, "bits": bits, **row})
-                    torch.cuda.empty_cache()
+                setting = {"model": folder, "bits": bits, "samples": SAMPLES}
+                args = argparse.Namespace(**vars(flags) | setting)
+                for row in measure(args):
+                    middle = statistics.median(row["seconds"])
+                    rate = row["rows"] * flags.tokens / middle
+                    cells = f"{shape:5} {bits:5} {row['rows']:5}  {row['name']:24}"
+                    cells += f" {middle:8.3f} {rate:10.0f} {row['memory_gib']:10.2f}"
+                    print(cells, flush=True)
+                    table.append({"shape": shape, "bits": bits, **row})
+                torch.cuda.empty_cache()
     if flags.json:
         write_json(flags.json, {"device": torch.cuda.get_device_name(), "rows": table})
 
