@@ -1,8 +1,11 @@
-"""The model FLOPs that bench.step divides by. python -m pytest tests/test_bench.py"""
+"""What the bench scripts stand on: python -m pytest tests/test_bench.py"""
+
+import sys
 
 import pytest
 from helpers import ROOT
 
+from bench import engine
 from bench.flops import count_tokens, model_flops
 
 
@@ -14,6 +17,14 @@ def test_model_flops_are_those_of_a_count_by_hand(trained, per_parameter):
     assert tokens == (prompt_tokens, response_tokens)
     by_hand = per_parameter * (19 * 100 + 30 * (100 + 10))
     assert model_flops(100, 10, *tokens, trained) == by_hand
+
+
+def test_the_decoders_of_an_engine_bench_answer_in_full(monkeypatch, capsys):
+    """It asserts that no response of the embedded model, which likes to end early, does."""
+    argv = "bench.engine --model tiny --prompts 2 --samples 2 --length 20 --tokens 8 --rounds 1"
+    monkeypatch.setattr(sys, "argv", argv.split())
+    engine.main()
+    assert "\nours " in capsys.readouterr().out
 
 
 def test_make_bench_installs_the_project_and_its_peers():
