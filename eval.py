@@ -321,7 +321,8 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
     drawn = f"temperature {flags.temperature:g}, top-p {flags.top_p:g}"
     sampled = "greedy" if args.greedy else f"{args.num_samples} samples at {drawn}"
     count = len(items)
-    title = f"{flags.task}: {count} test problems, {sampled}, turns {flags.turns}, seed {args.seed}"
+    title = f"{flags.task}: {count} {args.split} problems, {sampled}, turns {flags.turns}"
+    title += f", seed {args.seed}"
     title += f"\nreturn: share of the maximum of reward {task.reward}, {reward.maximum:g}; "
     title += "± standard error"
     device = " and ".join(flags.engine or [where()])

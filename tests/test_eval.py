@@ -145,7 +145,8 @@ def test_from_samples_gives_the_identical_table_without_a_model(
 
 def test_greedy_only_and_another_reward_and_turns(team, tmp_path):
     short = f"--limit 1 --method trained --json {tmp_path}/json --greedy"
-    run_eval("--run", team, short, "--reward code_paper --turns 2")
+    run_eval("--run", team, short, "--reward code_paper --turns 2 --split dev")
+    assert ": 1 dev problems, greedy" in read_json(tmp_path / "json")["settings"]["title"]
     row = methods(tmp_path)["trained"]
     assert not {"greedy/return", "pass@3"} & row.keys()
     assert row["tokens_per_problem"] > row["length/0"] + row["length/1"]  # of both turns
