@@ -1,6 +1,6 @@
 """Tokens per second of decoding, and seconds and memory of an update, on a GPU.
 
-    python -m bench.gpu [--shapes 0.5B 3B] [--rows 32 128] [--bits 16 4] [--json FILE]
+    python -m bench.gpu [--shapes 0.5B 3B] [--rows 32 128] [--bits 16 4]
 
 Models have the shapes of Qwen2.5 and random weights. Decoding is that of bench.engine: two agents
 with adapters, 8 rows a prompt, and transformers' generate by one model without adapters. An update
@@ -9,67 +9,58 @@ that tensors took meanwhile, less what they took before.
 """
 
 import argparse
-import shutil
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import perf_counter
 
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 import train
 from bench.engine import AGENTS, make_generate, make_sampler, make_team, random_prompts
+from bench.memory import make_model
 from magrpo import policy_loss
-from policies.finding import EMBEDDED
 from policies.loading import device
 from policies.sampling import Sampling
 from policies.scoring import Row
 from policies.team import Team
-from training.folder import write_json
 
-COLUMNS = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads")
-COLUMNS += ("vocab_size",)
-SHAPES = {
-    "tiny": (128, 2, 384, 4, 512),  # for a test
-    "0.5B": (896, 24, 4864, 14, 151936),
-    "1.5B": (1536, 28, 8960, 12, 151936),
-    "3B": (2048, 36, 11008, 16, 151936),
+SHAPES = {  # layers, units of a layer and of its feed-forward part, heads, vocabulary
+    "tiny": (2, 128, 384, 4, 512),  # for a test
+    "0.5B": (24, 896, 4864, 14, 151936),
+    "1.5B": (28, 1536, 8960, 12, 151936),
+    "3B": (36, 2048, 11008, 16, 151936),
 }
 SAMPLES = 8  # rows a prompt
 
 
-def make_model(shape: str, folder: str) -> None:
-    """Write a Qwen2 of random weights in 16 bits, with the tokenizer of tiny/."""
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        **dict(zip(COLUMNS, SHAPES[shape], strict=True)),
-        num_key_value_heads=2,
-        max_position_embeddings=8192,
-        tie_word_embeddings=True,
-        dtype=torch.bfloat16,
-    )
+def write_model(shape: str, folder: str) -> None:
+    """Write a model of random weights in 16 bits."""
+    layers, hidden, inner, heads, vocab = SHAPES[shape]
     with torch.device(device()):
-        model = Qwen2ForCausalLM._from_config(config)
-    model.save_pretrained(folder)
-    for file in EMBEDDED.glob("tokenizer*.json"):
-        shutil.copy(file, folder)
+        make_model(
+            folder,
+            vocab,
+            hidden,
+            num_hidden_layers=layers,
+            intermediate_size=inner,
+            num_attention_heads=heads,
+            num_key_value_heads=2,
+            initializer_range=0.02,
+            dtype=torch.bfloat16,
+        )
 
 
-def timed(rounds: int, work: Callable, *args) -> tuple[list[float], float]:
-    """Return the seconds of each round after one that is not counted, and GiB at the peak."""
-    seconds = []
-    for number in range(rounds + 1):
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        start = perf_counter()
-        work(*args)
-        torch.cuda.synchronize()
-        if number:
-            seconds.append(perf_counter() - start)
-    return seconds, (torch.cuda.max_memory_allocated() - before) / 2**30
+def timed(work: Callable, *args) -> tuple:
+    """Return what work(*args) returns, its seconds the second time, and GiB at the peak."""
+    work(*args)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    start = perf_counter()
+    result = work(*args)
+    torch.cuda.synchronize()
+    seconds = perf_counter() - start
+    return result, seconds, (torch.cuda.max_memory_allocated() - before) / 2**30
 
 
 def update(team: Team, rows: list[Row], sampling: Sampling) -> None:
@@ -83,35 +74,31 @@ def update(team: Team, rows: list[Row], sampling: Sampling) -> None:
     team.score(rows, sampling, backward)
 
 
-def measure(args) -> Iterator[dict]:
-    """Yield the figures of each kind of work, for each number of rows."""
+def measure(args) -> Iterator[tuple]:
+    """Yield (rows, name, seconds, GiB) of each kind of work, for each number of rows."""
     team = make_team(args)
+    sampling = Sampling(1.0, 0, 1.0, args.tokens)
     for rows in args.rows:
         args.prompts = rows // SAMPLES
         prompts = random_prompts(args, 0)
-        decode = make_sampler(args, team.sample)
-        yield figures("decode", rows, *timed(args.rounds, decode, prompts, 0))
+        responses, *figures = timed(make_sampler(args, team.sample), prompts, 0)
+        yield rows, "decode", *figures
         batch = []
-        for number, tokens in enumerate(decode(prompts, 0)):
+        for number, tokens in enumerate(responses):
             prompt = prompts[number // SAMPLES]
             advantage = number % SAMPLES - (SAMPLES - 1) / 2
             batch.append(Row(number * AGENTS // rows, prompt, tokens, advantage, 1 / rows))
-        for checkpointing in (False, True):
+        for name in ("update", "update, --checkpointing"):
             for base in team.bases:
-                base.checkpointing = checkpointing
-            sampling = Sampling(1.0, 0, 1.0, args.tokens)
-            name = "update, --checkpointing" if checkpointing else "update"
-            yield figures(name, rows, *timed(args.rounds, update, team, batch, sampling))
-    del team, decode
+                base.checkpointing = name != "update"
+            _, *figures = timed(update, team, batch, sampling)
+            yield rows, name, *figures
+    del team
     generate = make_generate(args)
     for rows in args.rows:
         args.prompts = rows // SAMPLES
-        prompts = random_prompts(args, 0)
-        yield figures("generate", rows, *timed(args.rounds, generate, prompts, 0))
-
-
-def figures(name: str, rows: int, seconds: list[float], memory: float) -> dict:
-    return {"name": name, "rows": rows, "seconds": seconds, "memory_gib": memory}
+        _, *figures = timed(generate, random_prompts(args, 0), 0)
+        yield rows, "generate", *figures
 
 
 def main() -> None:
@@ -121,30 +108,22 @@ def main() -> None:
     parser.add_argument("--bits", type=int, nargs="*", choices=(32, 16, 8, 4), default=[16, 4])
     parser.add_argument("--length", type=int, default=450, help="tokens per prompt")
     parser.add_argument("--tokens", type=int, default=64, help="tokens per response")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--json", type=Path)
     flags = parser.parse_args()
     train.quiet()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     print(f"prompts of {flags.length} tokens, {SAMPLES} responses each, {flags.tokens} tokens")
     print("shape  bits  rows  what                      seconds   tokens/s   GiB more")
-    table = []
     for shape in flags.shapes:
         with tempfile.TemporaryDirectory() as folder:
-            make_model(shape, folder)
+            write_model(shape, folder)
             for bits in flags.bits:
                 setting = {"model": folder, "bits": bits, "samples": SAMPLES}
                 args = argparse.Namespace(**vars(flags) | setting)
-                for row in measure(args):
-                    middle = statistics.median(row["seconds"])
-                    rate = row["rows"] * flags.tokens / middle
-                    cells = f"{shape:5} {bits:5} {row['rows']:5}  {row['name']:24}"
-                    cells += f" {middle:8.3f} {rate:10.0f} {row['memory_gib']:10.2f}"
-                    print(cells, flush=True)
-                    table.append({"shape": shape, "bits": bits, **row})
+                for rows, name, seconds, memory in measure(args):
+                    cells = f"{shape:5} {bits:5} {rows:5}  {name:24}"
+                    rate = rows * flags.tokens / seconds
+                    print(f"{cells} {seconds:8.3f} {rate:10.0f} {memory:10.2f}", flush=True)
                 torch.cuda.empty_cache()
-    if flags.json:
-        write_json(flags.json, {"device": torch.cuda.get_device_name(), "rows": table})
 
 
 if __name__ == "__main__":

@@ -61,24 +61,26 @@ def constant(item, responses):
 constant.maximum = 1.0
 
 
-def make_model(folder: Path, vocab: int, hidden: int) -> None:
-    """Write a Qwen2 of random weights with the tokenizer of tiny/. No token ends a response."""
+def make_model(folder: Path | str, vocab: int, hidden: int, **changes) -> None:
+    """Write a Qwen2 of random weights with the tokenizer of tiny/. No token ends a response.
+
+    changes: other values of its configuration.
+    """
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=vocab,
-        hidden_size=hidden,
-        num_hidden_layers=8,
-        intermediate_size=3 * hidden,
-        num_attention_heads=hidden // 32,
-        num_key_value_heads=hidden // 64,
-        max_position_embeddings=16384,
-        initializer_range=0.1,
-        tie_word_embeddings=True,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
+    shape = {
+        "num_hidden_layers": 8,
+        "intermediate_size": 3 * hidden,
+        "num_attention_heads": hidden // 32,
+        "num_key_value_heads": hidden // 64,
+        "max_position_embeddings": 16384,
+        "initializer_range": 0.1,
+        "tie_word_embeddings": True,
+    }
+    config = Qwen2Config(vocab_size=vocab, hidden_size=hidden, **shape | changes)
+    Qwen2ForCausalLM._from_config(config).save_pretrained(folder)
     for file in (ROOT / "tiny").glob("tokenizer*.json"):
         shutil.copy(file, folder)
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 MAX_CHARACTERS = 20_000  # a longer response counts as text without code
 
 # Python warns about the style of many programs ("invalid escape sequence"). The filter goes by the
-# file that they are said to be from, because catch_warnings is not thread-safe.
+# file name that they are compiled under, because catch_warnings is not thread-safe.
 SOURCE = "<response>"
 warnings.filterwarnings("ignore", module=SOURCE)
 
