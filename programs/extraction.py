@@ -17,6 +17,7 @@ import itertools
 import math
 import re
 import symtable
+import sys
 import textwrap
 import warnings
 from collections import Counter, defaultdict, deque
@@ -102,7 +103,7 @@ def _needed(
     binders = _binders(statements, foreign)
     sources = {}
     reads = set()
-    queue = [name, "sys.setrecursionlimit"]
+    queue = [name, "sys.setrecursionlimit", "*"]  # nobody lists what `import *` binds
     while queue:
         for index in binders.pop(queue.pop(), ()):
             if index in sources:
@@ -118,20 +119,33 @@ def _needed(
 
 
 def _binders(statements: Statements, foreign: frozenset[str]) -> dict[str, list[int]]:
-    """Return the indices of the statements that bind each name and bind no foreign name."""
+    """Return the indices of the statements that bind or fill each name and no foreign name.
+
+    An import from outside the standard library cannot run: it wins over no definition of the text.
+    """
     binders = defaultdict(list)
     modules = set()
+    defined = {node.name for node, _ in statements if isinstance(node, _DEFINITION)}
     for index, (node, _) in enumerate(statements):
         bound = _binds(node)
         if isinstance(node, ast.Import | ast.ImportFrom):
             modules |= bound
-        if isinstance(node, ast.Expr):  # a function that needs sys does not need sys.exit()
-            bound -= modules
+            if bound & (defined | {"*"}) and not _is_standard(node):
+                continue
+        bound |= _fills(node) - modules  # a function that needs sys does not need sys.exit()
         if bound & foreign:
             continue
         for key in bound:
             binders[key].append(index)
     return binders
+
+
+def _is_standard(node: ast.Import | ast.ImportFrom) -> bool:
+    """Return whether an import is of the standard library alone, which is what programs have."""
+    names = [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        names = ["." * node.level + (node.module or "")]
+    return {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
 
 
 def _returns(function: ast.FunctionDef | ast.Lambda) -> bool:
@@ -248,16 +262,9 @@ def _parse(source: str):
 
 
 def _binds(node: ast.stmt) -> set[str]:
-    """Return the module's names that a top-level statement binds, or whose values it fills."""
+    """Return the module's names that a top-level statement binds: x = 1, TABLE[x] = 1, import x."""
     if isinstance(node, _DEFINITION):
         return {node.name}
-    if isinstance(node, ast.Expr):  # TABLE.update(...)
-        match node.value:
-            case ast.Call(func=ast.Attribute(attr="setrecursionlimit")):
-                return {"sys.setrecursionlimit"}
-            case ast.Call(func=ast.Attribute() as method):
-                return {_root(method)}
-        return set()
     if isinstance(node, ast.AnnAssign) and node.value is None:  # "Note: this" binds nothing
         return set()
     names = set()
@@ -266,8 +273,25 @@ def _binds(node: ast.stmt) -> set[str]:
             names.add((part.asname or part.name).partition(".")[0])
         elif isinstance(part, _DEFINITION):
             names.add(part.name)
-        elif isinstance(part, _PLACE) and isinstance(part.ctx, ast.Store):  # x = 1, TABLE[x] = 1
+        elif isinstance(part, _PLACE) and isinstance(part.ctx, ast.Store):
             names.add(_root(part))
+    return names
+
+
+def _fills(node: ast.stmt) -> set[str]:
+    """Return the names whose values a top-level statement fills by their methods: TABLE.append(x).
+
+    The statement may be a loop of such calls.
+    """
+    if isinstance(node, _DEFINITION):
+        return set()
+    names = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="setrecursionlimit"))):
+                names.add("sys.setrecursionlimit")
+            case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
+                names.add(_root(method))
     return names
 
 

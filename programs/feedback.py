@@ -107,7 +107,7 @@ def _levels(team: teams.Team, names: list[str]) -> list[str]:
 def _state(part: Part) -> str:
     if part.broken:
         return "does not parse"
-    if part.node is None:
+    if part.node is None and not part.returns:
         return "missing"
     return "defined" if part.returns else "defined, but returns no value"
 

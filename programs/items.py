@@ -267,9 +267,12 @@ def _check_function(tree: ast.Module | None) -> ast.FunctionDef:
 
 
 def _carried(plain: list[ast.stmt], names: set[str], ignored: set[str]) -> list[ast.stmt]:
-    """Return the statements that share a name with `names` or with a later carried statement."""
+    """Return the statements that share a name with `names` or with a later carried statement.
+
+    `import *` is always carried: nobody lists the names that it binds.
+    """
     carried = []
-    wanted = names - ignored
+    wanted = names - ignored | {"*"}
     for node in reversed(plain):
         node_names = _names(node)
         if node_names & wanted:

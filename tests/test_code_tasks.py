@@ -164,7 +164,7 @@ def test_what_stands_outside_check_rides_along_where_it_is_needed():
         "check(f)\n"
     )
     first, second = split_tests(source, "f")
-    assert "import numpy.testing" in first
+    assert "from numpy import *\nimport numpy.testing" in first
     assert "def close" in first
     assert "CASES" not in first
     assert "CASES = [(1, 2)]" in second

@@ -55,6 +55,17 @@ EXTRACTED = {
         "import sys\nsys.setrecursionlimit(10)\ndef aux(x):\n    return x\nsys.exit()\n",
         "import sys\nsys.setrecursionlimit(10)\ndef aux(x):\n    return x",
     ),
+    "a loop that fills": (
+        "import sys\nP = []\nfor n in range(2, 9):\n    if n % 2:\n        P.append(n)\n"
+        "for m in P:\n    sys.exit()\ndef aux(x):\n    return P[x] + sys.maxsize\n",
+        "import sys\nP = []\nfor n in range(2, 9):\n    if n % 2:\n        P.append(n)\n"
+        "def aux(x):\n    return P[x] + sys.maxsize",
+    ),
+    "star": (
+        "from math import *\nfrom partner import *\ndef aux(x):\n    return floor(x)\n",
+        "from math import *\ndef aux(x):\n    return floor(x)",
+    ),
+    "an import of itself": (f"{PLAIN}\n\nfrom my_module import aux\nprint(aux(2))\n", PLAIN),
     "future": (
         "from __future__ import annotations\ndef aux(x):\n    return x",
         "def aux(x):\n    return x",

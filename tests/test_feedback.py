@@ -63,6 +63,7 @@ def test_tests_tell_state_use_and_count():
         ("I will not write it.", "missing"),
         ("def aux(xs):\n    xs.sort()", "defined, but returns no value"),
         ("def aux(xs):\nreturn xs", "does not parse"),
+        ("import functools\naux = functools.partial(pow, 'text')", "defined"),
     ],
 )
 def test_state_of_a_helper(text, own):

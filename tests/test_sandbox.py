@@ -407,6 +407,11 @@ def kill_worker(box: Sandbox, victim: str) -> int:
     return pid
 
 
+def test_there_are_no_more_workers_than_cores_that_it_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7}, raising=False)
+    assert Sandbox()._pool._max_workers == 3
+
+
 def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
     monkeypatch.setattr(sandbox, "WORKER", "/nowhere/worker.py")
     with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match="no worker starts"):

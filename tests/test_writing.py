@@ -239,6 +239,7 @@ def test_an_end_is_told_in_any_script(text):
     assert has_end(text)
     assert not has_end(text.rstrip('"')[:-1].rstrip('."') + " and")
     assert not has_end(text[:2] + ",")
+    assert not has_end(text[:2] + " 50%")
 
 
 # --- one agent for both parts ---------------------------------------------------------------------

@@ -115,7 +115,7 @@ def has_end(text: str) -> bool:
     last = text.rstrip().rstrip("\"')]»\u201d\u2019")[-1:]
     if not last:
         return False
-    return unicodedata.category(last) == "Po" and last not in ",;:"
+    return unicodedata.category(last) == "Po" and last not in ",;:%&@#*/\\"
 
 
 _LISTS = {}

@@ -105,6 +105,16 @@ class Verdict:
     seconds: float  # wall time on a worker, without the wait for a free worker
 
 
+def cores() -> int:
+    """Return the number of cores that this process may use, which taskset and Slurm limit.
+
+    With more workers than cores, programs would wait for each other until their time is over.
+    """
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
 class Sandbox(contextlib.AbstractContextManager):
     """Judges programs on up to `workers` workers (default: one per core), started on demand.
 
@@ -133,7 +143,7 @@ class Sandbox(contextlib.AbstractContextManager):
         self._pid = os.getpid()
         # Each worker has a thread that lives as long as the worker. The kernel sends the
         # parent-death signal when the thread that started a process ends.
-        self._pool = ThreadPoolExecutor(workers or os.cpu_count(), thread_name_prefix="sandbox")
+        self._pool = ThreadPoolExecutor(workers or cores(), thread_name_prefix="sandbox")
         self._lock = threading.Lock()  # guards everything below
         submit = functools.partial(self._pool.submit, self._judge)
         self._future = functools.lru_cache(CACHED)(submit)  # one per Program
