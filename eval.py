@@ -28,6 +28,7 @@ a run names. All but --doctor also load its models with its --trust-remote-code.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -228,7 +229,8 @@ def run_flags(args: Args, directory: Path | None) -> train.Args:
     recorded = train.recorded_flags(directory) if directory else {}
     task = args.task or recorded.get("task")
     if task != recorded.get("task"):
-        recorded.pop("task_arg", None)  # it is of the run's task
+        for name in ("task_arg", "data", "feedback"):  # they are of the run's task
+            recorded.pop(name, None)
     defaults = train.parse(["--task", task] if task else [])
     flags = dataclasses.replace(defaults, **recorded)
     for name in REPLACE:
@@ -254,9 +256,12 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
     if {*alone.model} != {*flags.model}:
         alone.engine = None  # no server has its base
         alone.engine_folder = None
-    for name in ("task", "data", "task_arg"):
+    for name in ("task", "data", "task_arg", "turns", "feedback", "temperature", "top_p"):
         if getattr(alone, name) != getattr(flags, name):
-            raise ValueError(f"{solo} was trained with another {name} than the team plays with")
+            raise ValueError(
+                f"{solo} was trained with another --{name.replace('_', '-')} than the team plays "
+                "with: give one for both"
+            )
     if team:  # the flag --max-new-tokens is then meant for the team's agents
         alone.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
     if alone.model[0] != flags.model[0]:
@@ -291,7 +296,8 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     records = []
     if "reference" in methods:
         rollout = reference(flags, task, reward)
-        records = play_method("reference", rollout, items, None, args.seed, 1)
+        with may_be_left_out(args, header, "reference"):
+            records = play_method("reference", rollout, items, None, args.seed, 1)
     for seat, players in seats.items():
         names = [name for name, method in methods.items() if method.seat == seat]
         if not names:
@@ -302,19 +308,37 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
         sampling = player.sampling.greedy() if args.greedy else player.sampling
         for name in names:
             rollout = player.rollout(methods[name].rollout, methods[name].trained)
-            for count in counts:
-                records += play_method(name, rollout, items, sampling, args.seed, count)
-            if not args.show:
-                timing = latencies(name, rollout, items, sampling, args.seed)
-                header["timing"][name] = timing
+            with may_be_left_out(args, header, name):
+                for count in counts:
+                    records += play_method(name, rollout, items, sampling, args.seed, count)
+                if not args.show:
+                    timing = latencies(name, rollout, items, sampling, args.seed)
+                    header["timing"][name] = timing
             if args.samples:  # what is played is not lost, whatever comes
                 folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
+@contextlib.contextmanager
+def may_be_left_out(args: Args, header: dict, method: str):
+    """Leave out a method of one response that the reward of a team does not take.
+
+    The title says so. RewardError: the method was asked for, or is that of a team.
+    """
+    from training.scoring import RewardError
+
+    try:
+        yield
+    except RewardError as error:
+        if args.method or method not in ("single", "reference"):
+            raise
+        header["settings"]["title"] += f"\nno method {method}: {error}"
+
+
 def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> dict:
     """Return the header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
+    from policies.base import as_text
     from training.heldout import task_id
     from training.report import where
 
@@ -343,7 +367,9 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
     for item in items:
         team = range(flags.num_agents)
         speakers = task.speakers(item, 0) or team
-        prompts = [task.observe(agent, item, []) if agent in speakers else "" for agent in team]
+        prompts = []
+        for agent in team:
+            prompts.append(as_text(task.observe(agent, item, [])) if agent in speakers else "")
         asked.append({"task_id": task_id(item), "prompts": prompts})
     return {"settings": settings, "timing": {}, "items": asked, "measures": task.measures}
 

@@ -253,8 +253,8 @@ def parse(argv: list[str]) -> Args:
     top = parser()
     args = Args(**vars(top.parse_args(argv)))
     if args.resume:
-        args = resumed(args, top, argv)
-    elif args.max_steps and args.epochs:
+        return resumed(args, top, argv)
+    if args.max_steps and args.epochs:
         raise ValueError("--max-steps and --epochs: give one of them")
     resolve(args)
     return args
@@ -265,6 +265,7 @@ def resumed(args: Args, top: Parser, argv: list[str]) -> Args:
     recorded = recorded_flags(folder.run_folder(args.resume))
     top.set_defaults(**recorded)
     given = Args(**vars(top.parse_args(argv)))
+    resolve(given)
     free = MAY_CHANGE | {"resume", "debug"}
     if given.engine and recorded.get("engine"):
         free |= {"engine", "engine_folder"}  # a server may have moved
@@ -309,6 +310,8 @@ def prepare(args: Args):
             held_out[split] = items_of(task, split)[: args.eval_limit or None]
     if not problems or held_out.get("test") == []:
         raise ValueError(f"task {args.task!r} has no items to train or to test on")
+    if args.eval_every and not held_out.get("dev"):
+        raise ValueError(f"--eval-every: task {args.task!r} has no items of dev")
     resolve_steps(args, len(problems))
     if args.init and not args.resume:
         args.init = learners.agent_folders(args.init, part_of(args, TeamOptions))

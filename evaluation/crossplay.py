@@ -33,6 +33,13 @@ SAME = (  # flags in which the runs may not differ
     "lora_rank",
     "lora_alpha",
     "lora_targets",
+    "judge",
+    "chat_template",
+    "feedback",
+    "max_new_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
 )
 
 

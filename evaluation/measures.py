@@ -176,12 +176,11 @@ def _of_problem(records: list[dict], task_measures: dict, part_names: dict) -> d
     turns = [turn for record in records for turn in record["turns"]]
     measures["distinct"] = len(answers) / len(records)
     measures["mean_turns"] = len(turns) / len(records)
-    lengths = np.mean([turn["tokens"] for turn in last_turns], 0)
-    if lengths.any():  # solutions of the data set were not decoded
-        for agent, length in enumerate(lengths.tolist()):
-            measures[f"length/{agent}"] = length
-        tokens = sum(sum(turn["tokens"]) for turn in turns)
-        measures["tokens_per_problem"] = tokens / len(records)
+    tokens = np.array([turn["tokens"] for turn in turns])  # 0 where an agent did not speak
+    if tokens.any():  # solutions of the data set were not decoded
+        for agent, count in enumerate(tokens.sum(0) / np.maximum((tokens > 0).sum(0), 1)):
+            measures[f"length/{agent}"] = float(count)
+        measures["tokens_per_problem"] = tokens.sum() / len(records)
     return measures
 
 

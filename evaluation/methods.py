@@ -143,7 +143,7 @@ def plan(seats: dict[str, tuple], items: list[dict]) -> dict[str, Method]:
     if len(agents) > 1 and team and not flags.share:
         for agent in agents:
             methods[f"frozen-{agent}"] = Method("team", trained=frozenset([agent]))
-    if all(item.get("solution") for item in items):
+    if all(isinstance(item.get("solution"), str) for item in items):
         methods["reference"] = Method(None, Reference)
     return methods
 
@@ -165,8 +165,8 @@ def choose(methods: dict[str, Method], names: list[str] | None) -> dict[str, Met
 def plays_alone(flags, item: dict) -> bool:
     """Return whether one agent can play the team's items.
 
-    Its task has to take one agent, and to let agent 0 speak at every turn. No model plays: the
-    responses are blank.
+    Its task has to take one agent, to let agent 0 speak at every turn, and to go on from the
+    response of one agent. No model plays: the responses are blank.
     """
     try:
         task = make_task(part_of(flags, TaskOptions))
@@ -177,7 +177,7 @@ def plays_alone(flags, item: dict) -> bool:
             item = task.advance(item, [""])
             if item is None:
                 break
-    except ValueError:  # raised by tasks for teams alone
+    except Exception:  # of a user's task: that of a team may read more responses than one
         return False
     return True
 

@@ -155,7 +155,7 @@ class Player:
         if rollout_class is not Rollout:
             shown = 2 * len(agents) * episode.max_new_tokens  # partners' texts
             limit = episode.max_prompt_tokens + shown
-            episode = dataclasses.replace(episode, turns=1, max_prompt_tokens=limit)
+            episode = dataclasses.replace(episode, turns=1, gamma=1.0, max_prompt_tokens=limit)
         return rollout_class(self.team, self.task, self.reward, episode)
 
     def ask(self, item: dict, seed: int) -> tuple[list[str], list[str]]:

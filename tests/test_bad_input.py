@@ -168,6 +168,7 @@ PLUGINS = [  # what is replaced, by what, what is named
     ("def items(self, split)", "def rows(self, split)", "Task has no items(split)"),
     ('[{"task_id": split}]', "{}", "Task.items('train') has to return a list of dicts, not {}"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
+    ("(self, split): return", "(self, split): return [] if split == 'dev' else", "no items of dev"),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
     ('return item["task_id"]', "return 7", "has to be a text or a list of chat messages"),
     ("def reward(item, responses)", "def reward(item)", "has to take (item, responses): too many"),
@@ -179,7 +180,7 @@ PLUGINS = [  # what is replaced, by what, what is named
 def test_plugins(old, new, named, refused, tmp_path):
     assert old in TASK
     (tmp_path / "mine.py").write_text(TASK.replace(old, new).replace("FILE", "mine.py"))
-    assert named in refused("--task mine.py:Task --max-steps 1")
+    assert named in refused("--task mine.py:Task --max-steps 1 --eval-every 1")
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -256,6 +257,7 @@ RUNS = [
     (lambda r: cut(r / CHECKPOINT), "last.ckpt is damaged"),
     (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl is damaged"),
     (other_base, "is not what run was trained on"),
+    (lambda r: edit_json(r / "args.json", data_hash="0"), "has other rows than those that run"),
     (lambda r: shutil.rmtree(r.parent / "model"), "is no folder"),
 ]
 

@@ -13,13 +13,25 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import output_of, read_json, refused_by_eval, run_eval, total, train_run, watch, words
+from helpers import (
+    edit_json,
+    output_of,
+    read_json,
+    refused_by_eval,
+    run_eval,
+    total,
+    train_run,
+    watch,
+    words,
+)
 from test_doctor import rows, write
 
 import eval as evaluation
+import rewards
 from evaluation import methods as playing
 from evaluation import players, plots, report
 from magrpo import Rollout
+from tasks import Coop
 from training import heldout
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
@@ -183,6 +195,8 @@ def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
     assert "Agent 1 wrote:" in third
     assert "Agent 0 wrote:" not in third
     assert "Agent 0 wrote:" in fourth
+    monkeypatch.setattr(player.flags, "gamma", 0.0)
+    assert player.rollout(playing.Discussion).episode.gamma == 1  # its second turn alone is scored
 
 
 # --- reference, showing, asking -------------------------------------------------------------------
@@ -243,14 +257,14 @@ def write_run(directory: Path, seed: int, end: float, rank: int = 16, code: str 
     """What --compare reads of a run."""
     directory.mkdir(parents=True)
     flags = {"seed": seed, "run": str(directory), "lora_rank": rank}
-    flags |= {"model": ["tiny"], "num_agents": 2}
+    flags |= {"model": ["tiny"], "num_agents": 2, "max_steps": 2}
     (directory / "args.json").write_text(json.dumps({"args": flags, "code": [code]}))
     write(directory, rows(**{"return": (0.35, end)}))
     returns = {}
     for when, mean in (("before", 0.35), ("after", end)):
         values = [mean + 0.01 * seed + 0.05 * problem for problem in range(-2, 3)]
         returns[when] = {"return": values, "greedy/return": values}
-    (directory / "summary.json").write_text(json.dumps({"returns": returns}))
+    (directory / "summary.json").write_text(json.dumps({"steps": 2, "returns": returns}))
 
 
 def test_compare_groups_seeds_and_draws(tmp_path, capsys):
@@ -301,3 +315,51 @@ def test_a_task_for_teams_alone_is_evaluated_without_single(tmp_path, capsys):
     run_eval(f"--task rendezvous --limit 1 --greedy --json {tmp_path}/json")
     assert list(methods(tmp_path)) == ["naive", "sequential", "discussion"]
     assert "--method single: what" in refused_by_eval(capsys, "--task rendezvous --method single")
+
+
+TEAM = """
+class Two:
+    reward = "FOLDER/two.py:both"
+    def __init__(self, data=None, num_agents=2): pass
+    def items(self, split): return [{"prompt": f"# word {n}\\n", "solution": n} for n in range(3)]
+    def observe(self, agent, item, history): return item["prompt"]
+def both(item, responses): return float(responses[0][:1] == responses[1][:1])
+both.maximum = 1.0
+"""
+
+
+def test_a_reward_for_teams_alone_costs_no_other_method(tmp_path):
+    (tmp_path / "two.py").write_text(TEAM.replace("FOLDER", str(tmp_path)))
+    argv = f"--task {tmp_path}/two.py:Two --limit 1 --greedy --max-new-tokens 4"
+    run_eval(argv, f"--json {tmp_path}/json")
+    assert list(methods(tmp_path)) == ["naive", "sequential", "discussion"]
+    title = read_json(tmp_path / "json")["settings"]["title"]
+    assert "no method single: the reward raised IndexError" in title
+    with pytest.raises(SystemExit):
+        run_eval(argv, "--method single")
+
+
+def test_a_task_may_ask_in_chat_messages(team):
+    class Chat(Coop):
+        def observe(self, agent, item, history):
+            return [{"role": "user", "content": "Hi."}]
+
+    args = evaluation.parse(["--run", str(team)])
+    flags = evaluation.run_flags(args, team)
+    header = evaluation.describe(args, flags, Chat(), rewards.code, [{"task_id": 1}])
+    assert header["items"] == [{"task_id": 1, "prompts": ["[user] Hi."] * 2}]
+
+
+def test_another_task_has_its_own_problems(team):
+    edit_json(team / "args.json", args=read_json(team / "args.json")["args"] | {"data": "x.jsonl"})
+    own = evaluation.run_flags(evaluation.parse([]), team)
+    other = evaluation.run_flags(evaluation.parse(["--task", "humaneval"]), team)
+    edit_json(team / "args.json", args=read_json(team / "args.json")["args"] | {"data": None})
+    assert (own.data, other.data) == ("x.jsonl", None)
+
+
+def test_an_agent_alone_plays_as_the_team_does(team, solo, tmp_path, capsys):
+    other = shutil.copytree(solo, tmp_path / "solo")
+    edit_json(other / "args.json", args=read_json(solo / "args.json")["args"] | {"top_p": 0.9})
+    told = refused_by_eval(capsys, "--run", team, "--run", other)
+    assert "was trained with another --top-p than the team plays with" in told

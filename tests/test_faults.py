@@ -192,6 +192,8 @@ def test_a_run_that_was_continued_plays_with_its_newest_agents(two, tmp_path, mo
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "on_train_end", lambda *_: {}["killed"])
         assert "'killed'" in refused(capsys, "--resume", path, "--max-steps 6")
+    assert folder.read_summary(two)
+    assert not folder.read_summary(path)  # it is of the end before
     for argv in (f"--run {path} --method trained", f"--crossplay {two} {path}"):
         capsys.readouterr()
         run_eval(argv, "--limit 1 --greedy")

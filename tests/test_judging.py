@@ -111,7 +111,7 @@ def test_the_judge_is_the_own_base_or_the_model_that_is_named(
     own = train_run(tmp_path / "own", SMALL, "--reward", plugin)
     named = train_run(tmp_path / "named", SMALL, "--reward", plugin, "--judge tiny")
     resume(named, "--max-steps 2 --judge tiny")
-    run_eval("--run", named, "--judge tiny --method trained --limit 1 --greedy")
+    run_eval("--run", named, "--judge tiny/half --method trained --limit 1 --greedy")
     values = first_step(own)
     assert values["reward/text_0"] > 0
     expected = pytest.approx(values["reward/text_0"], rel=rounding())

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ from policies import finding
 from policies.decoding import Response
 from policies.sampling import Sampling
 from training.heldout import episode, evaluate, sample_record
-from training.metrics import measure
+from training.metrics import largest_return, measure
 from training.plugins import advanced
 from training.scoring import RewardError, Scorer
 
@@ -110,6 +111,20 @@ def test_an_evaluation_plays_in_the_world_that_moves_on():
         assert line["scheme"] == "day 2"  # that of the last turn
         assert [turn["parts"]["reward"] for turn in line["turns"]] == [0, 0.25, 0.5]
         assert line["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
+
+
+def test_the_largest_return_counts_a_turn_that_no_episode_reached():
+    reward = SimpleNamespace(maximum=2.0)
+    rollout = SimpleNamespace(episode=Episode(turns=2, gamma=0.5), reward=reward)
+    scored = [SimpleNamespace(parts=[{"reward": 1.0}])]
+    unscored = [SimpleNamespace(parts=[{}])]
+    for turns, largest in (
+        ([scored], 3),
+        ([scored, scored], 3),
+        ([unscored, scored], 1),
+        ([unscored, unscored], 2),
+    ):
+        assert largest_return(turns, rollout) == largest
 
 
 class Ending(Diary):
@@ -344,6 +359,9 @@ def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
         assert returns[number][number] == pytest.approx(after)
     assert len({*returns[0], *returns[1]}) > 1
     assert "two runs or more" in refused_by_eval(capsys, "--crossplay", trained)
+    edit_json(other / "args.json", args=read_json(other / "args.json")["args"] | {"top_k": 5})
+    told = refused_by_eval(capsys, "--crossplay", trained, other)
+    assert f"{other} has another top_k than" in told
 
 
 def test_an_embedded_model_is_found_in_every_clone(tmp_path, monkeypatch):

@@ -93,6 +93,13 @@ def test_a_method_that_was_never_scored_is_left_out():
         summary([naive])
 
 
+def test_the_length_of_a_response_is_that_of_the_turns_at_which_its_agent_spoke():
+    turns = record("a", 0, 0, True, tokens=(3, 0))["turns"]
+    turns += record("a", 0, 0, True, tokens=(0, 5))["turns"]
+    a = summary([record("a", 0, 0, True) | {"turns": turns}])["methods"]["a"]
+    assert (a["length/0"], a["length/1"], a["tokens_per_problem"]) == (3, 5, 8)
+
+
 def test_the_table_has_every_measure():
     a, b = table()["methods"].values()
     for name, value in {

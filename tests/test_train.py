@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -150,7 +151,7 @@ def signalled_after(steps: int, number: int):
 
 def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
     path = run(tmp_path / "run", "--lr 0.01")
-    resume(path, "--max-steps 4")
+    resume(path, "--max-steps 4 --lr 0.01")  # one for both agents again
     rates = [row["lr"] for row in lines(path, "metrics.jsonl")]
     assert rates == pytest.approx([0.01, 0.0055, 0.0055, 0.00325])
 
@@ -240,6 +241,12 @@ def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, cap
     said = capsys.readouterr()
     assert said.out.splitlines() == ["step 7 of 20: return 0.250 of 1, pass 0.50 (2.0 s)"] * 21
     assert said.err.count("warning: 10 steps taught nothing") == 1
+
+
+def test_a_step_may_show_no_scheme_after_one_that_did():
+    recorder = object.__new__(Recorder)
+    recorder.schemes = ["filter"]
+    assert recorder.shares(SimpleNamespace(turns=[])) == {"scheme/filter": 0}
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):

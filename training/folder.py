@@ -59,7 +59,7 @@ def has_agents(directory: Path, flags: dict) -> bool:
     if not (directory / CHECKPOINT).is_file():
         return True
     # A run that goes on writes its new --max-steps before it trains.
-    return read_summary(directory).get("steps") == flags["max_steps"]
+    return bool(read_summary(directory))
 
 
 def checkpoint(resumed: str | None) -> Path | None:
@@ -184,6 +184,7 @@ def write_args(directory: Path, args) -> None:
         "command": command,
         "resumed": [],
         "bases": {recorded_name(name): fingerprint(name) for name in models},
+        "data_hash": data_hash(args.data),
         "code": [code_version(flags)],  # of every process that went on with it
     }
     if args.resume:
@@ -193,6 +194,11 @@ def write_args(directory: Path, args) -> None:
         record["command"] = before["command"]
         record["resumed"] = [*before["resumed"], command]
     write_json(directory / "args.json", record)
+
+
+def data_hash(file: str | None) -> str | None:
+    """Return a hash of the file of --data, None without one."""
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
 
 
 def code_version(flags: dict) -> str:
@@ -232,12 +238,16 @@ def warn_of_other_code(directory: Path) -> None:
 
 
 def check_bases(directory: Path, models: list[str], judge: str | None) -> None:
-    """Raise ValueError if a run's agents were trained on other models than these."""
+    """Raise ValueError if a run's agents were trained on other models than these.
+
+    An evaluation may ask another judge.
+    """
     record = read_args(directory)
     flags = record["args"]
-    before = [*flags["model"], flags.get("judge")]
-    for trained, name in zip(before, [*models, judge], strict=True):
+    for trained, name in zip(flags["model"], models, strict=True):
         check_base(record["bases"].get(trained), name, directory)
+    if judge and recorded_name(judge) == flags.get("judge"):
+        check_base(record["bases"].get(flags["judge"]), judge, directory)
 
 
 def check_base(trained: str | None, name: str | None, whose: Path) -> None:
@@ -261,6 +271,8 @@ def cut_back(directory: Path, args, module) -> int:
     Return the checkpoint's steps, or 0 without one. Raise ValueError if the run cannot go on.
     """
     check_bases(directory, args.model, args.judge)
+    if read_args(directory).get("data_hash") not in (None, data_hash(args.data)):
+        raise ValueError(f"{args.data} has other rows than those that {directory} was trained on")
     records_of = {}  # read before anything is written: a damaged file changes nothing
     for name in ("metrics.jsonl", "samples.jsonl"):
         records_of[directory / name] = read_records(directory / name)
@@ -298,12 +310,17 @@ def read_checkpoint(directory: Path, trained: dict, prefix: str = "") -> tuple[i
 
 
 def read_summary(directory: Path) -> dict:
-    """Return a run's summary.json, {} before its end."""
+    """Return a run's summary.json, {} before its end.
+
+    While a finished run goes on, with more --max-steps, the summary is of its first end.
+    """
     path = directory / "summary.json"
     if not path.is_file():
         return {}
     with reading(path):
-        return json.loads(path.read_text())
+        summary = json.loads(path.read_text())
+    is_last = summary.get("steps") == read_args(directory)["args"]["max_steps"]
+    return summary if is_last else {}
 
 
 def read_records(path: Path) -> list[dict]:

@@ -132,10 +132,15 @@ def problem_returns(turns: list[list], rollout) -> list[float]:
 
 
 def largest_return(turns: list[list], rollout) -> float:
-    """Return the largest return, over the turns that are scored. It is not 0 if none is."""
-    gamma = rollout.episode.gamma
-    factors = [gamma**turn for turn, nodes in enumerate(turns) if is_scored(nodes)]
-    return rollout.reward.maximum * (sum(factors) or 1.0)
+    """Return the largest return, over the turns that are scored. It is not 0 if none is.
+
+    A turn that no episode has reached counts as scored.
+    """
+    largest = 0.0
+    for turn in range(max(len(turns), rollout.episode.turns)):
+        if turn >= len(turns) or is_scored(turns[turn]):
+            largest += rollout.reward.maximum * rollout.episode.gamma**turn
+    return largest or rollout.reward.maximum
 
 
 def logp_differences(module) -> Measures:

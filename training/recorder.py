@@ -273,7 +273,8 @@ class Recorder(L.Callback):
                 counts[module.rollout.task.scheme(node.item, texts)] += 1
         del counts[None]  # without a scheme. A Counter may lack it
         self.schemes = sorted({*self.schemes, *counts})
-        return {f"scheme/{name}": counts[name] / counts.total() for name in self.schemes}
+        total = counts.total() or 1
+        return {f"scheme/{name}": counts[name] / total for name in self.schemes}
 
     def on_exception(self, trainer, module, exception):
         """Save what was computed, if every step is recorded and no update is half done.
