@@ -332,7 +332,7 @@ def may_be_left_out(args: Args, header: dict, method: str):
     except RewardError as error:
         if args.method or method not in ("single", "reference"):
             raise
-        header["settings"]["title"] += f"\nno method {method}: {error}"
+        header["settings"]["title"] += f"\nno method {method}: {error!s:.200}"
 
 
 def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> dict:

@@ -168,7 +168,11 @@ PLUGINS = [  # what is replaced, by what, what is named
     ("def items(self, split)", "def rows(self, split)", "Task has no items(split)"),
     ('[{"task_id": split}]', "{}", "Task.items('train') has to return a list of dicts, not {}"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
-    ("(self, split): return", "(self, split): return [] if split == 'dev' else", "no items of dev"),
+    (
+        "(self, split): return",
+        "(self, split): return [] if split == 'dev' else",
+        "has no items of dev",
+    ),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
     ('return item["task_id"]', "return 7", "has to be a text or a list of chat messages"),
     ("def reward(item, responses)", "def reward(item)", "has to take (item, responses): too many"),

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 import train
 from tasks import CodeTask
-from training.folder import code_version, read_records, run_folder
+from training.folder import code_version, data_hash, read_records, run_folder
 from training.recorder import Recorder, Schedule
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
@@ -241,6 +241,11 @@ def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, cap
     said = capsys.readouterr()
     assert said.out.splitlines() == ["step 7 of 20: return 0.250 of 1, pass 0.50 (2.0 s)"] * 21
     assert said.err.count("warning: 10 steps taught nothing") == 1
+
+
+def test_a_users_task_may_take_a_folder_as_its_data(tmp_path):
+    assert data_hash(str(tmp_path)) is None
+    assert data_hash(__file__) != data_hash(os.__file__)
 
 
 def test_a_step_may_show_no_scheme_after_one_that_did():

@@ -197,8 +197,10 @@ def write_args(directory: Path, args) -> None:
 
 
 def data_hash(file: str | None) -> str | None:
-    """Return a hash of the file of --data, None without one."""
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+    """Return a hash of the file of --data. None: there is none, or a user's task takes a folder."""
+    if not file or not Path(file).is_file():
+        return None
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 def code_version(flags: dict) -> str:
