@@ -113,7 +113,7 @@ def write(directory, lines):
 def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     lines = [*rows(**FLAT, **{"return": (0.1, 0.1)}), {"step": 59, "dev/return": 0.5}]
     write(tmp_path, lines)
-    flags = {"task": "rendezvous", "model": [], "num_agents": 2}
+    flags = {"task": "tldr", "model": [], "num_agents": 2}
     (tmp_path / "args.json").write_text(json.dumps({"args": flags}))
     text = doctor.report(tmp_path)
     assert text.startswith(f"{tmp_path}: signs of failure: ")

@@ -311,10 +311,22 @@ def test_compare_and_doctor_read_real_runs(team, solo, capsys):
     assert "too short" in capsys.readouterr().out
 
 
+PAIR = """
+from tasks import Coop
+class Pair(Coop):
+    def __init__(self, data=None, num_agents=2):
+        if num_agents == 1:
+            raise ValueError("a pair has two")
+        super().__init__(data, num_agents)
+"""
+
+
 def test_a_task_for_teams_alone_is_evaluated_without_single(tmp_path, capsys):
-    run_eval(f"--task rendezvous --limit 1 --greedy --json {tmp_path}/json")
-    assert list(methods(tmp_path)) == ["naive", "sequential", "discussion"]
-    assert "--method single: what" in refused_by_eval(capsys, "--task rendezvous --method single")
+    (tmp_path / "pair.py").write_text(PAIR)
+    argv = f"--task {tmp_path}/pair.py:Pair --limit 1 --greedy --max-new-tokens 4"
+    run_eval(argv, f"--json {tmp_path}/json")
+    assert list(methods(tmp_path)) == ["naive", "sequential", "discussion", "reference"]
+    assert "--method single: what" in refused_by_eval(capsys, argv, "--method single")
 
 
 TEAM = """
