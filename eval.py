@@ -321,9 +321,9 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
 
 @contextlib.contextmanager
 def may_be_left_out(args: Args, header: dict, method: str):
-    """Leave out a method of one response that the reward of a team does not take.
+    """Leave out `single` or `reference` where the reward fails, because it may need a team.
 
-    The title says so. RewardError: the method was asked for, or is that of a team.
+    The title says so. Raise RewardError for any other method, and for one that --method names.
     """
     from training.scoring import RewardError
 

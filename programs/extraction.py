@@ -144,7 +144,7 @@ def _is_standard(node: ast.Import | ast.ImportFrom) -> bool:
     """Return whether an import is of the standard library alone, which is what programs have."""
     names = [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
-        names = ["." * node.level + (node.module or "")]
+        names = [node.module or ""]
     return {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
 
 

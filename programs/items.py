@@ -272,7 +272,7 @@ def _carried(plain: list[ast.stmt], names: set[str], ignored: set[str]) -> list[
     `import *` is always carried: nobody lists the names that it binds.
     """
     carried = []
-    wanted = names - ignored | {"*"}
+    wanted = {"*"} | (names - ignored)
     for node in reversed(plain):
         node_names = _names(node)
         if node_names & wanted:

@@ -311,44 +311,32 @@ def test_compare_and_doctor_read_real_runs(team, solo, capsys):
     assert "too short" in capsys.readouterr().out
 
 
-PAIR = """
-from tasks import Coop
-class Pair(Coop):
-    def __init__(self, data=None, num_agents=2):
-        if num_agents == 1:
-            raise ValueError("a pair has two")
-        super().__init__(data, num_agents)
-"""
-
-
-def test_a_task_for_teams_alone_is_evaluated_without_single(tmp_path, capsys):
-    (tmp_path / "pair.py").write_text(PAIR)
-    argv = f"--task {tmp_path}/pair.py:Pair --limit 1 --greedy --max-new-tokens 4"
-    run_eval(argv, f"--json {tmp_path}/json")
-    assert list(methods(tmp_path)) == ["naive", "sequential", "discussion", "reference"]
-    assert "--method single: what" in refused_by_eval(capsys, argv, "--method single")
-
-
 TEAM = """
 class Two:
     reward = "FOLDER/two.py:both"
-    def __init__(self, data=None, num_agents=2): pass
-    def items(self, split): return [{"prompt": f"# word {n}\\n", "solution": n} for n in range(3)]
+    def __init__(self, data=None, num_agents=2): CHECK
+    def items(self, split): return [{"prompt": f"# word {n}\\n", "solution": n} for n in (1, 2, 3)]
     def observe(self, agent, item, history): return item["prompt"]
 def both(item, responses): return float(responses[0][:1] == responses[1][:1])
 both.maximum = 1.0
 """
 
 
-def test_a_reward_for_teams_alone_costs_no_other_method(tmp_path):
-    (tmp_path / "two.py").write_text(TEAM.replace("FOLDER", str(tmp_path)))
+@pytest.mark.parametrize(
+    ("check", "reason"),
+    [("pass", "\nno method single: the reward raised IndexError"), ("1 / (num_agents - 1)", "")],
+)
+def test_what_is_for_teams_alone_is_evaluated_without_single(check, reason, tmp_path, capsys):
+    (tmp_path / "two.py").write_text(TEAM.replace("FOLDER", str(tmp_path)).replace("CHECK", check))
     argv = f"--task {tmp_path}/two.py:Two --limit 1 --greedy --max-new-tokens 4"
     run_eval(argv, f"--json {tmp_path}/json")
     assert list(methods(tmp_path)) == ["naive", "sequential", "discussion"]
     title = read_json(tmp_path / "json")["settings"]["title"]
-    assert "no method single: the reward raised IndexError" in title
+    assert reason in title
+    assert ("no method" in title) == bool(reason)
     with pytest.raises(SystemExit):
         run_eval(argv, "--method single")
+    assert ("error: --method single: what" in capsys.readouterr().err) == (not reason)
 
 
 def test_a_task_may_ask_in_chat_messages(team):

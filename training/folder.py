@@ -58,7 +58,6 @@ def has_agents(directory: Path, flags: dict) -> bool:
             return False
     if not (directory / CHECKPOINT).is_file():
         return True
-    # A run that goes on writes its new --max-steps before it trains.
     return bool(read_summary(directory))
 
 
@@ -314,7 +313,8 @@ def read_checkpoint(directory: Path, trained: dict, prefix: str = "") -> tuple[i
 def read_summary(directory: Path) -> dict:
     """Return a run's summary.json, {} before its end.
 
-    While a finished run goes on, with more --max-steps, the summary is of its first end.
+    A finished run that goes on writes its new --max-steps before it trains. Its summary is then of
+    the end before, and is not returned.
     """
     path = directory / "summary.json"
     if not path.is_file():
