@@ -3,7 +3,8 @@
     python -m bench.gpu [--shapes 0.5B 3B] [--rows 32 128] [--bits 16 4]
 
 Models have the shapes of Qwen2.5 and random weights. Decoding is that of bench.engine: two agents
-with adapters, 8 rows a prompt, and transformers' generate by one model without adapters. An update
+with adapters, 8 rows a prompt, with and without the graph of policies/graphs.py, and transformers'
+generate by one model without adapters. An update
 is the forward and backward pass of all rows, with and without --checkpointing. Memory is the most
 that tensors took meanwhile, less what they took before.
 """
@@ -19,6 +20,8 @@ import train
 from bench.engine import AGENTS, make_generate, make_sampler, make_team, random_prompts
 from bench.memory import make_model
 from magrpo import policy_loss
+from policies import decoding
+from policies.graphs import Graph
 from policies.loading import device
 from policies.sampling import Sampling
 from policies.scoring import Row
@@ -81,8 +84,10 @@ def measure(args) -> Iterator[tuple]:
     for rows in args.rows:
         args.prompts = rows // SAMPLES
         prompts = random_prompts(args, 0)
-        responses, *figures = timed(make_sampler(args, team.sample), prompts, 0)
-        yield rows, "decode", *figures
+        for name, graph in (("decode, no graph", lambda step: step), ("decode", Graph)):
+            decoding.Graph = graph
+            responses, *figures = timed(make_sampler(args, team.sample), prompts, 0)
+            yield rows, name, *figures
         batch = []
         for number, tokens in enumerate(responses):
             prompt = prompts[number // SAMPLES]

@@ -117,15 +117,39 @@ class PrefixCache(PromptCache):
         return torch.cat([begun, rows], 2)
 
 
+class Clock:
+    """Say on the device which token of the responses is decoded, for a step that a graph repeats.
+
+    place (1,) is its index. mask (T,) is added to scores: -inf at the places after it.
+    """
+
+    def __init__(self, room: int, device: torch.device):
+        self.places = torch.arange(room, device=device)
+
+    def set(self, place: Tensor) -> None:
+        self.place = place
+        self.mask = torch.where(self.places > place, -math.inf, 0.0)
+
+
 class RowCache(PromptCache):
     """Hold keys and values of one layer while decoding.
 
     A prompt's keys are held once for all of its rows. A row's new keys go into a store with room
     for every token. (DynamicLayer grows by concatenation. To copy the whole cache for every token
     took 3/4 of the decode's time on a CPU.)
+
+    With a `clock` every token is the same work: on the whole store, whose later places are masked.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, grid: Grid, rows: int, room: int):
+    def __init__(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        grid: Grid,
+        rows: int,
+        room: int,
+        clock: Clock | None,
+    ):
         if not keys.is_cuda:  # a CPU makes the products in single precision: cast only once
             keys = keys.float()
             values = values.float()
@@ -134,16 +158,21 @@ class RowCache(PromptCache):
         self.keys = keys.flatten(0, 1).transpose(1, 2)  # (P h, D, W)
         self.values = values.flatten(0, 1)  # (P h, W, D)
         self.grid = grid
-        self.used = 0  # tokens of each row's response
+        self.clock = clock
+        self.used = room if clock else 0  # places of the store that a token attends to
         shape = (rows, grid.heads, room)
-        self.row_keys = keys.new_empty(*shape, keys.shape[3])  # (R, h, T, D)
-        self.row_values = values.new_empty(*shape, values.shape[3])
+        self.row_keys = keys.new_zeros(*shape, keys.shape[3])  # (R, h, T, D)
+        self.row_values = values.new_zeros(*shape, values.shape[3])
 
     def get_seq_length(self) -> int:
         return self.grid.width + self.used
 
     def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
         """Take a token's keys and values (R, h, 1, D). `attend` is given the cache itself."""
+        if self.clock:
+            self.row_keys.index_copy_(2, self.clock.place, keys)
+            self.row_values.index_copy_(2, self.clock.place, values)
+            return self, self
         self.row_keys.select(2, self.used).copy_(keys.select(2, 0))
         self.row_values.select(2, self.used).copy_(values.select(2, 0))
         self.used += 1
@@ -166,6 +195,8 @@ class RowCache(PromptCache):
         keys = keys.narrow(1, 0, self.used)  # (R h, T, D)
         response = _products(query, keys.transpose(1, 2))  # (R h, g, T)
         response = capped(response, softcap)
+        if self.clock:
+            response += self.clock.mask
         scores = torch.cat([prompt, grid.by_prompt(response)], -1)
         weights = scores.softmax(-1).to(self.values.dtype)
         prompt, response = weights.split_with_sizes([grid.width, self.used], -1)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from policies.attention import Grid, RowCache
+from policies.attention import Clock, Grid, RowCache
 from policies.base import Base
+from policies.graphs import Graph
 from policies.memory import halving, prompts_at_once
 from policies.prefixes import PADDING, prefill
 from policies.sampling import Sampling, choose, precision
@@ -19,6 +20,9 @@ from policies.sampling import Sampling, choose, precision
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
 # no further ahead. A finished row that is still decoded costs nothing there.
 LOOK = {"cpu": 1, "cuda": 8, "mps": 8}
+# The rest of the rows goes on alone when at most this share is left. To copy the cache costs about
+# one step, and on a GPU the graph is recorded anew.
+KEPT = {"cpu": 0.75, "cuda": 0.5, "mps": 0.75}
 
 
 @dataclass
@@ -72,8 +76,19 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     layers = prefix.layers()
     keys, _ = layers[0]
     grid = Grid(owners, real, heads=keys.shape[1])
-    caches = [RowCache(keys, values, grid, count, limit) for keys, values in layers]
+    # Transformers' own forward pass may wait for the GPU, which a graph cannot record.
+    clock = Clock(limit, device) if device.type == "cuda" and base.layers else None
+    caches = [RowCache(keys, values, grid, count, limit, clock) for keys, values in layers]
     cache = Cache(caches)
+
+    def forward(tokens: Tensor, positions: Tensor, place: Tensor) -> Tensor:
+        """Return the logits (R, V) of the token at this place (1,)."""
+        if clock:
+            clock.set(place)
+        hidden = base.hidden(tokens, positions, cache)
+        return base.logits(hidden[:, -1])
+
+    logits_of = Graph(forward) if clock else forward
     ends = torch.zeros(len(base.head.weight), dtype=torch.bool, device=device)  # (V,)
     ends[list(base.eos)] = True
     uniforms = uniforms.flatten(0, 1).to(precision(device)).to(device)  # (R, T)
@@ -82,13 +97,13 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     entropies = torch.zeros(count, limit, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
     alive = torch.arange(count, device=device)  # the rows still decoded
+    steps = torch.arange(limit, device=device)
     last = [prompts[owner][-1:] for owner in owners]
     inputs = torch.tensor(last, device=device)  # (R, 1)
     row_agents = agents and [agents[owner] for owner in owners]
     with base.acting(row_agents, 1, keep=True):
         for step in range(limit):
-            hidden = base.hidden(inputs, starts[alive] + step, cache)
-            logits = base.logits(hidden[:, -1])
+            logits = logits_of(inputs, starts[alive] + step, steps[step, None])
             new, logp, entropy = choose(logits, uniforms[alive, step], sampling)
             tokens[alive, step] = new
             logps[alive, step] = logp
@@ -103,7 +118,7 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
             kept = (~ended[alive]).nonzero().squeeze(-1)
             if len(kept) == 0:
                 break
-            if len(kept) <= 0.75 * len(alive):  # copying the cache costs about one step
+            if len(kept) <= KEPT[device.type] * len(alive):
                 owners = [owners[row] for row in kept.tolist()]
                 before = grid.prompts
                 grid = Grid(owners, real, grid.heads)
@@ -114,6 +129,7 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
                 alive = alive[kept]
                 inputs = inputs[kept]
                 base.act(agents and [agents[owner] for owner in owners])
+                logits_of = Graph(forward) if clock else forward
     rows = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), strict=True)
     responses = [response_of(base, *row) for row in rows]
     return [responses[start : start + samples] for start in range(0, count, samples)]

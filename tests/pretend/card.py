@@ -12,6 +12,7 @@ neither its rounding nor its order of sums, and gloo stands in for NCCL.
 CARD_GIB in the environment is the memory that the card has, CARDS how many there are.
 """
 
+import contextlib
 import ctypes
 import hashlib
 import importlib.util
@@ -93,7 +94,40 @@ def insert() -> None:
     _replace(torch.cuda, "mem_get_info", lambda *a: (size - count("held"), size))
     _replace(torch.cuda, "max_memory_allocated", lambda *a: count("peak"))
     _replace(torch.cuda, "reset_peak_memory_stats", lambda *a: card.card_reset_peak())
+    _graphs()
     _collectives()
+
+
+def _graphs() -> None:
+    """A graph keeps its operators and their tensors, and a replay writes to the same tensors.
+
+    What waits for the card cannot be recorded. Other than on a card, recording runs it.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    class Graph(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), names=None):
+            result = function(*args, **(names or {}))
+            self.calls.append((function, args, names or {}, result))
+            return result
+
+        def replay(self):
+            for function, args, names, result in self.calls:
+                again = function(*args, **names)
+                for old, new in zip(tree_leaves(result), tree_leaves(again), strict=True):
+                    old.copy_(new)
+
+    @contextlib.contextmanager
+    def record(graph, **names):
+        graph.calls = []
+        waits = count("waits")
+        with graph:
+            yield
+        assert count("waits") == waits, "a graph cannot wait for the card"
+
+    torch.cuda.CUDAGraph, torch.cuda.graph = Graph, record
 
 
 def _collectives() -> None:

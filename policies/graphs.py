@@ -1,0 +1,40 @@
+"""Repeat the kernels of a decoding step as a CUDA graph: the host launches one thing, and not all.
+
+A token of a large model takes hundreds of kernels. A GPU ends most of them before the host has
+launched the next one, so without a graph it waits for the host.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class Graph:
+    """Call a function of tensors that launches the same kernels on tensors of the same shapes.
+
+    It may not wait for the GPU. What it reads beside its arguments has to stay where it is in
+    memory. Its result is overwritten by the next call.
+    """
+
+    def __init__(self, function: Callable[..., Tensor]):
+        self.function = function
+        self.graph = None
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        if self.graph is None:
+            result = self.function(*tensors)  # makes what is made once, and then is only read
+            self.record(*tensors)
+            return result
+        for held, tensor in zip(self.tensors, tensors, strict=True):
+            held.copy_(tensor)
+        self.graph.replay()
+        return self.result
+
+    def record(self, *tensors: Tensor) -> None:
+        """Record the kernels. None of them runs meanwhile."""
+        self.tensors = [tensor.clone() for tensor in tensors]
+        self.graph = torch.cuda.CUDAGraph()
+        # Threads that judge or collect may use the GPU at the same time.
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            self.result = self.function(*self.tensors)
