@@ -21,8 +21,9 @@ LOGIT_BYTES = 24  # of one logit while it is used, with top-p
 CACHE_BYTES = 2**26
 CPU_TOKENS = 512
 CPU_BYTES = 2**30
-# On a GPU a pass over fewer tokens leaves cores idle: rather each layer runs twice, and keeps less.
-LEAST_TOKENS = {"cpu": 0, "cuda": 512, "mps": 512}
+# Where a GPU would need more passes than this, each layer rather runs twice and keeps less: a pass
+# takes as long as the host needs to launch its kernels. (3B on an H100: 8 passes take twice as long.)
+MOST_PASSES = 3
 COPY = 1 / 16  # memory of a copied prompt token, about, as a share of a response token's
 
 
@@ -78,15 +79,18 @@ def update_bytes(base: Base, checkpointing: bool) -> int:
     return activation_bytes(base) + base.net.dtype.itemsize * numbers
 
 
-def checkpoints(base: Base, longest: int, passes: int) -> bool:
+def checkpoints(base: Base, longest: int, total: int, passes: int) -> bool:
     """Return whether each layer of the update is to keep its input alone, and to run twice.
 
-    It is if the flag says so, or if a pass cannot hold the longest prompt or response otherwise.
+    It is if the flag says so, or if a pass cannot hold the longest prompt or response otherwise, or
+    on a GPU a third of all tokens.
     """
     if base.plain or not base.layers:
         return False
     tokens = share(base) / passes / update_bytes(base, False)
-    return base.checkpointing or tokens < max(longest, LEAST_TOKENS[base.device.type])
+    if base.device.type != "cpu":
+        longest = max(longest, total / MOST_PASSES)
+    return base.checkpointing or tokens < longest
 
 
 def update_tokens(base: Base, checkpointing: bool = False, passes: int = 2) -> float:

@@ -63,7 +63,8 @@ def score(
     roots = tree(rows)
     passes = max(map(depth, roots), default=1)  # that are kept at a time
     longest = max((max(len(row.prompt), len(row.tokens)) for row in rows), default=0)
-    checkpointing = learns and checkpoints(base, longest, passes)
+    total = sum(map(tokens_of, roots))
+    checkpointing = learns and checkpoints(base, longest, total, passes)
     if base.layers:
         base.layers.checkpointing = checkpointing
     max_tokens = update_tokens(base, checkpointing, passes)
@@ -171,6 +172,11 @@ def continued(responses: list[Segment], prompt: tuple) -> tuple[Segment | None, 
 
 def depth(segment: Segment) -> int:
     return 1 + max(map(depth, segment.children), default=0)
+
+
+def tokens_of(segment: Segment) -> int:
+    """Return the tokens of a segment and of all that continues it."""
+    return len(segment.tokens) + sum(map(tokens_of, segment.children))
 
 
 def log_probabilities(base: Base, rows: list[Row], hidden: Tensor, sampling: Sampling):

@@ -124,13 +124,13 @@ def test_a_decode_waits_for_the_card_at_every_eighth_token():
 
 @pytest.mark.parametrize("rank", [4, 0])
 def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monkeypatch):
-    """It gives the same gradients, and comes by itself where a pass cannot hold 512 tokens."""
+    """It gives the same gradients, and comes by itself where a pass cannot hold the prompt."""
     model = small_kind("llama", num_hidden_layers=8, max_position_embeddings=512)
     base = Base(model, Tokenizer(), [0], rank, 8).to("cuda")
     rows = [Row(0, tuple([3, 4, 5, 6] * 100), [7, 8, 9], 0.5 - number) for number in range(2)]
     grads = []
     kept = []
-    for tokens in (513, 511):
+    for tokens in (401, 399):
         room = 2 * tokens * memory.update_bytes(base, False)
         monkeypatch.setattr(memory, "share", lambda base, room=room: room)
         before = torch.cuda.memory_allocated()
@@ -140,6 +140,15 @@ def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monke
     for name, gradient in grads[0].items():
         assert torch.equal(grads[1][name], gradient)
     assert kept[1] < 0.4 * kept[0]
+
+
+def test_checkpointing_comes_where_a_pass_cannot_hold_a_third_of_the_batch(monkeypatch):
+    base = small_base().to("cuda")
+    room = 2 * 500 * memory.update_bytes(base, False)
+    monkeypatch.setattr(memory, "share", lambda base: room)
+    assert not memory.checkpoints(base, 400, 1490, 2)
+    assert memory.checkpoints(base, 400, 1510, 2)
+    assert not memory.checkpoints(base.to("cpu"), 400, 1510, 2)
 
 
 def test_a_dry_run_takes_what_the_run_takes(tmp_path):
