@@ -22,7 +22,7 @@ CACHE_BYTES = 2**26
 CPU_TOKENS = 512
 CPU_BYTES = 2**30
 # Where a GPU would need more passes than this, each layer rather runs twice and keeps less: a pass
-# takes as long as the host needs to launch its kernels. (3B on an H100: 8 passes take twice as long.)
+# takes as long as the host needs to launch its kernels (bench/README.md has both times).
 MOST_PASSES = 3
 COPY = 1 / 16  # memory of a copied prompt token, about, as a share of a response token's
 

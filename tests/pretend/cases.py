@@ -13,19 +13,21 @@ import torch
 from helpers import (
     ROOT,
     Tokenizer,
+    move_adapters,
     output_of,
     resume,
     rounding,
     run_eval,
     small_base,
     train_run,
+    watch,
     words,
 )
 from test_policies import gradients, small_kind
 from test_train import assert_same_run
 
 from bench.memory import make_model, measured
-from policies import memory
+from policies import decoding, memory
 from policies.base import Base
 from policies.decoding import decode
 from policies.sampling import Sampling
@@ -119,6 +121,30 @@ def test_a_decode_waits_for_the_card_at_every_eighth_token():
     assert uploads[0] == uploads[1]
 
 
+@pytest.mark.parametrize("kind", ["qwen2", "gemma2"])
+@pytest.mark.parametrize("agents", [[0, 0, 1, 2], None])
+def test_graphs_decode_what_the_step_itself_decodes(kind, agents, monkeypatch):
+    """Rows end at different times, so the rest is laid out anew, and a new graph is recorded.
+
+    Gemma 2 runs through transformers' own code, and has no graph.
+    """
+    base = Base(small_kind(kind), Tokenizer(), [0, 1, 2], 4, 8)
+    move_adapters(base)
+    numbers = torch.rand(4, 8, 40, dtype=torch.float64)
+    work = ([(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)], agents, numbers, PLAIN)
+    here = decode(base, *work)
+    base.to("cuda")
+    recorded = watch(monkeypatch, decoding.Graph, "record")
+    there = decode(base, *work)
+    assert len(recorded) == 0 if kind == "gemma2" else len(recorded) > 1
+    monkeypatch.setattr(decoding, "Graph", lambda step: step)
+    assert decode(base, *work) == there
+    for rows, other_rows in zip(here, there, strict=True):
+        for row, other in zip(rows, other_rows, strict=True):
+            assert row.tokens == other.tokens
+            assert row.logps == pytest.approx(other.logps, rel=rounding())
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 
@@ -144,8 +170,7 @@ def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monke
 
 def test_checkpointing_comes_where_a_pass_cannot_hold_a_third_of_the_batch(monkeypatch):
     base = small_base().to("cuda")
-    room = 2 * 500 * memory.update_bytes(base, False)
-    monkeypatch.setattr(memory, "share", lambda base: room)
+    monkeypatch.setattr(memory, "share", lambda base: 1000 * memory.update_bytes(base, False))
     assert not memory.checkpoints(base, 400, 1490, 2)
     assert memory.checkpoints(base, 400, 1510, 2)
     assert not memory.checkpoints(base.to("cpu"), 400, 1510, 2)
