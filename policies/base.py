@@ -9,7 +9,8 @@ both in the slow and obvious way. Read it first.
   decoding (attention.py) and in the update. In the update its keys and values carry the gradient of
   all that continues it back through one backward pass.
 - Agents that share a base share every forward pass (adapters.py).
-- The usual kinds of model run through as few kernels as they need (layers.py).
+- The usual kinds of model run through as few kernels as they need (layers.py). A GPU decodes them
+  without waiting for the host (graphs.py).
 
 Shapes: R rows (responses). T tokens of a response. W cached prompt positions. V vocabulary.
 """
