@@ -1,7 +1,7 @@
-"""Repeat the kernels of a decoding step as a CUDA graph: the host launches one thing, and not all.
+"""Repeat the kernels of a decoding step as a CUDA graph, which the host launches at once.
 
-A token of a large model takes hundreds of kernels. A GPU ends most of them before the host has
-launched the next one, so without a graph it waits for the host.
+A token of a large model takes a thousand kernels. A GPU ends most of them before the host has
+launched the next one. So without a graph it waits for the host.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from torch import Tensor
 class Graph:
     """Call a function of tensors that launches the same kernels on tensors of the same shapes.
 
-    It may not wait for the GPU. What it reads beside its arguments has to stay where it is in
-    memory. Its result is overwritten by the next call.
+    The function may not wait for the GPU. Other tensors that it reads have to stay where they are
+    in memory. The next call overwrites the result.
     """
 
     def __init__(self, function: Callable[..., Tensor]):
@@ -23,7 +23,7 @@ class Graph:
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         if self.graph is None:
-            result = self.function(*tensors)  # makes what is made once, and then is only read
+            result = self.function(*tensors)  # also makes what is made of the weights once
             self.record(*tensors)
             return result
         for held, tensor in zip(self.tensors, tensors, strict=True):

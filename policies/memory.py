@@ -21,8 +21,8 @@ LOGIT_BYTES = 24  # of one logit while it is used, with top-p
 CACHE_BYTES = 2**26
 CPU_TOKENS = 512
 CPU_BYTES = 2**30
-# Where a GPU would need more passes than this, each layer rather runs twice and keeps less: a pass
-# takes as long as the host needs to launch its kernels (bench/README.md has both times).
+# A pass takes a GPU as long as the host needs to launch its kernels. So each layer runs twice, and
+# keeps less, if more passes than this were needed otherwise (bench/README.md has both times).
 MOST_PASSES = 3
 COPY = 1 / 16  # memory of a copied prompt token, about, as a share of a response token's
 
