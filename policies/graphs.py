@@ -35,6 +35,6 @@ class Graph:
         """Record the kernels. None of them runs meanwhile."""
         self.tensors = [tensor.clone() for tensor in tensors]
         self.graph = torch.cuda.CUDAGraph()
-        # Threads that judge or collect may use the GPU at the same time.
+        # Other threads may use the GPU meanwhile: those of rewards, and NCCL's.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.result = self.function(*self.tensors)

@@ -94,10 +94,9 @@ def test_two_processes_with_a_card_each(tmp_path):
 
 
 def test_the_bench_of_a_gpu():
-    """Decoding and the update at a small shape, beside transformers' generate."""
     flags = "--shapes tiny --rows 16 --tokens 4 --length 20 --bits 16"
     done = output_of(words(sys.executable, card.__file__, "-m bench.gpu", flags), cwd=ROOT)
-    for name in ("decode", "update", "update, --checkpointing", "generate"):
+    for name in ("decode, no graph", "decode", "update", "update, --checkpointing", "generate"):
         assert f"16  {name} " in done.stdout
 
 
