@@ -179,7 +179,7 @@ class Args:
     checkpointing: bool = flag(
         False,
         "gradient checkpointing: less memory for the update, which takes about half as long again "
-        "(by itself where memory is short)",
+        "(by itself where memory is short, and on a GPU where a batch is large)",
     )
     judge: str | None = optional(
         "language model that the reward asks, if it asks any (the team's frozen model)",

@@ -4,9 +4,9 @@
 
 Models have the shapes of Qwen2.5 and random weights. Decoding is that of bench.engine: two agents
 with adapters, 8 rows a prompt, with and without the graph of policies/graphs.py, and transformers'
-generate by one model without adapters. An update
-is the forward and backward pass of all rows, with and without --checkpointing. Memory is the most
-that tensors took meanwhile, less what they took before.
+generate by one model without adapters. An update is the forward and backward pass of all rows, with
+and without --checkpointing. Memory is the most that tensors took meanwhile, less what they took
+before.
 """
 
 import argparse

@@ -82,15 +82,16 @@ def update_bytes(base: Base, checkpointing: bool) -> int:
 def checkpoints(base: Base, longest: int, total: int, passes: int) -> bool:
     """Return whether each layer of the update is to keep its input alone, and to run twice.
 
-    It is if the flag says so, or if a pass cannot hold the longest prompt or response otherwise, or
-    on a GPU a third of all tokens.
+    It is if the flag says so, or if a pass could not hold the longest prompt or response otherwise.
+    On a GPU a pass has to hold a third of all tokens, too. total: their number.
     """
     if base.plain or not base.layers:
         return False
     tokens = share(base) / passes / update_bytes(base, False)
+    least = longest
     if base.device.type != "cpu":
-        longest = max(longest, total / MOST_PASSES)
-    return base.checkpointing or tokens < longest
+        least = max(longest, total / MOST_PASSES)
+    return base.checkpointing or tokens < least
 
 
 def update_tokens(base: Base, checkpointing: bool = False, passes: int = 2) -> float:
