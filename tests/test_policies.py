@@ -37,6 +37,7 @@ from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 
 from policies import adapters, decoding, plain, prefixes, scoring
+from policies.attention import attend
 from policies.base import Base, eos_tokens
 from policies.decoding import decode
 from policies.finding import TeamOptions
@@ -269,6 +270,20 @@ def test_attention_may_return_the_strides_of_a_gpu(monkeypatch):
     expected = gradients(base, rows)
     monkeypatch.setattr(F, "scaled_dot_product_attention", fused)
     assert_same_gradients(gradients(base, rows), expected)
+
+
+def test_attention_has_a_gradient_where_all_scores_are_far_below_zero():
+    """cuDNN's attention has none with 192 keys and a mask. Only a Hopper GPU would take it."""
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    query, key, value = torch.randn(3, 1, 2, 192, 64).div(10).to(place, torch.bfloat16)
+    query[..., 0] = 1
+    key[..., 0] = -960  # scores of -120
+    mask = torch.ones(1, 1, 192, 192, dtype=torch.bool, device=place).tril()
+    query.requires_grad_()
+    mixed, _ = attend(None, query, key, value, mask)
+    mixed.sum().backward()
+    assert torch.isfinite(query.grad).all()
 
 
 @pytest.mark.parametrize("frozen", [False, True])
