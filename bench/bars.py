@@ -3,11 +3,14 @@
 python -m bench.bars PICTURE "MBPP Pro=pair.json,single.json" "HumanEval Pro=pair-2.json,..."
 
 A panel has a title and the files of eval.py --json whose methods it shows. The measures are pass@1
-and the share that needs all agents (metric/coop).
+and the share that needs all agents (metric/coop). A method of several files is shown once for each,
+with the file's name.
 """
 
 import argparse
 import json
+import math
+from collections import Counter
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -18,10 +21,17 @@ WIDTH = 0.38  # of a bar, where methods are 1 apart
 
 def methods_of(files: str) -> dict[str, dict]:
     """Return the measures of each method in these files, whose names commas separate."""
-    methods = {}
+    played = []
     for file in files.split(","):
         table = json.loads(Path(file).read_text())["methods"]
-        methods |= dict(reversed(table.items()))  # what is untrained before what is trained
+        played += [(method, Path(file).stem, measures) for method, measures in table.items()]
+    counts = Counter(method for method, _, _ in played)
+    methods = {}
+    for method, name, measures in sorted(played, key=lambda one: one[:2]):
+        label = method.replace("-", "-\n")
+        if counts[method] > 1:
+            label += f"\n{name}"
+        methods[label] = measures
     return methods
 
 
@@ -41,12 +51,17 @@ def main() -> None:
     parser.add_argument("picture")
     parser.add_argument("panels", nargs="+", metavar="TITLE=FILE,FILE")
     args = parser.parse_args()
-    figure = Figure((4.5 * len(args.panels), 3.3), layout="constrained")
-    grid = figure.subplots(1, len(args.panels), sharey=True, squeeze=False)
-    for axes, panel in zip(grid[0], args.panels, strict=True):
+    columns = min(len(args.panels), 2)
+    rows = math.ceil(len(args.panels) / columns)
+    figure = Figure((4.5 * columns, 3.3 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+    for axes, panel in zip(grid.flat, args.panels, strict=False):
         title, _, files = panel.partition("=")
         draw(axes, title, methods_of(files))
-    grid[0, 0].set_ylabel("share of the problems")
+    for axes in grid.flat[len(args.panels) :]:
+        axes.set_axis_off()
+    for axes in grid[:, 0]:
+        axes.set_ylabel("share of the problems")
     entries = grid[0, 0].get_legend_handles_labels()
     figure.legend(*entries, loc="outside lower center", ncols=len(MEASURES), frameon=False)
     figure.savefig(args.picture, dpi=150)
