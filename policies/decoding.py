@@ -76,8 +76,10 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     layers = prefix.layers()
     keys, _ = layers[0]
     grid = Grid(owners, real, heads=keys.shape[1])
-    # Transformers' own forward pass may wait for the GPU, which a graph cannot record.
-    clock = Clock(limit, device) if device.type == "cuda" and base.layers else None
+    # A graph cannot record a wait for the GPU. Layers in 8 bits wait, and transformers' own forward
+    # pass may.
+    records = device.type == "cuda" and base.layers and not base.int8
+    clock = Clock(limit, device) if records else None
     caches = [RowCache(keys, values, grid, count, limit, clock) for keys, values in layers]
     cache = Cache(caches)
 

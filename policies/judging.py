@@ -8,6 +8,7 @@ import torch
 from policies.base import Base
 from policies.finding import TeamOptions
 from policies.loading import device, load_base
+from policies.memory import halving
 from policies.sampling import Sampling
 from policies.scoring import Row
 from policies.team import Team, score
@@ -36,7 +37,7 @@ class Judge:
                     f"is {self.base.context}: take shorter items, or another --judge"
                 )
         full_rows = [row for row in rows if row.tokens]
-        score(self.base, full_rows, PLAIN, frozen=True)
+        halving([self.base], lambda: score(self.base, full_rows, PLAIN, frozen=True))
         return [row.scored.cpu().double().numpy() for row in rows]
 
     def row(self, prompt: str, text: str) -> Row:

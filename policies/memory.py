@@ -120,14 +120,23 @@ def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
     return max(1, share(base) // needed)
 
 
+def is_shortage(error: RuntimeError) -> bool:
+    """Return whether an error says that memory ran out. MPS and cuBLAS say it by their text."""
+    words = ("out of memory", "ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
+
+
 def halving(bases: Iterable[Base], work: Callable):
     """Return work(). Do it again with half as much at once as long as memory runs out."""
     for _ in range(20):  # then it is one prompt, and one response, at a time
         try:
             return work()
-        except torch.OutOfMemoryError:  # the next try is outside, where nothing holds its tensors
+        except RuntimeError as error:  # the next try is outside, where nothing holds its tensors
+            if not is_shortage(error):
+                raise
             for base in bases:
                 base.halved += 1
+        torch.cuda.empty_cache()  # CUDA's libraries have allocators of their own
     raise RuntimeError(
         "out of memory, however little is done at once: give fewer --num-generations, "
         "--max-new-tokens or --bits, or a smaller model"

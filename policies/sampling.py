@@ -99,7 +99,8 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
     total = logits.gather(-1, chosen) - logps  # log of the sum of exp(logits)
     if sampling.top_k or sampling.top_p < 1:
         logits = logits.clamp(min=-1e30)  # 0 x -inf is not a number
-    entropy = total[:, 0] - torch.linalg.vecdot(mass, logits)
+    with torch.autocast(logits.device.type, enabled=False):  # it would round this to 16 bits
+        entropy = total[:, 0] - torch.linalg.vecdot(mass, logits)
     return tokens, logps[:, 0], entropy
 
 

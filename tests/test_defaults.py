@@ -52,10 +52,14 @@ def test_where_nothing_is_probed(argv, expected, probe):
 
 
 def test_a_card_takes_16(probe, monkeypatch):
+    capability = (8, 0)
     monkeypatch.setattr(loading, "device", lambda: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda place: capability)
     assert resolved("--model their/model") == 16
     assert resolved("--model their/model --devices 2") == 16
     assert resolved("") == 32
+    capability = (7, 5)  # it would emulate bf16
+    assert resolved("--model their/model") == 32
 
 
 def test_a_run_records_it_and_keeps_it(probe, tmp_path, monkeypatch):

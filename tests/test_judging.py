@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from helpers import (
     SMALL,
     assert_close,
@@ -20,7 +21,7 @@ from helpers import (
     train_run,
 )
 
-from policies import plain
+from policies import plain, scoring
 from policies.judging import PLAIN, Judge
 from training.folder import read_records
 from training.scoring import RewardError, Scorer
@@ -55,6 +56,22 @@ def test_a_prompt_may_be_empty_and_a_text_too_long(base):
     assert len(judge([("", "ABC")])[0]) == 3
     with pytest.raises(ValueError, match="a reward asks of 604 tokens"):
         judge([("AB", "C" * 602)])
+
+
+def test_where_memory_runs_out_it_asks_less_at_once(base, monkeypatch):
+    judge = Judge(base, chat=False)
+    [expected] = judge([("HELLO", "WORLD")])
+    whole = scoring.log_probabilities
+    failures = [torch.OutOfMemoryError("CUDA out of memory")]
+
+    def run(*args):
+        if failures:
+            raise failures.pop()
+        return whole(*args)
+
+    monkeypatch.setattr(scoring, "log_probabilities", run)
+    [answer] = judge([("HELLO", "WORLD")])
+    assert_close(answer, expected)
 
 
 def scorer(reward, judge, maximum=99.0):

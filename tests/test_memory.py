@@ -40,33 +40,49 @@ def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     assert sum(sizes) == 6
 
 
-def scarce(monkeypatch, module, name: str, most: int):
+SHORTAGES = [
+    torch.OutOfMemoryError("CUDA out of memory"),
+    RuntimeError("MPS backend out of memory (MPS allocated: 17.9 GiB)"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+]
+
+
+def scarce(monkeypatch, module, name: str, most: int, error=SHORTAGES[0]):
     """From now on memory runs out where more than so many rows are run at once."""
     whole = getattr(module, name)
 
     def run(base, rows, *rest):
         if len(rows) > most:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise error
         return whole(base, rows, *rest)
 
     monkeypatch.setattr(module, name, run)
 
 
-def test_where_memory_runs_out_less_is_done_at_once(monkeypatch):
+@pytest.mark.parametrize("error", SHORTAGES)
+def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
     base = small_base()
     bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8)
     monkeypatch.setattr(memory, "host", lambda: bytes_of_eight)
     rows = random_rows(base, 12)
     answers = tokens(base)
     whole = gradients(base, rows)
-    scarce(monkeypatch, decoding, "_decode", 2)
+    scarce(monkeypatch, decoding, "_decode", 2, error)
     assert tokens(base) == answers
     assert base.halved == 2  # 8, 4, 2 prompts
-    scarce(monkeypatch, scoring, "log_probabilities", 5)
+    scarce(monkeypatch, scoring, "log_probabilities", 5, error)
     monkeypatch.setattr(scoring, "update_tokens", lambda base, *_: 400 / 2**base.halved)
     halved = memory.halving([base], lambda: gradients(base, rows))
     assert_same_gradients(halved, whole)
     assert base.halved > 2
+
+
+def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
+    scarce(monkeypatch, decoding, "_decode", 2, RuntimeError("CUDA error: device-side assert"))
+    base = small_base()
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        tokens(base)
+    assert base.halved == 0
 
 
 def test_where_it_never_suffices_the_user_reads_why(monkeypatch):

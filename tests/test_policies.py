@@ -329,6 +329,14 @@ def test_each_token_is_drawn_as_often_as_the_softmax_says(sampling):
     assert_close(logps, want.log()[tokens])
 
 
+def test_the_entropy_is_not_rounded_in_a_mixed_precision():
+    logits = torch.randn(4, 50) + 20
+    uniforms = torch.rand(4, dtype=torch.float64)
+    expected = choose(logits, uniforms, PLAIN)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_close(choose(logits, uniforms, PLAIN)[2], expected[2])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_draw_never_takes_an_impossible_token(dtype):
     mass = torch.rand(200, 999, generator=torch.Generator().manual_seed(0))

@@ -64,18 +64,19 @@ def resolve_steps(args, problems: int) -> None:
 def resolve_bits(args) -> None:
     """Fill in --bits, and print what a probe found.
 
-    Trained weights need 32, and the embedded models are too small to gain. A GPU takes 16. A CPU
-    takes the faster of 16 and 32. Several processes take 32, because each might find another one.
+    Trained weights need 32, and the embedded models are too small to gain. A GPU that computes in
+    bf16 takes 16, an older one 32. A CPU takes the faster of 16 and 32. Several processes take 32,
+    because each might find another one.
     """
     if args.bits is not None:
         return
     args.bits = 32
     if args.lora_rank == 0 or all(map(is_embedded, args.model)):
         return
-    from policies.loading import device
+    from policies.loading import device, has_bf16
 
     if device().type != "cpu":
-        args.bits = 16
+        args.bits = 16 if has_bf16(device()) else 32
     elif args.processes == 1:
         seconds = seconds_of_a_token()
         args.bits, slower = sorted(seconds, key=seconds.get)

@@ -53,6 +53,7 @@ def trained(path: Path, *flags) -> list[dict]:
         "",
         "--bits 16 --turns 2 --branching chain --kl-coef 0.1",
         "--bits 4 --top-p 0.9",
+        "--bits 8",
         "--lora-rank 0",
     ],
 )
@@ -60,9 +61,10 @@ def test_a_run_and_its_evaluation(argv, tmp_path, capsys):
     for row in trained(tmp_path / "run", argv):
         assert 0 <= row["memory_gib"] < 1
     run_eval(f"--run {tmp_path}/run --limit 2 --num-samples 2 --method trained single --debug")
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert "device:  pretend card" in out
     assert "trained" in out
+    assert "slower" not in err  # every base takes the fast path
 
 
 def test_the_card_learns_what_the_cpu_learns(tmp_path, monkeypatch):
