@@ -62,6 +62,17 @@ def test_a_card_takes_16(probe, monkeypatch):
     assert resolved("--model their/model") == 32
 
 
+def test_a_process_works_on_its_own_card(monkeypatch):
+    """What is recorded there before Lightning starts would be recorded on the first one."""
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    assert loading.device() == torch.device("cuda", 0)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert loading.device() == torch.device("cuda", 1)
+    assert chosen == [torch.device("cuda", 1)]
+
+
 def test_a_run_records_it_and_keeps_it(probe, tmp_path, monkeypatch):
     """Resumed or evaluated, where a probe would now find the other."""
     model = copied_model(tmp_path / "pretrained")  # not the embedded one, as far as anyone can tell
