@@ -19,6 +19,7 @@ import re
 import symtable
 import sys
 import textwrap
+import threading
 import warnings
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, replace
@@ -30,8 +31,12 @@ MAX_CHARACTERS = 20_000  # a longer response counts as text without code
 SOURCE = "<response>"
 warnings.filterwarnings("ignore", module=SOURCE)
 
+# While Python builds a syntax tree it counts the depth in one place for all threads. If a second
+# thread comes in during a collection of garbage, the first one gets a SystemError
+# (python/cpython#106905). Rewards run in threads.
+_BUILDING = threading.RLock()
+
 Statements = list[tuple[ast.stmt, str]]  # each with its lines
-_PARSE = ast.PyCF_ONLY_AST | codeop.PyCF_ALLOW_INCOMPLETE_INPUT
 _INCOMPLETE = object()  # source that more lines could complete
 REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # what the parser may raise
 _DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -54,6 +59,12 @@ class Part:
     reads: frozenset[str] = frozenset()  # names that the source takes from the module's scope
     shareable: bool = False  # its program may share a process with others: see _shareable
     kept: frozenset[int] = frozenset()  # indices of the response's statements in the source
+
+
+def syntax_tree(source: str, flags: int = 0) -> ast.Module:
+    """Return what ast.parse returns, in any thread. Raise one of REFUSED."""
+    with _BUILDING:
+        return compile(source, SOURCE, "exec", ast.PyCF_ONLY_AST | flags)
 
 
 @functools.lru_cache(maxsize=512)  # enough for one step; syntax trees are large
@@ -249,7 +260,7 @@ def _pieces(segment: str) -> tuple[Statements, set[str]]:
 def _parse(source: str):
     """Return the statements with their lines, _INCOMPLETE if more could complete them, or None."""
     try:
-        body = compile(source, SOURCE, "exec", _PARSE).body
+        body = syntax_tree(source, codeop.PyCF_ALLOW_INCOMPLETE_INPUT).body
     except REFUSED as error:
         return _INCOMPLETE if "incomplete input" in str(error) else None
     lines = source.split("\n")

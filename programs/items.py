@@ -9,7 +9,7 @@ import copy
 import re
 from collections.abc import Callable
 
-from programs.extraction import REFUSED, SOURCE
+from programs.extraction import REFUSED, syntax_tree
 from programs.rows import file_rows, hub_rows
 
 
@@ -130,7 +130,7 @@ def _setup(prompt: str, entry: str) -> str:
     Docstrings are left out. So are examples, which call functions that are not there yet.
     """
     statements = []
-    for node in ast.parse(prompt, SOURCE).body:
+    for node in syntax_tree(prompt).body:
         if isinstance(node, ast.Expr | ast.Assert) or getattr(node, "name", None) == entry:
             continue
         statements.append(ast.unparse(node))
@@ -148,7 +148,7 @@ def check_texts(row: dict, fields: str) -> None:
 
 def _parsed(source: str) -> ast.Module | None:
     try:
-        return ast.parse(source, SOURCE)
+        return syntax_tree(source)
     except REFUSED:
         return None
 
@@ -216,7 +216,7 @@ def _called_function(solution: ast.Module, tests: ast.Module) -> ast.FunctionDef
 
 def _as_check(tests: ast.Module) -> str:
     """Return the text of a function check(candidate) with these tests."""
-    [check] = ast.parse("def check(candidate): pass").body
+    [check] = syntax_tree("def check(candidate): pass").body
     check.body = tests.body
     return ast.unparse(check)
 
@@ -316,7 +316,7 @@ def _test(candidate: str, entry: str, before: list[ast.stmt], body: list[ast.stm
                     if isinstance(node, ast.Name) and node.id == candidate:
                         node.id = entry
                 return ast.unparse(ast.Assert(asserted, None))
-    [function] = ast.parse(f"def _check({candidate}): pass").body
+    [function] = syntax_tree(f"def _check({candidate}): pass").body
     function.body = body
     definitions = "\n".join(ast.unparse(node) for node in [*before, function])
     return f"{definitions}\n_check({entry})"

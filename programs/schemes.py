@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from programs.extraction import extract, part_names
+from programs.extraction import extract, part_names, syntax_tree
 
 _TESTS = {"If.test", "IfExp.test", "While.test", "Match.subject", "comprehension.ifs"}
 _LOOPS = {
@@ -63,7 +63,7 @@ def scheme_of(text: str, entry_point: str, helpers: frozenset[str]) -> str:
     part = extract(text, entry_point, helpers)
     if part.node is None:
         return "other"
-    nodes = ast.parse(part.source).body
+    nodes = syntax_tree(part.source).body
     others = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name != entry_point]
     flow = _flow(part.node, helpers, others)
     returned = any(_data(value) & flow.holders for value in flow.results)

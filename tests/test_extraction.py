@@ -3,10 +3,13 @@
 python -m pytest tests/test_extraction.py
 """
 
+import gc
 import textwrap
+import threading
 
 import pytest
 
+from programs import extraction
 from programs.extraction import extract
 
 SOLVE = frozenset({"solve"})
@@ -173,3 +176,38 @@ WILD = [  # each leads to something that two modules of one process share
 def test_what_outlasts_no_module_is_shareable(body):
     text = "def aux(x):\n" + textwrap.indent(body, "    ")
     assert extract(text, "aux", SOLVE).shareable is (body in TAME)
+
+
+def test_two_threads_may_parse_at_once():
+    """The second one comes in whenever Python collects garbage in the first one."""
+    asked, answered, over = threading.Event(), threading.Event(), threading.Event()
+    main = threading.current_thread()
+    visits = []
+
+    def visit():
+        while not over.is_set():
+            if asked.wait(0.01):
+                asked.clear()
+                extraction.syntax_tree("x = (1 + 2) * 3")
+                answered.set()
+
+    def collects(phase, info):
+        if threading.current_thread() is main and phase == "start" and len(visits) < 20:
+            asked.set()
+            visits.append(answered.wait(0.05))
+            answered.clear()
+
+    visitor = threading.Thread(target=visit)
+    visitor.start()
+    before = gc.get_threshold()
+    gc.callbacks.append(collects)
+    gc.set_threshold(1)
+    try:
+        tree = extraction.syntax_tree(f"{PLAIN}\n" * 50)
+    finally:
+        gc.callbacks.remove(collects)
+        gc.set_threshold(*before)
+        over.set()
+        visitor.join()
+    assert len(tree.body) == 50
+    assert len(visits) == 20

@@ -12,7 +12,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from programs.extraction import REFUSED, SOURCE, characters, top_level
+from programs.extraction import REFUSED, SOURCE, characters, syntax_tree, top_level
 from programs.items import check_texts
 
 
@@ -31,8 +31,8 @@ def class_item(row):
     try:
         asked = [method["method_name"] for method in row["methods_info"]]
         imports = "\n".join(row.get("import_statement") or [])
-        tests = unit_tests(ast.parse(row["test"], SOURCE))
-        tree = ast.parse(row["solution_code"], SOURCE)
+        tests = unit_tests(syntax_tree(row["test"]))
+        tree = syntax_tree(row["solution_code"])
         by_name = {getattr(node, "name", ""): node for node in tree.body}
         class_node = by_name[row["class_name"]]
         defined = {node.name: node for node in class_node.body if isinstance(node, ast.FunctionDef)}
