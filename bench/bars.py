@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -27,7 +28,7 @@ def methods_of(files: str) -> dict[str, dict]:
         played += [(method, Path(file).stem, measures) for method, measures in table.items()]
     counts = Counter(method for method, _, _ in played)
     methods = {}
-    for method, name, measures in sorted(played, key=lambda one: one[:2]):
+    for method, name, measures in sorted(played, key=itemgetter(0, 1)):
         label = method.replace("-", "-\n")
         if counts[method] > 1:
             label += f"\n{name}"

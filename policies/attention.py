@@ -19,7 +19,7 @@ from policies.sampling import capped
 
 # On a Hopper GPU, PyTorch 2.11 and later take cuDNN's attention first. With a mask, and with 64
 # keys more than a multiple of 128, its gradient is NaN for a query whose scores are all below -88
-# (pytorch/pytorch#196678). On an H100 it spoilt 1 to 2 steps in a hundred.
+# (pytorch/pytorch#196678). On an H100, 1 to 2 steps in a hundred were skipped for it.
 torch.backends.cuda.enable_cudnn_sdp(False)
 
 

@@ -66,6 +66,7 @@ class Base(nn.Module):
         self.stops: list[str] = []  # texts that end a response, too
         self.context = context(model.config.get_text_config())  # in tokens
         self.plain = False  # whether it has to be run by policies/plain.py
+        # Whether its weights have 8 bits.
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
         self.checkpointing = False  # whether the update keeps less and computes more (memory.py)
         self.attention = model.config._attn_implementation  # transformers' own

@@ -76,10 +76,7 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     layers = prefix.layers()
     keys, _ = layers[0]
     grid = Grid(owners, real, heads=keys.shape[1])
-    # A graph cannot record a wait for the GPU. Layers in 8 bits wait, and transformers' own forward
-    # pass may.
-    records = device.type == "cuda" and base.layers and not base.int8
-    clock = Clock(limit, device) if records else None
+    clock = Clock(limit, device) if has_graph(base) else None
     caches = [RowCache(keys, values, grid, count, limit, clock) for keys, values in layers]
     cache = Cache(caches)
 
@@ -135,6 +132,14 @@ def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Respon
     rows = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), strict=True)
     responses = [response_of(base, *row) for row in rows]
     return [responses[start : start + samples] for start in range(0, count, samples)]
+
+
+def has_graph(base: Base) -> bool:
+    """Return whether a decoding step can be recorded as a CUDA graph: it may not wait for the GPU.
+
+    Layers in 8 bits wait, and transformers' own forward pass may.
+    """
+    return base.device.type == "cuda" and base.layers is not None and not base.int8
 
 
 def stopped(base: Base, tokens: Tensor, new: int) -> Tensor:

@@ -31,8 +31,8 @@ MAX_CHARACTERS = 20_000  # a longer response counts as text without code
 SOURCE = "<response>"
 warnings.filterwarnings("ignore", module=SOURCE)
 
-# While Python builds a syntax tree it counts the depth in one place for all threads. If a second
-# thread comes in during a collection of garbage, the first one gets a SystemError
+# While Python builds a syntax tree, it counts the depth in one place for all threads. If a second
+# thread builds one while the first one collects garbage, the first one gets a SystemError
 # (python/cpython#106905). Rewards run in threads.
 _BUILDING = threading.RLock()
 

@@ -75,8 +75,9 @@ def resolve_bits(args) -> None:
         return
     from policies.loading import device, has_bf16
 
-    if device().type != "cpu":
-        args.bits = 16 if has_bf16(device()) else 32
+    place = device()
+    if place.type != "cpu":
+        args.bits = 16 if has_bf16(place) else 32
     elif args.processes == 1:
         seconds = seconds_of_a_token()
         args.bits, slower = sorted(seconds, key=seconds.get)

@@ -30,6 +30,7 @@ from bench.memory import make_model, measured
 from policies import decoding, memory
 from policies.base import Base
 from policies.decoding import decode
+from policies.loading import load_model
 from policies.sampling import Sampling
 from policies.scoring import Row
 from training.folder import read_records
@@ -65,6 +66,12 @@ def test_a_run_and_its_evaluation(argv, tmp_path, capsys):
     assert "device:  pretend card" in out
     assert "trained" in out
     assert "slower" not in err  # every base takes the fast path
+
+
+def test_a_card_without_bf16_computes_4_bits_in_32(monkeypatch):
+    assert load_model("tiny", 4, False)[0].dtype == torch.bfloat16
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda place: (7, 5))
+    assert load_model("tiny", 4, False)[0].dtype == torch.float32
 
 
 def test_the_card_learns_what_the_cpu_learns(tmp_path, monkeypatch):
