@@ -15,8 +15,10 @@ a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every pro
 This is --joint aligned, the paper's. The default for two agents is --joint cross, which scores
 every combination of the agents' responses. --joint K scores K combinations for each response. Then
 r_i^g is the mean over the combinations that contain a_i^g, and each agent has its own R and A. (The
-authors' library takes their sum, so its gradient grows with G.) An agent also has its own R and A
-where a reward pays single agents. Temperature, top-k and top-p are part of pi_i.
+authors' library takes their sum, so its gradient grows with G.) --optimism moves r_i^g from that
+mean towards the maximum in the first steps, so that nobody unlearns what only needs a better
+partner. An agent also has its own R and A where a reward pays single agents. Temperature, top-k
+and top-p are part of pi_i.
 
 One optimizer step learns from all turns of all problems of a batch. So in the code the factor 1/G
 of L_i is 1 / problems / the agent's responses to the problem at that turn (`rows`).
@@ -116,7 +118,9 @@ def arrangement(agents: int, samples: int, count: float) -> Tensor:
     return torch.tensor(sorted(joints))
 
 
-def sample_returns(rewards: Tensor, joints: Tensor, future: Tensor, gamma: float) -> Tensor:
+def sample_returns(
+    rewards: Tensor, joints: Tensor, future: Tensor, gamma: float, optimism: float = 0.0
+) -> Tensor:
     """Return R of every sample of every agent at one node (step 4): (n, G).
 
     rewards (n, J): each agent's reward for each joint response. joints (J, n).
@@ -125,10 +129,17 @@ def sample_returns(rewards: Tensor, joints: Tensor, future: Tensor, gamma: float
     A sample's reward is the *mean* over its joint responses, so that the gradient's scale does not
     depend on G. Its future is that of its aligned joint response, because only this one is played
     on. The partners' samples are independent, so this is unbiased.
+
+    optimism moves the reward from the mean (0) to the maximum (1): what the sample earns if the
+    partners learn to fit it. The maximum over their samples is biased upwards.
     """
-    by_sample = joints.argsort(stable=True, dim=0).T  # (n, J): an agent's joints, by its sample
-    rewards = rewards.gather(1, by_sample).reshape(*future.shape, -1)  # (n, G, joints of a sample)
-    return rewards.mean(-1) + gamma * future
+    returns = torch.zeros_like(future)
+    for agent, own_rewards in enumerate(rewards):
+        for sample in range(future.shape[1]):
+            earned = own_rewards[joints[:, agent] == sample]  # in its joint responses
+            mean = earned.mean()
+            returns[agent, sample] = mean + optimism * (earned.max() - mean)
+    return returns + gamma * future
 
 
 def advantages(returns: Tensor, mode: str) -> Tensor:
@@ -202,6 +213,11 @@ def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> f
     if schedule == "cosine":
         return 0.1 + 0.45 * (1.0 + math.cos(math.pi * done))
     return 1.0
+
+
+def optimism_weight(step: int, start: float, end: float, total: int) -> float:
+    """Return the weight of optimism at a step: it falls linearly to 0 in a share of the steps."""
+    return start * max(1.0 - step / (end * total), 0.0)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -284,13 +300,21 @@ class Rollout:
             base.end_at(task.stop)
 
     def __call__(
-        self, items: list, key: tuple, samples: int, sampling: Sampling, joints: float, chain: bool
+        self,
+        items: list,
+        key: tuple,
+        samples: int,
+        sampling: Sampling,
+        joints: float,
+        chain: bool,
+        optimism: float = 0.0,
     ) -> list[list[Node]]:
         """Return the nodes of each turn: one per item at turn 0, then one per joint response.
 
         An episode ends after --turns, or earlier where the task's `advance` returns None.
         key: (seed, stream, step, number of the first item), which decides every random number.
         joints: the number of joint responses that score each response (math.inf: all).
+        optimism: its weight in `sample_returns`.
         """
         turns = []
         nodes = self.roots(items, key, samples)
@@ -308,7 +332,7 @@ class Rollout:
             for node in nodes:
                 opened += self.next_turn(node, 1 if chain else samples)
             nodes = opened
-        back_up(turns, self.episode.gamma)  # step 4
+        back_up(turns, self.episode.gamma, optimism)  # step 4
         return turns
 
     def roots(self, items: list, key: tuple, samples: int) -> list[Node]:
@@ -437,8 +461,11 @@ class Rollout:
         self.seconds[name] += time.perf_counter() - start
 
 
-def back_up(turns: list[list[Node]], gamma: float) -> None:
-    """Compute values and returns from the last turn to the first (step 4)."""
+def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
+    """Compute values and returns from the last turn to the first (step 4).
+
+    Only the samples' returns are optimistic. The values are means, so the logged `return` is, too.
+    """
     for nodes in reversed(turns):
         for node in nodes:
             agents = len(node.rewards)
@@ -449,7 +476,7 @@ def back_up(turns: list[list[Node]], gamma: float) -> None:
                     future[:, sample] = child.values
             node.values = node.rewards.mean(1) + gamma * future.mean(1)  # (n,)
             node.value = float(team_mean(node.values))
-            node.returns = sample_returns(node.rewards, node.joints, future, gamma)  # (n, S)
+            node.returns = sample_returns(node.rewards, node.joints, future, gamma, optimism)
 
 
 def generator(*key: int) -> np.random.Generator:
@@ -541,6 +568,8 @@ class Algorithm:
     joint: int | str = "cross"
     branching: str = "tree"
     advantage: str = "mean"
+    optimism: float = 0.0
+    optimism_end: float = 0.5
     normalize: str = "sum"
     kl_coef: float = 0.0
     updates: int = 1
@@ -618,6 +647,7 @@ class MAGRPO(L.LightningModule):
         chosen, _ = self.next_problems(count)
         items = [self.problems[number] for number, _ in chosen]
         joints = {"aligned": 1, "cross": math.inf}.get(options.joint, options.joint)
+        optimism = optimism_weight(step, options.optimism, options.optimism_end, options.max_steps)
         return parallel.play(
             self.rollout,
             items,
@@ -626,6 +656,7 @@ class MAGRPO(L.LightningModule):
             self.sampling,
             joints,
             options.branching == "chain",
+            optimism,
         )
 
     def groups(self) -> list[list[Node]]:

@@ -121,6 +121,12 @@ class Args:
         at_least(int, 1, words={"aligned": "aligned", "cross": "cross"}),
         metavar="K",
     )
+    optimism: float = flag(
+        0.0,
+        "weight, at the start, of a response's best joint response against the mean of them",
+        SHARE,
+    )
+    optimism_end: float = flag(0.5, "share of the steps in which --optimism falls to 0", TOP_P)
     branching: str = flag(
         "tree",
         "multi-turn: tree = G new samples per response, chain = one",

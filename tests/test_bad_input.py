@@ -57,6 +57,8 @@ FLAGS = {
     "--joint crossed": "--joint: 'crossed' is not a whole number of at least 1, nor aligned or",
     "--top-p 1.5": "--top-p: '1.5' is not a number in [1e-06, 1]",
     "--joint 9": "--joint 9: each response is part of 8 joint responses",
+    "--optimism 1 --joint aligned": "--optimism trusts partners who learn",
+    "--optimism 1 --freeze 0": "--optimism trusts partners who learn",
     "--max-steps 3 --epochs 1": "--max-steps and --epochs: give one of them",
     "--model a b c": "--model names 3 for 2 agents",
     "@twice.args": "--model is given twice",

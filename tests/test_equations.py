@@ -28,6 +28,7 @@ from magrpo import (
     generator,
     kl_loss,
     learning_rate_factor,
+    optimism_weight,
     pass_shares,
     policy_loss,
     sample_returns,
@@ -168,6 +169,52 @@ def test_expected_gradient_is_the_true_gradient(agents, count, mode, group):
     torch.testing.assert_close(estimate, want * true, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(("agents", "count"), [(1, 1), (2, 1), (2, math.inf), (3, 2), (4, 5)])
+@pytest.mark.parametrize("optimism", [0.0, 0.3, 1.0])
+def test_a_return_lies_between_the_mean_and_the_best_of_its_own_joint_responses(
+    agents, count, optimism
+):
+    """Each agent has rewards of its own, and the joint responses come in any order."""
+    random = torch.Generator().manual_seed(0)
+    joints = arrangement(agents, 3, count)
+    joints = joints[torch.randperm(len(joints), generator=random)]
+    rewards = torch.randn(agents, len(joints), dtype=F64, generator=random)
+    future = torch.randn(agents, 3, dtype=F64, generator=random)
+    returns = sample_returns(rewards, joints, future, 0.5, optimism)
+    for agent, sample in itertools.product(range(agents), range(3)):
+        scored = zip(joints.tolist(), rewards[agent].tolist(), strict=True)
+        earned = [reward for joint, reward in scored if joint[agent] == sample]
+        mean = sum(earned) / len(earned)
+        want = (1 - optimism) * mean + optimism * max(earned) + 0.5 * float(future[agent, sample])
+        assert float(returns[agent, sample]) == pytest.approx(want)
+
+
+@pytest.mark.parametrize("group", [2, 3, 4])
+@pytest.mark.parametrize("optimism", [0.0, 0.5, 1.0])
+def test_optimism_overrates_a_response_that_needs_luck(group, optimism):
+    """Agent 0 calls its partner, which earns 1 if the partner fits (probability q) and else 0.
+    Enumerated over the partner's samples, it seems to earn more by w (1 - (1 - q)^G - q)."""
+    chance = 0.3
+    joints = arrangement(2, group, math.inf)
+    expected = 0.0
+    for fits in itertools.product((0.0, 1.0), repeat=group):
+        probability = math.prod(chance if fit else 1 - chance for fit in fits)
+        rewards = doubles(fits)[:, joints[:, 1]].expand(2, -1)
+        returns = sample_returns(rewards, joints, torch.zeros(2, group), 1.0, optimism)
+        expected += probability * float(returns[0, 0])
+        assert returns[1].tolist() == [*fits], "the partner's own returns have no such bias"
+    bias = optimism * (1 - (1 - chance) ** group - chance)
+    assert expected == pytest.approx(chance + bias)
+
+
+def test_optimism_falls_to_0_and_stays_there():
+    weights = [optimism_weight(step, 0.8, 0.5, 10) for step in range(10)]
+    assert weights == pytest.approx([0.8, 0.64, 0.48, 0.32, 0.16, 0, 0, 0, 0, 0])
+    assert weights[5:] == [0.0] * 5
+    assert optimism_weight(9, 1.0, 1.0, 10) == pytest.approx(0.1)
+    assert optimism_weight(0, 0.0, 0.5, 10) == 0.0
+
+
 class Game(Task):
     """Two agents, two actions, two turns. Agent 0 acts at both turns, knowing its first action;
     agent 1 chooses at turn 0 only. Samples come from a script, so that all can be listed."""
@@ -292,6 +339,38 @@ def test_an_episode_that_ends_early_estimates_the_true_gradient(branching):
         true[2:] *= 1 - doubles(0.4).sigmoid()
     assert bool(true[2])
     torch.testing.assert_close(got, true, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("branching", ["tree", "chain"])
+@pytest.mark.parametrize("joint", ["aligned", "cross"])
+def test_optimism_is_a_function_of_the_step_and_changes_no_value(branching, joint):
+    def nodes(optimism, step):
+        game = Game(silent=True, ends=False)
+        game.script = itertools.cycle([0, 1, 1])
+        algorithm = Algorithm(2, 1, joint, branching, optimism=optimism, max_steps=4)
+        module = MAGRPO(
+            game,
+            game,
+            Scorer(game.reward),
+            [{}],
+            algorithm,
+            Episode(turns=2),
+            Sampling(1.0, 0, 1.0, 1),
+        )
+        with at_step(step):
+            return [*itertools.chain(*module.play(1))]
+
+    for step, weight in enumerate((1.0, 0.5, 0.0, 0.0)):
+        for plain, optimistic in zip(nodes(0.0, step), nodes(1.0, step), strict=True):
+            assert plain.value == optimistic.value
+            spread = torch.zeros_like(plain.returns)
+            # One who speaks alone, and one whose joint responses are aligned, has one reward.
+            if joint == "cross" and not plain.histories[0]:
+                table = plain.rewards.reshape(2, 2, 2)
+                spread[0] = table[0].amax(1) - table[0].mean(1)
+                spread[1] = table[1].amax(0) - table[1].mean(0)
+                assert spread.any()
+            torch.testing.assert_close(optimistic.returns, plain.returns + weight * spread)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5])

@@ -204,7 +204,8 @@ def test_a_run_that_was_continued_plays_with_its_newest_agents(two, tmp_path, mo
 # --- an error or a signal between two steps -------------------------------------------------------
 
 
-WHOLE = "--updates 2 --advantage none --save-every 2"  # every step moves every weight
+# Every step moves every weight.
+WHOLE = "--updates 2 --advantage none --save-every 2 --optimism 1 --optimism-end 1"
 
 
 @pytest.fixture(scope="module")

@@ -168,6 +168,8 @@ def conflict(args) -> str:
         return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
     if len(frozen) == agents:
         return "--freeze names every agent: leave one to learn"
+    if args.optimism and (agents - len(frozen) < 2 or args.joint in (1, "aligned")):
+        return "--optimism trusts partners who learn: it needs two who learn, and --joint 2 or more"
     learning = {args.model[agent] for agent in range(agents) if agent not in frozen}
     if args.share and learning & {args.model[agent] for agent in frozen}:
         return "--freeze with --share: name all agents of a base, or none; they are one policy"
