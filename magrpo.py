@@ -164,7 +164,9 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
         return centred * (group / max(group - 1, 1))
     if mode == "std":  # GRPO's division, by the population deviation
         return centred / (returns.std(-1, keepdim=True, correction=0) + 1e-4)
-    return centred
+    if mode in ("mean", "max"):
+        return centred
+    raise ValueError(f"unknown --advantage {mode!r}")
 
 
 def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:

@@ -259,6 +259,7 @@ CHECKPOINT = "checkpoints/last.ckpt"
 RUNS = [
     (text("args.json", "{"), "run/args.json is damaged"),
     (lambda r: edit_args(r, num_agents="two"), "--num-agents: 'two' is not a whole number"),
+    (lambda r: edit_args(r, advantage="other"), "--advantage: 'other' is none of mean, rloo, std"),
     (lambda r: edit_args(r, lora_rank=8), "is of another team"),
     (lambda r: cut(r / CHECKPOINT), "last.ckpt is damaged"),
     (text("metrics.jsonl", '{"step": \n{}\n'), "metrics.jsonl is damaged"),

@@ -73,6 +73,11 @@ def test_equal_returns_have_exactly_no_advantage(mode, value, group):
     assert torch.equal(advantages(returns, mode), torch.zeros(2, group, dtype=F64))
 
 
+def test_an_unknown_advantage_is_refused():
+    with pytest.raises(ValueError, match="unknown --advantage 'median'"):
+        advantages(doubles(0, 1), "median")
+
+
 @pytest.mark.parametrize(("agents", "group"), [(1, 3), (2, 8), (3, 4), (3, 5), (4, 3), (6, 2)])
 def test_every_response_is_in_as_many_joint_responses(agents, group):
     """Aligned and cross are the two ends. In between, no joint response comes twice."""

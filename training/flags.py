@@ -98,6 +98,12 @@ class Parser(argparse.ArgumentParser):
             flag = unknown[0].partition("=")[0]
             hint = meant(flag, self._option_string_actions) + " (--help lists the flags)"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        for action in self._actions:
+            value = getattr(parsed, action.dest, None)
+            # argparse checks what is given, and not what --resume has made a default.
+            if action.choices and value not in (None, *action.choices):
+                listed = ", ".join(map(str, action.choices))
+                self.error(f"{action.option_strings[0]}: {value!r} is none of {listed}")
         return parsed
 
     def _read_args_from_files(self, strings):
