@@ -533,23 +533,36 @@ class Visits:
 
 
 def pass_shares(turns: list[list[Node]]) -> dict[int, float]:
-    """Return the share of each problem's scored joint responses that pass, where episodes end.
+    """Return the share of each problem's episodes that pass, where they are scored at their end."""
+    shares = {}
+    for root in turns[0]:
+        share = pass_share(root)
+        if not math.isnan(share):
+            shares[root.problem] = share
+    return shares
 
-    On the last turn all joint responses count. Before it, only the aligned ones can be played on,
-    and those count whose episode is over.
+
+def pass_share(node: Node) -> float:
+    """Return the share of a node's episodes that pass. NaN: none is scored at its end.
+
+    On the last turn all joint responses end an episode. Before it, the aligned ones do, or are
+    played on. Each aligned one counts the same, however many joint responses follow it.
     """
-    passes = defaultdict(list)
-    for node in itertools.chain(*turns):
-        for joint, parts in zip(node.joints.tolist(), node.parts, strict=True):
-            aligned = len(set(joint)) == 1
-            if node.children and not (aligned and node.children[joint[0]] is None):
-                continue  # it is not played on, or its episode is not over
-            if not parts:
-                continue
-            if "metric/pass" not in parts:
-                raise ValueError("--keep-problems needs a reward that reports metric/pass")
-            passes[node.problem].append(parts["metric/pass"])
-    return {problem: sum(values) / len(values) for problem, values in passes.items()}
+    passes = []
+    for joint, parts in zip(node.joints.tolist(), node.parts, strict=True):
+        if node.children and len(set(joint)) > 1:
+            continue
+        child = node.children[joint[0]] if node.children else None
+        if child:
+            passes.append(pass_share(child))
+        elif not parts:
+            passes.append(math.nan)
+        elif "metric/pass" in parts:
+            passes.append(parts["metric/pass"])
+        else:
+            raise ValueError("--keep-problems needs a reward that reports metric/pass")
+    scored = [share for share in passes if not math.isnan(share)]
+    return sum(scored) / len(scored) if scored else math.nan
 
 
 # --------------------------------------------------------------------------------------------------

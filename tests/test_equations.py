@@ -468,5 +468,8 @@ def test_an_episode_that_goes_on_has_not_passed_yet():
     last = node(1, 0, 0, 0)
     assert pass_shares([[last]]) == {7: 0.25}
     first = node(0, 1, 1, 1, children=[last, None])  # 00 is played on, 11 is over
-    assert pass_shares([[first], [last]]) == {7: (1 + 1) / 5}
+    assert pass_shares([[first], [last]]) == {7: (0.25 + 1) / 2}  # each episode counts once
     assert pass_shares([[node(0, 1, 1, 1, children=[None, None])]]) == {7: 0.5}
+    last.parts = [{}] * 4
+    assert pass_shares([[first], [last]]) == {7: 1.0}
+    assert pass_shares([[last]]) == {}
