@@ -407,7 +407,11 @@ class Rollout:
         return answers
 
     def score_joints(self, nodes: list[Node], joints: float) -> None:
-        """Score joint responses of every node, so that each response is in as many of them."""
+        """Score joint responses of every node, so that each response is in as many of them.
+
+        ValueError: the reward scores only some of those to a problem at this turn. Unscored ones
+        would count as 0 in their group.
+        """
         size = self.team.size
         asked = []
         for node in nodes:
@@ -417,8 +421,16 @@ class Rollout:
             node.joints = arrangement(len(speakers), node.samples, joints)[:, columns]
             asked += [(node.item, node.texts(joint)) for joint in node.joints.tolist()]
         scores = iter(self.reward(asked))
+        is_scored = {}  # by problem
         for node in nodes:
             node.parts = list(itertools.islice(scores, len(node.joints)))
+            for parts in node.parts:
+                if is_scored.setdefault(node.problem, bool(parts)) != bool(parts):
+                    raise ValueError(
+                        "the reward returned {} for one response and a score for another, at turn "
+                        f"{len(node.histories[0])} of item {node.item!r:.300}: {{}} says that the "
+                        "whole turn is not scored; return 0 for a response that earns nothing"
+                    )
             rewards = [agent_rewards(parts, size) for parts in node.parts]  # (J, n)
             node.rewards = torch.tensor(rewards, dtype=torch.float64).T.contiguous()
             node.team_rewards = team_mean(node.rewards)

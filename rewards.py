@@ -12,7 +12,8 @@ Two kinds of keys differ.
 - "agent/<i>" goes to agent i alone, on top of the sum. It is logged as agent/<i>/reward. The logged
   return is then the sum plus the mean of the agents' own rewards. `maximum` limits this return.
 
-An empty dict means that this turn is not scored.
+An empty dict means that this turn is not scored. At a turn of a problem a reward scores all joint
+responses or none: a response that earns nothing gets 0.
 
 A reward has to be pure. Several threads call it at once, and a resumed run calls it again. It ends
 the run (training/scoring.py: RewardError) if it raises, hangs, exceeds its maximum or returns a

@@ -1,5 +1,6 @@
 """The module on a small model, in Lightning's own loop: python -m pytest tests/test_magrpo.py"""
 
+import contextlib
 import itertools
 import math
 from collections import Counter
@@ -8,7 +9,14 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
-from helpers import assert_close, assert_same_gradients, flags, rounding, small_base
+from helpers import (
+    assert_close,
+    assert_same_gradients,
+    at_step,
+    flags,
+    rounding,
+    small_base,
+)
 
 import magrpo
 from magrpo import MAGRPO, Episode, Rollout
@@ -106,6 +114,24 @@ def test_equal_rewards_move_nothing():
     assert measure(module)["frac_reward_zero_std"] == 1
     assert measure(module)["grad_norm/0"] == 0
     assert measure(module)["logp_difference/max"] == 0  # nothing was scored
+
+
+@pytest.mark.parametrize(("turns", "unscored"), [(1, 1), (2, 1), (2, 4)])
+def test_a_reward_scores_all_responses_to_a_problem_at_a_turn_or_none(turns, unscored):
+    """Where the others earn 1, an unscored response would have the advantage of a wrong one."""
+    module = new_module(long_answers, f"--joint aligned --branching chain --turns {turns}")
+    batches = []
+
+    def scores(asked):  # of two problems, 4 joint responses each
+        batches.append(asked)
+        count = unscored if len(batches) == turns else 0
+        return [{}] * count + [{"reward": 1.0}] * (len(asked) - count)
+
+    module.rollout.reward = scores
+    complaint = pytest.raises(ValueError, match=f"a score for another, at turn {turns - 1} of item")
+    with at_step(0), contextlib.nullcontext() if unscored == 4 else complaint:
+        module.play(2)
+    assert len(batches) == turns
 
 
 @pytest.mark.parametrize(("length", "plain"), [(1, False), (2, False), (2, True)])
