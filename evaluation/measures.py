@@ -60,9 +60,9 @@ def paired(values: list[float], others: list[float]) -> dict:
     }
 
 
-def t95(seeds: int) -> float:
-    """Return half of a 95 % interval in standard errors, for a mean over seeds (2 or more)."""
-    freedom = seeds - 1
+def t95(count: int) -> float:
+    """Return half of a 95 % interval in standard errors, for a mean over 2 or more values."""
+    freedom = count - 1
     if freedom <= len(T95):
         return T95[freedom - 1]
     return 1.96 + 2.5 / freedom
@@ -78,7 +78,7 @@ def interval(runs: list[list[float]]) -> tuple[float, float, float]:
     mean, seed_error = mean_and_error(np.mean(runs, 1).tolist())
     _, problem_error = mean_and_error(np.mean(runs, 0).tolist())
     seed_half = t95(len(runs)) * seed_error if seed_error else 0.0
-    problem_half = 1.96 * problem_error if problem_error else 0.0
+    problem_half = t95(len(runs[0])) * problem_error if problem_error else 0.0
     half = math.hypot(seed_half, problem_half)
     return mean, mean - half, mean + half
 

@@ -359,9 +359,11 @@ def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
         assert returns[number][number] == pytest.approx(after)
     assert len({*returns[0], *returns[1]}) > 1
     assert "two runs or more" in refused_by_eval(capsys, "--crossplay", trained)
-    edit_json(other / "args.json", args=read_json(other / "args.json")["args"] | {"top_k": 5})
-    told = refused_by_eval(capsys, "--crossplay", trained, other)
-    assert f"{other} has another top_k than" in told
+    own = read_json(other / "args.json")["args"]
+    for name, value in (("top_k", 5), ("bits", 16), ("template_arg", {"a": 1})):
+        edit_json(other / "args.json", args=own | {name: value})
+        told = refused_by_eval(capsys, "--crossplay", trained, other)
+        assert f"{other} has another {name} than" in told
 
 
 def test_an_embedded_model_is_found_in_every_clone(tmp_path, monkeypatch):
