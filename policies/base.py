@@ -271,20 +271,22 @@ class Base(nn.Module):
         return count
 
     def text_of(self, response: list[int]) -> str:
-        """Return a response's text, the text that ends it included.
+        """Return a response's text, a text that ends it included.
 
-        Decoders like Llama 2's strip the first space of a text, and a response follows a prompt. So
-        it is decoded after a letter, which is then cut off.
+        Special tokens are part of it, except end-of-sequence tokens and padding. Decoders like
+        Llama 2's strip the first space of a text, and a response follows a prompt. So it is decoded
+        after a letter, which is then cut off.
         """
         letter, size = self.letter
-        text = self.tokenizer.decode([*letter, *response], skip_special_tokens=True)
-        return text[size:]
+        silent = {*self.eos, self.tokenizer.pad_token_id}
+        tokens = [token for token in response if token not in silent]
+        return self.tokenizer.decode([*letter, *tokens])[size:]
 
     @functools.cached_property
     def letter(self) -> tuple[list[int], int]:
         """Return the token ids of a letter, and the length of their text."""
         letter = self.tokenizer("x", add_special_tokens=False)["input_ids"]
-        return letter, len(self.tokenizer.decode(letter, skip_special_tokens=True))
+        return letter, len(self.tokenizer.decode(letter))
 
 
 def as_text(prompt: Prompt) -> str:
@@ -347,14 +349,35 @@ def is_mixer(module: nn.Module) -> bool:
 
 
 def eos_tokens(model, tokenizer) -> frozenset[int]:
-    """Return every token that ends a response: the checkpoint's and the tokenizer's.
+    """Return every token that ends a response: the checkpoint's, the tokenizer's, the template's.
 
     It leaves out those that the output layer does not know.
     """
     ids = model.generation_config.eos_token_id
     if not isinstance(ids, list):
         ids = [ids]
-    ids = frozenset([*ids, tokenizer.eos_token_id]) - {None}
+    ids = frozenset([*ids, tokenizer.eos_token_id, turn_end(tokenizer)]) - {None}
     if not ids:
         raise ValueError("the model has no end-of-sequence token: set eos_token in its tokenizer")
     return ids.intersection(range(len(model.get_output_embeddings().weight)))
+
+
+def turn_end(tokenizer) -> int | None:
+    """Return the token that ends the assistant's turn in the chat template, None without one.
+
+    A checkpoint may not name it as an end. The model's text would then run on.
+    """
+    if not tokenizer.chat_template:
+        return None
+    answer = "The answer is here."
+    chat = [{"role": "user", "content": "Question?"}, {"role": "assistant", "content": answer}]
+    try:
+        text = tokenizer.apply_chat_template(chat, tokenize=False)
+    except Exception:  # of a model's own template, which may never be used: many kinds
+        return None
+    rest = text.partition(answer)[2]
+    added = tokenizer.added_tokens_decoder
+    for token in tokenizer(rest, add_special_tokens=False)["input_ids"]:
+        if token in added and not added[token].content.isspace():
+            return token
+    return None

@@ -160,7 +160,7 @@ def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Re
     """
     size = base.end_of(tokens)
     tokens = tokens[:size]
-    text = base.text_of([token for token in tokens if token not in base.eos])
+    text = base.text_of(tokens)
     for stop in base.stops:
         text = text.partition(stop)[0]
     return Response(

@@ -100,6 +100,8 @@ class Server:
             "repetition_penalty": 1.0,
             "stop_token_ids": ends,
             "stop": stops,
+            "skip_special_tokens": False,  # a stop may be one
+            "spaces_between_special_tokens": False,
             "ignore_eos": True,  # the ends have it, too
             "logprobs": 0,  # of the sampled tokens alone
             "return_token_ids": True,

@@ -97,8 +97,7 @@ def choose(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor
     chosen = tokens[:, None]
     logps = mass.gather(-1, chosen).log_()
     total = logits.gather(-1, chosen) - logps  # log of the sum of exp(logits)
-    if sampling.top_k or sampling.top_p < 1:
-        logits = logits.clamp(min=-1e30)  # 0 x -inf is not a number
+    logits = logits.clamp(min=-1e30)  # 0 x -inf is not a number
     with torch.autocast(logits.device.type, enabled=False):  # it would round this to 16 bits
         entropy = total[:, 0] - torch.linalg.vecdot(mass, logits)
     return tokens, logps[:, 0], entropy

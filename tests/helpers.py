@@ -81,14 +81,16 @@ class Tokenizer:
     """One character, one token: chr(40 + id)."""
 
     eos_token_id = EOS
+    pad_token_id = None
+    chat_template = None
 
-    def __call__(self, text, add_special_tokens=True):
+    def __call__(self, text, **options):
         return {"input_ids": [max(2, ord(c) - 40) % VOCAB for c in text]}
 
     def get_vocab(self):
         return {chr(40 + i): i for i in range(VOCAB)}
 
-    def decode(self, ids, skip_special_tokens=True):
+    def decode(self, ids):
         return "".join(chr(40 + i) for i in ids if i > EOS)
 
     def save_pretrained(self, path):

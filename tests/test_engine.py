@@ -99,6 +99,7 @@ class Server(LocalServer):
     def completions(self, body: dict) -> tuple[int, dict]:
         assert body["ignore_eos"]
         assert body["return_token_ids"]
+        assert not body["skip_special_tokens"]
         assert (body["min_p"], body["repetition_penalty"], body["logprobs"]) == (0, 1, 0)
         numbers = [uniforms(body["max_tokens"], seed=body["seed"] + i) for i in range(body["n"])]
         options = [body[name] for name in ("temperature", "top_k", "top_p", "max_tokens")]

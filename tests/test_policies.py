@@ -31,7 +31,7 @@ from helpers import (
 )
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
-from tokenizers import decoders
+from tokenizers import AddedToken, decoders
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
@@ -337,6 +337,16 @@ def test_the_entropy_is_not_rounded_in_a_mixed_precision():
         assert_close(choose(logits, uniforms, PLAIN)[2], expected[2])
 
 
+@pytest.mark.parametrize("impossible", [-math.inf, torch.finfo(torch.float32).min])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_entropy_leaves_out_what_a_model_rules_out(impossible, temperature):
+    sampling = Sampling(temperature, 0, 1.0, 1)
+    logits = torch.randn(4, 50)
+    uniforms = torch.rand(4, dtype=torch.float64)
+    masked = F.pad(logits, (0, 9), value=impossible)
+    assert_close(choose(masked, uniforms, sampling)[2], choose(logits, uniforms, sampling)[2])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_draw_never_takes_an_impossible_token(dtype):
     mass = torch.rand(200, 999, generator=torch.Generator().manual_seed(0))
@@ -469,6 +479,27 @@ def test_a_response_keeps_its_first_space(decoder, tokens, text):
     base.tokenizer = word_tokenizer(decoder)
     ids = [*map(WORDS.index, tokens), EOS]
     assert decoding.response_of(base, ids, [-1.0] * len(ids), [0.5] * len(ids)).text == text
+
+
+def embedded_tokenizer(*special: str):
+    tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
+    tokenizer.add_tokens([AddedToken(text, special=True) for text in special])
+    return tokenizer
+
+
+def test_special_tokens_are_text_and_may_stop_it():
+    """But for the end and padding. The response ends with the token that completes a stop."""
+    base = small_base()
+    base.tokenizer = embedded_tokenizer("<answer>", "</tool>")
+    ids = base.tokenizer("ab<answer><pad>42</tool> and more<eos>")["input_ids"]
+    values = [0.0] * len(ids)
+    response = decoding.response_of(base, ids, values, values)
+    assert response.text == "ab<answer>42</tool> and more"
+    base.end_at("</tool>")
+    response = decoding.response_of(base, ids, values, values)
+    assert response.text == "ab<answer>42"
+    assert response.tokens[-1] == base.tokenizer.convert_tokens_to_ids("</tool>")
+    assert response.ended
 
 
 def test_no_prompt_ends_in_what_the_tokenizer_adds():
@@ -625,6 +656,22 @@ def test_end_tokens_come_from_checkpoint_and_tokenizer():
     model, tokenizer = small_model(), Tokenizer()
     model.generation_config.eos_token_id = [7, 9, 10**6]  # the model has no such token
     assert eos_tokens(model, tokenizer) == {7, 9, EOS}
+
+
+@pytest.mark.parametrize(
+    ("template", "end"),
+    [
+        ("{% for m in messages %}[{{ m.role }}]{{ m.content }} <end>\n{% endfor %}", "<end>"),
+        ("{% for m in messages %}<start>{{ m.role }}: {{ m.content }}\n{% endfor %}", None),
+        ("{{ raise_exception('images only') }}", None),
+    ],
+)
+def test_what_ends_the_assistant_s_turn_ends_a_response(template, end):
+    tokenizer = embedded_tokenizer("<start>", "<end>")
+    tokenizer.chat_template = template
+    expected = [tokenizer.convert_tokens_to_ids(end)] if end else []
+    model = small_model(vocab_size=len(tokenizer))
+    assert eos_tokens(model, tokenizer) == {EOS, *expected}
 
 
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
