@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import torch
 from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file
 from transformers import (
     AutoConfig,
@@ -55,6 +56,13 @@ def load_base(name: str, agents: list[int], options: TeamOptions) -> Base:
     )
     base.template_args = {name: as_json(text) for name, text in options.template_arg.items()}
     choose_path(base)
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions and base.context < positions:
+        print(
+            f"warning: {name} is used up to {base.context} of its {positions} tokens: its rotary "
+            "angles change there",
+            file=sys.stderr,
+        )
     return base
 
 
@@ -73,7 +81,8 @@ def loading(name: str, needs: str):
     except Exception as error:
         if "trust_remote_code" in str(error):
             needs = "it brings code of its own: read it, and if you trust it, --trust-remote-code"
-        raise ValueError(f"cannot load {name}: {needs} ({error!s:.300})") from error
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"cannot load {name}: {needs} ({reason:.300})") from error
 
 
 def load_model(name: str, bits: int, trust_remote_code: bool):
@@ -125,6 +134,13 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
         )
     with loading(model_name, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
         model = AutoModelForCausalLM.from_pretrained(where, config=config, **options, **weights)
+    stored = getattr(model.config, "quantization_config", None)
+    if stored and not getattr(stored, f"load_in_{bits}bit", False):
+        raise ValueError(
+            f"{model_name} is stored quantised, not in {bits} bits: give its own --bits, 8 or 4, "
+            "to train adapters on it; to merge an adapter, or to train it whole, name the model "
+            "that it was made from"
+        )
     model.name_or_path = recorded_name(where)  # peft writes it into saved agents
     return model, tokenizer
 
@@ -135,12 +151,20 @@ def merge(folder: str, model, tokenizer, trust_remote_code: bool):
     The tokenizer is the adapter's, where it has one.
     """
     needs = f"it is an adapter, and does not fit its base {base_of(folder)}"
-    with loading(f"the model {folder!r}", needs), warnings.catch_warnings():
+    tied = model.get_input_embeddings().weight is model.get_output_embeddings().weight
+    with loading(f"the model {folder!r}", needs), warnings.catch_warnings(record=True) as remarks:
+        warnings.filterwarnings("always", module="peft")  # terminal.quiet hides them
         warnings.filterwarnings("error", "Found missing adapter keys")  # it would do nothing
         adapted = PeftModel.from_pretrained(model, folder, torch_device=str(model.device))
+        ends = (model.get_input_embeddings(), model.get_output_embeddings())
+        if tied and any(isinstance(end, LoraLayer) for end in ends):
+            raise ValueError("it changes one of two tied embeddings: merging would change both")
         model = adapted.merge_and_unload(safe_merge=True)
         if (Path(folder) / "tokenizer_config.json").is_file():
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    for remark in remarks:
+        text = " ".join(str(remark.message).split())
+        print(f"warning: {folder}: {text:.300}", file=sys.stderr)
     model.name_or_path = recorded_name(str(Path(folder).resolve()))  # written into saved agents
     return model, tokenizer
 
@@ -168,12 +192,7 @@ def choose_path(base: Base) -> None:
         reason = f"the fast one fails: {error!s:.120}"
     if gap < max(tolerance(base), 3 * noise):  # a deep model rounds more often
         return
-    base.plain = True
-    base.net.set_attn_implementation(base.attention)
-    print(
-        f"warning: {name} runs through transformers' own forward pass, which is slower ({reason})",
-        file=sys.stderr,
-    )
+    base.take_plain_path(reason)
 
 
 def largest_gap(base: Base, decode: Callable, score: Callable) -> float:

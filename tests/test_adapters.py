@@ -1,6 +1,8 @@
 """An adapter's folder as --model: python -m pytest tests/test_adapters.py"""
 
 import shutil
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from helpers import (
     edit_json,
     flags,
     move_adapters,
+    of_a_cpu,
     read_json,
     refused,
     resume,
@@ -19,14 +22,15 @@ from helpers import (
     train_run,
     words,
 )
-from peft import PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 import train
 from policies.finding import EMBEDDED, TeamOptions, bases, fingerprint
 from policies.loading import load_base, load_model, save_agent
 from training.folder import read_records
+from training.terminal import quiet
 
 TINY = str(EMBEDDED)
 SMALL_ADAPTERS = TeamOptions([], lora_rank=4, lora_alpha=8)
@@ -112,6 +116,37 @@ def test_a_fingerprint_is_of_the_content(adapter, copied):
 
 def test_it_has_16_or_32_bits(copied, capsys):
     assert "--bits 4 is not for" in refused(capsys, SMALL, "--bits 4 --model", copied)
+
+
+@of_a_cpu
+def test_a_stored_quantised_model_has_its_own_bits(copied, tmp_path, capsys, monkeypatch):
+    """In others, what is merged or trained would be rounded again."""
+    monkeypatch.chdir(tmp_path)
+    packed = BitsAndBytesConfig(load_in_4bit=True)
+    AutoModelForCausalLM.from_pretrained(TINY, quantization_config=packed).save_pretrained("q4")
+    AutoTokenizer.from_pretrained(TINY).save_pretrained("q4")
+    edit_json(copied / "adapter_config.json", base_model_name_or_path="q4")
+    for argv in (f"{copied} --bits 32", "q4 --lora-rank 0", "q4 --bits 8"):
+        assert "is stored quantised, not in" in refused(capsys, SMALL, "--model", argv)
+    assert load_base("q4", [0], replace(SMALL_ADAPTERS, bits=4)).net.is_loaded_in_4bit
+
+
+@pytest.mark.parametrize("end", ["lm_head", "embed_tokens"])
+def test_an_adapter_of_a_tied_end_is_refused(end, tmp_path):
+    plain = AutoModelForCausalLM.from_pretrained(TINY)
+    get_peft_model(plain, LoraConfig(target_modules=[end])).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="it changes one of two tied embeddings"):
+        load_model(str(tmp_path), 32, False)
+
+
+def test_the_remarks_of_merging_are_shown(tmp_path, capsys):
+    plain = AutoModelForCausalLM.from_pretrained(TINY)
+    config = LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"])
+    get_peft_model(plain, config).save_pretrained(tmp_path)
+    with warnings.catch_warnings():
+        quiet(uses_lightning=False)
+        load_model(str(tmp_path), 32, False)
+    assert f"warning: {tmp_path}: Input and output embeddings are no" in capsys.readouterr().err
 
 
 def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):

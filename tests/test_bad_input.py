@@ -364,3 +364,11 @@ def test_debug_shows_the_traceback():
     for program in (train, evaluation):
         with pytest.raises(ValueError, match="unknown task"):
             program.main(["--task", "cop", "--debug"])
+
+
+def test_an_error_without_a_message_is_named_by_its_class(refused, monkeypatch):
+    def prepare(args):
+        raise RuntimeError
+
+    monkeypatch.setattr(train, "prepare", prepare)
+    assert refused("").endswith("error: RuntimeError: (--debug shows where)")

@@ -382,12 +382,15 @@ def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):
     edit_json(copied_model(tmp_path / "other") / "config.json", rms_norm_eps=1e-5)
     shutil.copytree(trained, tmp_path / "half")
     shutil.rmtree(tmp_path / "half/agents")
+    shutil.copytree(trained / "agents/0", "pissa")
+    edit_json(Path("pissa/adapter_config.json"), init_lora_weights="pissa_niter_4")
     for argv, said in (
         (f"{trained} --model other", "the model other is not what"),
         (f"{trained} --lora-rank 8", "is an adapter of {'r': 16, 'lora_alpha': 32"),
         (f"{trained} --lora-rank 0", "is an adapter: not with --lora-rank 0"),
         (f"{trained} --num-agents 3", "it has 2 agents and this team 3"),
         (ROOT / "tiny", "is a whole model: --lora-rank 0"),
+        ("pissa", "changed its base at its start (pissa_niter_4)"),
         ("half", "is not finished: python train.py --resume half"),
     ):
         assert said in refused(capsys, SMALL, "--init", argv)

@@ -2,7 +2,8 @@
 
 --init names a run or the folder of one agent, as peft or transformers writes it. A run's agent i
 becomes agent i. If the run has one agent or one shared policy, it becomes every agent. Another base
-and another rank or scale of the adapter are refused: they would load and be worth nothing.
+and another rank or scale of the adapter are refused: they would load and be worth nothing. So is
+an adapter that began by changing its base (PiSSA, OLoRA, LoftQ, CorDA).
 """
 
 import sys
@@ -13,7 +14,9 @@ from training.flags import each
 from training.folder import agent_folder, check_base, has_agents, read_args, run_folder
 
 FULL = "config.json"  # of a whole model
-SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern")  # an adapter's keys for its scale
+# An adapter's keys for its scale, and for the tokens from which on it acts.
+SCALE = ("r", "lora_alpha", "use_rslora", "alpha_pattern", "alora_invocation_tokens")
+STARTS = (True, False, "gaussian", "eva", "orthogonal", "mica")  # that leave the base as it is
 
 
 def agent_folders(names: list[str], team: TeamOptions) -> list[str]:
@@ -44,10 +47,16 @@ def check_shape(folder: Path, team: TeamOptions) -> None:
         return
     config = adapter_config(folder)
     scale = {key: config.get(key) or 0 for key in SCALE}
-    if list(scale.values()) != [team.lora_rank, team.lora_alpha, 0, 0]:
+    if list(scale.values()) != [team.lora_rank, team.lora_alpha, 0, 0, 0]:
         raise ValueError(
             f"--init {folder} is an adapter of {scale}, and this team's are of "
             f"--lora-rank {team.lora_rank} and --lora-alpha {team.lora_alpha}"
+        )
+    start = config.get("init_lora_weights", True)
+    if start not in STARTS:
+        raise ValueError(
+            f"--init {folder} is an adapter that changed its base at its start ({start}): "
+            "give it as --model, which merges it as peft does"
         )
 
 

@@ -78,7 +78,8 @@ def fail(top: Parser, error: Exception) -> None:
         drop_output()
     place = user_line(error)
     message = f"{place}{error}"
-    if not isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError)):
+    told = isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError))
+    if not told or not str(error):
         hint = "" if place else " (--debug shows where)"
         message = f"{place}{type(error).__name__}: {error}{hint}"
     if isinstance(error, ModuleNotFoundError):  # of a package that few runs need
