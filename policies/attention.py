@@ -246,7 +246,7 @@ def attend(module, query, key, value, attention_mask, scaling=None, softcap=None
 
     It is causal over tokens that continue nothing. Tokens that continue a prefix have a mask
     (prefixes.py). In decoding it takes a RowCache. A sliding window is longer than any prompt and
-    response together: Base.context sees to that.
+    response together: Base.hold sees to that.
     """
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if isinstance(key, RowCache):

@@ -19,6 +19,7 @@ import bisect
 import contextlib
 import functools
 import math
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -65,6 +66,7 @@ class Base(nn.Module):
         self.eos = eos_tokens(model, tokenizer)
         self.stops: list[str] = []  # texts that end a response, too
         self.context = context(model.config.get_text_config())  # in tokens
+        self.window = window(model.config.get_text_config())  # of the fast path, in tokens
         self.plain = False  # whether it has to be run by policies/plain.py
         # Whether its weights have 8 bits.
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
@@ -95,6 +97,21 @@ class Base(nn.Module):
         self.scale = getattr(config, "logit_scale", None) or 1.0
         self.scale /= getattr(config, "logits_scaling", None) or 1.0
         self.softcap = getattr(config, "final_logit_softcapping", None)
+
+    def take_plain_path(self, reason: str) -> None:
+        """Run by plain.py from now on, with a warning that says why."""
+        self.plain = True
+        self.net.set_attn_implementation(self.attention)
+        print(
+            f"warning: {type(self.net).__name__} runs through transformers' own forward pass, "
+            f"which is slower ({reason})",
+            file=sys.stderr,
+        )
+
+    def hold(self, size: int) -> None:
+        """Take the path on which a prompt and its response of so many tokens in all can run."""
+        if size > self.window and not self.plain:
+            self.take_plain_path(f"{size} tokens are more than its attention window, {self.window}")
 
     def set_checkpointing(self) -> None:
         """Let the update always use gradient checkpointing. ValueError where it cannot."""
@@ -219,6 +236,7 @@ class Base(nn.Module):
                 f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than "
                 f"the model's context of {self.context} ({prompt!r:.60}...)"
             )
+        self.hold(len(ids) + room)
         if max(ids, default=0) >= self.vocabulary:
             raise ValueError(
                 f"the tokenizer is of another model: token {max(ids)}, and the model knows "
@@ -299,14 +317,24 @@ def as_text(prompt: Prompt) -> str:
 def context(config) -> float:
     """Return how many tokens a prompt and its response may have together.
 
-    The model's positions limit them. So does its attention window: the caches here do not slide.
+    The model's positions limit them. "longrope" turns all keys by other angles once the longest row
+    of a batch has more tokens than the original context: decoding and the update would differ.
     """
     limits = [getattr(config, "max_position_embeddings", None)]
-    kinds = getattr(config, "layer_types", None)
-    if kinds is None or "sliding_attention" in kinds:
-        limits.append(getattr(config, "sliding_window", None))
+    rotations = getattr(config, "rope_parameters", None) or {}
+    for rotation in (rotations, *rotations.values()):  # of the model, or by kind of layer
+        if isinstance(rotation, dict) and rotation.get("rope_type") == "longrope":
+            limits.append(rotation["original_max_position_embeddings"])
     limits = [limit for limit in limits if limit]
     return min(limits, default=math.inf)
+
+
+def window(config) -> float:
+    """Return how many tokens the attention of every layer reaches: the fast path's do not slide."""
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None or "sliding_attention" in kinds:
+        return getattr(config, "sliding_window", None) or math.inf
+    return math.inf
 
 
 def adapted(model, attention_only: bool) -> list[str] | str:

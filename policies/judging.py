@@ -36,6 +36,7 @@ class Judge:
                     f"a reward asks of {size} tokens, and the context of the model that it asks "
                     f"is {self.base.context}: take shorter items, or another --judge"
                 )
+            self.base.hold(size)
         full_rows = [row for row in rows if row.tokens]
         halving([self.base], lambda: score(self.base, full_rows, PLAIN, frozen=True))
         return [row.scored.cpu().double().numpy() for row in rows]

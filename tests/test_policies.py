@@ -36,7 +36,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 
-from policies import adapters, decoding, plain, prefixes, scoring
+from policies import adapters, decoding, plain, prefixes, scoring, team
 from policies.attention import attend
 from policies.base import Base, eos_tokens
 from policies.decoding import decode
@@ -699,12 +699,33 @@ def test_token_logps_have_the_gradient_of_the_plain_computation(sampling, traine
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "context"),
+    ("kind", "changes", "slides"),
     [
-        ("mistral", {"sliding_window": 24}, 24),
-        ("gemma3_text", {"sliding_window": 24}, 24),
-        ("gemma3_text", {"sliding_window": 24, "layer_types": ["full_attention"] * 2}, 64),
+        ("mistral", {"sliding_window": 24}, True),
+        ("gemma3_text", {"sliding_window": 24}, True),
+        ("gemma3_text", {"sliding_window": 24, "layer_types": ["full_attention"] * 2}, False),
     ],
 )
-def test_a_window_bounds_prompt_and_response_where_it_is_used(kind, changes, context):
-    assert Base(small_kind(kind, **changes), Tokenizer(), [0], 4, 8).context == context
+def test_what_is_longer_than_a_window_runs_where_windows_slide(kind, changes, slides, capsys):
+    base = Base(small_kind(kind, **changes), Tokenizer(), [0], 4, 8)
+    base.encode("a" * 16, chat=False, limit=99, room=8)
+    assert not base.plain
+    prompt = base.encode("a" * 30, chat=False, limit=99, room=8)
+    assert (base.context, base.plain) == (64, slides)
+    assert ("its attention window, 24" in capsys.readouterr().err) == slides
+    answers = sampled(base, [prompt], [0], decode=team.decode)
+    for row, response in zip(rows_of([prompt], [0], answers), answers[0], strict=True):
+        assert_close(torch.tensor(response.logps), looped(base, row, PLAIN))
+
+
+def test_angles_that_change_with_the_length_bound_the_context(tmp_path, capsys):
+    rotation = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+    rotation["rope_theta"] = 10000.0
+    original = {"original_max_position_embeddings": 32, "rope_parameters": rotation}
+    model = small_kind("phi3", vocab_size=512, **original)
+    model.save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained("tiny").save_pretrained(tmp_path)
+    base = load_base(str(tmp_path), [0], TeamOptions([]))
+    assert "up to 32 of its 64 tokens" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="the model's context of 32"):
+        base.encode("a " * 30, chat=False, limit=99, room=8)
