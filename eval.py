@@ -272,13 +272,13 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
 def evaluate(args: Args) -> tuple[dict, list[dict]]:
     """Play every method; return the header and the records, as measures.summarize takes them."""
     from evaluation.players import Player, find_runs, single_flags
-    from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
+    from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 
     team, solo = find_runs(args.run)
     flags = run_flags(args, team or solo)
     task = make_task(part_of(flags, TaskOptions))
     reward = find_reward(task)
-    items = items_of(task, args.split)[: args.limit or None]
+    items = task.items(args.split)[: args.limit or None]
     if not items:
         raise ValueError(f"task {flags.task!r} has no test items")
     quiet()  # names are checked: what follows imports torch
@@ -339,7 +339,6 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
     """Return the header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.methods import TIMED
     from policies.base import as_text
-    from training.heldout import task_id
     from training.report import where
 
     drawn = f"temperature {flags.temperature:g}, top-p {flags.top_p:g}"
@@ -370,7 +369,7 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
         prompts = []
         for agent in team:
             prompts.append(as_text(task.observe(agent, item, [])) if agent in speakers else "")
-        asked.append({"task_id": task_id(item), "prompts": prompts})
+        asked.append({"task_id": item.get("task_id"), "prompts": prompts})
     return {"settings": settings, "timing": {}, "items": asked, "measures": task.measures}
 
 

@@ -364,13 +364,7 @@ class Rollout:
 
     def speakers(self, item: dict, turn: int) -> list[int]:
         """Return who answers at a turn. The others say "", and have nothing to learn there."""
-        agents = range(self.team.size)
-        named = self.task.speakers(item, turn)
-        if named is None:
-            return list(agents)
-        if not named or set(named) - set(agents):
-            raise ValueError(f"speakers() names {named}, and the agents are 0 to {agents[-1]}")
-        return sorted(set(named))
+        return self.task.speakers(item, turn) or list(range(self.team.size))
 
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
         """Let the agents who speak answer their own prompts, decoded together over all nodes."""

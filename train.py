@@ -22,7 +22,7 @@ from tasks import DEFAULT, TASKS
 from training import folder, learners
 from training.defaults import resolve, resolve_bits, resolve_steps
 from training.flags import Parser, assignments, at_least, flag, named, optional, part_of
-from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task
+from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 from training.terminal import fail, is_first, leave, quiet, quit_on_signals
 
 COUNT = at_least(int, 1)
@@ -310,11 +310,11 @@ def prepare(args: Args):
         raise ValueError(f"--judge: reward {task.reward!r} does not ask a language model")
     for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits or 32)
-    problems = items_of(task, "train")
+    problems = task.items("train")
     held_out = {}
     if args.eval_limit is not None:
         for split in ("dev", "test"):
-            held_out[split] = items_of(task, split)[: args.eval_limit or None]
+            held_out[split] = task.items(split)[: args.eval_limit or None]
     if not problems or held_out.get("test") == []:
         raise ValueError(f"task {args.task!r} has no items to train or to test on")
     if args.eval_every and not held_out.get("dev"):

@@ -20,7 +20,7 @@ from training.flags import part_of
 from training.folder import check_bases, write_json
 from training.heldout import play, progress
 from training.metrics import problem_returns
-from training.plugins import TaskOptions, find_reward, items_of, make_task
+from training.plugins import TaskOptions, find_reward, make_task
 
 SAME = (  # flags in which the runs may not differ
     "task",
@@ -73,7 +73,7 @@ def crossplay(
     first = replace(flags[0], share=False)  # agents of one policy may be of different runs here
     resolve_bits(first)
     task = make_task(part_of(first, TaskOptions))
-    items = items_of(task, "test")[: limit or None]
+    items = task.items("test")[: limit or None]
     player = Player(first, None, find_reward(task))
     weights = []  # by run and agent
     for run in runs:

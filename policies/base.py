@@ -253,12 +253,6 @@ class Base(nn.Module):
         prompt after which the tokenizer adds EOS (add_eos_token) would already be answered.
         """
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        right = isinstance(messages, list) and messages
-        if not right or not all(isinstance(m, dict) and "role" in m for m in messages):
-            raise ValueError(
-                "a prompt, which observe() gives, has to be a text or a list of chat messages, "
-                f'{{"role": ..., "content": ...}}, not {prompt!r:.60}'
-            )
         if isinstance(prompt, str) and not chat:
             text = f"{prompt}\n\n{begun}" if begun else prompt
             ids = self.tokenizer(text)["input_ids"]
@@ -310,7 +304,7 @@ class Base(nn.Module):
 def as_text(prompt: Prompt) -> str:
     """Return what an agent was asked, with the roles of a chat's messages."""
     if isinstance(prompt, str):
-        return str(prompt)  # it may be one of numpy's
+        return prompt
     return "\n".join(f"[{message['role']}] {message.get('content')}" for message in prompt)
 
 

@@ -61,6 +61,10 @@ def file_rows(path: str | None) -> list[tuple[int, dict]]:
     for number, row in rows:
         if not isinstance(row, dict):
             raise ValueError(f"{path}, row {number}: an object with named fields is needed")
+        try:
+            json.dumps(row, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError as error:  # half of a surrogate pair
+            raise ValueError(f"{path}, row {number}: {error}") from error
     return rows
 
 

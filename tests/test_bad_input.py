@@ -137,6 +137,7 @@ DATA = [  # name, content, what is named
     ("missing.csv", None, "cannot read missing.csv: No such file"),
     ("x.jsonl", lines()[:-20], "cannot read x.jsonl: row 5 is not one JSON object"),
     ("x.jsonl", lines(3, test=None), "x.jsonl, row 3: field 'test' is missing"),
+    ("x.jsonl", lines(3, prompt="\ud800"), "x.jsonl, row 3: 'utf-8' codec can't encode"),
     ("x.jsonl", lines(5, prompt=ROW["prompt"].replace("Add", "Add " * 999)), "a prompt has"),
 ]
 
@@ -167,8 +168,10 @@ PLUGINS = [  # what is replaced, by what, what is named
     ("FILE:reward", "FILE", "reward 'mine.py' names only a file: add the name of the reward in it"),
     ("FILE:reward", "policies.reward", "policies has no reward reward"),
     ("data=None, num_agents=2", "", "'mine.py:Task' has to take (data, num_agents): got an"),
+    ("num_agents=2): pass", "num_agents=2): exit()", "mine.py:Task' raised SystemExit: None"),
     ("def items(self, split)", "def rows(self, split)", "Task has no items(split)"),
-    ('[{"task_id": split}]', "{}", "Task.items('train') has to return a list of dicts, not {}"),
+    ("def items(self, split)", "def items(self)", "Task.items has to take (split): too many"),
+    ('[{"task_id": split}]', "{}", "Task.items has to return a list of dicts, not {}"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     (
         "(self, split): return",
@@ -176,7 +179,11 @@ PLUGINS = [  # what is replaced, by what, what is named
         "has no items of dev",
     ),
     ('item["task_id"]', "item['x']", "mine.py, line 6: KeyError: 'x' (agent 0's prompt for"),
-    ('return item["task_id"]', "return 7", "has to be a text or a list of chat messages"),
+    (
+        'return item["task_id"]',
+        "return 7",
+        "observe has to return a text or a list of chat messages, {",
+    ),
     ("def reward(item, responses)", "def reward(item)", "has to take (item, responses): too many"),
     ("reward.maximum = 1.0", "", "mine.py:reward' needs the attribute maximum, its"),
 ]

@@ -366,6 +366,7 @@ def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, m
     ("bad", "error"),
     [
         ("{}['gone']", "mine.py, line 6: KeyError: 'gone'"),
+        ("exit()", "mine.py, line 6: Task.feedback raised SystemExit: None"),
         ("__import__('time').sleep(9)", "feedback did not answer within 3 s, for item {"),
     ],
 )

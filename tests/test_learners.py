@@ -2,13 +2,11 @@
 python -m pytest tests/test_learners.py
 """
 
-import json
 import shutil
 import signal
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from helpers import (
@@ -31,13 +29,12 @@ from test_train import adapters, assert_same_run, lines, signalled_after
 
 import policies.team
 from evaluation.methods import record
-from magrpo import Episode, Node, Rollout
+from magrpo import Episode, Rollout
 from policies import finding
-from policies.decoding import Response
 from policies.sampling import Sampling
+from training.contract import advanced
 from training.heldout import episode, evaluate, sample_record
 from training.metrics import largest_return, measure
-from training.plugins import advanced
 from training.scoring import RewardError, Scorer
 
 
@@ -198,17 +195,6 @@ def test_what_is_logged_is_the_team_s_sum_and_the_mean_of_the_agents_own():
     assert metrics["return"] == metrics["turn_0/reward"] == pytest.approx(0.5 + own / 2)
     held_out = evaluate(module, module.problems[:2])[0]
     assert held_out["return"] == pytest.approx(0.5 + held_out["agent/1/reward"] / 2)
-
-
-def test_a_scalar_of_numpy_in_an_item_can_be_written_and_loaded_again(tmp_path):
-    """A checkpoint holds records, too."""
-    node = Node(0, {"task_id": np.int64(7)}, (), [[]], 1)
-    node.observations = [np.str_("asked")]
-    node.responses = [[Response([], "said", [], 0.0, True)]]
-    record = sample_record(0, node, 0)
-    torch.save(record, tmp_path / "record")
-    loaded = torch.load(tmp_path / "record", weights_only=True)
-    assert loaded == json.loads(json.dumps(record))
 
 
 def test_a_group_teaches_as_soon_as_one_agent_s_pay_differs():

@@ -1,4 +1,6 @@
-"""A user's file is one module, as if it were imported: python -m pytest tests/test_plugins.py"""
+"""A user's file is one module, as if it were imported, and what its functions return is checked:
+python -m pytest tests/test_plugins.py
+"""
 
 import importlib
 import sys
@@ -6,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training.plugins import resolve, user_line
+from training.plugins import TaskOptions, find_reward, make_task, resolve, user_line
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +74,82 @@ def test_a_file_is_loaded_anew_when_it_has_changed_or_failed(tmp_path):
         resolve(f"{file}:reward", {}, "reward")
     file.write_text("reward = 3")
     assert resolve(f"{file}:reward", {}, "reward") == 3
+
+
+# --- what a task and a reward return --------------------------------------------------------------
+
+MINE = """
+import enum, uuid
+import numpy as np
+from tasks import Coop
+class Kind(str, enum.Enum):
+    A = "a"
+class Mine(Coop):
+    reward = __file__ + ":reward"
+    def METHOD
+def reward(item, responses): return 0
+reward.maximum = np.float32(0.5)
+"""
+
+
+def mine(folder: Path, method: str = "rest(self): pass"):
+    (folder / "mine.py").write_text(MINE.replace("METHOD", method))
+    return make_task(TaskOptions(f"{folder}/mine.py:Mine", 2, None, None, None, {}))
+
+
+CONVERTED = [  # a method, what it is given, and what it returns in plain Python
+    ("items(self, split): return [{'task_id': np.int64(7)}]", ["test"], [{"task_id": 7}]),
+    ("speakers(self, item, turn): return {np.int64(1), 0}", [{}, 0], [0, 1]),
+    ("observe(self, agent, item, history): return np.str_('a')", [0, {}, []], "a"),
+    (
+        "observe(self, agent, item, history): return [{'role': Kind.A, 'content': 'b'}]",
+        [0, {}, []],
+        [{"role": "a", "content": "b"}],
+    ),
+    ("begin(self, agent, item): return Kind.A", [0, {}], "a"),
+    ("feedback(self, item, responses): return np.array(['a', 'b'])", [{}, []], ["a", "b"]),
+    ("advance(self, item, responses): return {'task_id': Kind.A}", [{}, []], {"task_id": "a"}),
+    ("scheme(self, item, responses): return Kind.A", [{}, []], "a"),
+    (
+        "draw(self, item, responses): return {'x': [[(Kind.A, np.int64(0), np.True_)]]}",
+        [{}, []],
+        {"x": [[("a", 0, True)]]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "given", "want"), CONVERTED)
+def test_what_a_task_returns_becomes_plain_python(method, given, want, tmp_path):
+    got = getattr(mine(tmp_path, method), method.partition("(")[0])(*given)
+    assert repr(got) == repr(want)
+
+
+REFUSED = [
+    ("items(self, split): return [{}, {'task_id': uuid.UUID(int=0)}]", ["test"], "item 2: UUID"),
+    ("items(self, split): return [{'task_id': '\\ud800'}]", ["test"], "item 1: .*surrogates not"),
+    ("speakers(self, item, turn): return [2]", [{}, 0], "the agents are 0 to 1"),
+    ("speakers(self, item, turn): return []", [{}, 0], "the agents are 0 to 1"),
+    ("observe(self, agent, item, history): return '\\ud800'", [0, {}, []], "surrogates not"),
+    ("observe(self, agent, item, history): return []", [0, {}, []], "chat messages.*neither"),
+    ("observe(self, agent, item, history): return ['a']", [0, {}, []], "'a' is not a message"),
+    ("begin(self, agent, item): return None", [0, {}], "begin has to return a text, not None"),
+    ("feedback(self, item, responses): return 'ab'", [{}, []], "a list of 2 texts, not 'ab'"),
+    ("feedback(self, item, responses): return ['a']", [{}, []], "every agent needs one"),
+    ("feedback(self, item, responses): return ['a', None]", [{}, []], "None is not a text"),
+    ("advance(self, item, responses): return item['task']", [{"task": 7}, []], "a dict or None"),
+    ("scheme(self, item, responses): return 7", [{}, []], "a text or None, not 7"),
+    ("draw(self, item, responses): return {'x': [[('a', 0)]]}", [{}, []], "grids of cells"),
+    ("ask(self, text): return text", ["a"], "a dict, not 'a'"),
+    ("check(self, item): raise SystemExit", [{}], "Mine.check raised SystemExit"),
+]
+
+
+@pytest.mark.parametrize(("method", "given", "error"), REFUSED)
+def test_a_task_that_returns_something_else_is_refused(method, given, error, tmp_path):
+    function = getattr(mine(tmp_path, method), method.partition("(")[0])
+    with pytest.raises((RuntimeError, ValueError), match=error):
+        function(*given)
+
+
+def test_the_maximum_of_a_reward_becomes_plain_python(tmp_path):
+    assert repr(find_reward(mine(tmp_path)).maximum) == "0.5"

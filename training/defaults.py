@@ -10,6 +10,7 @@ from pathlib import Path
 
 from policies import finding
 from policies.finding import bases, located
+from training.contract import called
 from training.flags import conflict, each
 from training.plugins import task_class
 
@@ -25,7 +26,7 @@ def resolve(args) -> None:
     if not args.model:
         model = task_class(args.task).model
         if callable(model):
-            model = model(args.num_agents)
+            model = called("the task's model", model, args.num_agents)
         args.model = [located(str(model or "tiny"))]
     args.model = each(args.model, args.num_agents)
     rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]

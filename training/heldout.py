@@ -9,7 +9,6 @@ import textwrap
 import time
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -131,18 +130,12 @@ def played(node: Node, sample: int) -> tuple[list[str], dict[str, float]]:
     return texts, node.parts[node.joints.tolist().index(joint)]
 
 
-def task_id(item: dict):
-    """Return an item's task_id as plain Python. A checkpoint does not take a scalar of numpy."""
-    value = item.get("task_id")
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def sample_record(step: int, node: Node, number: int) -> dict:
     """Return aligned joint response `number` of a node as a line of samples.jsonl."""
     texts, parts = played(node, number)
     return {
         "step": step,
-        "task_id": task_id(node.item),
+        "task_id": node.item.get("task_id"),
         "turn": len(node.histories[0]),
         "prompts": list(map(as_text, node.observations)),
         "responses": texts,

@@ -3,7 +3,6 @@
 A flag has a known name, a dotted path or file.py:Name.
 """
 
-import copy
 import functools
 import importlib
 import importlib.util
@@ -21,6 +20,7 @@ from types import ModuleType
 
 from rewards import REWARDS, asks
 from tasks import TASKS, Task
+from training.contract import called, check_signature, guard
 from training.flags import meant, named
 
 # How a --task-arg is read, by the type of the constructor's parameter. Others are texts.
@@ -129,13 +129,9 @@ def make_task(args: TaskOptions) -> Task:
         options["feedback"] = args.feedback
     options |= task_arguments(name, cls, args.task_arg)
     check_signature(name, cls, **options)
-    task = cls(**options)
+    task = called(name, cls, **options)
     task.reward = args.reward or task.reward
-    for method in ("items", "observe", "begin", "feedback", "advance", "scheme", "draw"):
-        _, *wanted = inspect.signature(getattr(Task, method)).parameters
-        check_signature(f"{name}: {method}", getattr(task, method), *wanted)
-    if cls.advance is not Task.advance:
-        task.advance = functools.partial(advanced, task.advance)
+    guard(task, args.num_agents)
     return task
 
 
@@ -161,25 +157,6 @@ def task_arguments(name: str, cls: type, words: dict[str, str]) -> dict:
     return values
 
 
-def check_signature(name: str, function, *wanted: str, **options) -> None:
-    """Raise ValueError if a user's function does not take these arguments."""
-    try:
-        inspect.signature(function).bind(*wanted, **options)
-    except TypeError as error:
-        listed = ", ".join([*wanted, *options])
-        raise ValueError(f"{name} has to take ({listed}): {error}") from error
-
-
-def advanced(advance, item: dict, responses: list[str]) -> dict | None:
-    """Return the next turn's item. A task's advance gets a copy of the item and may change it."""
-    following = advance(copy.deepcopy(item), responses)
-    if not isinstance(following, dict | None):
-        raise ValueError(
-            f"advance returned {following!r:.60}, not a dict or None, for item {item!r}"
-        )
-    return following
-
-
 def find_reward(task: Task):
     """Return the function of the task's reward, or of --reward if given."""
     if not task.reward:
@@ -195,18 +172,10 @@ def find_reward(task: Task):
     maximum = getattr(reward, "maximum", None)
     if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
         raise ValueError(f"{name} needs the attribute maximum, its largest value: a number above 0")
-    return reward
-
-
-def items_of(task, split: str) -> list[dict]:
-    """Return a split's items. Raise ValueError if the task does not return a list of dicts."""
-    items = task.items(split)
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise ValueError(
-            f"{type(task).__name__}.items({split!r}) has to return a list of dicts, "
-            f"not {items!r:.60}"
-        )
-    return items
+    entered = functools.partial(reward)  # the user's own may not take attributes
+    entered.maximum = float(maximum)
+    entered.needs_model = asks(reward)
+    return entered
 
 
 def check_prompts(rollout, items: Iterable[dict]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from policies import threads
 from rewards import asks, total
+from training.contract import text
 
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
 Parts = dict[str, float]  # of a reward, by name
@@ -75,7 +76,7 @@ def _parts(future: Future, number: int, maximum: float, item: dict, texts: list[
         value = future.result(timeout=0)
         if not isinstance(value, dict):
             value = {"reward": value}
-        parts = {str(name): float(part) for name, part in value.items()}
+        parts = {text(name): float(part) for name, part in value.items()}
         problem = _broken_promise(parts, len(texts), maximum)
         if not problem:
             return parts
