@@ -19,6 +19,7 @@ import bisect
 import contextlib
 import functools
 import math
+import re
 import sys
 from collections.abc import Sequence
 
@@ -67,6 +68,7 @@ class Base(nn.Module):
         self.stops: list[str] = []  # texts that end a response, too
         self.context = context(model.config.get_text_config())  # in tokens
         self.window = window(model.config.get_text_config())  # of the fast path, in tokens
+        self.warned = False  # that a prompt spells special tokens
         self.plain = False  # whether it has to be run by policies/plain.py
         # Whether its weights have 8 bits.
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
@@ -247,15 +249,24 @@ class Base(nn.Module):
         return tuple(ids)
 
     def ids(self, prompt: Prompt, chat: bool, begun: str = "") -> list[int]:
-        """Return a prompt's token ids. They end with EOS only where the text or the template does.
+        """Return a prompt's token ids. They end with EOS only where the template does.
 
-        The chat template renders messages, and with `chat` also a text, as the user's message. A
-        prompt after which the tokenizer adds EOS (add_eos_token) would already be answered.
+        The chat template renders messages, and with `chat` also a text, as the user's message. Only
+        the template makes control tokens. A text that spells one is ordinary text, so that nobody
+        can write into another's role. A prompt after which the tokenizer adds EOS (add_eos_token)
+        would already be answered.
         """
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         if isinstance(prompt, str) and not chat:
             text = f"{prompt}\n\n{begun}" if begun else prompt
-            ids = self.tokenizer(text)["input_ids"]
+            ids = self.literal(text)
+            if not self.warned and ids != self.tokenizer(text)["input_ids"]:
+                self.warned = True
+                print(
+                    "warning: a prompt spells special tokens, which are read as ordinary text. "
+                    f"Only a chat template makes special tokens ({prompt!r:.60}...)",
+                    file=sys.stderr,
+                )
             return ids[: len(ids) - self.ends_added]
         if not self.tokenizer.chat_template:
             raise ValueError(
@@ -264,13 +275,26 @@ class Base(nn.Module):
             )
         try:
             ids = self.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, return_dict=False, **self.template_args
+                messages,
+                add_generation_prompt=True,
+                return_dict=False,
+                sanitize_control_tokens=bool(self.added_tokens.search(str(messages))),
+                **self.template_args,
             )
         except TemplateError as error:  # of roles that the model does not know, for example
             raise ValueError(
                 f"the model's chat template refuses a prompt: {error} ({messages!r:.200})"
             ) from error
-        return ids + self.tokenizer(begun, add_special_tokens=False)["input_ids"]
+        return ids + self.literal(begun, add_special_tokens=False)
+
+    def literal(self, text: str, **options) -> list[int]:
+        """Return a text's token ids. Special tokens that it spells are ordinary text."""
+        return self.tokenizer(text, split_special_tokens=True, **options)["input_ids"]
+
+    @functools.cached_property
+    def added_tokens(self) -> re.Pattern:
+        """Return a pattern of what may be a control token. To look for each in detail is slow."""
+        return re.compile("|".join(map(re.escape, self.tokenizer.get_added_vocab())))
 
     @functools.cached_property
     def ends_added(self) -> int:

@@ -43,7 +43,7 @@ class Judge:
 
     def row(self, prompt: str, text: str) -> Row:
         ids = self.base.ids(prompt, self.chat)
-        tokens = self.base.tokenizer(text, add_special_tokens=False)["input_ids"]
+        tokens = self.base.literal(text, add_special_tokens=False)
         opening = [min(self.base.eos)] * (2 - len(ids))  # before a text without a prompt
         prompt_ids = (*opening, *ids)
         return Row(self.base.agents[0], prompt_ids, tokens, scored=torch.zeros(0))
