@@ -58,7 +58,6 @@ from policies.memory import halving
 from policies.sampling import Sampling
 from policies.scoring import Row, importance, padded
 from policies.team import Team
-from policies.threads import Threads
 
 TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
 MOST_DOUBLINGS = 5  # --keep-problems leaves a problem out of 31 epochs at most
@@ -288,7 +287,7 @@ class Rollout:
     """Plays a batch of problems.
 
     `task` is the user's (tasks.py). `reward` scores many joint responses, [(item, texts)], and
-    returns the parts of each (training/scoring.py).
+    returns the parts of each (training/scoring.py). The task's functions run in its threads.
     """
 
     def __init__(self, team: Team, task, reward: Callable, episode: Episode):
@@ -296,7 +295,6 @@ class Rollout:
         self.task = task
         self.reward = reward
         self.episode = episode
-        self.threads = Threads()
         self.seconds: dict[str, float] = defaultdict(float)
         for base in set(team.base_of.values()):
             base.end_at(task.stop)
@@ -437,11 +435,11 @@ class Rollout:
         for node in nodes:
             texts = [node.texts((sample,) * self.team.size) for sample in range(node.samples)]
             items = [node.item] * node.samples
-            node.next_items = self.threads.map("advance", self.task.advance, items, texts)
+            node.next_items = self.reward.threads.map("advance", self.task.advance, items, texts)
             going_on = [s for s, item in enumerate(node.next_items) if item is not None]
             texts = [texts[sample] for sample in going_on]
             items = items[: len(going_on)]
-            feedback = self.threads.map("feedback", self.task.feedback, items, texts)
+            feedback = self.reward.threads.map("feedback", self.task.feedback, items, texts)
             node.feedback = dict(zip(going_on, feedback, strict=True))
 
     def next_turn(self, node: Node, samples: int) -> list[Node]:

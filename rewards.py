@@ -44,7 +44,7 @@ import re
 from dataclasses import dataclass, replace
 
 from programs.extraction import share_of
-from programs.teams import Team, contributions, run, share_passed, team_parts, used_helpers
+from programs.teams import Team, box, contributions, run, share_passed, team_parts, used_helpers
 from writing.text import (
     ARXIV_LENGTHS,
     STOP_WORDS,
@@ -516,6 +516,11 @@ REWARDS = {
     "housebuild": "examples.building.rewards.housebuild",
     "housebuild_paper": "examples.building.rewards.housebuild_paper",
 }
+
+
+def programs_started() -> int:
+    """Return how many programs the sandbox has started: while it grows, rewards get on."""
+    return box.started
 
 
 def asks(reward) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-TIMEOUT = 300.0  # seconds until a function that does not answer ends the run
+TIMEOUT = 300.0  # seconds until a function that neither answers nor gets on ends the run
 RUNNING: set[object] = set()  # the calls that threads are at work on
 
 
@@ -22,9 +22,14 @@ def noted(function: Callable, *arguments):
 
 
 class Threads:
-    """As many threads as Python finds right for this machine's cores."""
+    """As many threads as Python finds right for this machine's cores.
 
-    def __init__(self):
+    progress: a number that grows while functions get on, such as that of the programs that the
+    sandbox has started. Each program has limits of its own, and a call may need many.
+    """
+
+    def __init__(self, progress: Callable[[], int]):
+        self.progress = progress
         self.pool = ThreadPoolExecutor()
 
     def call(self, function: Callable, calls: Iterable[tuple]) -> Iterator[Future]:
@@ -35,7 +40,10 @@ class Threads:
         futures = [self.pool.submit(noted, function, *arguments) for arguments in calls]
         try:
             for future in futures:
-                wait([future], timeout=TIMEOUT)
+                seen = None
+                while not future.done() and (now := self.progress()) != seen:
+                    seen = now
+                    wait([future], timeout=TIMEOUT)
                 yield future
         finally:  # an error or a signal does not wait for the calls that have not begun
             for future in futures:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,6 +35,9 @@ from test_train import assert_same_run, command, lines
 
 from magrpo import MAGRPO
 from policies import threads
+from programs import teams
+from programs.sandbox import box
+from rewards import programs_started
 from training import folder
 from training.recorder import Interruptible, Recorder, Stopped
 
@@ -385,6 +389,26 @@ def test_feedback_that_fails_is_told_and_loses_nothing(bad, error, tmp_path, mon
     assert error in line
     assert f"--resume {path}" in line
     assert lines(path, "metrics.jsonl")
+
+
+def test_a_call_is_not_late_while_the_sandbox_gets_on(monkeypatch):
+    monkeypatch.setattr(threads, "TIMEOUT", 0.01)
+    started = iter([1, 2, 3, 3])
+    answer = threading.Event()
+    pool = threads.Threads(lambda: next(started))
+    [future] = pool.call(answer.wait, [()])
+    assert not future.done()
+    assert not list(started)  # it was late when no program was started any more
+    answer.set()
+
+
+def test_the_sandbox_starts_a_program_within_the_limit():
+    """Within its limits and those of a worker's start, each for two workers."""
+    start = box.START_SECONDS + box.GRACE_SECONDS
+    assert 2 * (start + 2 * teams.box._limits[2]) < threads.TIMEOUT
+    before = programs_started()
+    teams.verdict({"entry_point": "f", "tests": ["assert f() == 1"]}, ["", "def f(): return 1"])
+    assert programs_started() > before
 
 
 HANGS = """

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import numpy as np
 
 from policies import threads
-from rewards import asks, total
+from rewards import asks, programs_started, total
 from training.contract import text
 
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
@@ -45,7 +45,7 @@ class Scorer:
         self.reward = reward
         self.maximum = reward.maximum
         self.judge = judge
-        self.threads = threads.Threads()
+        self.threads = threads.Threads(programs_started)
 
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
         """Return the named parts of each (item, responses), in order."""

@@ -149,6 +149,7 @@ class Sandbox(contextlib.AbstractContextManager):
         self._future = functools.lru_cache(CACHED)(submit)  # one per Program
         self._workers: dict[int, Worker] = {}  # by thread
         self._closed = False
+        self.started = 0  # programs; the next one follows within the limits above
 
     def __exit__(self, *_):
         self.close()
@@ -208,6 +209,7 @@ class Sandbox(contextlib.AbstractContextManager):
 
     def _judge(self, program: Program) -> Verdict:
         """Return the verdict of this thread's worker, or of one more if that worker is lost."""
+        self.started += 1
         total_timeout = self._limits[2]
         # The judge keeps its own limits, unless it hangs in C code. `setup` has the same limit.
         patience = 2 * total_timeout + GRACE_SECONDS
