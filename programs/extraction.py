@@ -3,7 +3,7 @@
 `extract` keeps the helper functions, classes, imports and constants that the function uses, and the
 statements that fill them, transitively. The text around the code is dropped. Code fences may be
 missing, unclosed or repeated. If a name is defined twice, the last definition wins, as in Python.
-All decisions rest on syntax trees and symbol tables, never on patterns over code.
+All decisions on code rest on syntax trees and symbol tables, never on patterns.
 
 A function is `broken` if it was cut short or if Python refuses it. Later code that is cut short is
 dropped like prose. Any text gets an answer in bounded time. Results are cached by text, because
@@ -11,6 +11,7 @@ each response is paired with many partners.
 """
 
 import ast
+import builtins
 import codeop
 import functools
 import itertools
@@ -22,6 +23,7 @@ import textwrap
 import threading
 import warnings
 from collections import Counter, defaultdict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 MAX_CHARACTERS = 20_000  # a longer response counts as text without code
@@ -41,8 +43,19 @@ _INCOMPLETE = object()  # source that more lines could complete
 REFUSED = (SyntaxError, ValueError, RecursionError, MemoryError)  # what the parser may raise
 _DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SCOPE = (*_DEFINITION, ast.Lambda)
-_PLACE = (ast.Name, ast.Attribute, ast.Subscript)
-_FENCE = re.compile(r"^[^\S\n]*(?:```|~~~).*$", re.MULTILINE)
+_FIXED = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef)
+# Calls that change an object, while their value is used.
+_TAKING = {"heappop", "heappushpop", "next", "pop", "popitem", "popleft", "setdefault"}
+_LIMITS = ("setrecursionlimit", "set_int_max_str_digits")  # of the interpreter, for all code
+# A fence, or a comment or a string, in which three backticks are text. A string may be cut short.
+_FENCE = re.compile(
+    r"""
+    ^ [^\S\n]* (?P<fence> ``` | ~~~ ) .* $
+    | \# .* | (\"{3} | '{3}) (?: \\ [\s\S] | [^\\] )*? (?: \2 | \Z )
+    | " (?: \\ . | [^"\\\n] )*+ "? | ' (?: \\ . | [^'\\\n] )*+ '?
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 _MARGIN = re.compile(r"\n(?=[^ \t#\n])")  # a comment may stand anywhere
 _HEADER = re.compile(r"\A(?:async )?def ([^(\n]*)")
 
@@ -52,6 +65,7 @@ class Part:
     """The function that one response contributes to the program, with everything that it needs."""
 
     source: str  # formatted by ast.unparse; "" if there is nothing
+    future: str = ""  # its lines `from __future__ import ...`, which have to begin the program
     raw: str = ""  # the function as it was written, comments included
     node: ast.FunctionDef | ast.Lambda | None = None  # None if it is not defined
     broken: bool = False  # its definition does not parse or does not compile
@@ -75,7 +89,7 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     """
     statements, unparsed = top_level(text)
     try:
-        indices, source, reads = _needed(statements, name, foreign)
+        indices, future, source, reads = _needed(statements, name, foreign)
     except REFUSED:  # it parses, but the compiler refuses it or it is nested too deeply
         return Part("", broken=True)
 
@@ -85,6 +99,7 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
             kept.add(index)
     part = Part(
         source,
+        future=future,
         reads=frozenset(reads),
         shareable=all(_shareable(statements[index][0]) for index in indices),
         kept=frozenset(kept),
@@ -106,49 +121,143 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
 
 def _needed(
     statements: Statements, name: str, foreign: frozenset[str]
-) -> tuple[list[int], str, set[str]]:
-    """Return the indices and the source of the statements that `name` needs, and what they read.
+) -> tuple[list[int], str, str, set[str]]:
+    """Return the statements that `name` needs, as a static slice (Weiser 1981) of the text.
 
+    They are indices, the source of `from __future__` lines, that of the others, and what they read.
+    An import from outside the standard library cannot run: it wins over no definition of the text.
     Raise one of REFUSED if Python does not compile the source.
     """
-    binders = _binders(statements, foreign)
+    changers = defaultdict(list)  # name: the statements that may change its value
+    nodes = dict(enumerate(node for node, _ in statements))
+    defined = {node.name for node in nodes.values() if isinstance(node, _DEFINITION)}
+    for index, node in list(nodes.items()):
+        bound = _binds(node)
+        outside = isinstance(node, ast.Import | ast.ImportFrom) and not _is_standard(node)
+        if bound & foreign or (outside and bound & {*defined, "*"}):
+            del nodes[index]
+        else:
+            for key in bound:
+                changers[key].append(index)
+    _, reads = _slice(nodes, changers, name)
+    own = {name, *(reads & defined)}
+    touched = _touched(list(nodes.values()), own, foreign)
+    for index, names in zip(nodes, touched, strict=True):
+        for key in names:
+            changers[key].append(index)
+    sources, reads = _slice(nodes, changers, name)
+    future = []
+    others = []
+    for index in sorted(sources):
+        lines = future if sources[index].startswith("from __future__ ") else others
+        lines.append(sources[index])
+    compile("\n".join([*future, *others]), SOURCE, "exec")
+    return sorted(sources), "\n".join(future), "\n".join(others), reads
+
+
+def _slice(
+    nodes: dict[int, ast.stmt], changers: dict[str, list[int]], name: str
+) -> tuple[dict[int, str], set[str]]:
+    """Return the sources of the statements that `name` depends on, by index, and what they read."""
     sources = {}
     reads = set()
-    queue = [name, "sys.setrecursionlimit", "*"]  # nobody lists what `import *` binds
+    queue = [name, "*"]
     while queue:
-        for index in binders.pop(queue.pop(), ()):
+        for index in changers.get(queue.pop(), ()):
             if index in sources:
                 continue
-            sources[index] = ast.unparse(statements[index][0])
+            sources[index] = ast.unparse(nodes[index])
             new = _reads(symtable.symtable(sources[index], SOURCE, "exec"))
             queue += new - reads
             reads |= new
-    indices = sorted(sources)
-    source = "\n".join(sources[index] for index in indices)
-    compile(source, SOURCE, "exec")
-    return indices, source, reads
+    return sources, reads
 
 
-def _binders(statements: Statements, foreign: frozenset[str]) -> dict[str, list[int]]:
-    """Return the indices of the statements that bind or fill each name and no foreign name.
+def _touched(nodes: list[ast.stmt], own: set[str], foreign: frozenset[str]) -> Iterator[set[str]]:
+    """Yield the names whose values each top-level statement may change, beside what it binds.
 
-    An import from outside the standard library cannot run: it wins over no definition of the text.
+    These are the names in its effects and in those of the functions that it mentions, and from
+    there the names in the statements that bind a name: row in row = T[0] may be a part of T. Own
+    functions do not count. They do their work whenever a test calls them, so another call of theirs
+    is an example. An assertion changes nothing.
     """
-    binders = defaultdict(list)
-    modules = set()
-    defined = {node.name for node, _ in statements if isinstance(node, _DEFINITION)}
-    for index, (node, _) in enumerate(statements):
-        bound = _binds(node)
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            modules |= bound
-            if bound & (defined | {"*"}) and not _is_standard(node):
-                continue
-        bound |= _fills(node) - modules  # a function that needs sys does not need sys.exit()
-        if bound & foreign:
-            continue
-        for key in bound:
-            binders[key].append(index)
-    return binders
+    fixed = {*dir(builtins), *foreign}  # modules and functions, which no call changes
+    leads_to = defaultdict(set)
+    helpers = {}
+    for node in nodes:
+        if isinstance(node, _FIXED):
+            fixed |= _binds(node)
+        if isinstance(node, _DEFINITION) and node.name not in own:
+            helpers[node.name] = _effects(node, own, _TAKING)
+            leads_to[node.name] |= names_in(node)
+        for part in ast.walk(node):
+            if isinstance(part, ast.stmt):
+                values = ast.iter_child_nodes(part)
+                header = ast.Tuple([v for v in values if isinstance(v, ast.expr | ast.withitem)])
+                names = names_in(header)
+                for name in _binds(header):
+                    leads_to[name] |= names
+    active = {*_TAKING, *filter(helpers.get, helpers)}
+    for node in nodes:
+        if isinstance(node, _DEFINITION):
+            node = ast.Tuple([*node.decorator_list, *getattr(node, "bases", [])])
+        touched = set()
+        if not isinstance(node, ast.Assert):
+            touched |= _effects(node, own, active)
+            for helper in _reachable(names_in(node), leads_to) & helpers.keys():
+                touched |= helpers[helper]
+        yield _reachable(touched - fixed, leads_to) - fixed
+
+
+def _effects(code: ast.AST, own: set[str], active: set[str]) -> set[str]:
+    """Return the names in what code does beside binding names.
+
+    It stores into objects, binds global names, calls active functions, and evaluates expressions
+    whose values it drops: what is there for its effect. A print and a call of an own function have
+    none.
+    """
+    names = set()
+    for node in ast.walk(code):
+        match node:
+            case ast.Global():
+                names.update(node.names)
+            case (
+                ast.Attribute(ctx=ast.Store() | ast.Del())
+                | ast.Subscript(ctx=ast.Store() | ast.Del())
+            ):
+                names.add(_root(node))
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in active:
+                names |= names_in(node)
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in own | {"print"}:
+                pass
+            case ast.Expr():
+                names |= names_in(node)
+    return names
+
+
+def _reachable(names: set[str], edges: dict[str, set[str]]) -> set[str]:
+    """Return the names, and all names that the edges lead to from them."""
+    reached = set(names)
+    queue = list(names)
+    while queue:
+        new = edges.get(queue.pop(), set()) - reached
+        reached |= new
+        queue += new
+    return reached
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Return all names in a node, whether it reads or binds them."""
+    names = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias():
+                names.add((part.asname or part.name).partition(".")[0])
+            case ast.Global():
+                names.update(part.names)
+    return names
 
 
 def _is_standard(node: ast.Import | ast.ImportFrom) -> bool:
@@ -189,7 +298,7 @@ def share_of(text: str, kept: frozenset[int]) -> float:
 
 def characters(text: str) -> int:
     """Return the number of characters without white space and code fences."""
-    return len("".join(_FENCE.sub("", text).split()))
+    return len("".join("".join(_between_fences(text)).split()))
 
 
 def part_names(item: dict, agents: int) -> list[str]:
@@ -217,11 +326,21 @@ def top_level(text: str) -> tuple[Statements, set[str]]:
         return parsed, set()
     statements = []
     broken = set()
-    for segment in _FENCE.split(text):
+    for segment in _between_fences(text):
         segment_statements, segment_broken = _pieces(textwrap.dedent(segment).strip(" "))
         statements += segment_statements
         broken |= segment_broken
     return statements, broken
+
+
+def _between_fences(text: str) -> list[str]:
+    segments = []
+    start = 0
+    for match in _FENCE.finditer(text):
+        if match["fence"]:
+            segments.append(text[start : match.start()])
+            start = match.end()
+    return [*segments, text[start:]]
 
 
 def _pieces(segment: str) -> tuple[Statements, set[str]]:
@@ -273,36 +392,29 @@ def _parse(source: str):
 
 
 def _binds(node: ast.stmt) -> set[str]:
-    """Return the module's names that a top-level statement binds: x = 1, TABLE[x] = 1, import x."""
-    if isinstance(node, _DEFINITION):
-        return {node.name}
-    if isinstance(node, ast.AnnAssign) and node.value is None:  # "Note: this" binds nothing
-        return set()
-    names = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.alias):
-            names.add((part.asname or part.name).partition(".")[0])
-        elif isinstance(part, _DEFINITION):
-            names.add(part.name)
-        elif isinstance(part, _PLACE) and isinstance(part.ctx, ast.Store):
-            names.add(_root(part))
-    return names
+    """Return the module's names that a top-level statement binds: x = 1, TABLE[x] = 1, import x.
 
-
-def _fills(node: ast.stmt) -> set[str]:
-    """Return the names whose values a top-level statement fills by their methods: TABLE.append(x).
-
-    The statement may be a loop of such calls.
+    "*" stands for what nobody lists: the names of `import *`, and what all code depends on.
     """
-    if isinstance(node, _DEFINITION):
-        return set()
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return {node.name}
+        case ast.AnnAssign(value=None):  # "Note: this" binds nothing
+            return set()
+        case ast.ImportFrom(module="__future__"):
+            return {"*"}
     names = set()
     for part in ast.walk(node):
         match part:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="setrecursionlimit"))):
-                names.add("sys.setrecursionlimit")
-            case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
-                names.add(_root(method))
+            case ast.alias():
+                names.add((part.asname or part.name).partition(".")[0])
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name in _LIMITS:
+                names.add("*")
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                if isinstance(part.ctx, ast.Store):
+                    names.add(_root(part))
     return names
 
 
@@ -314,11 +426,11 @@ def _root(node: ast.expr) -> str:
 
 
 def _reads(table: symtable.SymbolTable) -> set[str]:
-    """Return the module's names that a scope and the scopes inside it read."""
+    """Return the module's names that a scope and the scopes inside it read, or change in place."""
     in_module = table.get_type() == "module"
     names = set()
     for symbol in table.get_symbols():
-        if symbol.is_referenced() and (in_module or symbol.is_global()):
+        if symbol.is_referenced() if in_module else symbol.is_global():
             names.add(symbol.get_name())
     return names.union(*map(_reads, table.get_children()))
 
@@ -331,6 +443,7 @@ _PURE = {
     "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
     "functools": {"cache", "cmp_to_key", "lru_cache", "partial", "reduce"},
     "re": {"findall", "finditer", "fullmatch", "match", "search", "split", "sub"},
+    "__future__": {"annotations"},
     "typing": {"Any", "Dict", "List", "Optional", "Set", "Tuple", "Union"},
 }
 _DATA = (str, bytes, list, tuple, dict, set, int, float, complex, Counter, deque, re.Match)

@@ -9,7 +9,7 @@ import copy
 import re
 from collections.abc import Callable
 
-from programs.extraction import REFUSED, syntax_tree
+from programs.extraction import REFUSED, names_in, syntax_tree
 from programs.rows import file_rows, hub_rows
 
 
@@ -192,7 +192,7 @@ def _from_mbpp(row: dict) -> dict:
     function = _called_function(code_tree, tests_tree)
     others = [node for node in code_tree.body if node is not function]
     # It may be a class that the tests use, for example.
-    carried = _carried(others, _names(tests_tree), {function.name})
+    carried = _carried(others, names_in(tests_tree), {function.name})
     stub = _stub(function, ast.Expr(ast.Constant(row["prompt"].strip())))
     prompt = "\n".join(ast.unparse(node) for node in [*carried, stub])
 
@@ -207,7 +207,7 @@ def _from_mbpp(row: dict) -> dict:
 
 def _called_function(solution: ast.Module, tests: ast.Module) -> ast.FunctionDef:
     """Return the last function of the solution that the tests call."""
-    called = _names(tests)
+    called = names_in(tests)
     functions = [node for node in _functions(solution) if node.name in called]
     if not functions:
         raise ValueError("the tests call no function of the solution")
@@ -234,7 +234,7 @@ def split_tests(source: str, entry: str) -> list[str]:
     tree = _parsed(source)
     check = _check_function(tree)
     candidate = check.args.args[0].arg
-    outside = [node for node in tree.body if node is not check and "check" not in _names(node)]
+    outside = [node for node in tree.body if node is not check and "check" not in names_in(node)]
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     asserting = {node.name for node in functions if node is not check and _asserts(node)}
 
@@ -242,15 +242,15 @@ def split_tests(source: str, entry: str) -> list[str]:
     plain = []
     under_test = {candidate, entry}
     for statement in check.body:
-        names = _names(statement)
+        names = names_in(statement)
         defines = isinstance(statement, ast.FunctionDef | ast.ClassDef)
         if defines or not (_asserts(statement) or names & asserting):
             plain.append(statement)
             continue
         inside = _carried(plain, names, under_test)
-        names = names.union(*map(_names, inside))
+        names = names.union(*map(names_in, inside))
         before = _carried(outside, names, under_test)
-        names = names.union(*map(_names, before))
+        names = names.union(*map(names_in, before))
         if names & under_test:
             tests.append(_test(candidate, entry, before, [*inside, statement]))
     if not tests:
@@ -274,23 +274,11 @@ def _carried(plain: list[ast.stmt], names: set[str], ignored: set[str]) -> list[
     carried = []
     wanted = {"*"} | (names - ignored)
     for node in reversed(plain):
-        node_names = _names(node)
+        node_names = names_in(node)
         if node_names & wanted:
             carried.append(node)
             wanted |= node_names - ignored
     return carried[::-1]
-
-
-def _names(node: ast.AST) -> set[str]:
-    """Return all names in a node, whether it reads or binds them."""
-    names = set()
-    for part in ast.walk(node):
-        match part:
-            case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.alias():
-                names.add((part.asname or part.name).partition(".")[0])
-    return names
 
 
 def _asserts(node: ast.AST) -> bool:

@@ -102,7 +102,8 @@ def run(item: dict, team: Team, once: bool = False) -> Verdict:
     """
     *_, main = team
     parts = [team[name] for name in [*used_helpers(team), main]]
-    code = "\n".join(part.source for part in parts if part.source)
+    sources = [part.future for part in parts] + [part.source for part in parts]
+    code = "\n".join(filter(None, sources))
     program = Program(
         code=code,
         tests=item["tests"],

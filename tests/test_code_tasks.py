@@ -13,6 +13,7 @@ import pandas
 import pytest
 
 import train
+from examples.classeval.classeval import ClassEval
 from programs import teams
 from programs.items import code_item, pro_item, signature, split_tests
 from tasks import MBPP, TASKS, CoopHumanEval, HumanEval, HumanEvalPro, MBPPPro
@@ -198,6 +199,13 @@ def test_an_answer_begins_with_the_agents_own_def_line():
     again = task.observe(0, item, [("def aux(x): ...", "1 of 3 tests")])
     assert again.startswith(prompts[0])
     assert "def aux(x): ...\n\n1 of 3 tests\n\n" in again
+
+
+def test_a_fence_in_a_docstring_does_not_end_an_answer():
+    answer = 'x):\n    """So:\n    ```\n    aux(2)\n    ```\n    """\n    return x'
+    for task in (HumanEval, ClassEval):
+        text, _, rest = f"{answer}\n```\nDone.".partition(task.stop)
+        assert (text, rest) == (answer, "\nDone.")
 
 
 PRO_ROW = {

@@ -14,6 +14,7 @@ from programs.extraction import extract
 
 SOLVE = frozenset({"solve"})
 PLAIN = "def aux(x):\n    return x % 2 == 0"
+FENCED = 'def aux(x):\n    """So:\n    ```\n    aux(2)\n```\n    """\n    return x'
 # text -> what is kept of it for the function aux
 EXTRACTED = {
     "plain": (PLAIN, PLAIN),
@@ -69,10 +70,7 @@ EXTRACTED = {
         "from math import *\ndef aux(x):\n    return floor(x)",
     ),
     "an import of itself": (f"{PLAIN}\n\nfrom my_module import aux\nprint(aux(2))\n", PLAIN),
-    "future": (
-        "from __future__ import annotations\ndef aux(x):\n    return x",
-        "def aux(x):\n    return x",
-    ),
+    "a fence in a docstring": (f"It's:\n```python\n{FENCED}\n```\nBob's", FENCED),
 }
 
 
@@ -83,6 +81,60 @@ def test_extraction_keeps_what_the_function_needs(name):
     assert list(filter(None, part.source.split("\n"))) == list(filter(None, expected.split("\n")))
     assert part.returns
     assert not part.broken
+
+
+NEEDED = {  # what a text runs before aux, which returns T
+    "a function's argument": "def fill(t):\n    t[1] = 2\nT = {}\nfill(T)",
+    "an argument, and a value": "def fill(t):\n    t[1] = 2\n    return t\nT = {}\nok = fill(T)",
+    "a library function's": "import heapq\nT = [3, 2, 1]\nheapq.heapify(T)\nheapq.heappop(T)",
+    "one that aux calls": "from heapq import heapify\nT = [3, 2, 1]\nheapify(T)\n"
+    "def aux(x):\n    heapify([x])\n    return T",
+    "setattr": "class T:\n    pass\nsetattr(T, 'size', 3)\nT = T.size",
+    "global": "def inner():\n    global T\n    T = 3\ndef init():\n    inner()\nT = 0\ninit()",
+    "without an argument": "def init(k):\n    T[k] = k\nT = {}\nfor k in range(3):\n    init(k)",
+    "a decorator": "T = []\ndef put(f):\n    T.append(f(1))\n@put\ndef one(x):\n    return x",
+    "a part": "T = [[1], [2]]\nfor row in T:\n    row.append(0)\nlast = T[1]\nlast[0] = 5",
+    "a tree": "T = {}\ndef put(w):\n    t = T\n    for c in w:\n"
+    "        t = t.setdefault(c, {})\nput('ab')",
+    "a comprehension": "T = []\n[T.append(x) for x in range(3)]",
+    "deletion": "T = [1, 2]\ndel T[0]",
+    "a new name": "from functools import partial\nT = []\nadd = partial(T.append)\nadd(1)",
+    "a method": "class A:\n    def put(self):\n        self.x = 1\na = A()\na.put()\nT = vars(a)",
+    "a counter": "T = 0\ndef aux(x):\n    global T\n    T += x\n    return T",
+    "a context": "import decimal\ndecimal.getcontext().prec = 3\nT = decimal.Decimal(1) / 3",
+}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_what_fills_the_data_is_kept(name):
+    text = NEEDED[name]
+    if "def aux" not in text:
+        text += "\ndef aux(x):\n    return T"
+    values = []
+    for source in (text, extract(text, "aux", SOLVE).source):
+        space = {}
+        exec(source, space)
+        values.append(space["aux"](3))
+    assert values[0] == values[1]
+
+
+DROPPED = [
+    "while True:\n    print(aux(input()))",
+    "def main():\n    out = []\n    out.append(aux(1))\n    print(out, T)\nmain()",
+    "def check(candidate):\n    assert candidate(1) == 2\ncheck(aux)",
+    "import unittest\nclass Test(unittest.TestCase):\n    def test(self):\n"
+    "        self.assertEqual(aux(1), 2)\nunittest.main()",
+    "print(T, T.get(1))\nassert T[1] == aux(1)",
+    "size = len(T)\nfor x in T:\n    y = aux(x)\n    print(x, y)",
+    "aux(T)",  # it changes T, as in every test
+    "import sys\nsys.exit()\nexit(1)",
+]
+
+
+@pytest.mark.parametrize("example", DROPPED)
+def test_what_shows_the_function_is_dropped(example):
+    text = "T = {}\ndef aux(x):\n    T[0] = x\n    return T"
+    assert extract(f"{text}\n{example}\n", "aux", SOLVE).source == text
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,8 @@ HONEST = {  # forms of a helper, all of them needed: each team earns 4.0
     "a class": "class aux:\n    def __init__(self, x):\n        self.x = x\n"
     "    def __bool__(self):\n        return self.x % 2 == 0\n",
     "a def in an if": f"if True:\n    {EVEN.replace(chr(10), chr(10) + '    ')}",
+    "a filled table": "EVEN = {}\ndef fill():\n    EVEN.update({str(2 * x): 1 for x in range(5)})\n"
+    "fill()\ndef aux(x):\n    return str(x)[-1] in EVEN\n",
     "a table": "EVEN = {'0', '2', '4', '6', '8'}\n\ndef aux(x):\n    return str(x)[-1] in EVEN\n",
     # what a function is made of costs nothing
     "in a fence": f"```python\n{EVEN}```",
@@ -153,6 +155,13 @@ HONEST_TEAMS |= {name: (helper, main(body)) for name, (helper, body) in HONEST_M
 HONEST_TEAMS["a decorator of main"] = (
     "def aux(f):\n    return lambda xs: f([x for x in xs if x % 2 == 0])\n",
     "@aux\n" + main("return sum(x * x for x in xs)"),
+)
+
+
+LATER = "from __future__ import annotations\n"
+HONEST_TEAMS["annotations that nobody reads"] = (
+    LATER + EVEN,
+    LATER + FILTER.replace("xs)", "xs: X)"),
 )
 
 

@@ -151,7 +151,7 @@ class ClassEval(Task):
     """
 
     reward = "classeval"
-    stop = "```"
+    stop = "\n```"
     hub = ("FudanSELab/ClassEval", None, "test")
     max_methods = 1000
     measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}
