@@ -3,12 +3,13 @@ python -m pytest tests/test_plugins.py
 """
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from training.plugins import TaskOptions, find_reward, make_task, resolve, user_line
+from training.plugins import TaskOptions, find_reward, make_task, resolve, task_arguments, user_line
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +154,47 @@ def test_a_task_that_returns_something_else_is_refused(method, given, error, tmp
 
 def test_the_maximum_of_a_reward_becomes_plain_python(tmp_path):
     assert repr(find_reward(mine(tmp_path)).maximum) == "0.5"
+
+
+# --- --task-arg -----------------------------------------------------------------------------------
+
+TYPED = """
+from __future__ import annotations
+from typing import TYPE_CHECKING, Literal, Optional
+if TYPE_CHECKING:
+    from pandas import DataFrame
+from tasks import Task
+class Typed(Task):
+    def __init__(
+        self, data, num_agents, frame: DataFrame = None, numbers: list[int] = (),
+        kind: Literal["a", 2] = "a", few: Optional[int] = None, mixed: int | str = 0, words=(),
+        flag=False, free=None,
+    ):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "want"),
+    [
+        ("kind", "2", 2),
+        ("kind", "b", "it is not Literal['a', 2]; a word may be an int"),
+        ("few", "3", 3),
+        ("few", "b", "it is not Optional[int]"),
+        ("mixed", "3", 3),
+        ("mixed", "b", "b"),
+        ("flag", "true", True),
+        ("free", "3", "3"),
+        ("words", "3", "it is not tuple"),
+        ("numbers", "3", "it is not list[int]"),
+        ("frame", "3", "it is not 'DataFrame'"),
+    ],
+)
+def test_an_argument_of_a_task_has_its_parameter_s_type(word, text, want, tmp_path):
+    (tmp_path / "mine.py").write_text(TYPED)
+    cls = resolve(f"{tmp_path}/mine.py:Typed", {}, "task")
+    if isinstance(want, str) and want.startswith("it is not"):
+        with pytest.raises(ValueError, match=re.escape(f"--task-arg {word}={text}: {want}")):
+            task_arguments("typed", cls, {word: text})
+    else:
+        assert repr(task_arguments("typed", cls, {word: text})) == repr({word: want})

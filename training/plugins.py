@@ -3,28 +3,30 @@
 A flag has a known name, a dotted path or file.py:Name.
 """
 
+import contextlib
 import functools
 import importlib
 import importlib.util
 import inspect
+import itertools
 import math
 import numbers
 import sys
 import traceback
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, UnionType
 
 from rewards import REWARDS, asks
 from tasks import TASKS, Task
 from training.contract import called, check_signature, guard
 from training.flags import meant, named
 
-# How a --task-arg is read, by the type of the constructor's parameter. Others are texts.
-READ = {int: int, float: float, bool: {"true": True, "false": False}.__getitem__}
+# How a --task-arg is read, by the type of the constructor's parameter.
+READ = {int: int, float: float, str: str, bool: {"true": True, "false": False}.__getitem__}
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 
 
@@ -137,7 +139,7 @@ def make_task(args: TaskOptions) -> Task:
 
 def task_arguments(name: str, cls: type, words: dict[str, str]) -> dict:
     """Return --task-arg as arguments of a task's constructor, of the types in its signature."""
-    parameters = dict(inspect.signature(cls, eval_str=True).parameters)
+    parameters = dict(inspect.signature(cls).parameters)
     for given in ("data", "num_agents", "feedback"):  # they have flags of their own
         parameters.pop(given, None)
     values = {}
@@ -147,14 +149,39 @@ def task_arguments(name: str, cls: type, words: dict[str, str]) -> dict:
             raise ValueError(
                 f"unknown --task-arg {word!r}{meant(word, parameters)}; {name} has: {listed}"
             )
-        kind, *_ = typing.get_args(parameters[word].annotation) or [parameters[word].annotation]
-        if kind is inspect.Parameter.empty:
-            kind = type(parameters[word].default)
-        try:
-            values[word] = READ.get(kind, str)(text)
-        except (KeyError, ValueError) as error:
-            raise ValueError(f"--task-arg {word}={text}: it is not {kind.__name__}") from error
+        kind = type_of(cls, parameters[word])
+        for read in readings(kind):
+            with contextlib.suppress(KeyError, ValueError):
+                values[word] = read(text)
+                break
+        else:
+            raise ValueError(
+                f"--task-arg {word}={text}: it is not {inspect.formatannotation(kind)}; a word may "
+                "be an int, a float, a bool (true, false), a str or one of a Literal"
+            )
     return values
+
+
+def type_of(cls: type, parameter: inspect.Parameter):
+    """Return the type of a constructor's parameter: in words if they mean nothing at run time."""
+    kind = parameter.annotation
+    if kind is parameter.empty:
+        no_default = parameter.default in (None, parameter.empty)
+        return str if no_default else type(parameter.default)
+    if isinstance(kind, str):
+        with contextlib.suppress(NameError):  # of an import for TYPE_CHECKING alone
+            return eval(kind, inspect.unwrap(cls.__init__).__globals__)
+    return kind
+
+
+def readings(kind) -> list[Callable]:
+    """Return the functions that may turn a word into a value of a type, by preference."""
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        functions = map(readings, typing.get_args(kind))
+        return list(itertools.chain(*functions))
+    if typing.get_origin(kind) is typing.Literal:
+        return [{str(value): value for value in typing.get_args(kind)}.__getitem__]
+    return [READ[kind]] if kind in READ else []
 
 
 def find_reward(task: Task):
