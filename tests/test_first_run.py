@@ -56,6 +56,28 @@ def test_a_wrong_name_costs_no_library(program, tmp_path):
     assert done.stdout.splitlines() == ["2 []"] * len(WRONG[program]), done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("entry", ["train", "eval", "conftest", "the notebook"])
+def test_every_entry_says_how_threads_wait_before_torch_is_imported(entry):
+    code = f"import {entry}"
+    if entry == "the notebook":
+        cells = read_json(ROOT / "teaching.ipynb")["cells"]
+        code = "".join(next(cell["source"] for cell in cells if cell["cell_type"] == "code"))
+    code += "\nimport os, sys\nprint(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"
+    path = {"PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
+    assert output_of([sys.executable, "-c", code], env=path).stdout == "1000 False\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP shows what it reads")
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [({}, 1000), ({"GOMP_SPINCOUNT": "7"}, 7), ({"OMP_WAIT_POLICY": "passive"}, 0)],
+)
+def test_threads_spin_for_a_moment_or_as_the_user_says(given, count):
+    variables = {"PYTHONPATH": str(ROOT), "OMP_DISPLAY_ENV": "verbose", **given}
+    shown = output_of([sys.executable, "-c", "import train, torch"], env=variables).stderr
+    assert f"GOMP_SPINCOUNT = '{count}'" in shown
+
+
 @pytest.mark.parametrize(
     ("argv", "rate"),
     [
