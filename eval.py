@@ -236,6 +236,8 @@ def run_flags(args: Args, directory: Path | None) -> train.Args:
     for name in REPLACE:
         if getattr(args, name) is not None:
             setattr(flags, name, getattr(args, name))
+    if directory and task == recorded.get("task"):
+        folder.check_data(directory, flags.data, on_purpose=bool(args.data))
     if args.model:
         count = len(args.model)
         if not directory and count > 1:

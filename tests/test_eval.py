@@ -34,6 +34,7 @@ from magrpo import Rollout
 from tasks import Coop
 from training import heldout
 from training.flags import part_of
+from training.folder import data_hash
 from training.plugins import TaskOptions, find_reward, make_task
 
 SMALL = "--batch-size 1 --num-generations 2 --eval-limit 2 --max-steps 1 --max-new-tokens 24 "
@@ -356,6 +357,21 @@ def test_another_task_has_its_own_problems(team):
     other = evaluation.run_flags(evaluation.parse(["--task", "humaneval"]), team)
     edit_json(team / "args.json", args=read_json(team / "args.json")["args"] | {"data": None})
     assert (own.data, other.data) == ("x.jsonl", None)
+
+
+def test_rows_that_a_run_was_not_trained_on_play_on_purpose_alone(team, tmp_path, capsys):
+    other = shutil.copytree(team, tmp_path / "other")
+    file = tmp_path / "rows.jsonl"
+    file.write_text("{}")
+    edit_json(other / "args.json", data_hash=data_hash(str(file)))
+    edit_json(
+        other / "args.json", args=read_json(other / "args.json")["args"] | {"data": str(file)}
+    )
+    evaluation.run_flags(evaluation.parse([]), other)
+    file.write_text("{ }")
+    assert "rows.jsonl has other rows than those that" in refused_by_eval(capsys, "--run", other)
+    evaluation.run_flags(evaluation.parse(["--data", str(file)]), other)
+    assert "note: " in capsys.readouterr().err
 
 
 def test_an_agent_alone_plays_as_the_team_does(team, solo, tmp_path, capsys):

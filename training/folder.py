@@ -202,6 +202,19 @@ def data_hash(file: str | None) -> str | None:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
+def check_data(directory: Path, file: str | None, on_purpose: bool = False) -> None:
+    """Raise ValueError if a file is not the one that a run was trained on, or (on_purpose) say so.
+
+    In another file, the rows of a split may be those that the agents were trained on.
+    """
+    if read_args(directory).get("data_hash") in (None, data_hash(file)):
+        return
+    why = f"{file} has other rows than those that {directory} was trained on"
+    if not on_purpose:
+        raise ValueError(f"{why} (eval.py plays them where --data names the file)")
+    print(f"note: {why}", file=sys.stderr)
+
+
 def code_version(flags: dict) -> str:
     """Return the last commit of this code, without pages and tests, and a hash of what differs.
 
@@ -272,8 +285,7 @@ def cut_back(directory: Path, args, module) -> int:
     Return the checkpoint's steps, or 0 without one. Raise ValueError if the run cannot go on.
     """
     check_bases(directory, args.model, args.judge)
-    if read_args(directory).get("data_hash") not in (None, data_hash(args.data)):
-        raise ValueError(f"{args.data} has other rows than those that {directory} was trained on")
+    check_data(directory, args.data)
     records_of = {}  # read before anything is written: a damaged file changes nothing
     for name in ("metrics.jsonl", "samples.jsonl"):
         records_of[directory / name] = read_records(directory / name)
