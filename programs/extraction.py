@@ -133,7 +133,10 @@ def _needed(
     defined = {node.name for node in nodes.values() if isinstance(node, _DEFINITION)}
     for index, node in list(nodes.items()):
         bound = _binds(node)
-        outside = isinstance(node, ast.Import | ast.ImportFrom) and not _is_standard(node)
+        packages = set()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            packages = {module.partition(".")[0] for module in modules_in(node)}
+        outside = not packages <= sys.stdlib_module_names
         if bound & foreign or (outside and bound & {*defined, "*"}):
             del nodes[index]
         else:
@@ -260,12 +263,16 @@ def names_in(node: ast.AST) -> set[str]:
     return names
 
 
-def _is_standard(node: ast.Import | ast.ImportFrom) -> bool:
-    """Return whether an import is of the standard library alone, which is what programs have."""
-    names = [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        names = [node.module or ""]
-    return {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
+def modules_in(code: ast.AST) -> set[str]:
+    """Return the names of the modules that code imports."""
+    modules = set()
+    for node in ast.walk(code):
+        match node:
+            case ast.Import():
+                modules.update(alias.name for alias in node.names)
+            case ast.ImportFrom():
+                modules.add(node.module or ".")
+    return modules
 
 
 def _returns(function: ast.FunctionDef | ast.Lambda) -> bool:

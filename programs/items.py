@@ -9,8 +9,9 @@ import copy
 import re
 from collections.abc import Callable
 
-from programs.extraction import REFUSED, names_in, syntax_tree
+from programs.extraction import REFUSED, extract, modules_in, names_in, syntax_tree
 from programs.rows import file_rows, hub_rows
+from programs.teams import can_import
 
 
 def read_items(data: str | None, hub: tuple, item_of: Callable[[dict], dict]) -> list[dict]:
@@ -64,6 +65,7 @@ def code_item(row: dict) -> dict:
     solution = row.get("canonical_solution")
     if isinstance(solution, str) and solution.strip():
         item["solution"] = solution if "test_list" in row else row["prompt"] + solution
+    check_imports(item)
     return item
 
 
@@ -93,7 +95,7 @@ def pro_item(row: dict) -> dict:
     statements = [statement, _harder_statement(harder, entry, row)]
     imports = [node for node in harder_tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     setup = [_setup(statement, helper), *map(ast.unparse, imports)]
-    return {
+    item = {
         "task_id": row["id"],
         "prompt": "\n\n".join(statements),
         "statements": statements,
@@ -103,6 +105,24 @@ def pro_item(row: dict) -> dict:
         "setup": "\n".join(setup),
         "solution": f"{base}\n\n{harder}",
     }
+    check_imports(item)
+    return item
+
+
+def check_imports(item: dict) -> None:
+    """Raise ValueError for an import of the tests or the solution that the sandbox does not have.
+
+    All programs would fail such tests.
+    """
+    solution = extract(item.get("solution", ""), item["entry_point"], frozenset())
+    texts = {"tests": "\n".join([item["setup"], *item["tests"]]), "solution": solution.source}
+    for kind, text in texts.items():
+        for module in sorted(modules_in(syntax_tree(text))):
+            if not can_import(module):
+                raise ValueError(
+                    f"its {kind} import {module}, which the sandbox does not have and cannot be "
+                    "given (docs/sandbox.md): write it without, or leave out the row"
+                )
 
 
 def _harder_statement(source: str, entry: ast.FunctionDef, row: dict) -> str:

@@ -12,6 +12,7 @@ anything.
 """
 
 import atexit
+import functools
 
 from programs.extraction import Part, extract, part_names
 from programs.sandbox.box import Program, Sandbox, Verdict
@@ -65,6 +66,14 @@ MOST_HANGS = 5  # stand-ins for a part that do not end, of some seconds each; th
 Team = dict[str, Part]  # by the name of the function, the main function last
 box = Sandbox()  # one per process; its workers start with the first program
 atexit.register(box.close)
+
+
+@functools.cache
+def can_import(module: str) -> bool:
+    """Return whether the sandbox has a module, for tests and programs alike."""
+    [verdict] = box.run([Program(f"def f():\n    import {module}", ("f()",), "f")])
+    [error] = verdict.errors
+    return not (error or "").startswith(("ImportError", "ModuleNotFoundError", "SyntaxError"))
 
 
 def team_parts(item: dict, responses: list[str]) -> Team:

@@ -173,6 +173,25 @@ def test_what_stands_outside_check_rides_along_where_it_is_needed():
     assert "\ncheck(f)" not in first + second
 
 
+@pytest.mark.parametrize(
+    ("field", "begin", "assertion", "told"),
+    [
+        ("test", "import numpy\n", "assert numpy.allclose(2, 2) and", "its tests import numpy, "),
+        ("canonical_solution", "    import asyncio\n", "", "its solution import asyncio, "),
+        ("test", "import numpy, os.path\n", "assert", None),  # no test needs it
+    ],
+)
+def test_a_row_whose_imports_the_sandbox_lacks_is_refused(tmp_path, field, begin, assertion, told):
+    """Otherwise every program would fail it, in silence."""
+    text = begin + ROWS[0][field].replace("assert", assertion)
+    task = HumanEval(str(write(tmp_path / "a.jsonl", [ROWS[1], ROWS[0] | {field: text}])))
+    if told:
+        with pytest.raises(ValueError, match=f"a.jsonl, row 2: {told}which the sandbox"):
+            task.items("test")
+    else:
+        assert len(task.problems) == 2
+
+
 def test_an_mbpp_row_becomes_an_item_with_its_signature():
     item = code_item(MBPP_ROW)
     assert (item["task_id"], item["entry_point"]) == ("7", "scale")
