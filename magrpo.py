@@ -52,7 +52,7 @@ import torch
 from torch import Tensor, nn
 
 from policies import parallel
-from policies.base import Prompt
+from policies.base import Prompt, TooLong
 from policies.decoding import Response
 from policies.memory import halving
 from policies.sampling import Sampling
@@ -295,6 +295,7 @@ class Rollout:
         self.task = task
         self.reward = reward
         self.episode = episode
+        self.warned = False  # that a prompt of a later turn did not fit
         self.seconds: dict[str, float] = defaultdict(float)
         for base in set(team.base_of.values()):
             base.end_at(task.stop)
@@ -311,7 +312,8 @@ class Rollout:
     ) -> list[list[Node]]:
         """Return the nodes of each turn: one per item at turn 0, then one per joint response.
 
-        An episode ends after --turns, or earlier where the task's `advance` returns None.
+        An episode ends after --turns, or earlier where the task's `advance` returns None or the
+        next turn's prompts do not fit.
         key: (seed, stream, step, number of the first item), which decides every random number.
         joints: the number of joint responses that score each response (math.inf: all).
         optimism: its weight in `sample_returns`.
@@ -329,8 +331,9 @@ class Rollout:
             with self.timed("reward"):
                 self.move_on(nodes)
             opened = []
-            for node in nodes:
-                opened += self.next_turn(node, 1 if chain else samples)
+            with self.timed("rollout"):
+                for node in nodes:
+                    opened += self.next_turn(node, 1 if chain else samples)
             nodes = opened
         back_up(turns, self.episode.gamma, optimism)  # step 4
         return turns
@@ -349,7 +352,7 @@ class Rollout:
     def encode(self, agent: int, item: dict, prompt: Prompt) -> tuple[int, ...]:
         """Return a prompt's token ids, those of the answer's beginning included.
 
-        ValueError: the prompt is too long.
+        TooLong: the prompt does not fit.
         """
         episode = self.episode
         return self.team.base_of[agent].encode(
@@ -364,20 +367,25 @@ class Rollout:
         """Return who answers at a turn. The others say "", and have nothing to learn there."""
         return self.task.speakers(item, turn) or list(range(self.team.size))
 
+    def observe(self, node: Node) -> None:
+        """Set the prompts of the agents who speak at a node. TooLong: one does not fit."""
+        node.observations = [""] * self.team.size
+        node.prompts = [()] * self.team.size
+        for agent in self.speakers(node.item, turn=len(node.histories[0])):
+            prompt = self.task.observe(agent, node.item, node.histories[agent])
+            node.observations[agent] = prompt
+            node.prompts[agent] = self.encode(agent, node.item, prompt)
+
     def act(self, nodes: list[Node], sampling: Sampling) -> None:
         """Let the agents who speak answer their own prompts, decoded together over all nodes."""
         size = self.team.size
         asked = []  # (agent, item, token ids of its prompt)
         uniforms = []  # random numbers in [0, 1) that decide the tokens
         for node in nodes:
-            node.observations = [""] * size
-            node.prompts = [()] * size
-            speakers = self.speakers(node.item, turn=len(node.histories[0]))
-            for agent in speakers:
-                prompt = self.task.observe(agent, node.item, node.histories[agent])
-                node.observations[agent] = prompt
-                node.prompts[agent] = self.encode(agent, node.item, prompt)
-                asked.append((agent, node.item, node.prompts[agent]))
+            if not node.prompts:  # it is of the first turn
+                self.observe(node)
+            speakers = [agent for agent, prompt in enumerate(node.prompts) if prompt]
+            asked += [(agent, node.item, node.prompts[agent]) for agent in speakers]
             shape = (size, node.samples, sampling.max_new_tokens)
             uniforms.append(generator(*node.key).random(shape)[speakers])
         uniforms = torch.from_numpy(np.concatenate(uniforms))
@@ -445,7 +453,7 @@ class Rollout:
     def next_turn(self, node: Node, samples: int) -> list[Node]:
         """Open and return a node for each aligned joint response whose episode goes on.
 
-        A history grows by the agent's own text.
+        A history grows by the agent's own text. An episode whose prompts no longer fit is over.
         """
         for sample, item in enumerate(node.next_items):
             if item is None:
@@ -456,8 +464,23 @@ class Rollout:
                 text = node.responses[agent][sample].text
                 histories.append([*history, (text, node.feedback[sample][agent])])
             child = Node(node.problem, item, (*node.key, sample), histories, samples)
-            node.children.append(child)
+            node.children.append(child if self.fits(child) else None)
         return [child for child in node.children if child]
+
+    def fits(self, node: Node) -> bool:
+        """Set the prompts of a later turn. Return whether all of them fit."""
+        try:
+            self.observe(node)
+        except TooLong as error:
+            if not self.warned:
+                self.warned = True
+                print(
+                    f"warning: an episode ends after turn {len(node.histories[0]) - 1}: {error}. "
+                    "The metric too_long counts such episodes",
+                    file=sys.stderr,
+                )
+            return False
+        return True
 
     @contextlib.contextmanager
     def timed(self, name: str):

@@ -30,7 +30,8 @@ SIZE = at_least(int, 0)
 SHARE = at_least(float, 0, 1)
 POSITIVE = at_least(float, 0)
 TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
-# With --resume these may change: no step made so far depends on them.
+# With --resume these may change: no step made so far depends on them, except one in which an
+# episode ended at --max-prompt-tokens.
 MAY_CHANGE = {"max_steps", "max_prompt_tokens", "device"}
 HEADINGS = {  # of --help, by their first flag
     "task": "problem",
@@ -195,7 +196,10 @@ class Args:
     )
     trust_remote_code: bool = flag(False, "permission to run a model's own code from the hub")
     max_prompt_tokens: int = flag(
-        2048, "largest number of tokens in a prompt; a longer prompt is an error", COUNT
+        2048,
+        "largest number of tokens in a prompt; a longer one is an error, or ends a later turn's "
+        "episode",
+        COUNT,
     )
     template_arg: dict | None = assignments(
         "arguments of the chat template, as enable_thinking=false (a JSON value, or text)"

@@ -99,6 +99,9 @@ class Reference(Rollout):
     def speakers(self, item, turn):
         return [0]
 
+    def observe(self, node):
+        """Ask nobody."""
+
     def act(self, nodes, sampling):
         for node in nodes:
             node.responses = [[Response([], node.item["solution"], [], 0.0, True)]]

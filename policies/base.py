@@ -39,6 +39,10 @@ STATE_SPACE = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
 Prompt = str | list[dict]  # a text, or the messages of a chat
 
 
+class TooLong(ValueError):
+    """Say that a prompt does not fit."""
+
+
 class Base(nn.Module):
     """Hold one model and the agents that share it.
 
@@ -69,6 +73,7 @@ class Base(nn.Module):
         self.context = context(model.config.get_text_config())  # in tokens
         self.window = window(model.config.get_text_config())  # of the fast path, in tokens
         self.warned = False  # that a prompt spells special tokens
+        self.raw = False  # whether a prompt came without the chat template
         self.plain = False  # whether it has to be run by policies/plain.py
         # Whether its weights have 8 bits.
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
@@ -224,17 +229,17 @@ class Base(nn.Module):
     ) -> tuple[int, ...]:
         """Return a prompt's token ids. Raise ValueError where the prompt cannot be used whole.
 
-        It has to fit into `limit`, and with `room` new tokens into the model's context. begun: the
-        beginning of the answer, the end of the prompt.
+        TooLong: it has to fit into `limit`, and with `room` new tokens into the model's context.
+        begun: the beginning of the answer, the end of the prompt.
         """
         ids = self.ids(prompt, chat, begun)
         if len(ids) > limit:
-            raise ValueError(
+            raise TooLong(
                 f"a prompt has {len(ids)} tokens and --max-prompt-tokens is {limit}; prompts are "
                 f"never cut: raise the limit or drop the item ({prompt!r:.60}...)"
             )
         if len(ids) + room > self.context:
-            raise ValueError(
+            raise TooLong(
                 f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than "
                 f"the model's context of {self.context} ({prompt!r:.60}...)"
             )
@@ -258,6 +263,7 @@ class Base(nn.Module):
         """
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         if isinstance(prompt, str) and not chat:
+            self.raw = True
             text = f"{prompt}\n\n{begun}" if begun else prompt
             ids = self.literal(text)
             if not self.warned and ids != self.tokenizer(text)["input_ids"]:

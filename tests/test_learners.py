@@ -35,6 +35,7 @@ from policies.sampling import Sampling
 from training.contract import advanced
 from training.heldout import episode, evaluate, sample_record
 from training.metrics import largest_return, measure
+from training.plugins import check_prompts
 from training.scoring import RewardError, Scorer
 
 
@@ -157,6 +158,43 @@ def test_a_turn_is_opened_only_where_the_episode_goes_on(branching):
     held_out = evaluate(module, module.problems[:3])[2]
     ends = [len([*episode(root, 0)]) for root in held_out]
     assert min(ends) < 3
+
+
+@pytest.mark.parametrize("limit", ["prompt", "context"])
+@pytest.mark.parametrize("branching", ["tree", "chain"])
+def test_an_episode_ends_where_the_next_prompt_does_not_fit(branching, limit, capsys):
+    """That of either agent. The other episodes are played as they would be without the limit."""
+    argv = f"--turns 2 --batch-size 4 --max-new-tokens 8 --branching {branching}"
+    task = Echo()
+    task.feedback = lambda item, responses: ["", ""]
+    free = step(make(lambda item, texts: 1.0, argv, task=task))
+    size = 11
+    if limit == "prompt":
+        argv += f" --max-prompt-tokens {size}"
+    module = make(lambda item, texts: 1.0, argv, task=task)
+    if limit == "context":
+        module.team.bases[0].context = size + 8
+    check_prompts(module.rollout, module.problems)
+    warning = capsys.readouterr().err
+    assert warning.count("\n") == 2  # one for each agent
+    assert f"may have {4 + 8} tokens and more" in warning
+    assert f"{size} fit" in warning
+    step(module)
+    ended = 0
+    for node, free_node in zip(module.turns[0], free.turns[0], strict=True):
+        for sample, child in enumerate(node.children):
+            free_child = free_node.children[sample]
+            if max(map(len, free_child.prompts)) > size:
+                assert child is None
+                assert node.returns[0, sample] == 1
+                ended += 1
+            else:
+                for sampled in range(child.samples):
+                    assert child.texts([sampled] * 2) == free_child.texts([sampled] * 2)
+    assert 0 < ended < 4 * len(module.turns[0])
+    assert measure_of(module)["too_long"] == ended
+    assert measure_of(free)["too_long"] == 0
+    assert capsys.readouterr().err.count("warning: an episode ends after turn 0: a prompt") == 1
 
 
 def test_an_advance_may_change_the_item_that_it_is_given():

@@ -9,6 +9,7 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
+import transformers
 from helpers import (
     assert_close,
     assert_same_gradients,
@@ -30,6 +31,7 @@ from train import module_of
 from training.flags import part_of
 from training.heldout import played
 from training.metrics import measure
+from training.report import describe_base
 from training.scoring import Scorer
 
 
@@ -95,6 +97,18 @@ def train(reward, *argv, team=None, steps: int = 1):
     )
     trainer.fit(module)
     return module
+
+
+def test_only_a_chat_model_that_gets_raw_text_is_warned_of(capsys):
+    module = new_module(long_answers)
+    [base] = module.team.bases
+    base.tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
+    base.tokenizer.chat_template = "{{ messages[0].content }}"
+    for prompt in ([{"role": "user", "content": "Hello"}], "Hello"):
+        assert not capsys.readouterr().err
+        base.ids(prompt, False)
+        describe_base(base, module)
+    assert "prompts go to it as raw text" in capsys.readouterr().err
 
 
 def snapshot(team):

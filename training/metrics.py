@@ -34,6 +34,7 @@ def measure(module) -> Measures:
         metrics[f"turn_{turn}/reward"] = np.mean(rewards)
     if module.rollout.episode.turns > 1:
         metrics["mean_turns"] = mean_turns(module.turns)
+        metrics["too_long"] = too_long(nodes)
     # A full copy leaves no base to compare with, and KL is of distributions without truncation.
     truncated = module.sampling.top_p < 1 or module.sampling.top_k
     if module.team.options.lora_rank and not truncated:
@@ -118,6 +119,15 @@ def mean_turns(turns: list[list]) -> float:
         possible *= nodes[0].samples
         mean += sum(node.samples for node in nodes) / possible
     return mean
+
+
+def too_long(nodes: list) -> int:
+    """Return how many episodes ended because the prompts of their next turn did not fit."""
+    count = 0
+    for node in nodes:
+        for item, child in zip(node.next_items, node.children, strict=True):
+            count += item is not None and child is None
+    return count
 
 
 def is_scored(nodes: list) -> bool:

@@ -14,6 +14,7 @@ import numbers
 import sys
 import traceback
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
@@ -206,7 +207,8 @@ def find_reward(task: Task):
 
 
 def check_prompts(rollout, items: Iterable[dict]) -> None:
-    """Raise if a prompt of the first turn cannot be used."""
+    """Raise if a prompt of the first turn cannot be used. Warn if one of the last may not fit."""
+    longest = Counter()  # by agent, in tokens
     for item in items:
         for agent in rollout.speakers(item, 0):
             try:
@@ -214,4 +216,17 @@ def check_prompts(rollout, items: Iterable[dict]) -> None:
             except Exception as error:
                 error.add_note(f"(agent {agent}'s prompt for item {item!r:.300})")
                 raise
-            rollout.encode(agent, item, prompt)
+            longest[agent] = max(longest[agent], len(rollout.encode(agent, item, prompt)))
+    episode = rollout.episode
+    answers = (episode.turns - 1) * episode.max_new_tokens
+    for agent, size in longest.items():
+        room = rollout.team.base_of[agent].context - episode.max_new_tokens
+        limit = min(episode.max_prompt_tokens, room)
+        if size + answers > limit:
+            print(
+                f"warning: agent {agent}'s prompt of the last turn may have {size + answers} "
+                f"tokens and more: {size} of the longest prompt now, {answers} of its own answers "
+                f"and the feedback. {limit} fit (--max-prompt-tokens, or the model's context "
+                "without --max-new-tokens). An episode ends before a prompt that does not fit",
+                file=sys.stderr,
+            )

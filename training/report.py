@@ -84,8 +84,7 @@ def describe_base(base, module) -> str:
     """Return a base's name, size and agents. Warn of a chat model that gets raw text."""
     name = module.team.options.model[base.agents[0]]
     frozen = sum(p.nbytes for p in base.parameters() if not p.requires_grad)
-    is_chat_model = getattr(base.tokenizer, "chat_template", None)
-    if is_chat_model and not module.rollout.episode.chat_template:
+    if base.tokenizer.chat_template and base.raw:
         print(
             f"warning: {name} has a chat template and prompts go to it as raw text: "
             "if it is instruction-tuned, add --chat-template",
