@@ -29,11 +29,33 @@ COPY = 1 / 16  # memory of a copied prompt token, about, as a share of a respons
 
 @functools.cache
 def host() -> int:
-    """Return bytes of the machine's memory, or of the container that this process is in."""
-    machine = psutil.virtual_memory().total
-    limit = Path("/sys/fs/cgroup/memory.max")
-    text = limit.read_text().strip() if limit.is_file() else "max"
-    return machine if text == "max" else min(machine, int(text))
+    """Return bytes of the machine's memory, or of what this process may take of it."""
+    return min([psutil.virtual_memory().total, *group_limits(Path("/"))])
+
+
+def group_limits(root: Path) -> list[int]:
+    """Return the memory limits of this process's control groups, which containers and Slurm set.
+
+    A group's limit holds for all groups below it. Version 2 has one tree of groups, and version 1
+    has a tree for each kind of limit.
+    """
+    own = root / "proc/self/cgroup"
+    lines = own.read_text("utf-8").splitlines() if own.is_file() else []
+    limits = []
+    for line in lines:
+        _, kinds, path = line.split(":", 2)
+        tree = root / "sys/fs/cgroup"
+        name = "memory.max"
+        if kinds:  # version 1
+            tree /= kinds
+            name = "memory.limit_in_bytes"
+        group = tree / path.lstrip("/")
+        for folder in (group, *group.parents):  # in a container the first ones may be out of sight
+            file = folder / name
+            text = file.read_text("utf-8").strip() if file.is_file() else "max"
+            if text != "max":
+                limits.append(int(text))
+    return limits
 
 
 def share(base: Base) -> int:
