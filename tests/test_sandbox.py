@@ -99,7 +99,10 @@ def alive(pids: set[int]) -> set[int]:
     living = set()
     for pid in pids:
         with contextlib.suppress(OSError):  # a zombie is dead, however late init reaps it
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            if (
+                Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+                != "Z"
+            ):
                 living.add(pid)
     return living
 
@@ -128,7 +131,7 @@ def state() -> dict:
         "children": family(os.getpid()),
         # What attacks would call loot, where names are the whole machine's:
         "shared memory": os.path.exists("/dev/shm/loot"),
-        "sockets": "loot" in Path("/proc/net/unix").read_text(),
+        "sockets": "loot" in Path("/proc/net/unix").read_text(encoding="utf-8"),
     }
 
 
@@ -418,6 +421,17 @@ def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
         box.run([ADD])
 
 
+@pytest.mark.skipif(not LINUX, reason="it reads /proc on Linux alone")
+def test_a_worker_that_cannot_lock_itself_says_why(monkeypatch, tmp_path):
+    copy = shutil.copytree(ROOT, tmp_path / "sandbox")
+    source = (copy / "locks.py").read_text()
+    (copy / "locks.py").write_text(source.replace("/proc/self/statm", "/nowhere/statm"))
+    monkeypatch.setattr(sandbox, "WORKER", copy / "worker.py")
+    reason = "no worker starts: .*No such file or directory: '/nowhere/statm'"
+    with Sandbox(workers=1) as box, pytest.raises(RuntimeError, match=reason):
+        box.run([ADD])
+
+
 TRAINER = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
@@ -455,7 +469,7 @@ def test_workers_die_with_the_trainer(fork):
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
 def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
-    with open("/dev/null") as _held, Sandbox(workers=1, **PATIENT) as box:
+    with open("/dev/null", encoding="utf-8") as _held, Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])
         [judge] = box._workers.values()
         [zygote] = children(judge.process.pid)
@@ -463,11 +477,11 @@ def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
             assert os.getsid(pid) != os.getsid(0)
             assert os.getpgid(pid) == judge.process.pid
             assert len(os.listdir(f"/proc/{pid}/fd")) <= most
-            status = Path(f"/proc/{pid}/status").read_text()
+            status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
             for line in ("NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0{16}", "CapPrm:\t0{16}"):
                 assert re.search(line, status)
             with contextlib.suppress(PermissionError):
-                environment = Path(f"/proc/{pid}/environ").read_text()
+                environment = Path(f"/proc/{pid}/environ").read_text(encoding="utf-8")
                 names = set(re.findall(r"(?:^|\0)([^=\0]+)=", environment))
                 assert names <= {"PATH", "LC_ALL", "PYTHONHASHSEED", "LD_LIBRARY_PATH"}
 
@@ -535,7 +549,7 @@ def test_it_holds_for_an_ordinary_user():
         os.chmod(folder, 0o777)
         shutil.copy(programs.__file__, folder)
         shutil.copytree(ROOT, f"{folder}/programs/sandbox")
-        Path(folder, "secret.txt").write_text("treasure")
+        Path(folder, "secret.txt").write_text("treasure", encoding="utf-8")
         command = [python, "-B", "-c", AS_NOBODY, folder]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, **nobody)
         assert not os.path.exists(f"{folder}/loot")

@@ -272,9 +272,13 @@ class Worker:
                 command, stdin=theirs, env=ENVIRONMENT, start_new_session=True
             )
         try:
-            self.missing = self.receive(START_SECONDS)  # names of locks
+            started = self.receive(START_SECONDS)
         except (OSError, EOFError) as error:
             raise RuntimeError(f"no worker starts (status {self.close()})") from error
+        if "error" in started:
+            self.close()
+            raise RuntimeError(f"no worker starts: {started['error']}")
+        self.missing = started["missing"]  # names of locks
 
     def ask(self, request: list, seconds: float):
         self.socket.sendall(json.dumps(request).encode() + b"\n")

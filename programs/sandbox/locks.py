@@ -114,9 +114,9 @@ def lock_down(memory_mb: int, kernel_locks: bool) -> list[str]:
     limit(resource.RLIMIT_STACK, 64 << 20)
     if not (LINUX and kernel_locks):
         return ["seccomp", "Landlock", "a memory limit"]
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-        score.write("1000")  # Linux kills this process first when memory runs out
-    with open("/proc/self/statm") as sizes:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as score:
+        score.write(b"1000")  # Linux kills this process first when memory runs out
+    with open("/proc/self/statm", "rb") as sizes:
         size = int(sizes.read().split()[0]) * resource.getpagesize()
     no_capabilities = bytes(24)
     locks = {  # set in this order

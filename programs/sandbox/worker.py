@@ -82,10 +82,14 @@ def main() -> None:
     os.chdir("/")
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     ours, zygotes = socket.socketpair()
-    missing = locks.lock_down(memory_mb, kernel_locks)
-    gc.collect()
-    gc.freeze()  # otherwise each fork's first collection would copy all of this memory
-    zygote = os.fork()
+    try:
+        missing = locks.lock_down(memory_mb, kernel_locks)
+        gc.collect()
+        gc.freeze()  # otherwise each fork's first collection would copy all of this memory
+        zygote = os.fork()
+    except OSError as error:  # no /proc, or too many processes
+        send(trainer, json.dumps({"error": str(error)}).encode())
+        os._exit(NOT_READY)
     if not zygote:
         os.close(trainer)
         ours.close()
@@ -101,7 +105,7 @@ def main() -> None:
         os._exit(status)
 
     signal.signal(signal.SIGTERM, lambda *_: leave(NOT_READY))
-    send(trainer, json.dumps(missing).encode())
+    send(trainer, json.dumps({"missing": missing}).encode())
     for request in requests:
         send(trainer, json.dumps(judge.judge(*json.loads(request))).encode())
     leave(0)
