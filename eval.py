@@ -53,8 +53,9 @@ from training.flags import (
     named,
     optional,
     part_of,
+    server_url,
 )
-from training.terminal import drop_output, fail, quiet, quit_on_signals
+from training.terminal import drop_output, fail, printable, quiet, quit_on_signals
 
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show", "all"},
@@ -162,7 +163,10 @@ class Args:
         "language model that the reward asks (the run's; the frozen model)", located, metavar="NAME"
     )
     engine: list[str] | None = optional(
-        "vLLM servers that sample the responses; one for each model", nargs="+", metavar="URL"
+        "vLLM servers that sample the responses; one for each model",
+        server_url,
+        nargs="+",
+        metavar="URL",
     )
     engine_folder: str | None = optional("folder in which the servers find the adapters")
     device: str | None = optional("where the models run, as in train.py", choices=DEVICES)
@@ -400,9 +404,10 @@ def table(args: Args) -> None:
         folder.write_lines(Path(args.samples), [header, *records])
     if args.show:
         shown = [record for record in records if record["method"] in summary["methods"]]
-        print(report.show(header, shown, args.show))
+        text = report.show(header, shown, args.show)
     else:
-        print(report.render(summary, header["measures"], args.all))
+        text = report.render(summary, header["measures"], args.all)
+    print(printable(text))
 
 
 def newest(args: Args) -> list[str] | None:

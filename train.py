@@ -21,7 +21,16 @@ from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import folder, learners
 from training.defaults import resolve, resolve_bits, resolve_steps
-from training.flags import Parser, assignments, at_least, flag, named, optional, part_of
+from training.flags import (
+    Parser,
+    assignments,
+    at_least,
+    flag,
+    named,
+    optional,
+    part_of,
+    server_url,
+)
 from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 from training.terminal import fail, is_first, leave, quiet, quit_on_signals
 
@@ -235,7 +244,10 @@ class Args:
         choices=("32-true", "bf16-mixed"),
     )
     engine: list[str] | None = optional(
-        "vLLM server that samples the responses; one for each model", nargs="+", metavar="URL"
+        "vLLM server that samples the responses; one for each model",
+        server_url,
+        nargs="+",
+        metavar="URL",
     )
     engine_folder: str | None = optional(
         "folder in which the server finds the adapters (a temporary one)",
@@ -381,28 +393,31 @@ def module_of(team, task, scorer, problems: list[dict], args: Args):
 
 def train(args: Args) -> None:
     first = is_first(args.processes)
-    if first and args.run and not args.resume:
-        folder.refuse_name(args.run)
-    prepared = prepare(args)
-    if first:
-        print("loading libraries and models ...", flush=True)
-    quiet()
-    from training.recorder import Recorder, Schedule
-    from training.report import describe, dry_run, report
-
-    module, held_out = build(args, prepared)
-    if first:
-        print(describe(module, held_out, args.task, args.init), flush=True)
-    if args.dry_run:
-        return dry_run(module)
     directory = folder.run_folder(args.resume) if args.resume else None
-    done = 0
     with contextlib.ExitStack() as held:
-        if first:
-            directory = directory or folder.new_directory(args.run, args.task)
+        if first and args.resume and not args.dry_run:
             held.enter_context(folder.lock_run_folder(directory))
+        if first and args.run and not args.resume:
+            folder.refuse_name(args.run)
+        prepared = prepare(args)
+        if first:
+            print("loading libraries and models ...", flush=True)
+        quiet()
+        from training.recorder import Recorder, Schedule
+        from training.report import describe, dry_run, report
+
+        module, held_out = build(args, prepared)
+        if first:
+            print(describe(module, held_out, args.task, args.init), flush=True)
+        if args.dry_run:
+            return dry_run(module)
+        done = 0
+        if first:
             if args.resume:
                 done = folder.cut_back(directory, args, module)
+            else:
+                directory = folder.new_directory(args.run, args.task)
+                held.enter_context(folder.lock_run_folder(directory))
             folder.write_args(directory, args)
             print(f"writes:  {directory}", flush=True)
         schedule = part_of(args, Schedule)
@@ -416,7 +431,7 @@ def fit(module, recorder, args: Args) -> None:
     import lightning as L
 
     from policies.parallel import Processes
-    from training.recorder import Stopped, make_logger
+    from training.recorder import CheckpointFile, Stopped, make_logger
 
     logger = False
     if is_first(args.processes):
@@ -436,20 +451,23 @@ def fit(module, recorder, args: Args) -> None:
         enable_checkpointing=False,
         enable_model_summary=False,
         enable_progress_bar=False,
+        plugins=[CheckpointFile()],
     )
-    command = f"python train.py --resume {recorder.directory}"
     try:
         trainer.fit(module, ckpt_path=folder.checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
         if trainer.is_global_zero:
+            command = folder.resume_command(recorder.directory)
             print(
                 f"\nstopped by {signalled} at step {trainer.global_step}. "
                 f"Go on from step {recorder.saved} with:\n  {command}"
             )
         leave(130)
     except Exception as error:
-        saved = recorder.saved
-        error.add_note(f"(the last checkpoint is of step {saved}; mend it and go on: {command})")
+        if recorder.directory:  # the other processes do not know it before they meet the first
+            command = folder.resume_command(recorder.directory)
+            saved = f"the last checkpoint is of step {recorder.saved}"
+            error.add_note(f"({saved}; mend it and go on: {command})")
         raise
 
 

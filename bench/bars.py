@@ -24,7 +24,7 @@ def methods_of(files: str) -> dict[str, dict]:
     """Return the measures of each method in these files, whose names commas separate."""
     played = []
     for file in files.split(","):
-        table = json.loads(Path(file).read_text())["methods"]
+        table = json.loads(Path(file).read_text(encoding="utf-8"))["methods"]
         played += [(method, Path(file).stem, measures) for method, measures in table.items()]
     counts = Counter(method for method, _, _ in played)
     methods = {}

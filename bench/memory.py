@@ -39,7 +39,7 @@ class Text:
     reward = "memory.constant"
 
     def __init__(self, data=None, num_agents=2):
-        self.first, self.later = json.loads(Path(data).read_text())
+        self.first, self.later = json.loads(Path(data).read_text(encoding="utf-8"))
         self.num_agents = num_agents
 
     def items(self, split):

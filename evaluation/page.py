@@ -14,11 +14,11 @@ def write_page(names: list[str]) -> Path:
 
     Raise ValueError if a file of this name is there that is not such a page.
     """
-    template = Path(__file__).with_name("page.html").read_text()
+    template = Path(__file__).with_name("page.html").read_text("utf-8")
     runs = [read_run(folder.run_folder(name)) for name in names]
     path = folder.run_folder(names[0]).resolve().parent / "page.html"
     first_line = template.partition("\n")[0]
-    if path.exists() and not path.read_text(errors="replace").startswith(first_line):
+    if path.exists() and not path.read_text("utf-8", "replace").startswith(first_line):
         raise ValueError(f"{path} is not a page of --html and would be lost: move it")
     # JavaScript reads Python's NaN and Infinity. Without a "<", no text ends the script.
     data = json.dumps(runs).replace("<", "\\u003c")

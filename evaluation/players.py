@@ -28,7 +28,7 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
         if not (folder.has_agents(directory, flags) or checkpoint.is_file()):
             raise ValueError(
                 f"{directory} is not finished, and has no checkpoint: "
-                f"python train.py --resume {directory}"
+                f"{folder.resume_command(directory)}"
             )
         players = "one agent" if flags["num_agents"] == 1 else "a team"
         if runs.setdefault(players, directory) != directory:
@@ -66,7 +66,7 @@ def load_agents(team, directory: Path) -> None:
             load_agent(team.base_of[agent], agent, path, trusted)
         return
     if flags.get("share") and not team.options.share:  # the checkpoint has fewer adapters
-        raise ValueError(f"{directory} is not finished: python train.py --resume {directory}")
+        raise ValueError(f"{directory} is not finished: {folder.resume_command(directory)}")
     trained = {}
     for name, parameter in team.named_parameters():
         if parameter.requires_grad:

@@ -150,8 +150,21 @@ def read_samples(file: str) -> tuple[dict, list[dict]]:
     rows = [row for _, row in json_lines(Path(file))]
     match rows:
         case [{"settings": _, "items": _, "timing": _, "measures": _} as header, *records]:
+            names = {*header["measures"]}
+            for record in records:
+                names.add(record["method"])
+                for turn in record["turns"]:
+                    names |= turn["parts"].keys()
+            check_names(file, names)
             return header, records
     raise ValueError(f"{file} is no file of eval.py --samples")
+
+
+def check_names(file: str, names: set[str]) -> None:
+    """Raise ValueError for a name that a terminal or a program for tables would execute."""
+    for name in names:
+        if not name.isprintable() or name.startswith(("=", "+", "-", "@")):
+            raise ValueError(f"{file} has a name that is a command elsewhere: {name!r:.200}")
 
 
 def write_csv(file: str, methods: dict) -> None:

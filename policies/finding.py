@@ -38,7 +38,7 @@ def adapter_config(folder: str | Path) -> dict:
     """Return an adapter's configuration. Raise ValueError where it is not as peft writes it."""
     path = Path(folder) / ADAPTER
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(path.read_text("utf-8"))
         config.get("r")
     except (ValueError, AttributeError) as error:
         raise ValueError(f"{path} is not what peft writes: {error}") from error

@@ -257,6 +257,7 @@ def save_agent(base: Base, agent: int, path: Path) -> None:
         save_adapter(base, agent, path)
     else:
         base.net.save_pretrained(path)
+        open_to_others(path)
     base.tokenizer.save_pretrained(path)
 
 
@@ -268,6 +269,15 @@ def save_adapter(base: Base, agent: int, path: Path) -> None:
         file.replace(path / file.name)
     (path / name).rmdir()
     (path / "README.md").unlink(missing_ok=True)  # peft's empty model card
+    open_to_others(path)
+
+
+def open_to_others(folder: Path) -> None:
+    """Let others read the weights as far as the umask does. Safetensors lets the user alone."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    for file in folder.glob("*.safetensors"):
+        file.chmod(0o666 & ~umask)
 
 
 def load_agent(base: Base, agent: int, path: Path, trust_remote_code: bool = False) -> None:

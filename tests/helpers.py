@@ -182,7 +182,7 @@ refused_by_eval = functools.partial(refused, program=evaluation)
 
 
 def read_json(path: Path):
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def checkpoint_of(run: Path) -> dict:
@@ -190,11 +190,11 @@ def checkpoint_of(run: Path) -> dict:
 
 
 def write_lines(path: Path, records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
 
 def edit_json(path: Path, **changes):
-    path.write_text(json.dumps(read_json(path) | changes))
+    path.write_text(json.dumps(read_json(path) | changes), encoding="utf-8")
 
 
 def copied_model(path: Path) -> Path:

@@ -151,10 +151,10 @@ def test_the_remarks_of_merging_are_shown(tmp_path, capsys):
 
 def test_a_task_may_name_its_model(adapter, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(TASK.format(model=str(adapter)))
+    Path("mine.py").write_text(TASK.format(model=str(adapter)), encoding="utf-8")
     args = flags("--task mine.py:Mine")
     assert args.model == [str(adapter)] * 2
     assert args.lr == [3e-3] * 2
     assert flags("--task mine.py:Mine --model tiny").model == [TINY] * 2
-    Path("mine.py").write_text(TASK.format(model="far/away"))
+    Path("mine.py").write_text(TASK.format(model="far/away"), encoding="utf-8")
     assert "model 'far/away' is no folder" in refused(capsys, SMALL, "--task mine.py:Mine")

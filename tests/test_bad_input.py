@@ -88,6 +88,7 @@ FLAGS = {
     "@missing.args": "missing.args",
     "--task mine.py:Task --data x.csv": "--data: cannot read x.csv: No such file",
     "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot list its models: ",
+    "--engine http://me:secret@a": "argument --engine: a URL has to look like http://host:8000",
     "--engine http://a --lora-rank 0": "--engine is for adapters",
     "--device cuda": "--device cuda: torch finds none on this machine",
     "--share --freeze 0": "they are one policy",

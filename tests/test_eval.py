@@ -156,6 +156,19 @@ def test_from_samples_gives_the_identical_table_without_a_model(
     assert "latency" not in said  # --all has it
 
 
+def test_a_file_of_samples_controls_neither_a_terminal_nor_a_table(whole, tmp_path, capsys):
+    head, *rest = (whole / "samples").read_text().splitlines(keepends=True)
+    head = json.loads(head)
+    head["settings"]["title"] += "\x1b]0;"
+    (tmp_path / "samples").write_text("".join([json.dumps(head) + "\n", *rest]))
+    run_eval(f"--from-samples {tmp_path}/samples")
+    assert "\x1b" not in capsys.readouterr().out
+    evil = rest[-1].replace('"method": "', '"method": "=HYPERLINK')
+    (tmp_path / "samples").write_text("".join([json.dumps(head) + "\n", *rest, evil]))
+    error = refused_by_eval(capsys, f"--from-samples {tmp_path}/samples --csv {tmp_path}/csv")
+    assert "samples has a name that is a command elsewhere: '=HYPERLINK" in error
+
+
 def test_greedy_only_and_another_reward_and_turns(team, tmp_path):
     short = f"--limit 1 --method trained --json {tmp_path}/json --greedy"
     run_eval("--run", team, short, "--reward code_paper --turns 2 --split dev")

@@ -15,12 +15,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
+import lightning as L
 import pytest
+import torch
 from helpers import (
     checkpoint_of,
     output_of,
@@ -33,12 +37,13 @@ from helpers import (
 )
 from test_train import assert_same_run, command, lines
 
+import train
 from magrpo import MAGRPO
 from policies import threads
 from programs import teams
 from programs.sandbox import box
 from rewards import programs_started
-from training import folder
+from training import folder, recorder
 from training.recorder import Interruptible, Recorder, Stopped
 
 SMALL = "--batch-size 1 --num-generations 2 --max-new-tokens 8 --lr-schedule constant "
@@ -135,7 +140,7 @@ def moments(path: Path, process: subprocess.Popen) -> dict:
     """How to see a moment of a process's life; its handlers are there when SIGTERM has one."""
 
     def handles_signals() -> bool:
-        status = Path(f"/proc/{process.pid}/status").read_text()
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
         caught = int(status.split("SigCgt:")[1].split()[0], 16)
         return bool(caught >> (signal.SIGTERM - 1) & 1)
 
@@ -328,6 +333,13 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp
     assert_same_run(full, six)
 
 
+def test_a_checkpoint_is_written_beside_the_one_before_and_nowhere_else(tmp_path, monkeypatch):
+    """The temporary folder may be small."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    path = in_this_process(tmp_path / "run", 1)
+    assert checkpoint_of(path)["global_step"] == 1
+
+
 # --- rewards --------------------------------------------------------------------------------------
 
 
@@ -453,8 +465,8 @@ def test_a_function_that_hangs_does_not_keep_a_process(before, flags, status, sa
 # --- workers and other processes ------------------------------------------------------------------
 
 
-def test_a_training_holds_its_lock(tmp_path, monkeypatch):
-    """Until its end, and no longer."""
+def test_a_training_holds_its_lock(tmp_path, monkeypatch, capsys):
+    """From its beginning until its end, and no longer."""
     checked = []
 
     def save(recorder, trainer):
@@ -465,8 +477,25 @@ def test_a_training_holds_its_lock(tmp_path, monkeypatch):
     monkeypatch.setattr(Recorder, "save", save)
     in_this_process(tmp_path / "run", 2)
     assert checked
+    monkeypatch.setattr(train, "prepare", None)  # the lock comes first
     with folder.lock_run_folder(tmp_path / "run"):
-        pass
+        assert "another process is at work" in refused(capsys, "--resume", tmp_path / "run")
+
+
+def test_a_process_without_the_run_s_folder_prints_no_command(monkeypatch):
+    """The first process names the folder, and tells it to the others when they meet."""
+    monkeypatch.setattr(L.Trainer, "fit", lambda *_, **__: {}["not met"])
+    nowhere = Recorder(None, {}, None, {"logger": "none"})
+    module = SimpleNamespace(device=torch.device("cpu"))
+    with pytest.raises(KeyError) as failed:
+        train.fit(module, nowhere, train.parse(["--max-steps", "1"]))
+    assert not hasattr(failed.value, "__notes__")
+
+
+def test_a_resumed_run_goes_on_with_its_run_of_wandb(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "WandbLogger", lambda name, folder, number, **_: number)
+    numbers = [recorder.make_logger({"logger": "wandb"}, tmp_path, step) for step in (0, 3)]
+    assert numbers[0] == numbers[1]
 
 
 def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):

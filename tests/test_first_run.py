@@ -92,7 +92,7 @@ def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
     """A folder of a model may say it."""
     monkeypatch.chdir(tmp_path)
     Path("ours").mkdir()
-    Path("ours/learning_rate.json").write_text('{"adapters": 7e-3, "full": 1e-3}')
+    Path("ours/learning_rate.json").write_text('{"adapters": 7e-3, "full": 1e-3}', encoding="utf-8")
     assert train.parse(argv.split()).lr == [rate] * 2
 
 

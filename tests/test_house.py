@@ -8,6 +8,7 @@ import ast
 import graphlib
 import itertools
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -93,7 +94,9 @@ def core(tmp_path_factory) -> Path:
 
 def in_copy(core: Path, *command: str, cwd: Path | None = None):
     alone = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(core)}
-    output_of([sys.executable, *command], cwd=cwd or core, env=alone)
+    warned = {"PYTHONWARNDEFAULTENCODING": "1"}  # where a file has the locale's encoding
+    done = output_of([sys.executable, *command], cwd=cwd or core, env=alone | warned)
+    assert not re.findall(rf"{core.parent}.*EncodingWarning", done.stderr)
 
 
 def test_without_the_examples_a_team_trains_and_its_run_travels(core, tmp_path):

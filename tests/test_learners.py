@@ -32,6 +32,7 @@ from evaluation.methods import record
 from magrpo import Episode, Rollout
 from policies import finding
 from policies.sampling import Sampling
+from training import learners
 from training.contract import advanced
 from training.heldout import episode, evaluate, sample_record
 from training.metrics import largest_return, measure
@@ -342,6 +343,12 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
     assert len(steps) == sum("agent0" in name for name in adapters(path))
 
 
+def test_a_copied_agent_is_known_by_its_own_base(trained, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "run")
+    best = shutil.copytree(run / "agents/0", run / "agents/best")
+    assert learners._trained_on(best) == learners._trained_on(run / "agents/0") is not None
+
+
 def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     """Saved once; it resumes exactly, and starts a team that shares or does not."""
     shares = "--share --updates 2 --lr-schedule constant"
@@ -424,7 +431,7 @@ def test_a_stopped_run_goes_on_exactly(trained, tmp_path, monkeypatch):
     """From its checkpoint alone, with all there is: a world that moves on, own pay, --init, a
     frozen agent. The agents that it began with need not be there any more."""
     monkeypatch.chdir(tmp_path)
-    Path("world.py").write_text(WORLD)
+    Path("world.py").write_text(WORLD, encoding="utf-8")
     shutil.copytree(trained, "from")
     argv = f"{WORLD_FLAGS} --init from --freeze 1 --max-steps 4"
     whole = run(tmp_path / "whole", argv)

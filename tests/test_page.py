@@ -54,7 +54,7 @@ def page_of(*runs: Path) -> Path:
 
 def data_of(page: Path) -> list[dict]:
     """Return what the script holds of the runs."""
-    [line] = re.findall(r"^ *const RUNS = (.*);$", page.read_text(), re.MULTILINE)
+    [line] = re.findall(r"^ *const RUNS = (.*);$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return json.loads(line)
 
 

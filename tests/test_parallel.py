@@ -78,7 +78,7 @@ ALL = f"{WORLD_FLAGS} --freeze 1 --joint 2 --normalize token --kl-coef 0.1 --eva
 def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path, monkeypatch):
     """Also with a world that moves on, pay of one's own, some of the pairs, an agent that rests."""
     monkeypatch.chdir(tmp_path)
-    Path("world.py").write_text(WORLD)
+    Path("world.py").write_text(WORLD, encoding="utf-8")
     two = tmp_path / "two"
     assert end(start(TWO, ALL, "--max-steps 1 --run", two))[0] == 0
     one = train_run(tmp_path / "one", SMALL, "--batch-size 4", ALL, "--max-steps 1")

@@ -109,7 +109,7 @@ def test_a_state_space_model_trains_with(flags, tmp_path, monkeypatch):
     monkeypatch.setitem(KINDS, "mamba", OTHERS["mamba"])
     model = saved("mamba", tmp_path / "model")
     monkeypatch.chdir(tmp_path)
-    Path("world.py").write_text(WORLD)
+    Path("world.py").write_text(WORLD, encoding="utf-8")
     run = train_run(tmp_path / "run", SMALL, WORLD_FLAGS, flags, "--max-steps 1 --model", model)
     [metrics] = read_records(run / "metrics.jsonl")
     assert metrics["logp_difference/max"] < 1e-3

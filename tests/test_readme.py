@@ -78,9 +78,9 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     Path("tiny").symlink_to(ROOT / "tiny")  # as in the project's folder
-    Path(PLUGIN).write_text(source)
+    Path(PLUGIN).write_text(source, encoding="utf-8")
     small = "--max-steps 1 --batch-size 2 --num-generations 2 --max-new-tokens 8"
-    Path("words.jsonl").write_text('{"word": "cat"}\n' * 5)
+    Path("words.jsonl").write_text('{"word": "cat"}\n' * 5, encoding="utf-8")
     flags = [word for word in shlex.split(command)[2:] if word != "--dry-run"] + small.split()
     train.main([*flags, "--run", "x"])
     row = read_json(Path("runs/x/metrics.jsonl"))

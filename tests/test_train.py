@@ -29,8 +29,10 @@ from tqdm import tqdm
 
 import train
 from tasks import CodeTask
+from training import folder
 from training.folder import code_version, data_hash, read_records, run_folder
 from training.recorder import Recorder, Schedule
+from training.report import report
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
 SMALL += "--max-steps 2"
@@ -132,6 +134,12 @@ def test_a_run_writes_what_it_promises(tmp_path):
     both = f"| {summary['before']['return']:.3f} | {summary['after']['return']:.3f} |"
     for text in ("from `tiny`", both, "Trained by: `python", '/1")'):
         assert text in card
+    weights = finished / "agents/1/adapter_model.safetensors"
+    assert weights.stat().st_mode == (finished / "args.json").stat().st_mode  # as the umask says
+    moved = finished.rename(tmp_path / "my run")
+    for command in (f"eval.py --run '{moved}' --show", f"train.py --resume '{moved}' --max"):
+        assert command in report(moved)
+    assert f"--resume '{moved}'" in folder.resume_command(moved)
 
 
 @contextlib.contextmanager
@@ -169,7 +177,7 @@ def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
     """Of 4, 2 a step and process."""
     monkeypatch.chdir(tmp_path)
     Path("world.py").write_text(
-        WORLD.replace("    def items", "    reward = 'code'\n    def items")
+        WORLD.replace("    def items", "    reward = 'code'\n    def items"), encoding="utf-8"
     )
     args = train.parse(words("--task world.py:World --batch-size 2", argv))
     train.prepare(args)
@@ -259,6 +267,6 @@ def test_flag_files_comments_and_later_flags(tmp_path):
     file.write_text("# a recipe\n--lr 0.5  # high\n--num-generations 3\n")
     args = train.parse([f"@{file}", "--lr", "0.25"])
     assert (args.lr, args.num_generations) == ([0.25, 0.25], 3)
-    file.write_text("--model a b\n")
+    file.write_text("--model a b\n", "utf-8-sig")  # with a byte order mark
     assert train.parse([f"@{file}", "--model", "c"]).model == ["c", "c"]
     assert train.parse(["--model", "c", "d", f"@{file}"]).model == ["a", "b"]

@@ -50,7 +50,7 @@ def learning_rate(name: str, adapters: bool) -> float:
     A pretrained model bears a much smaller rate than an embedded one.
     """
     file = Path(bases(name)[-1], "learning_rate.json")
-    rates = json.loads(file.read_text()) if file.is_file() else RATES
+    rates = json.loads(file.read_text("utf-8-sig")) if file.is_file() else RATES
     return rates["adapters" if adapters else "full"]
 
 

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import difflib
 import importlib.util
+import re
 import shlex
 import sys
 
@@ -90,6 +91,7 @@ class Parser(argparse.ArgumentParser):
             group.add_argument(name, default=field.default, **options)
 
     def convert_arg_line_to_args(self, line):
+        line = line.removeprefix("\ufeff")  # some editors begin a file with this mark
         return shlex.split(line, comments=True)
 
     def parse_args(self, args=None, namespace=None):
@@ -153,6 +155,16 @@ def at_least(number, low, high=None, words=()):
         raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
     return parse
+
+
+def server_url(text: str) -> str:
+    """Return a server's URL, for argparse. A run's files show its flags, so it may hold no key."""
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", text):
+        raise argparse.ArgumentTypeError(
+            "a URL has to look like http://host:8000, and has to end after its path; a key belongs "
+            "into the environment, MAGRPO_ENGINE_KEY"
+        )
+    return text
 
 
 def each(values: list, agents: int) -> list:

@@ -61,6 +61,11 @@ def has_agents(directory: Path, flags: dict) -> bool:
     return bool(read_summary(directory))
 
 
+def resume_command(directory: Path) -> str:
+    """Return the command that continues a run, for a shell."""
+    return shlex.join(["python", "train.py", "--resume", str(directory)])
+
+
 def checkpoint(resumed: str | None) -> Path | None:
     """Return the checkpoint of the run of --resume, if it has one already."""
     if not resumed:
@@ -73,7 +78,9 @@ def refuse_name(name: str) -> Path:
     """Return the folder of --run. Raise ValueError if it exists."""
     path = Path(name if "/" in name else f"runs/{name}")
     if path.exists():
-        raise ValueError(f"{path} already holds a run: choose another --run or --resume {path}")
+        raise ValueError(
+            f"{path} already holds a run: choose another --run, or {resume_command(path)}"
+        )
     return path
 
 
@@ -94,7 +101,7 @@ def new_directory(run: str | None, task: str) -> Path:
 @contextlib.contextmanager
 def lock_run_folder(directory: Path):
     """Hold a run's lock until the process ends. Raise ValueError if another process holds it."""
-    with (directory / "lock").open("a") as file:
+    with (directory / "lock").open("a", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -121,10 +128,10 @@ def json_line(record: dict) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all. A device or a pipe is written to and not replaced."""
     if path.exists() and not path.is_file():
-        path.write_text(text)
+        path.write_text(text, "utf-8")
         return
     draft = path.with_name(path.name + ".tmp")
-    draft.write_text(text)
+    draft.write_text(text, "utf-8")
     os.replace(draft, path)
 
 
@@ -163,7 +170,7 @@ def read_args(directory: Path) -> dict:
     if not path.is_file():
         raise ValueError(f"{directory}: there is no run (no {path}); give a folder in runs/")
     with reading(path):
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text("utf-8"))
         record["args"]["num_agents"]
     return record
 
@@ -332,7 +339,7 @@ def read_summary(directory: Path) -> dict:
     if not path.is_file():
         return {}
     with reading(path):
-        summary = json.loads(path.read_text())
+        summary = json.loads(path.read_text("utf-8"))
     is_last = summary.get("steps") == read_args(directory)["args"]["max_steps"]
     return summary if is_last else {}
 
@@ -345,6 +352,6 @@ def read_records(path: Path) -> list[dict]:
     """
     if not path.exists():
         return []
-    lines = path.read_text(errors="replace").split("\n")[:-1]
+    lines = path.read_text("utf-8", "replace").split("\n")[:-1]
     with reading(path):
         return list(map(json.loads, lines))

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from policies.finding import ADAPTER, TeamOptions, adapter_config, base_of, fingerprint, is_adapter
 from training.flags import each
-from training.folder import agent_folder, check_base, has_agents, read_args, run_folder
+from training.folder import (
+    agent_folder,
+    check_base,
+    has_agents,
+    read_args,
+    resume_command,
+    run_folder,
+)
 
 FULL = "config.json"  # of a whole model
 # An adapter's keys for its scale, and for the tokens from which on it acts.
@@ -79,7 +86,7 @@ def _folder(name: str, agent: int, agents: int) -> Path:
             f"for each, such as {run}/agents/0"
         )
     if not has_agents(run, flags):
-        raise ValueError(f"--init {name}: it is not finished: python train.py --resume {run}")
+        raise ValueError(f"--init {name}: it is not finished: {resume_command(run)}")
     return agent_folder(run, agent if count > 1 else 0, flags)
 
 
@@ -106,8 +113,9 @@ def _trained_on(folder: Path) -> str | None:
     run = path.parent.parent
     if path.parent.name == "agents" and (run / "args.json").is_file():
         record = read_args(run)
-        model = record["args"]["model"][int(path.name)]
-        return record["bases"].get(model)
+        models = {str(agent): model for agent, model in enumerate(record["args"]["model"])}
+        if path.name in models:  # not a copy of the user's
+            return record["bases"].get(models[path.name])
     if not is_adapter(folder):
         return None
     name = base_of(folder)

@@ -7,6 +7,7 @@ step. Recorder writes metrics.jsonl and samples.jsonl, which a resumed run cuts 
 import html
 import itertools
 import os
+import secrets
 import signal
 import sys
 import time
@@ -15,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lightning as L
+import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from tqdm import tqdm
 
 from magrpo import MAGRPO, Rollout
 from policies.loading import save_agent
 from training.doctor import NOTHING
-from training.folder import CHECKPOINT, json_line, write_json
+from training.folder import CHECKPOINT, json_line, write_json, write_whole
 from training.heldout import as_markdown, episode, evaluate, play, played, sample_record
 from training.metrics import measure, memory_gib, problem_returns
 from training.report import model_card
@@ -94,10 +97,34 @@ def make_logger(flags: dict, directory: Path, kept: int):
     if name == "tensorboard":
         return TensorBoardLogger(directory, "", "", purge_step=kept)
     if name == "wandb":
-        return WandbLogger(directory.name, directory, project="magrpo", config=flags)
+        file = directory / "wandb_id"  # W&B's name for the run, which a resumed one goes on with
+        if not file.exists():
+            write_whole(file, secrets.token_hex(8))
+        number = file.read_text("utf-8")
+        return WandbLogger(directory.name, directory, number, project="magrpo", config=flags)
     if name == "csv":  # it replaces the file of its folder, which a resumed run has to keep
         return CSVLogger(directory, "csv", f"from_step_{kept}", flush_logs_every_n_steps=1)
     return False
+
+
+class CheckpointFile(TorchCheckpointIO):
+    """Writes a checkpoint whole or not at all, and waits until it is on the disk.
+
+    Lightning's own would hold a copy of it in memory, and another one in TMPDIR.
+    """
+
+    def save_checkpoint(self, checkpoint, path, storage_options=None):
+        path.parent.mkdir(exist_ok=True)
+        draft = path.with_name(f"{path.name}.tmp")
+        try:
+            with draft.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except (OSError, RuntimeError) as error:  # torch has a RuntimeError for a full disk
+            draft.unlink(missing_ok=True)
+            raise OSError(f"cannot save {path} ({error}): is the disk full?") from error
 
 
 @dataclass(eq=False)
@@ -212,7 +239,7 @@ class Recorder(L.Callback):
             path = self.directory / f"agents/{agent}"
             save_agent(module.team.base_of[agent], agent, path)
             card = model_card(self.directory, agent, module.rollout.task.reward, self.summary)
-            (path / "README.md").write_text(card)
+            write_whole(path / "README.md", card)
         if self.frames:
             from training import pictures  # a run without pictures does not load matplotlib
 
@@ -288,26 +315,17 @@ class Recorder(L.Callback):
             self.save(trainer)
 
     def save(self, trainer) -> None:
-        """Write checkpoints/last.ckpt whole or not at all.
+        """Write checkpoints/last.ckpt.
 
         Lightning's ModelCheckpoint saves neither before the first step nor after an exception in
-        all processes. It does not wait until the file is on the disk.
+        all processes.
         """
-        path = self.directory / CHECKPOINT
-        draft = path.with_name(f"{path.name}.tmp")
-        try:
-            trainer.save_checkpoint(draft)  # every process comes here, the first one writes
-            if trainer.is_global_zero:
-                with draft.open("rb+") as file:
-                    os.fsync(file.fileno())
-                os.replace(draft, path)
-        except (OSError, RuntimeError) as error:  # torch has a RuntimeError for a full disk
-            draft.unlink(missing_ok=True)
-            raise OSError(f"cannot save {path} ({error}): is the disk full?") from error
+        # Every process comes here, and the first one writes (CheckpointFile).
+        trainer.save_checkpoint(self.directory / CHECKPOINT)
         self.saved = trainer.global_step
 
     def append(self, name: str, records: list[dict]) -> None:
-        with (self.directory / name).open("a") as file:
+        with (self.directory / name).open("a", encoding="utf-8") as file:
             file.writelines(map(json_line, records))
 
     def show_samples(self, trainer, module, step: int) -> None:

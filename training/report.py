@@ -1,5 +1,6 @@
 """Report what will be trained, a batch of it with its memory (--dry-run), and what came of it."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -160,6 +161,7 @@ def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
 
 def report(directory: Path) -> str:
     """Return the short report at the end of a run."""
+    quoted = shlex.quote(str(directory))
     summary = read_summary(directory)
     before = summary["before"]
     after = summary["after"]
@@ -178,6 +180,6 @@ def report(directory: Path) -> str:
         lines.append(f"\npictures:  {directory}/build.png, build.gif")
     lines.append("")
     if read_args(directory)["args"]["logger"] == "tensorboard":
-        lines.append(f"curves:    tensorboard --logdir {directory}")
-    lines.append(NEXT.format(run=directory, steps=2 * summary["steps"]))
+        lines.append(f"curves:    tensorboard --logdir {quoted}")
+    lines.append(NEXT.format(run=quoted, steps=2 * summary["steps"]))
     return "\n".join(lines)

@@ -119,7 +119,7 @@ def has_end(text: str) -> bool:
 
 
 _LISTS = {}
-for _line in Path(__file__).with_name("words.txt").read_text().splitlines():
+for _line in Path(__file__).with_name("words.txt").read_text("utf-8").splitlines():
     _category, _words = _line.split(": ")
     _LISTS[_category] = _words.split(", ")
 STOP_WORDS = frozenset(_LISTS.pop("stop words"))  # the 106 of the paper's code

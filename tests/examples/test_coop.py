@@ -80,7 +80,14 @@ def model():
 
 def test_tokenizer_round_trips_any_text(tokenizer):
     every = "".join(chr(c) for c in range(1, 0x800))
-    for text in ("", " ", "\n\n  \t x", "日本語 🙂 \u200b", Path(make.__file__).read_text(), every):
+    for text in (
+        "",
+        " ",
+        "\n\n  \t x",
+        "日本語 🙂 \u200b",
+        Path(make.__file__).read_text(encoding="utf-8"),
+        every,
+    ):
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
     assert len(tokenizer) == 512
 
