@@ -1,9 +1,11 @@
 """Extract a function from a model's response, with everything that it needs.
 
 `extract` keeps the helper functions, classes, imports and constants that the function uses, and the
-statements that fill them, transitively. The text around the code is dropped. Code fences may be
-missing, unclosed or repeated. If a name is defined twice, the last definition wins, as in Python.
-All decisions on code rest on syntax trees and symbol tables, never on patterns.
+statements that fill them, transitively. What only shows the function is dropped: prints,
+assertions, examples, and the text around the code. Code fences may be missing, unclosed or
+repeated. If a name is defined twice, the last definition wins, as in Python. All decisions on code
+rest on syntax trees and symbol tables, never on patterns. They do not see names in texts, as in
+exec("TABLE[1] = 2") and globals().
 
 A function is `broken` if it was cut short or if Python refuses it. Later code that is cut short is
 dropped like prose. Any text gets an answer in bounded time. Results are cached by text, because
@@ -149,13 +151,12 @@ def _needed(
         for key in names:
             changers[key].append(index)
     sources, reads = _slice(nodes, changers, name)
-    future = []
-    others = []
-    for index in sorted(sources):
-        lines = future if sources[index].startswith("from __future__ ") else others
-        lines.append(sources[index])
-    compile("\n".join([*future, *others]), SOURCE, "exec")
-    return sorted(sources), "\n".join(future), "\n".join(others), reads
+    indices = sorted(sources)
+    lines = [sources[index] for index in indices]
+    future = [line for line in lines if line.startswith("from __future__ ")]
+    source = "\n".join(line for line in lines if line not in future)
+    compile("\n".join([*future, source]), SOURCE, "exec")
+    return indices, "\n".join(future), source, reads
 
 
 def _slice(
@@ -194,11 +195,9 @@ def _touched(nodes: list[ast.stmt], own: set[str], foreign: frozenset[str]) -> I
             helpers[node.name] = _effects(node, own, _TAKING)
             leads_to[node.name] |= names_in(node)
         for part in ast.walk(node):
-            if isinstance(part, ast.stmt):
-                values = ast.iter_child_nodes(part)
-                header = ast.Tuple([v for v in values if isinstance(v, ast.expr | ast.withitem)])
-                names = names_in(header)
-                for name in _binds(header):
+            if isinstance(part, ast.Assign | ast.AnnAssign | ast.For):
+                names = names_in(part)
+                for name in _binds(part):
                     leads_to[name] |= names
     active = {*_TAKING, *filter(helpers.get, helpers)}
     for node in nodes:
@@ -224,10 +223,7 @@ def _effects(code: ast.AST, own: set[str], active: set[str]) -> set[str]:
         match node:
             case ast.Global():
                 names.update(node.names)
-            case (
-                ast.Attribute(ctx=ast.Store() | ast.Del())
-                | ast.Subscript(ctx=ast.Store() | ast.Del())
-            ):
+            case ast.Attribute() | ast.Subscript() if not isinstance(node.ctx, ast.Load):
                 names.add(_root(node))
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in active:
                 names |= names_in(node)
