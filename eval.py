@@ -40,7 +40,7 @@ from pathlib import Path
 import train
 from evaluation import report
 from policies.finding import DEVICE, DEVICES, located
-from rewards import REWARDS
+from rewards import REWARDS, largest_return
 from tasks import TASKS
 from train import COUNT, POSITIVE, SIZE, TOP_P
 from training import folder
@@ -268,6 +268,7 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
                 f"{solo} was trained with another --{name.replace('_', '-')} than the team plays "
                 "with: give one for both"
             )
+    alone.gamma = flags.gamma  # all methods have one unit of return
     if team:  # the flag --max-new-tokens is then meant for the team's agents
         alone.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
     if alone.model[0] != flags.model[0]:
@@ -327,18 +328,17 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
 
 @contextlib.contextmanager
 def may_be_left_out(args: Args, header: dict, method: str):
-    """Leave out `single` or `reference` where the reward fails, because it may need a team.
+    """Leave out `single` or `reference` where it fails, because the task may need a team.
 
-    The title says so. Raise RewardError for any other method, and for one that --method names.
+    The title says so. Raise the error of any other method, and of one that --method names.
     """
-    from training.scoring import RewardError
-
     try:
         yield
-    except RewardError as error:
+    except Exception as error:
         if args.method or method not in ("single", "reference"):
             raise
-        header["settings"]["title"] += f"\nno method {method}: {error!s:.200}"
+        reason = f"{type(error).__name__}: {error}"
+        header["settings"]["title"] += f"\nno method {method}: {reason:.200}"
 
 
 def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> dict:
@@ -352,15 +352,18 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
     count = len(items)
     title = f"{flags.task}: {count} {args.split} problems, {sampled}, turns {flags.turns}"
     title += f", seed {args.seed}"
-    title += f"\nreturn: share of the maximum of reward {task.reward}, {reward.maximum:g}; "
-    title += "± standard error"
+    largest = largest_return(reward, flags.turns, flags.gamma)
+    title += f"\nreturn: share of the largest with reward {task.reward}, {largest:g}"
+    if flags.turns > 1:
+        title += f" in an episode of {flags.turns} turns, gamma {flags.gamma:g}"
+    title += "; ± standard error"
     device = " and ".join(flags.engine or [where()])
     settings = {
         "title": title,
         "timed": f"latency: seconds of decoding for one problem alone ({device}), "
         f"mean over {min(TIMED, count)} problems",
         "reward": task.reward,
-        "maximum": reward.maximum,
+        "maximum": largest,
         **{name: getattr(flags, name) for name in HEADER},
         "runs": args.run,
         "items": count,

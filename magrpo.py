@@ -363,6 +363,10 @@ class Rollout:
             self.task.begin(agent, item),
         )
 
+    def turn(self, node: Node) -> int:
+        """Return the number of a node's turn, from 0."""
+        return len(node.histories[0])
+
     def speakers(self, item: dict, turn: int) -> list[int]:
         """Return who answers at a turn. The others say "", and have nothing to learn there."""
         return self.task.speakers(item, turn) or list(range(self.team.size))
@@ -371,7 +375,7 @@ class Rollout:
         """Set the prompts of the agents who speak at a node. TooLong: one does not fit."""
         node.observations = [""] * self.team.size
         node.prompts = [()] * self.team.size
-        for agent in self.speakers(node.item, turn=len(node.histories[0])):
+        for agent in self.speakers(node.item, self.turn(node)):
             prompt = self.task.observe(agent, node.item, node.histories[agent])
             node.observations[agent] = prompt
             node.prompts[agent] = self.encode(agent, node.item, prompt)
@@ -415,7 +419,7 @@ class Rollout:
         size = self.team.size
         asked = []
         for node in nodes:
-            speakers = self.speakers(node.item, turn=len(node.histories[0]))
+            speakers = self.speakers(node.item, self.turn(node))
             # A silent agent's responses are equal, so any column of the arrangement will do.
             columns = [speakers.index(i) if i in speakers else 0 for i in range(size)]
             node.joints = arrangement(len(speakers), node.samples, joints)[:, columns]
@@ -428,7 +432,7 @@ class Rollout:
                 if is_scored.setdefault(node.problem, bool(parts)) != bool(parts):
                     raise ValueError(
                         "the reward returned {} for one response and a score for another, at turn "
-                        f"{len(node.histories[0])} of item {node.item!r:.300}: {{}} says that the "
+                        f"{self.turn(node)} of item {node.item!r:.300}: {{}} says that the "
                         "whole turn is not scored; return 0 for a response that earns nothing"
                     )
             rewards = [agent_rewards(parts, size) for parts in node.parts]  # (J, n)

@@ -4,9 +4,10 @@ A reward scores one joint response.
 
     def reward(item: dict, responses: list[str]) -> float | dict[str, float]
 
-`reward.maximum` is its largest value, which normalised returns need. The values of a dict are
-summed and logged as reward/<key>. A key that only some responses have counts as 0 in the others.
-Two kinds of keys differ.
+`reward.maximum` is its largest value, which normalised returns need. With `reward.per_episode =
+True` a whole episode earns no more than that: it is paid once, when the problem is solved or on the
+last turn. The values of a dict are summed and logged as reward/<key>. A key that only some
+responses have counts as 0 in the others. Two kinds of keys differ.
 
 - "metric/..." does not count towards the sum. It is logged under its own name.
 - "agent/<i>" goes to agent i alone, on top of the sum. It is logged as agent/<i>/reward. The logged
@@ -526,6 +527,21 @@ def programs_started() -> int:
 def asks(reward) -> bool:
     """Return whether a reward asks a language model."""
     return getattr(reward, "needs_model", False)
+
+
+def pays_once(reward) -> bool:
+    """Return whether the maximum of a reward is that of a whole episode."""
+    return getattr(reward, "per_episode", False)
+
+
+def largest_return(reward, turns: int, gamma: float) -> float:
+    """Return the largest return of an episode. The logged returns are shares of it.
+
+    Each turn may earn the maximum, or the whole episode may.
+    """
+    if pays_once(reward):
+        return reward.maximum
+    return reward.maximum * sum(gamma**turn for turn in range(turns))
 
 
 def logged(part: str) -> str:

@@ -3,6 +3,7 @@
 A method is a rollout: that of training, or one of the classes below, which differ in who sees what.
 """
 
+import copy
 import dataclasses
 import itertools
 from dataclasses import dataclass
@@ -19,18 +20,18 @@ from policies.sampling import Sampling
 from rewards import total
 from training.flags import meant, part_of
 from training.heldout import ALIGNED_CHAIN, episode, play, played, progress
-from training.metrics import largest_return, sampled_tokens
+from training.metrics import normalised, sampled_tokens
 from training.plugins import TaskOptions, make_task
 
 TIMED = 5  # problems whose decoding is timed, one at a time
 
 
-def shown(texts: list[str], reader: int) -> str:
-    """Return how a baseline shows an agent what the others wrote. texts: by agent."""
+def shown(node: Node, sample: int, authors: list[int]) -> str:
+    """Return how a baseline shows an agent what these others wrote in a joint response."""
     parts = []
-    for agent, text in enumerate(texts):
-        if agent != reader:
-            parts.append(f"Agent {agent} wrote:\n{text.rstrip()}")
+    for author in authors:
+        text = node.responses[author][sample].text
+        parts.append(f"Agent {author} wrote:\n{text.rstrip()}")
     return "\n\n".join(parts)
 
 
@@ -45,56 +46,89 @@ def below(text: str, prompt: Prompt) -> Prompt:
 
 
 class Sequential(Rollout):
-    """Agent k sees the responses of agents 0 to k-1 above its own prompt."""
+    """Of those who speak at a turn, each sees the responses of the agents before it.
+
+    They stand above its own prompt.
+    """
 
     def act(self, nodes, sampling):
         size = self.team.size
+        speakers = [self.speakers(node.item, self.turn(node)) for node in nodes]
         for agent in range(size):
             asked = []
             uniforms = []
-            for node in nodes:
+            for node, speaking in zip(nodes, speakers, strict=True):
+                if agent not in speaking:
+                    continue
                 shape = (size, node.samples, sampling.max_new_tokens)
                 numbers = generator(*node.key).random(shape)
                 uniforms.append(numbers[agent])
-                own_prompt = self.task.observe(agent, node.item, [])
+                own_prompt = self.task.observe(agent, node.item, node.histories[agent])
+                before = speaking[: speaking.index(agent)]
                 for sample in range(node.samples):
-                    texts = node.texts([sample] * agent)  # of the agents before it
-                    prompt = below(shown(texts, agent), own_prompt)
+                    prompt = below(shown(node, sample, before), own_prompt)
                     ids = self.encode(agent, node.item, prompt)
                     asked.append((agent, node.item, ids))
-            uniforms = torch.from_numpy(np.concatenate(uniforms))[:, None]
-            answers = self.answers(asked, uniforms, sampling)
+            answers = []
+            if asked:
+                uniforms = torch.from_numpy(np.concatenate(uniforms))[:, None]
+                answers = self.answers(asked, uniforms, sampling)
             responses = (response for [response] in answers)
-            for node in nodes:
-                node.responses.append(list(itertools.islice(responses, node.samples)))
+            for node, speaking in zip(nodes, speakers, strict=True):
+                if agent in speaking:
+                    own = list(itertools.islice(responses, node.samples))
+                else:
+                    own = [Response([], "", [], 0.0, True)] * node.samples
+                node.responses.append(own)
 
 
 class Discussion(Rollout):
-    """Each agent answers, sees the others' answers as feedback, and answers again.
+    """At each turn each agent answers, sees the others' answers as feedback, and answers again.
 
-    The second answer counts.
+    The second answer counts. An agent's history has both.
     """
 
+    def turn(self, node):
+        return super().turn(node) // 2
+
     def __call__(self, items, key, samples, sampling, *_):
-        size = self.team.size
+        turns = []
         nodes = self.roots(items, key, samples)
-        with self.timed("rollout"):
-            self.act(nodes, sampling)
-        second = []
-        for node in nodes:
-            node.next_items = [node.item] * samples
-            for sample in range(samples):
-                texts = node.texts([sample] * size)
-                node.feedback[sample] = [shown(texts, agent) for agent in range(size)]
-            second += self.next_turn(node, 1)
-        with self.timed("rollout"):
-            self.act(second, sampling)
-        self.score_joints(second, 1)
-        return [nodes, second]
+        while nodes:
+            with self.timed("rollout"):
+                self.act(nodes, sampling)
+            turns.append(nodes)
+            second = []
+            for node in nodes:
+                self.share(node)
+                second += self.next_turn(node, 1)
+            if not second:  # no prompt fits
+                break
+            with self.timed("rollout"):
+                self.act(second, sampling)
+            self.score_joints(second, 1)
+            turns.append(second)
+            nodes = []
+            if len(turns) < 2 * self.episode.turns:
+                self.move_on(second)
+                for node in second:
+                    nodes += self.next_turn(node, 1)
+        return turns
+
+    def share(self, node):
+        """Let the feedback of each agent be what the others wrote."""
+        speakers = self.speakers(node.item, self.turn(node))
+        node.next_items = [node.item] * node.samples
+        for sample in range(node.samples):
+            texts = []
+            for agent in range(self.team.size):
+                others = [other for other in speakers if other != agent]
+                texts.append(shown(node, sample, others))
+            node.feedback[sample] = texts
 
 
 class Reference(Rollout):
-    """The items' own solutions, as one response of a single agent. No model plays."""
+    """The items' own solutions at every turn, as one response of a single agent. No model plays."""
 
     def speakers(self, item, turn):
         return [0]
@@ -110,8 +144,9 @@ class Reference(Rollout):
 def reference(flags, task, reward) -> Reference:
     """Return the rollout of method reference, without a team."""
     nobody = SimpleNamespace(size=1, base_of={})
-    episode = dataclasses.replace(part_of(flags, Episode), turns=1)
-    return Reference(nobody, task, scorer_of(flags, reward), episode)
+    task = copy.copy(task)
+    task.feedback = lambda item, responses: [""]  # nobody reads it
+    return Reference(nobody, task, scorer_of(flags, reward), part_of(flags, Episode))
 
 
 @dataclass(frozen=True)
@@ -201,7 +236,6 @@ def play_method(
         sampling = sampling.greedy()
     with progress(f"{name}, {'greedy' if greedy else 'sampled'}", len(items)) as bar:
         turns = play(rollout, items, seed, samples, sampling, bar)
-    largest = largest_return(turns, rollout)
     for number, root in enumerate(turns[0]):
         for sample in range(samples):
             head = {
@@ -210,16 +244,11 @@ def play_method(
                 "item": number,
                 "sample": sample,
             }
-            records.append(head | record(rollout, root, sample, largest))
+            records.append(head | record(rollout, root, sample))
     return records
 
 
-def record(
-    rollout: Rollout,
-    root: Node,
-    sample: int,
-    largest: float,
-) -> dict:
+def record(rollout: Rollout, root: Node, sample: int) -> dict:
     """Return a joint response's turns, its return, and the scheme of its last turn.
 
     The scheme is left out where the task names none. A turn without parts was not scored.
@@ -230,10 +259,10 @@ def record(
         texts, parts = played(node, number)
         tokens = [len(responses[number].tokens) for responses in node.responses]
         if parts:
-            discount = rollout.episode.gamma ** len(turns)
+            discount = rollout.episode.gamma ** rollout.turn(node)
             earned += discount * total(parts, len(texts))
         turns.append({"responses": texts, "tokens": tokens, "parts": parts})
-    line = {"return": earned / largest, "turns": turns}
+    line = {"return": normalised(earned, rollout), "turns": turns}
     if scheme := rollout.task.scheme(node.item, texts):
         line["scheme"] = scheme
     return line

@@ -142,8 +142,7 @@ class Player:
     ):
         """Return the rollout in which these agents, some of them trained, play the run's task.
 
-        rollout_class: None: as in training. A baseline plays one turn, and its prompts may hold
-        partners' texts.
+        rollout_class: None: as in training. The prompts of a baseline may hold partners' texts.
         """
         from magrpo import Episode, Rollout
 
@@ -153,9 +152,9 @@ class Player:
         episode = part_of(self.flags, Episode)
         rollout_class = rollout_class or Rollout
         if rollout_class is not Rollout:
-            shown = 2 * len(agents) * episode.max_new_tokens  # partners' texts
+            shown = 2 * len(agents) * episode.turns * episode.max_new_tokens  # partners' texts
             limit = episode.max_prompt_tokens + shown
-            episode = dataclasses.replace(episode, turns=1, gamma=1.0, max_prompt_tokens=limit)
+            episode = dataclasses.replace(episode, max_prompt_tokens=limit)
         return rollout_class(self.team, self.task, self.reward, episode)
 
     def ask(self, item: dict, seed: int) -> tuple[list[str], list[str]]:

@@ -68,3 +68,4 @@ def find(item, responses):
 
 
 find.maximum = 1.0
+find.per_episode = True

@@ -139,3 +139,4 @@ def improvement(item, responses):
 
 
 improvement.maximum = 2.0
+improvement.per_episode = True

@@ -136,3 +136,4 @@ def answer(item, responses):
 
 
 answer.maximum = 1.0
+answer.per_episode = True

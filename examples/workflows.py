@@ -91,3 +91,4 @@ def paid_last(item, responses):
 
 
 paid_last.maximum = code.maximum
+paid_last.per_episode = True

@@ -5,11 +5,13 @@ A run of a team and one of a single agent are trained for a step; then they are 
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import re
 import shutil
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -209,8 +211,49 @@ def test_only_the_baselines_show_a_partner_s_text(player, monkeypatch):
     assert "Agent 1 wrote:" in third
     assert "Agent 0 wrote:" not in third
     assert "Agent 0 wrote:" in fourth
-    monkeypatch.setattr(player.flags, "gamma", 0.0)
-    assert player.rollout(playing.Discussion).episode.gamma == 1  # its second turn alone is scored
+
+
+GAME = """
+class Game:
+    reward = "FOLDER/game.py:won"
+    def items(self, split):
+        return [{"due": due, "turn": 0, "solution": "x"} for due in (0, 1, 1, 2)]
+    def speakers(self, item, turn):
+        return [turn % 2] if ALTERNATE else None
+    def observe(self, agent, item, history):
+        assert not ALTERNATE or agent == item["turn"] % 2
+        return "go"
+    def advance(self, item, responses):
+        return None if item["turn"] == item["due"] else item | {"turn": item["turn"] + 1}
+def won(item, responses): return float(item["turn"] == item["due"])
+won.maximum = 1.0
+won.per_episode = ONCE
+"""
+
+
+@pytest.mark.parametrize(("alternate", "once", "largest"), [(False, False, 1.75), (True, True, 1)])
+def test_equal_play_has_equal_returns(alternate, once, largest, tmp_path, monkeypatch):
+    """Every method wins at the turn that is due, whatever it writes. Then the episode is over."""
+    game = GAME.replace("FOLDER", str(tmp_path)).replace("ALTERNATE", str(alternate))
+    (tmp_path / "game.py").write_text(game.replace("ONCE", str(once)))
+    run_flags = evaluation.run_flags
+
+    def discounted(*args):
+        return dataclasses.replace(run_flags(*args), gamma=0.5)
+
+    monkeypatch.setattr(evaluation, "run_flags", discounted)
+    argv = f"--task {tmp_path}/game.py:Game --turns 3 --greedy --max-new-tokens 2"
+    run_eval(argv, f"--samples {tmp_path}/samples --json {tmp_path}/json")
+    returns = defaultdict(list)
+    header, *lines = map(json.loads, (tmp_path / "samples").read_text().splitlines())
+    for line in lines:
+        returns[line["method"]].append(line["return"])
+    names = words("naive sequential discussion", "" if alternate else "single", "reference")
+    assert list(returns) == names
+    for values in returns.values():
+        assert values == pytest.approx([0.5**due / largest for due in (0, 1, 1, 2)])
+    unit = f"reward {tmp_path}/game.py:won, {largest:g} in an episode of 3 turns, gamma 0.5;"
+    assert unit in header["settings"]["title"]
 
 
 # --- reference, showing, asking -------------------------------------------------------------------
@@ -338,7 +381,10 @@ both.maximum = 1.0
 
 @pytest.mark.parametrize(
     ("check", "reason"),
-    [("pass", "\nno method single: the reward raised IndexError"), ("1 / (num_agents - 1)", "")],
+    [
+        ("pass", "\nno method single: RewardError: the reward raised IndexError"),
+        ("1 / (num_agents - 1)", ""),
+    ],
 )
 def test_what_is_for_teams_alone_is_evaluated_without_single(check, reason, tmp_path, capsys):
     (tmp_path / "two.py").write_text(TEAM.replace("FOLDER", str(tmp_path)).replace("CHECK", check))

@@ -5,7 +5,6 @@ python -m pytest tests/test_learners.py
 import shutil
 import signal
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -35,7 +34,7 @@ from policies.sampling import Sampling
 from training import learners
 from training.contract import advanced
 from training.heldout import episode, evaluate, sample_record
-from training.metrics import largest_return, measure
+from training.metrics import measure, normalised
 from training.plugins import check_prompts
 from training.scoring import RewardError, Scorer
 
@@ -106,24 +105,10 @@ def test_an_evaluation_plays_in_the_world_that_moves_on():
     sampling = Sampling(1.0, 0, 1.0, 4)
     [root], *_ = rollout(task.items("test")[:1], (0, 1, 0, 0), 2, sampling, 1, True)
     for sample in range(2):
-        line = record(rollout, root, sample, 1.75)
+        line = record(rollout, root, sample)
         assert line["scheme"] == "day 2"  # that of the last turn
         assert [turn["parts"]["reward"] for turn in line["turns"]] == [0, 0.25, 0.5]
         assert line["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
-
-
-def test_the_largest_return_counts_a_turn_that_no_episode_reached():
-    reward = SimpleNamespace(maximum=2.0)
-    rollout = SimpleNamespace(episode=Episode(turns=2, gamma=0.5), reward=reward)
-    scored = [SimpleNamespace(parts=[{"reward": 1.0}])]
-    unscored = [SimpleNamespace(parts=[{}])]
-    for turns, largest in (
-        ([scored], 3),
-        ([scored, scored], 3),
-        ([unscored, scored], 1),
-        ([unscored, unscored], 2),
-    ):
-        assert largest_return(turns, rollout) == largest
 
 
 class Ending(Diary):
@@ -196,6 +181,28 @@ def test_an_episode_ends_where_the_next_prompt_does_not_fit(branching, limit, ca
     assert measure_of(module)["too_long"] == ended
     assert measure_of(free)["too_long"] == 0
     assert capsys.readouterr().err.count("warning: an episode ends after turn 0: a prompt") == 1
+
+
+@pytest.mark.parametrize("due", [0, 1])
+@pytest.mark.parametrize(("per_episode", "largest"), [(False, 1.75), (True, 1.0)])
+def test_the_unit_of_returns_does_not_depend_on_the_batch(due, per_episode, largest):
+    """It is paid when it is solved: at this turn, by everybody, and then the episode is over."""
+
+    class Solved(Diary):
+        def advance(self, item, responses):
+            day = item.get("day", 0)
+            return None if day == due else item | {"day": day + 1}
+
+    def reward(item, texts):
+        return float(item.get("day", 0) == due)
+
+    reward.per_episode = per_episode
+    module = step(make(reward, "--turns 3 --gamma 0.5", task=Solved(), maximum=1.0))
+    assert len(module.turns) == due + 1
+    assert measure_of(module)["return"] == pytest.approx(0.5**due / largest)
+    assert evaluate(module, module.problems[:2])[0]["return"] == pytest.approx(0.5**due / largest)
+    with pytest.raises(ValueError, match="an episode earned"):
+        normalised(2 * 1.75, module.rollout)
 
 
 def test_an_advance_may_change_the_item_that_it_is_given():

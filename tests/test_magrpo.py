@@ -131,17 +131,17 @@ def test_equal_rewards_move_nothing():
 
 
 @pytest.mark.parametrize(("turns", "unscored"), [(1, 1), (2, 1), (2, 4)])
-def test_a_reward_scores_all_responses_to_a_problem_at_a_turn_or_none(turns, unscored):
+def test_a_reward_scores_all_responses_to_a_problem_at_a_turn_or_none(turns, unscored, monkeypatch):
     """Where the others earn 1, an unscored response would have the advantage of a wrong one."""
     module = new_module(long_answers, f"--joint aligned --branching chain --turns {turns}")
     batches = []
 
-    def scores(asked):  # of two problems, 4 joint responses each
+    def scores(scorer, asked):  # of two problems, 4 joint responses each
         batches.append(asked)
         count = unscored if len(batches) == turns else 0
         return [{}] * count + [{"reward": 1.0}] * (len(asked) - count)
 
-    module.rollout.reward = scores
+    monkeypatch.setattr(Scorer, "__call__", scores)
     complaint = pytest.raises(ValueError, match=f"a score for another, at turn {turns - 1} of item")
     with at_step(0), contextlib.nullcontext() if unscored == 4 else complaint:
         module.play(2)

@@ -13,7 +13,8 @@ import torch
 from policies import parallel
 from policies.loading import device
 from policies.scoring import CAP, Row
-from rewards import logged
+from rewards import largest_return, logged
+from training.scoring import ROUNDING
 
 Measures = dict[str, float]  # by their names in metrics.jsonl
 KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
@@ -137,20 +138,21 @@ def is_scored(nodes: list) -> bool:
 
 def problem_returns(turns: list[list], rollout) -> list[float]:
     """Return the normalised return, 0 to 1, of each problem."""
-    largest = largest_return(turns, rollout)
-    return [node.value / largest for node in turns[0]]
+    return [normalised(node.value, rollout) for node in turns[0]]
 
 
-def largest_return(turns: list[list], rollout) -> float:
-    """Return the largest return, over the turns that are scored. It is not 0 if none is.
+def normalised(value: float, rollout) -> float:
+    """Return what an episode earned as a share of the largest return.
 
-    A turn that no episode has reached counts as scored.
+    ValueError: it is above that, so the reward's `per_episode` is wrong.
     """
-    largest = 0.0
-    for turn in range(max(len(turns), rollout.episode.turns)):
-        if turn >= len(turns) or is_scored(turns[turn]):
-            largest += rollout.reward.maximum * rollout.episode.gamma**turn
-    return largest or rollout.reward.maximum
+    largest = largest_return(rollout.reward, rollout.episode.turns, rollout.episode.gamma)
+    if value > largest * (1 + ROUNDING):
+        raise ValueError(
+            f"an episode earned {value:g}, and the reward says (per_episode) that it earns "
+            f"{largest:g} at most"
+        )
+    return value / largest
 
 
 def logp_differences(module) -> Measures:

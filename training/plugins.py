@@ -21,7 +21,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType, UnionType
 
-from rewards import REWARDS, asks
+from rewards import REWARDS, asks, pays_once
 from tasks import TASKS, Task
 from training.contract import called, check_signature, guard
 from training.flags import meant, named
@@ -203,6 +203,7 @@ def find_reward(task: Task):
     entered = functools.partial(reward)  # the user's own may not take attributes
     entered.maximum = float(maximum)
     entered.needs_model = asks(reward)
+    entered.per_episode = pays_once(reward)
     return entered
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import numpy as np
 
 from policies import threads
-from rewards import asks, programs_started, total
+from rewards import asks, pays_once, programs_started, total
 from training.contract import text
 
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
@@ -44,6 +44,7 @@ class Scorer:
     def __init__(self, reward, judge=None):
         self.reward = reward
         self.maximum = reward.maximum
+        self.per_episode = pays_once(reward)
         self.judge = judge
         self.threads = threads.Threads(programs_started)
 
