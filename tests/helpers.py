@@ -5,6 +5,7 @@ import functools
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -191,6 +192,13 @@ def checkpoint_of(run: Path) -> dict:
 
 def write_lines(path: Path, records):
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def as_the_card_says(folder: Path) -> tuple:
+    """Return the model and tokenizer that the code in an agent's model card makes."""
+    [code] = re.findall("```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    exec(code, names := {})
+    return names["model"], names["tokenizer"]
 
 
 def edit_json(path: Path, **changes):

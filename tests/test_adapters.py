@@ -4,11 +4,14 @@ import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import (
+    ROOT,
     SMALL,
+    as_the_card_says,
     assert_close,
     copied_model,
     edit_json,
@@ -27,9 +30,12 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 import train
+from policies import plain
 from policies.finding import EMBEDDED, TeamOptions, bases, fingerprint
-from policies.loading import load_base, load_model, save_agent
-from training.folder import read_records
+from policies.loading import load_agent, load_base, load_model, save_agent
+from training.flags import part_of
+from training.folder import read_records, write_json
+from training.report import model_card
 from training.terminal import quiet
 
 TINY = str(EMBEDDED)
@@ -98,6 +104,38 @@ def test_a_run_on_it_goes_on_starts_another_and_is_evaluated(copied, tmp_path, c
     weights = copied / "adapter_model.safetensors"
     save_file({name: value * 2 for name, value in load_file(weights).items()}, weights)
     assert "is not what" in refused(capsys, "--resume", path, "--max-steps 4")
+
+
+@of_a_cpu
+@pytest.mark.parametrize("kind", ["", "--num-agents 3", "--model {}", "--bits 4", "--lora-rank 0"])
+def test_an_agent_loads_as_its_card_says(kind, adapter, tmp_path):
+    """Onto the plain model, tiny/many, an adapter on it, its 4 bits, and as a whole model."""
+    path = train_run(tmp_path / "run", SMALL, kind.format(adapter))
+    folder = path / "agents/1"
+    [file] = folder.glob("*.safetensors")
+    weights = {name: weight + 0.02 for name, weight in load_file(file).items()}
+    save_file(weights, file, {"format": "pt"})
+    args = train.Args(**train.recorded_flags(path))
+    base = load_base(args.model[1], [1], part_of(args, TeamOptions))
+    load_agent(base, 1, folder)
+    model, tokenizer = as_the_card_says(folder)
+    model.train()  # on a CPU, layers of 4 bits round more otherwise
+    with plain.acting(base, 1):
+        assert_close(logits(model), logits(base.net))
+    assert tokenizer("def f(x):")["input_ids"] == base.tokenizer("def f(x):")["input_ids"]
+    assert str(ROOT) not in (folder / "README.md").read_text()
+
+
+def test_a_card_names_the_model_of_the_hub_under_an_adapter(copied, tmp_path):
+    edit_json(copied / "adapter_config.json", base_model_name_or_path="who/what")
+    args = flags("--model", copied, "--bits 32")
+    write_json(tmp_path / "args.json", {"args": vars(args), "command": "python train.py"})
+    base = SimpleNamespace(net=SimpleNamespace(dtype=torch.float32))
+    rollout = SimpleNamespace(task=SimpleNamespace(reward="code"))
+    module = SimpleNamespace(team=SimpleNamespace(base_of=[base]), rollout=rollout)
+    card = model_card(tmp_path, 0, module, {"after": None})
+    assert "base_model: who/what\n" in card
+    assert 'from_pretrained("who/what", dtype="float32")' in card
 
 
 def test_a_fingerprint_is_of_the_content(adapter, copied):

@@ -5,8 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, assert_close, output_of, read_json
-from peft import AutoPeftModelForCausalLM
+from helpers import ROOT, as_the_card_says, assert_close, output_of, read_json
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
@@ -73,7 +72,7 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     """The code block, as a file, through the command that stands at its top."""
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     (source,) = [block for block in blocks if "class Rhyme" in block and "def rhymes" in block]
-    (using,) = [block for block in blocks if "AutoPeftModel" in block]
+    (using,) = [block for block in blocks if "PeftModel" in block]
     (command,) = [command for command in COMMANDS if PLUGIN in command]
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -86,12 +85,15 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     row = read_json(Path("runs/x/metrics.jsonl"))
     assert 0 <= row["return"] <= 1
     capsys.readouterr()
-    exec(using.replace("runs/coop-1", "runs/x"), found := {})
+    using = using.replace("runs/coop-1", "runs/x")
+    exec(using, found := {})
     assert "# write solve, you can call aux\ndef solve(xs):" in capsys.readouterr().out
     ids = found["tokenizer"](found["prompt"], return_tensors="pt")["input_ids"]
     merged = AutoModelForCausalLM.from_pretrained("solver")
-    agent = AutoPeftModelForCausalLM.from_pretrained("runs/x/agents/1").float()
+    agent, _ = as_the_card_says(Path("runs/x/agents/1"))
     assert_close(merged(ids).logits, agent(ids).logits)
+    card = Path("runs/x/agents/1/README.md").read_text()
+    assert using.partition("\n\nprompt")[0] in card
     assert AutoTokenizer.from_pretrained("solver")(found["prompt"])["input_ids"] == ids[0].tolist()
 
 

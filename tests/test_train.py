@@ -132,7 +132,7 @@ def test_a_run_writes_what_it_promises(tmp_path):
         assert {"return", "return_se", "greedy/return", *PARTS} <= summary[when].keys()
     card = (finished / "agents/1/README.md").read_text()
     both = f"| {summary['before']['return']:.3f} | {summary['after']['return']:.3f} |"
-    for text in ("from `tiny`", both, "Trained by: `python", '/1")'):
+    for text in ("from `tiny`", both, "Trained by: `python", '/1"'):
         assert text in card
     weights = finished / "agents/1/adapter_model.safetensors"
     assert weights.stat().st_mode == (finished / "args.json").stat().st_mode  # as the umask says

@@ -238,7 +238,7 @@ class Recorder(L.Callback):
         for agent in module.team.policies():
             path = self.directory / f"agents/{agent}"
             save_agent(module.team.base_of[agent], agent, path)
-            card = model_card(self.directory, agent, module.rollout.task.reward, self.summary)
+            card = model_card(self.directory, agent, module, self.summary)
             write_whole(path / "README.md", card)
         if self.frames:
             from training import pictures  # a run without pictures does not load matplotlib

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from policies.finding import located
+from policies.finding import bases, located, recorded_name
 from policies.loading import device
 from policies.memory import halving
 from training.doctor import ALL, NOTHING
@@ -32,12 +32,10 @@ learned from one reward for their joint response: `{reward}`.
 
 Trained by: `{command}`
 
-```python
-from {library} import {loader}
-from transformers import AutoTokenizer
+Load it, in the folder where that ran (the base `tiny`: in the project's):
 
-model = {loader}.from_pretrained("{folder}")
-tokenizer = AutoTokenizer.from_pretrained("{folder}")
+```python
+{code}
 ```
 """
 NEXT = """\
@@ -133,30 +131,68 @@ def dry_run(module) -> None:
         print(f"try {NOTHING}")
 
 
-def model_card(directory: Path, agent: int, reward: str, summary: dict) -> str:
+def model_card(directory: Path, agent: int, module, summary: dict) -> str:
     """Return the README.md of a trained agent, for the hub. summary: as in summary.json."""
     record = read_args(directory)
     flags = record["args"]
-    base = flags["model"][agent]
+    name = flags["model"][agent]
+    base = bases(located(name))[-1]
     figures = ["| not measured | | |"]
     if after := summary["after"]:
         figures = []
-        for name in ("return", "greedy/return"):
-            figures.append(f"| `{name}` | {summary['before'][name]:.3f} | {after[name]:.3f} |")
-    adapter = flags["lora_rank"] > 0
+        for measure in ("return", "greedy/return"):
+            before = summary["before"][measure]
+            figures.append(f"| `{measure}` | {before:.3f} | {after[measure]:.3f} |")
+    dtype = str(module.team.base_of[agent].net.dtype).removeprefix("torch.")
     return CARD.format(
-        library="peft" if adapter else "transformers",
-        loader="AutoPeftModelForCausalLM" if adapter else "AutoModelForCausalLM",
-        hub="" if Path(located(base)).exists() else f"base_model: {base}\n",
-        base=base,
+        library="peft" if flags["lora_rank"] else "transformers",
+        hub="" if Path(base).exists() else f"base_model: {base}\n",  # the hub takes its own alone
+        base=near(name),
         agent=agent,
         agents=flags["num_agents"],
         task=flags["task"],
-        reward=reward,
+        reward=module.rollout.task.reward,
         figures="\n".join(figures),
         command=record["command"],
-        folder=directory / f"agents/{agent}",
+        code=code_to_load(flags, agent, directory / f"agents/{agent}", dtype),
     )
+
+
+def code_to_load(flags: dict, agent: int, folder: Path, dtype: str) -> str:
+    """Return Python that loads a saved agent onto its base, with other adapters merged into it."""
+    *adapters, base = bases(located(flags["model"][agent]))
+    trust = ", trust_remote_code=True" if flags["trust_remote_code"] else ""
+    names = "AutoModelForCausalLM, AutoTokenizer"
+    options = f', dtype="{dtype}"{trust}'
+    if base.endswith(".gguf"):
+        names += ", GgufConfig"
+        options += f', gguf_file="{Path(base).name}"'
+        options += ", quantization_config=GgufConfig(dequantize=True)"
+        base = str(Path(base).parent)
+    elif flags["bits"] < 16:
+        names += ", BitsAndBytesConfig"
+        kind = f'load_in_{flags["bits"]}bit=True, bnb_4bit_quant_type="nf4"'
+        kind += f', bnb_4bit_compute_dtype="{dtype}"'
+        options += f", quantization_config=BitsAndBytesConfig({kind})"
+    lines = [f"from transformers import {names}", "", f'folder = "{near(folder)}"']
+    if flags["lora_rank"]:
+        lines.insert(0, "from peft import PeftModel")
+        lines.append(f'model = AutoModelForCausalLM.from_pretrained("{near(base)}"{options})')
+        for adapter in reversed(adapters):
+            merged = f'PeftModel.from_pretrained(model, "{near(adapter)}").merge_and_unload()'
+            lines.append(f"model = {merged}")
+        lines.append("model = PeftModel.from_pretrained(model, folder)")
+    else:
+        lines.append(f"model = AutoModelForCausalLM.from_pretrained(folder{trust})")
+    lines.append(f"tokenizer = AutoTokenizer.from_pretrained(folder{trust})")
+    return "\n".join(lines)
+
+
+def near(name: str | Path) -> str:
+    """Return an embedded model's name, a path from the current folder, or another name as it is."""
+    name = recorded_name(str(name))
+    here = Path.cwd()
+    return str(Path(name).relative_to(here)) if Path(name).is_relative_to(here) else name
 
 
 def report(directory: Path) -> str:
