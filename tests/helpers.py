@@ -196,7 +196,7 @@ def write_lines(path: Path, records):
 
 def as_the_card_says(folder: Path) -> tuple:
     """Return the model and tokenizer that the code in an agent's model card makes."""
-    [code] = re.findall("```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    [code] = re.findall("```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)
     exec(code, names := {})
     return names["model"], names["tokenizer"]
 

@@ -123,7 +123,7 @@ def test_an_agent_loads_as_its_card_says(kind, adapter, tmp_path):
     with plain.acting(base, 1):
         assert_close(logits(model), logits(base.net))
     assert tokenizer("def f(x):")["input_ids"] == base.tokenizer("def f(x):")["input_ids"]
-    assert str(ROOT) not in (folder / "README.md").read_text()
+    assert str(ROOT) not in (folder / "README.md").read_text("utf-8")
 
 
 def test_a_card_names_the_model_of_the_hub_under_an_adapter(copied, tmp_path):

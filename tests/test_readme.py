@@ -92,7 +92,7 @@ def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, caps
     merged = AutoModelForCausalLM.from_pretrained("solver")
     agent, _ = as_the_card_says(Path("runs/x/agents/1"))
     assert_close(merged(ids).logits, agent(ids).logits)
-    card = Path("runs/x/agents/1/README.md").read_text()
+    card = Path("runs/x/agents/1/README.md").read_text("utf-8")
     assert using.partition("\n\nprompt")[0] in card
     assert AutoTokenizer.from_pretrained("solver")(found["prompt"])["input_ids"] == ids[0].tolist()
 
