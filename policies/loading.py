@@ -133,7 +133,11 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
             "free: give fewer --bits, or a smaller model"
         )
     with loading(model_name, needs), contextlib.redirect_stderr(io.StringIO()):  # a progress bar
-        model = AutoModelForCausalLM.from_pretrained(where, config=config, **options, **weights)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            where, config=config, output_loading_info=True, **options, **weights
+        )
+    if report["missing_keys"]:  # transformers would take random ones
+        raise ValueError(f"{model_name} lacks its weights {', '.join(report['missing_keys']):.200}")
     stored = getattr(model.config, "quantization_config", None)
     if stored and not getattr(stored, f"load_in_{bits}bit", False):
         raise ValueError(

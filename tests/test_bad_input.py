@@ -215,7 +215,14 @@ def no_eos(model: Path):
     edit_json(model / "config.json", eos_token_id=None)
 
 
+def no_norm(model: Path):
+    weights = load_file(model / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+
+
 MODELS = [
+    (no_norm, "lacks its weights model.norm.weight"),
     (lambda m: cut(m / "model.safetensors"), "it needs config.json, tokenizer and safetensors"),
     (no_eos, "no end-of-sequence token: set eos_token in its tokenizer"),
 ]
