@@ -8,12 +8,12 @@ from collections import defaultdict
 OFTEN = 0.5  # fraction of joint responses
 SELDOM = 0.15  # fraction of joint responses
 SOLVED = 0.3  # fraction of joint responses that pass, for a task that the team can do
-ADDED = (  # metrics of the helpers' contribution
-    "metric/pass",
-    "metric/aux_called",
-    "metric/wrapper",
-    "metric/load_bearing",
-)
+PASSED = {"metric/pass": "share of joint responses that pass"}
+ADDED = PASSED | {  # and what the helpers contribute
+    "metric/aux_called": "that call a helper",
+    "metric/wrapper": "that only wrap a helper",
+    "metric/load_bearing": "whose helper the tests need",
+}
 SAMPLES = 20  # late joint responses needed to judge cascading errors
 
 
@@ -56,25 +56,30 @@ def cascading_errors(run) -> bool | None:
     return failures > SELDOM * len(samples)
 
 
-SIGNS = (  # check, metrics that it needs, what to try
+SIGNS = (  # check, metrics that it needs with their words, what to try (training/doctor.py)
     (
         trivial_cooperation,
-        ["completions/1/mean_length", *ADDED],
-        "look at samples.jsonl; the strict reward (code) pays for helpers that the tests need, and "
-        "nothing for a helper that fits any problem; more samples (--num-generations) and --joint "
-        "cross show an agent what its partner needs",
+        {"completions/1/mean_length": "tokens of a response", **ADDED},
+        "more steps, since helpers often become useful later; with two agents train the helper "
+        "first, --freeze 1, and go on with both (docs/metrics.md); --reward code, which pays for "
+        "helpers that the tests need; more --num-generations; --joint cross",
     ),
     (
         no_cooperative_structure,
-        ["metric/pass", "metric/coop", "metric/load_bearing", "reward/cooperation"],
+        PASSED
+        | {
+            "metric/coop": "that pass and need both parts",
+            "metric/load_bearing": "whose helper the tests need",
+            "reward/cooperation": "reward for cooperation",
+        },
         "the problems may be too small to divide: choose larger ones (coophumaneval rather than "
-        "humaneval), or see with --num-agents 1 whether one agent does as well",
+        "humaneval); see with --num-agents 1 whether one agent does as well",
     ),
     (
         cascading_errors,
-        ["metric/pass"],
+        PASSED,
         "samples.jsonl has main functions that pass with another helper; train the helper longer; "
-        "--joint cross scores a main with every helper and says which was at fault. A main that "
+        "--joint cross scores a main with every helper and says which was at fault; a main that "
         "passes by itself if the helper fails (a fallback) hides the errors",
     ),
 )

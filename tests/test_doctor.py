@@ -49,8 +49,12 @@ class Made(Task):
     bonuses: ClassVar = {"coherence": "consistency", "cooperation": "tests"}
 
 
-def verdicts(lines: list[dict], samples=(), task=Made) -> dict[str, bool | None]:
-    return {finding.name: finding.fired for finding in doctor.examine(lines, samples, task)}
+FLAGS = {"task": "tldr", "model": [], "num_agents": 2, "turns": 1, "gamma": 1.0, "reward": None}
+
+
+def verdicts(lines: list[dict], samples=(), task=Made, **flags) -> dict[str, bool | None]:
+    findings = doctor.examine(lines, samples, task, FLAGS | flags)
+    return {finding.name: finding.fired for finding in findings}
 
 
 def test_a_healthy_run_shows_no_sign():
@@ -76,8 +80,6 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         ("nothing to learn", None, {"frac_reward_zero_std": None}),
         ("silent agent", True, {"completions/0/mean_length": (25, 1)}),
         ("silent agent", False, {"completions/0/mean_length": (1.5, 1.5)}),  # as the task has it
-        ("feedback shock", True, {"turn_1/reward": (1.0, 2.4)}),
-        ("feedback shock", False, {"turn_1/reward": (1.4, 3.6)}),
         ("reward hacking", True, STILL),
         # of whole responses: what is much in 400 tokens is not in 20
         ("rollout mismatch", True, APART | LONG),
@@ -88,13 +90,51 @@ def test_signs_in_the_metrics(sign, fires, ends):
     assert verdicts(rows(**ends))[sign] is fires
 
 
+SHOCK = {"turn_1/reward": (1.0, 2.4), "mean_turns": (2.0, 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("sign", "fires", "ends"),
+    [
+        ("feedback shock", True, SHOCK),
+        ("feedback shock", False, SHOCK | {"turn_1/reward": (1.4, 3.6)}),
+        ("feedback shock", None, SHOCK | {"mean_turns": (1.4, 1.4)}),  # the hard ones alone
+        ("nothing to learn", True, FLAT | SHOCK | {"return": (0.7, 0.7)}),
+        # it wins on the last turn, gamma .9
+        ("nothing to learn", False, FLAT | SHOCK | {"return": (0.88, 0.88)}),
+        # it may have won on the first of two turns, each of which is paid
+        ("nothing to learn", None, FLAT | SHOCK | {"return": (0.5, 0.5), "mean_turns": (1, 1)}),
+    ],
+)
+def test_signs_of_several_turns(sign, fires, ends):
+    assert verdicts(rows(**ends), turns=2, gamma=0.9)[sign] is fires
+
+
+def test_turns_are_compared_step_by_step():
+    """The second turn is as good as the first at each step, and is reached in the late ones."""
+    lines = rows(**SHOCK, **{"turn_0/reward": (3.6, 1.4)})
+    for row in lines:
+        row["turn_1/reward"] = row["turn_0/reward"]
+    for row in lines[:20]:
+        del row["turn_1/reward"]
+    assert verdicts(lines, turns=2)["feedback shock"] is False
+
+
+def test_no_advice_names_what_the_run_has():
+    advice = "a; --joint cross; --freeze 1 first; --init RUN; more --num-generations; --bits 32"
+    followed = {"joint": "cross", "freeze": [1], "init": ["x"], "num_generations": 8, "bits": 32}
+    assert doctor.open_advice(advice, followed) == "a; more --num-generations"
+    others = {"joint": "aligned", "freeze": [0], "init": None, "num_generations": 8, "bits": 16}
+    assert doctor.open_advice(advice, others) == advice
+
+
 def test_agents_who_speak_at_some_steps_have_metrics_there_alone():
-    lines = rows(**{"turn_1/reward": (1.0, 2.4)})
+    lines = rows(**SHOCK)
     for row in lines[1::2]:
         del row["completions/1/mean_length"]
     for row in lines[:45]:
         del row["completions/0/mean_length"]
-    found = verdicts(lines)
+    found = verdicts(lines, turns=2)
     assert found["feedback shock"]
     assert found["rollout mismatch"] is None
     assert found["silent agent"] is False
@@ -113,11 +153,11 @@ def write(directory, lines):
 def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     lines = [*rows(**FLAT, **{"return": (0.1, 0.1)}), {"step": 59, "dev/return": 0.5}]
     write(tmp_path, lines)
-    flags = {"task": "tldr", "model": [], "num_agents": 2}
-    (tmp_path / "args.json").write_text(json.dumps({"args": flags}))
+    (tmp_path / "args.json").write_text(json.dumps({"args": FLAGS}))
     text = doctor.report(tmp_path)
     assert text.startswith(f"{tmp_path}: signs of failure: ")
-    seen = r"nothing to learn +SEEN +frac_reward_zero_std \S+ -> \S+, return \S+ -> \S+\n +try: "
+    seen = r"nothing to learn +SEEN +share of groups whose rewards are all equal "
+    seen += r"\(frac_reward_zero_std\) \S+ -> \S+, share of .* \(return\) \S+ -> \S+\n +try: "
     assert re.search(seen, text)
     assert "silent agent             not seen" in text
     assert "feedback shock           cannot tell fewer than 20 steps have turn_1/reward" in text

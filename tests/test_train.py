@@ -249,6 +249,10 @@ def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, cap
     said = capsys.readouterr()
     assert said.out.splitlines() == ["step 7 of 20: return 0.250 of 1, pass 0.50 (2.0 s)"] * 21
     assert said.err.count("warning: 10 steps taught nothing") == 1
+    assert "easier problems" in said.err
+    recorder.flat = 9
+    recorder.tell(CodeTask, 7, metrics | {"return": 1.0})
+    assert "Try harder problems, or stop here" in capsys.readouterr().err
 
 
 def test_a_users_task_may_take_a_folder_as_its_data(tmp_path):

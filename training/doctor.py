@@ -7,9 +7,8 @@ judged. The thresholds are rules of thumb: a sign is a reason to look, not a pro
 """
 
 import fnmatch
-import itertools
 import math
-import operator
+import re
 import statistics
 from collections import defaultdict, namedtuple
 from pathlib import Path
@@ -22,16 +21,18 @@ SILENT = 2.0  # tokens of a response that says nothing, its end included
 ALL = 0.95  # fraction of groups, or of the maximum return, that counts as all of it
 FAR = 1.0  # log-ratio above which a response is mis-weighted by a factor of e
 MEASURABLE = 0.02  # the smallest change, or fraction, that counts
+PLAYED = "mean_turns"  # logged with several turns only
 Finding = namedtuple("Finding", "name fired seen advice")  # fired is None: the run cannot tell
 
 
 class Run:
-    """The series of a run's metrics, by name, and the samples of its last steps (`late`).
+    """The series of a run's metrics, by name, its flags, and its last steps' samples (`late`).
 
     A series has the steps that logged the metric: a silent agent logs nothing at a step.
     """
 
-    def __init__(self, rows: list[dict], samples: list[dict]):
+    def __init__(self, rows: list[dict], samples: list[dict], flags: dict):
+        self.flags = flags
         self.rows = [row for row in rows if "return" in row]  # the others are evaluations
         self.series = defaultdict(list)  # name -> values
         for row in self.rows:
@@ -71,11 +72,14 @@ class Run:
         error = math.sqrt((first + last) / window)
         return self.end(name) - self.start(name), error
 
-    def shown(self, patterns: list[str]) -> str:
-        """Return the metrics' first and last values, in words."""
-        names = itertools.chain(*map(self.names, patterns))
-        texts = [f"{name} {self.start(name):.3g} -> {self.end(name):.3g}" for name in names]
-        return ", ".join(dict.fromkeys(texts))  # a metric of several patterns is shown once
+    def shown(self, metrics: dict[str, str]) -> str:
+        """Return the metrics' first and last values. metrics: patterns with their words."""
+        texts = {}  # a metric of several patterns is shown once, in the words of the first
+        for pattern, words in metrics.items():
+            for name in self.names(pattern):
+                values = f"{self.start(name):.3g} -> {self.end(name):.3g}"
+                texts.setdefault(name, f"{words} ({name}) {values}")
+        return ", ".join(texts.values())
 
 
 def fifth(values: list) -> int:
@@ -83,9 +87,20 @@ def fifth(values: list) -> int:
     return len(values) // 5
 
 
-def nothing_to_learn(run: Run) -> bool:
-    """Return whether the joint responses of a group all earn the same, far from the maximum."""
-    return run.end("frac_reward_zero_std") >= ALL > run.end("return")
+def nothing_to_learn(run: Run) -> bool | None:
+    """Return whether the joint responses of a group all earn the same, far from the maximum.
+
+    The maximum may be earned on the last turn, discounted. Where episodes end early, it may be that
+    of the turns which are played: None.
+    """
+    if run.end("frac_reward_zero_std") < ALL:
+        return False
+    turns = run.flags["turns"]
+    most = ALL * run.flags["gamma"] ** (turns - 1)
+    if run.end("return") >= most:
+        return False
+    played = run.end(PLAYED) if turns > 1 else 1
+    return None if run.end("return") >= most * played / turns else True
 
 
 def silent_agent(run: Run) -> bool:
@@ -95,12 +110,20 @@ def silent_agent(run: Run) -> bool:
 
 
 def feedback_shock(run: Run) -> bool | None:
-    """Return whether the last scored turn earns less than the first. Other turns log 0."""
+    """Return whether the last scored turn earns less than the first. Other turns log 0.
+
+    Only steps count at which all episodes reach the last turn. Elsewhere it has other problems.
+    """
     turns = [name for name in run.names("turn_*/reward") if any(run.series[name])]
     if len(turns) < 2:
         return None
     first, *_, last = turns
-    gaps = list(map(operator.sub, run.series[last], run.series[first]))
+    gaps = []
+    for row in run.rows:
+        if last in row and run.flags["turns"] - row[PLAYED] < MEASURABLE:
+            gaps.append(row[last] - row[first])
+    if len(gaps) < STEPS:
+        return None
     gaps = gaps[-fifth(gaps) :]
     error = statistics.stdev(gaps) / math.sqrt(len(gaps))
     measurable = max(2 * error, MEASURABLE * abs(run.end(first)))
@@ -131,49 +154,88 @@ def hacked(bonus: str, substance: str):
     return reward_hacking
 
 
-NOTHING = "a reward with steps between nothing and all, easier problems, more --num-generations"
-SIGNS = (  # check, metrics that it reads (without them it cannot tell), what to try
+NOTHING = "a reward with steps between nothing and all; easier problems; more --num-generations"
+SOLVED = "harder problems, or stop here: all joint responses earn the maximum, or nearly"
+LENGTH = "tokens of a response"
+SIGNS = (  # check, metrics that it needs with their words, what to try (see `open_advice`)
     (
         nothing_to_learn,
-        ["frac_reward_zero_std", "return"],
+        {
+            "frac_reward_zero_std": "share of groups whose rewards are all equal",
+            "return": "share of the largest return",
+            PLAYED: "turns played",
+        },
         NOTHING,
     ),
     (
         silent_agent,
-        ["completions/*/mean_length"],
-        "does the reward pay for what this agent can add? More --num-generations, --joint cross",
+        {"completions/*/mean_length": LENGTH},
+        "does the reward pay for what this agent can add?; more --num-generations; --joint cross",
     ),
     (
         feedback_shock,
-        ["turn_1/reward", "turn_*/reward"],
-        "train with one turn first and go on from there (--init); shorter feedback; a lower --lr",
+        {"turn_1/reward": "reward of turn 1", "turn_*/reward": "reward", PLAYED: "turns played"},
+        "train with one turn first and go on from it, --init RUN; shorter feedback; a lower --lr",
     ),
     (
         rollout_mismatch,
-        ["logp_difference/mean", "completions/0/mean_length"],
-        "--bits 32 tells whether rounding does it; if not, what is sampled is not what is scored "
+        {
+            "logp_difference/mean": "nats between decode and update, a token",
+            "completions/0/mean_length": LENGTH,
+        },
+        "--bits 32 tells whether rounding does it; what is sampled may not be what is scored "
         "(an --engine: has it this base, and --logprobs-mode processed_logprobs?)",
     ),
 )
-HACKING = "let the reward tie the bonus to the substance; stop earlier, or --kl-coef 0.02"
+HACKING = "let the reward tie the bonus to the substance; stop earlier; --kl-coef WEIGHT, say 0.02"
 
 
-def examine(rows: list[dict], samples: list[dict], task) -> list[Finding]:
+def remedy(earned: float) -> str:
+    """Return what to try where the rewards of each group are equal.
+
+    earned: share of the largest return.
+    """
+    return SOLVED if earned >= ALL else NOTHING
+
+
+def open_advice(advice: str, flags: dict) -> str:
+    """Return what a run does not follow yet, of pieces of advice with "; " between them.
+
+    A piece may name a flag with a value, `--joint cross`, or in capitals with any, `--init RUN`.
+    """
+    return "; ".join(piece for piece in advice.split("; ") if not is_followed(piece, flags))
+
+
+def is_followed(piece: str, flags: dict) -> bool:
+    """Return whether a run has the flag that a piece of advice names."""
+    for name, value in re.findall(r"--([a-z-]+) (\w+)", piece):
+        given = flags.get(name.replace("-", "_"))
+        if value.isupper():
+            return bool(given)
+        values = given if isinstance(given, list) else [given]
+        return value in map(str, values)
+    return False
+
+
+def examine(rows: list[dict], samples: list[dict], task, flags: dict) -> list[Finding]:
     """Return what every check says of a run. task: the task or its class."""
-    run = Run(rows, samples)
+    run = Run(rows, samples, flags)
     if len(run.rows) < STEPS:
         return []
     signs = list(SIGNS)
     for bonus, substance in task.bonuses.items():
         bonus = f"reward/{bonus}"
         substance = f"reward/{substance}"
-        signs.append((hacked(bonus, substance), [bonus, substance], HACKING))
+        words = {bonus: "the bonus", substance: "what it is a bonus on"}
+        signs.append((hacked(bonus, substance), words, HACKING))
     if task.signs:
         signs += resolve(task.signs, {}, "table of signs")
     findings = []
     for check, metrics, advice in signs:
         name = check.__name__.replace("_", " ")
-        missing = [metric for metric in metrics if not run.names(metric)]
+        advice = open_advice(advice, flags)
+        needed = metrics.keys() - ({PLAYED} if flags["turns"] == 1 else set())
+        missing = [metric for metric in metrics if metric in needed and not run.names(metric)]
         if missing:
             seen = f"fewer than {STEPS} steps have {missing[0]}"
             findings.append(Finding(name, None, seen, advice))
@@ -184,10 +246,12 @@ def examine(rows: list[dict], samples: list[dict], task) -> list[Finding]:
 
 def report(directory: Path) -> str:
     """Return all checks of a run for the terminal. Raise ValueError if it is not a run."""
-    task = task_class(read_args(directory)["args"]["task"])
+    flags = read_args(directory)["args"]
+    task = task_class(flags["task"])
+    flags["reward"] = flags["reward"] or task.reward
     rows = read_records(directory / "metrics.jsonl")
     samples = read_records(directory / "samples.jsonl")
-    findings = examine(rows, samples, task)
+    findings = examine(rows, samples, task, flags)
     if not findings:
         return f"{directory}: too short to tell anything (fewer than {STEPS} steps)"
     seen = ", ".join(finding.name for finding in findings if finding.fired)
@@ -196,5 +260,6 @@ def report(directory: Path) -> str:
         state = {True: "SEEN", False: "not seen", None: "cannot tell"}[finding.fired]
         lines.append(f"{finding.name:<25}{state:<12}{finding.seen}")
         if finding.fired:
-            lines.append(f"{'':<25}try:        {finding.advice}; read samples.jsonl")
+            advice = "; ".join(filter(None, [finding.advice, "read samples.jsonl"]))
+            lines.append(f"{'':<25}try:        {advice}")
     return "\n".join(lines)

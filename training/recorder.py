@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from magrpo import MAGRPO, Rollout
 from policies.loading import save_agent
-from training.doctor import NOTHING
+from training.doctor import remedy
 from training.folder import CHECKPOINT, json_line, write_json, write_whole
 from training.heldout import as_markdown, episode, evaluate, play, played, sample_record
 from training.metrics import measure, memory_gib, problem_returns
@@ -226,7 +226,7 @@ class Recorder(L.Callback):
         if self.flat == FLAT:
             tqdm.write(
                 f"warning: {FLAT} steps taught nothing: the rewards of each group were all equal "
-                f"({shown}). Try {NOTHING}; --dry-run shows an example",
+                f"({shown}). Try {remedy(metrics['return'])}; --dry-run shows an example",
                 file=sys.stderr,
             )
 

@@ -1,6 +1,7 @@
 """Report what will be trained, a batch of it with its memory (--dry-run), and what came of it."""
 
 import shlex
+import statistics
 import sys
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import torch
 from policies.finding import bases, located, recorded_name
 from policies.loading import device
 from policies.memory import halving
-from training.doctor import ALL, NOTHING
+from training.doctor import ALL, remedy
 from training.folder import read_args, read_summary
 from training.heldout import as_markdown, sample_record
-from training.metrics import memory_gib, reward_spreads
+from training.metrics import memory_gib, problem_returns, reward_spreads
 from training.terminal import printable
 
 CARD = """\
@@ -128,7 +129,8 @@ def dry_run(module) -> None:
     flat = float((reward_spreads(module) < 1e-9).double().mean())
     print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")
     if flat >= ALL:
-        print(f"try {NOTHING}")
+        earned = statistics.fmean(problem_returns(module.turns, module.rollout))
+        print(f"try {remedy(earned)}")
 
 
 def model_card(directory: Path, agent: int, module, summary: dict) -> str:
