@@ -15,10 +15,10 @@ a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every pro
 This is --joint aligned, the paper's. The default for two agents is --joint cross, which scores
 every combination of the agents' responses. --joint K scores K combinations for each response. Then
 r_i^g is the mean over the combinations that contain a_i^g, and each agent has its own R and A. (The
-authors' library takes their sum, so its gradient grows with G.) --optimism moves r_i^g from that
-mean towards the maximum in the first steps, so that nobody unlearns what only needs a better
-partner. An agent also has its own R and A where a reward pays single agents. Temperature, top-k
-and top-p are part of pi_i.
+authors' library takes their sum, so its gradient grows with G.) In the first half of the steps
+--optimism moves r_i^g from that mean towards the maximum, so that nobody unlearns what only needs a
+better partner. --optimism 0 turns it off. An agent also has its own R and A where a reward pays
+single agents. Temperature, top-k and top-p are part of pi_i.
 
 One optimizer step learns from all turns of all problems of a batch. So in the code the factor 1/G
 of L_i is 1 / problems / the agent's responses to the problem at that turn (`rows`).

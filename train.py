@@ -131,9 +131,9 @@ class Args:
         at_least(int, 1, words={"aligned": "aligned", "cross": "cross"}),
         metavar="K",
     )
-    optimism: float = flag(
-        0.0,
-        "weight, at the start, of a response's best joint response against the mean of them",
+    optimism: float | None = optional(
+        "weight, at the start, of a response's best joint response against the mean of them (1; "
+        "0 where each has one, or one agent learns)",
         SHARE,
     )
     optimism_end: float = flag(0.5, "share of the steps in which --optimism falls to 0", TOP_P)
@@ -304,9 +304,9 @@ def resumed(args: Args, top: Parser, argv: list[str]) -> Args:
 def recorded_flags(directory: Path) -> dict:
     """Return a run's flags, with the embedded models' paths in this clone.
 
-    An older run may have had more flags than there are now.
+    An older run may have had more flags than there are now, and it was not optimistic.
     """
-    recorded = folder.read_args(directory)["args"]
+    recorded = {"optimism": 0.0} | folder.read_args(directory)["args"]
     recorded["model"] = list(map(located, recorded["model"]))
     if recorded.get("judge"):
         recorded["judge"] = located(recorded["judge"])

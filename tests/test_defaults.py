@@ -1,5 +1,7 @@
 """Bits of the frozen base where --bits does not say: python -m pytest tests/test_defaults.py"""
 
+import json
+
 import pytest
 import torch
 from helpers import SMALL, copied_model, read_json, resume, run_eval, train_run, watch
@@ -84,3 +86,25 @@ def test_a_run_records_it_and_keeps_it(probe, tmp_path, monkeypatch):
     assert read_json(run / "args.json")["args"]["bits"] == 16
     run_eval("--run", run, "--method naive --limit 1 --max-new-tokens 8 --greedy")
     assert [bits for _, bits, *_ in loaded] == [16, 16, 16]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ("", 1),
+        ("--optimism 0.5", 0.5),
+        ("--num-agents 3 --freeze 0", 1),
+        ("--freeze 0", 0),  # one learns
+        ("--num-agents 1", 0),
+        ("--joint aligned", 0),
+    ],
+)
+def test_optimism_is_on_where_partners_learn_and_several_joint_responses_count(argv, expected):
+    assert train.parse(argv.split()).optimism == expected
+
+
+def test_an_older_run_goes_on_without_optimism(tmp_path):
+    recorded = vars(train.parse(["--optimism", "0"]))
+    del recorded["optimism"]
+    (tmp_path / "args.json").write_text(json.dumps({"args": recorded}))
+    assert train.parse(["--resume", str(tmp_path)]).optimism == 0

@@ -46,7 +46,7 @@ from rewards import programs_started
 from training import folder, recorder
 from training.recorder import Interruptible, Recorder, Stopped
 
-SMALL = "--batch-size 1 --num-generations 2 --max-new-tokens 8 --lr-schedule constant "
+SMALL = "--batch-size 1 --num-generations 2 --max-new-tokens 8 --lr-schedule constant --optimism 0 "
 SMALL += "--save-every 3 --sample-every 2 --eval-every 4 --eval-limit 1"
 REWARD = """
 import os, threading, time

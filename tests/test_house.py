@@ -103,7 +103,7 @@ def test_without_the_examples_a_team_trains_and_its_run_travels(core, tmp_path):
     """The project is moved, and a run out of it. Elsewhere the run goes on to the end of one that
     never moved, is evaluated, and plays with it."""
     small = "--batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 1 --save-every 1"
-    small += " --lr-schedule constant --max-steps"
+    small += " --lr-schedule constant --optimism 0 --max-steps"
     first = tmp_path / "first"
     second = tmp_path / "second"
     shutil.copytree(core, first)

@@ -11,7 +11,7 @@ from pathlib import Path
 from policies import finding
 from policies.finding import bases, located
 from training.contract import called
-from training.flags import conflict, each
+from training.flags import conflict, each, trusts
 from training.plugins import task_class
 
 STEPS = 130  # --max-steps
@@ -40,6 +40,8 @@ def resolve(args) -> None:
         args.joint = "cross"
         if args.num_agents > 2:
             args.joint = min(JOINTS, args.num_generations ** (args.num_agents - 1))
+    if args.optimism is None:
+        args.optimism = 1.0 if trusts(args) else 0.0
     if wrong := conflict(args):
         raise ValueError(wrong)
 

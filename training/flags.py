@@ -172,6 +172,11 @@ def each(values: list, agents: int) -> list:
     return values * agents if len(values) == 1 else values
 
 
+def trusts(args) -> bool:
+    """Return whether --optimism has a meaning: partners who learn, and several joint responses."""
+    return args.num_agents - len(args.freeze) >= 2 and args.joint not in (1, "aligned")
+
+
 def conflict(args) -> str:
     """Return why these resolved flags of train.py do not go together, or ""."""
     agents = args.num_agents
@@ -186,7 +191,7 @@ def conflict(args) -> str:
         return f"--freeze {frozen[-1]}: the agents are 0 to {agents - 1}"
     if len(frozen) == agents:
         return "--freeze names every agent: leave one to learn"
-    if args.optimism and (agents - len(frozen) < 2 or args.joint in (1, "aligned")):
+    if args.optimism and not trusts(args):
         return "--optimism trusts partners who learn: it needs two who learn, and --joint 2 or more"
     learning = {args.model[agent] for agent in range(agents) if agent not in frozen}
     if args.share and learning & {args.model[agent] for agent in frozen}:
