@@ -172,6 +172,7 @@ PLUGINS = [  # what is replaced, by what, what is named
     ("num_agents=2): pass", "num_agents=2): exit()", "mine.py:Task' raised SystemExit: None"),
     ("def items(self, split)", "def rows(self, split)", "Task has no items(split)"),
     ("def items(self, split)", "def items(self)", "Task.items has to take (split): too many"),
+    ("agents=2): pass", "agents=2): self.stop = [b'a']", "a task's stop has to be a text or a"),
     ('[{"task_id": split}]', "{}", "Task.items has to return a list of dicts, not {}"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     (

@@ -6,6 +6,7 @@ Those of a coding team are in tests/test_code_signs.py.
 import json
 import random
 import re
+import sys
 from typing import ClassVar
 
 import pytest
@@ -126,6 +127,12 @@ def test_no_advice_names_what_the_run_has():
     assert doctor.open_advice(advice, followed) == "a; more --num-generations"
     others = {"joint": "aligned", "freeze": [0], "init": None, "num_generations": 8, "bits": 16}
     assert doctor.open_advice(advice, others) == advice
+
+
+def test_a_check_of_the_user_s_cannot_end_it_without_a_word(monkeypatch):
+    monkeypatch.setattr(doctor, "SIGNS", [(sys.exit, {"return": "what was earned"}, "")])
+    with pytest.raises(RuntimeError, match="the check exit raised SystemExit"):
+        verdicts(rows())
 
 
 def test_agents_who_speak_at_some_steps_have_metrics_there_alone():

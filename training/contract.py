@@ -67,7 +67,7 @@ def text(value) -> str:
 
 
 def guard(task: Task, agents: int) -> None:
-    """Check a task's methods, and let them check and convert what they return."""
+    """Check a task, and let its methods check and convert what they return."""
     contract = {  # method: what it returns in words, and the function that converts it
         "items": ("a list of dicts", _items),
         "speakers": ("numbers of agents or None", _optional(_speakers, agents)),
@@ -88,6 +88,9 @@ def guard(task: Task, agents: int) -> None:
         if name == "advance" and type(task).advance is not Task.advance:
             method = functools.partial(advanced, method)
         setattr(task, name, functools.partial(checked, where, wanted, convert, method))
+    stops = [task.stop] if isinstance(task.stop, str) else task.stop
+    if not isinstance(stops, list | tuple) or not all(isinstance(stop, str) for stop in stops):
+        raise ValueError(f"a task's stop has to be a text or a list of texts, not {stops!r:.60}")
 
 
 def advanced(advance: Callable, item: dict, responses: list[str]):

@@ -13,6 +13,7 @@ import statistics
 from collections import defaultdict, namedtuple
 from pathlib import Path
 
+from training.contract import called
 from training.folder import read_args, read_records
 from training.plugins import resolve, task_class
 
@@ -240,7 +241,8 @@ def examine(rows: list[dict], samples: list[dict], task, flags: dict) -> list[Fi
             seen = f"fewer than {STEPS} steps have {missing[0]}"
             findings.append(Finding(name, None, seen, advice))
         else:
-            findings.append(Finding(name, check(run), run.shown(metrics), advice))
+            fired = called(f"the check {check.__name__}", check, run)
+            findings.append(Finding(name, fired, run.shown(metrics), advice))
     return findings
 
 
