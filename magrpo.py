@@ -97,20 +97,15 @@ def arrangement(agents: int, samples: int, count: float) -> Tensor:
         round 0, shifts 0 0 0:  000 111 222  (aligned)
         round 1, shifts 0 1 2:  012 120 201
 
-    If no difference of two agents' numbers has a factor in common with G, two samples meet again
-    only when all have met, in round G. With another G some meet earlier. There i k alone would
-    repeat a shift (G 8: agent 2 in round 4), so it grows by 1 each time that i k passes G.
-
-    The largest count, G^(n-1), is cross. Samples are independent: random shifts add nothing.
+    With G 8 no two samples of three agents meet twice in 4 rounds. In 4 rounds of random order, one
+    meeting in seven is a repetition. The largest count, G^(n-1), is cross.
     """
-    coprime = all(math.gcd(distance, samples) == 1 for distance in range(1, agents))
     joints = []
     for number in range(min(count, samples ** (agents - 1))):
         cycle, k = divmod(number, samples)
         shifts = [agent * k for agent in range(agents)]
-        if not coprime:
-            shifts = [shift + shift // samples for shift in shifts]
-        for agent in range(2, agents):  # adds a digit of `cycle`: no two rounds are the same
+        # From round G on, a digit of `cycle` makes a round unlike all before.
+        for agent in range(2, agents):
             shifts[agent] += cycle // samples ** (agent - 2)
         for sample in range(samples):
             joints.append([(sample + shift) % samples for shift in shifts])
@@ -297,6 +292,7 @@ class Rollout:
         self.episode = episode
         self.warned = False  # that a prompt of a later turn did not fit
         self.seconds: dict[str, float] = defaultdict(float)
+        self.interruptible = contextlib.nullcontext  # where a signal may end a run, in a rollout
         for base in set(team.base_of.values()):
             base.end_at(task.stop)
 
@@ -319,23 +315,24 @@ class Rollout:
         optimism: its weight in `sample_returns`.
         """
         turns = []
-        nodes = self.roots(items, key, samples)
-        while nodes:
-            with self.timed("rollout"):
-                self.act(nodes, sampling)  # steps 1 and 2
-            with self.timed("reward"):
-                self.score_joints(nodes, joints)  # step 3
-            turns.append(nodes)
-            if len(turns) == self.episode.turns:
-                break
-            with self.timed("reward"):
-                self.move_on(nodes)
-            opened = []
-            with self.timed("rollout"):
-                for node in nodes:
-                    opened += self.next_turn(node, 1 if chain else samples)
-            nodes = opened
-        back_up(turns, self.episode.gamma, optimism)  # step 4
+        with self.interruptible():
+            nodes = self.roots(items, key, samples)
+            while nodes:
+                with self.timed("rollout"):
+                    self.act(nodes, sampling)  # steps 1 and 2
+                with self.timed("reward"):
+                    self.score_joints(nodes, joints)  # step 3
+                turns.append(nodes)
+                if len(turns) == self.episode.turns:
+                    break
+                with self.timed("reward"):
+                    self.move_on(nodes)
+                opened = []
+                with self.timed("rollout"):
+                    for node in nodes:
+                        opened += self.next_turn(node, 1 if chain else samples)
+                nodes = opened
+            back_up(turns, self.episode.gamma, optimism)  # step 4
         return turns
 
     def roots(self, items: list, key: tuple, samples: int) -> list[Node]:
@@ -741,14 +738,16 @@ class MAGRPO(L.LightningModule):
         own length (sequence), or by the mean length of all the agent's responses (token). It does
         not depend on micro-batches.
         """
+        options = self.algorithm
         rows = []
         lengths = defaultdict(list)  # by agent
-        responses = len(self.turns[0])  # of an agent at this turn
-        for nodes in self.turns:
-            responses *= nodes[0].samples
-            share = 1.0 / responses
+        for turn, nodes in enumerate(self.turns):
+            responses = options.num_generations  # of an agent to a problem at this turn
+            if options.branching == "tree":  # each of them opens the next turn's G
+                responses **= turn + 1
+            share = 1.0 / (len(self.turns[0]) * responses)
             for node, agent in itertools.product(nodes, range(self.team.size)):
-                if agent in self.algorithm.freeze or not node.prompts[agent]:
+                if agent in options.freeze or not node.prompts[agent]:
                     continue  # it is frozen, or did not speak
                 values = node.advantages[agent].tolist()
                 for response, value in zip(node.responses[agent], values, strict=True):
@@ -758,9 +757,9 @@ class MAGRPO(L.LightningModule):
                     rows.append(row)
                     lengths[agent].append(len(response.tokens))
         for row in rows:
-            if self.algorithm.normalize == "sequence":
+            if options.normalize == "sequence":
                 row.weight /= len(row.tokens)
-            if self.algorithm.normalize == "token":
+            if options.normalize == "token":
                 row.weight /= np.mean(lengths[row.agent])
         return rows
 
@@ -783,16 +782,18 @@ class MAGRPO(L.LightningModule):
         self.learned = [row for row in rows if row.coef != 0.0 or options.kl_coef]
         groups = [group["params"] for group in optimizer.param_groups]  # one per policy
         limit = options.grad_clip or math.inf
-        for remaining in reversed(range(options.updates)):
+        for number in range(options.updates):
             halving(self.team.bases, lambda: self.set_gradients(self.learned))
             parallel.sum_gradients(list(itertools.chain(*groups)))
             norms = [float(nn.utils.clip_grad_norm_(group, limit)) for group in groups]
             if not all(map(math.isfinite, norms)):
                 self.skip(norms)
             self.updating = True
-            # Lightning counts the steps of its wrapper: one per rollout.
-            (optimizer.optimizer if remaining else optimizer).step()
-            self.updating = remaining > 0
+            if number < options.updates - 1:
+                optimizer.optimizer.step()  # torch's own, which Lightning does not count
+            else:
+                optimizer.step()  # one step per rollout
+                self.updating = False
             for row in self.learned:
                 if row.old is None:
                     row.old = row.scored

@@ -44,7 +44,7 @@ from programs import teams
 from programs.sandbox import box
 from rewards import programs_started
 from training import folder, recorder
-from training.recorder import Interruptible, Recorder, Stopped
+from training.recorder import Recorder, Signals, Stopped
 
 SMALL = "--batch-size 1 --num-generations 2 --max-new-tokens 8 --lr-schedule constant --optimism 0 "
 SMALL += "--save-every 3 --sample-every 2 --eval-every 4 --eval-limit 1"
@@ -295,11 +295,10 @@ def test_the_first_signal_lets_an_update_end_and_the_second_does_not():
 
 
 def interrupt_itself():
-    rollout = Interruptible(lambda: os._exit(1))
-    rollout.catch_signals()
+    signals = Signals()
     os.kill(os.getpid(), signal.SIGINT)  # as if in an update
-    with pytest.raises(Stopped):
-        rollout()
+    with pytest.raises(Stopped), signals.end_rollouts():
+        os._exit(1)
     os.kill(os.getpid(), signal.SIGINT)
     os._exit(2)
 

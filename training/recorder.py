@@ -4,6 +4,7 @@ Lightning logs the numbers: log_dict those of a step, the logger those of an eva
 step. Recorder writes metrics.jsonl and samples.jsonl, which a resumed run cuts back.
 """
 
+import contextlib
 import html
 import itertools
 import os
@@ -21,7 +22,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from tqdm import tqdm
 
-from magrpo import MAGRPO, Rollout
+from magrpo import MAGRPO
 from policies.loading import save_agent
 from training.doctor import remedy
 from training.folder import CHECKPOINT, json_line, write_json, write_whole
@@ -41,44 +42,36 @@ class Stopped(BaseException):
     """
 
 
-@dataclass
-class Interruptible:
-    """A rollout that a signal may end.
+class Signals:
+    """Lets the first SIGINT or SIGTERM end the run in a rollout, and a second one anywhere.
 
-    While it plays, no parameter changes, so the run ends at once. Otherwise the run ends where the
-    next rollout would begin. All other attributes are the rollout's.
+    While a rollout plays, no parameter changes, so the run ends at once. Otherwise it ends where
+    the next rollout begins. Signals are caught from the moment that this is made, which has to be
+    after Lightning has set its own handlers.
     """
 
-    rollout: Rollout
-    playing: bool = False
-    stopped: Stopped | None = None  # that of the first signal
+    def __init__(self):
+        self.playing = False
+        self.stopped: Stopped | None = None  # that of the first signal
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.receive)
 
-    def __getattr__(self, name: str):
-        return getattr(self.rollout, name)
+    def receive(self, number, frame) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        self.stopped = Stopped(signal.Signals(number).name)
+        if self.playing:
+            raise self.stopped
 
-    def __call__(self, *arguments):
+    @contextlib.contextmanager
+    def end_rollouts(self):
+        """Let a signal end what runs in this context."""
         if self.stopped:
             raise self.stopped
         self.playing = True
         try:
-            return self.rollout(*arguments)
+            yield
         finally:
             self.playing = False
-
-    def catch_signals(self) -> None:
-        """Let the first SIGINT or SIGTERM end the run at a safe place, and a second one at once.
-
-        This has to be called after Lightning has set its own handlers.
-        """
-
-        def stop(number, frame):
-            signal.signal(number, signal.SIG_DFL)
-            self.stopped = Stopped(signal.Signals(number).name)
-            if self.playing:
-                raise self.stopped
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, stop)
 
 
 @dataclass(frozen=True)
@@ -162,8 +155,7 @@ class Recorder(L.Callback):
         vars(self).update(state, recorded=0)
 
     def on_train_start(self, trainer, module):
-        module.rollout = Interruptible(module.rollout)
-        module.rollout.catch_signals()
+        module.rollout.interruptible = Signals().end_rollouts
         self.directory = trainer.strategy.broadcast(self.directory)  # the first process named it
         self.saved = module.global_step
         trainer.should_stop = module.global_step >= self.schedule.max_steps

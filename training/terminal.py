@@ -31,7 +31,7 @@ def quiet(uses_lightning: bool = True) -> None:
 def quit_on_signals(prog: str) -> None:
     """Let SIGINT and SIGTERM end the process with one line while there is nothing to save.
 
-    Training sets its own handlers (recorder.Interruptible).
+    Training sets its own handlers (recorder.Signals).
     """
 
     def stop(number, frame):
