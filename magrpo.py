@@ -54,9 +54,9 @@ from torch import Tensor, nn
 from policies import parallel
 from policies.base import Prompt, TooLong
 from policies.decoding import Response
+from policies.logprobs import Row, importance, padded
 from policies.memory import halving
 from policies.sampling import Sampling
-from policies.scoring import Row, importance, padded
 from policies.team import Team
 
 TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet

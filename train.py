@@ -351,6 +351,7 @@ def build(args: Args, prepared: tuple | None = None):
     from policies.judging import make_judge
     from policies.loading import device
     from policies.team import Team
+    from training.acceleration import accelerate
     from training.scoring import Scorer
 
     task, reward, problems, held_out = prepared or prepare(args)
@@ -365,6 +366,7 @@ def build(args: Args, prepared: tuple | None = None):
     judge = None
     if asks(reward):
         judge = make_judge(args.judge, team, args.chat_template)
+    accelerate({*team.bases, judge.base} if judge else team.bases)
     module = module_of(team, task, Scorer(reward, judge), problems, args)
     module.to(device())
     if args.engine:

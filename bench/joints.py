@@ -23,7 +23,7 @@ import torch
 import train
 from bench import common
 from magrpo import TRAIN, advantages, arrangement, sample_returns
-from policies.scoring import Row
+from policies.logprobs import Row
 
 
 def response_gradients(module, node, agent: int) -> torch.Tensor:

@@ -92,6 +92,7 @@ class Player:
         from policies.loading import device
         from policies.sampling import Sampling
         from policies.team import Team
+        from training.acceleration import accelerate
 
         self.flags = flags
         wrong = engine_conflict(flags)
@@ -115,6 +116,7 @@ class Player:
                 judge = Judge(team.bases[0], flags.chat_template)
             else:
                 judge = make_judge(flags.judge, team, flags.chat_template)
+        accelerate({*team.bases, judge.base} if judge else team.bases)
         self.reward = Scorer(reward, judge) if reward else None
         team.to(device())
         if flags.engine:

@@ -55,12 +55,14 @@ def score(flags, file: str, samples: str | None) -> str:
 def scorer_of(flags, reward) -> Scorer:
     """Return a scorer without a team. A reward asks --judge, or --model as it is."""
     from policies.judging import load_judge
+    from training.acceleration import accelerate
 
     judge = None
     if asks(reward):
         resolve_bits(flags)
         name = flags.judge or flags.model[0]
         judge = load_judge(name, part_of(flags, TeamOptions), flags.chat_template)
+        accelerate([judge.base])
     return Scorer(reward, judge)
 
 

@@ -1,38 +1,36 @@
 """One model and the agents that share it: the subject of policies/.
 
-loading.py loads and saves it, decoding.py samples responses, scoring.py scores them. plain.py does
-both in the slow and obvious way. Read it first.
+loading.py loads and saves it, decoding.py samples responses, logprobs.py scores them.
 
 - The sampled distribution is the scored one (sampling.py). No module is ever in training mode, so
   there is never dropout.
-- What several sequences begin with is run once (prefixes.py): a prompt for its G samples, when
-  decoding (attention.py) and in the update. In the update its keys and values carry the gradient of
-  all that continues it back through one backward pass.
-- Agents that share a base share every forward pass (adapters.py).
-- The usual kinds of model run through as few kernels as they need (layers.py). A GPU decodes them
-  without waiting for the host (graphs.py).
+- A prompt is run once for its G responses, in decoding and in the update.
+- Agents that share a base share every forward pass: each row has its own adapter.
 
-Shapes: R rows (responses). T tokens of a response. W cached prompt positions. V vocabulary.
+Shapes: R rows of T tokens. V vocabulary.
 """
 
 import bisect
 import contextlib
 import functools
+import inspect
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jinja2 import TemplateError
 from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
-from transformers.cache_utils import Cache
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
-from policies.adapters import Adapters
-from policies.layers import KINDS, Layers, is_known
-from policies.sampling import capped
+from policies import decoding, logprobs
+from policies.decoding import Response
+from policies.logprobs import Layout, Row
+from policies.sampling import Sampling
 
 # Kinds whose kernels read the weight of out_proj past its adapter: peft refuses to adapt it.
 STATE_SPACE = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
@@ -71,15 +69,16 @@ class Base(nn.Module):
         self.eos = eos_tokens(model, tokenizer)
         self.stops: list[str] = []  # texts that end a response, too
         self.context = context(model.config.get_text_config())  # in tokens
-        self.window = window(model.config.get_text_config())  # of the fast path, in tokens
+        self.window = window(model.config.get_text_config())  # in tokens
         self.warned = False  # that a prompt spells special tokens
         self.raw = False  # whether a prompt came without the chat template
-        self.plain = False  # whether it has to be run by policies/plain.py
         # Whether its weights have 8 bits.
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
-        self.checkpointing = False  # whether the update keeps less and computes more (memory.py)
-        self.attention = model.config._attn_implementation  # transformers' own
-        model.set_attn_implementation("shared_prompts")
+        # Whether it takes padding, positions and a mask. Without, it runs one prompt at a time.
+        self.takes_masks = True
+        self.checkpointing = False  # whether the update always uses gradient checkpointing
+        self.recomputing = False  # whether it does now
+        self.whole_logits = True  # whether a pass holds the logits of all its tokens
         if self.lora:
             targets = adapted(model, lora_targets == "attention")
             config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
@@ -87,7 +86,6 @@ class Base(nn.Module):
             if not share:
                 for agent in agents[1:]:
                     model.add_adapter(f"agent{agent}", config)
-            model.base_model.disable_adapter_layers()  # `adapters` applies them, all in one batch
         self.model = model.eval()  # no dropout: the sampled policy is the scored one
         for layer in model.modules():
             if type(layer).__name__ == "Linear4bit":
@@ -95,38 +93,45 @@ class Base(nn.Module):
                 # into a faster form, through which no gradient passes.
                 layer.training = True
         self.mark_trained()
-        self.adapters = Adapters(model)
-        known = is_known(self.net.config)
-        self.layers = Layers(self.net.base_model, self.adapters) if known else None
-        config = self.net.config.get_text_config()
-        self.vocabulary = config.vocab_size
-        # some models change the output of their last layer: Cohere's factor, Granite's, a cap
-        self.scale = getattr(config, "logit_scale", None) or 1.0
-        self.scale /= getattr(config, "logits_scaling", None) or 1.0
-        self.softcap = getattr(config, "final_logit_softcapping", None)
+        self.row_adapters: list[str] = []  # of the rows that run now; see `acting`
+        for layer in model.modules():
+            if isinstance(layer, LoraLayer):
+                layer.register_forward_pre_hook(self.name_adapters, with_kwargs=True)
+                if type(layer.base_layer).__name__ in ("Linear4bit", "Linear8bitLt"):
+                    # peft adds to the output in place, which bitsandbytes' own does not bear
+                    layer.base_layer.register_forward_hook(lambda _, inputs, output: output.clone())
+        self.vocabulary = self.net.config.get_text_config().vocab_size
+        parameters = inspect.signature(self.net.forward).parameters
+        self.keeps_logits = "logits_to_keep" in parameters
 
-    def take_plain_path(self, reason: str) -> None:
-        """Run by plain.py from now on, with a warning that says why."""
-        self.plain = True
-        self.net.set_attn_implementation(self.attention)
-        print(
-            f"warning: {type(self.net).__name__} runs through transformers' own forward pass, "
-            f"which is slower ({reason})",
-            file=sys.stderr,
-        )
+    def sample(
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        agents: Sequence[int] | None,
+        uniforms: Tensor,
+        sampling: Sampling,
+    ) -> list[list[Response]]:
+        """Sample responses; see decoding.decode."""
+        return decoding.decode(self, prompts, agents, uniforms, sampling)
 
-    def hold(self, size: int) -> None:
-        """Take the path on which a prompt and its response of so many tokens in all can run."""
-        if size > self.window and not self.plain:
-            self.take_plain_path(f"{size} tokens are more than its attention window, {self.window}")
+    def score(
+        self,
+        rows: list[Row],
+        sampling: Sampling,
+        backward: Callable | None = None,
+        frozen: bool = False,
+    ) -> None:
+        """Score responses; see logprobs.score."""
+        logprobs.score(self, rows, sampling, backward, frozen)
+
+    def token_logps(self, layout: Layout, sampling: Sampling) -> Tensor:
+        """Return log-probabilities of tokens; see logprobs.token_logps."""
+        return logprobs.token_logps(self, layout, sampling)
 
     def set_checkpointing(self) -> None:
-        """Let the update always use gradient checkpointing. ValueError where it cannot."""
-        if self.plain or not self.layers:
-            raise ValueError(
-                f"--checkpointing is for {', '.join(KINDS)}: {type(self.net).__name__} runs "
-                "through transformers' own forward pass"
-            )
+        """Let the update always use gradient checkpointing. ValueError where the model cannot."""
+        if not self.net.supports_gradient_checkpointing:
+            raise ValueError(f"--checkpointing: {type(self.net).__name__} does not support it")
         self.checkpointing = True
 
     def mark_trained(self) -> None:
@@ -156,53 +161,50 @@ class Base(nn.Module):
         return [p for name, p in self.model.named_parameters() if mark in name]
 
     @contextlib.contextmanager
-    def acting(self, agents: Sequence[int] | None, tokens: int, keep: bool = False):
-        """Run rows of so many tokens as these agents, in order, or (None) as the frozen base.
+    def acting(self, agents: Sequence[int] | None):
+        """Run rows as these agents, one each, or (None) all as the frozen base, the KL reference.
 
-        The frozen base is the KL reference. keep: no weight changes meanwhile, so what is made of
-        the weights is kept.
+        Gradient checkpointing runs layers again in the backward pass, which has to be within, too.
         """
-        self.act(agents, tokens)
-        self.adapters.kept = {} if keep else None
+        if agents is not None and self.lora:
+            self.row_adapters = [f"agent{self.policy_of[agent]}" for agent in agents]
         try:
             yield
         finally:
-            self.act(None)
-            self.adapters.kept = None
+            self.row_adapters = []
 
-    def act(self, agents: Sequence[int] | None, tokens: int = 1) -> None:
-        policies = []
-        if agents and self.lora:
-            policies = [self.policy_of[agent] for agent in agents]
-        self.adapters.act(policies, tokens, self.device)
+    @contextlib.contextmanager
+    def recompute(self, recomputing: bool):
+        """Let each layer keep its input alone, and run again in the backward pass within."""
+        layers = []
+        if recomputing:
+            self.net.activation_checkpointing_enable({"use_reentrant": False})
+            layers = [m for m in self.net.modules() if isinstance(m, GradientCheckpointingLayer)]
+        self.recomputing = recomputing
+        for layer in layers:
+            layer.training = True  # its own switch alone: no dropout listens to it
+        try:
+            yield
+        finally:
+            self.recomputing = False
+            for layer in layers:
+                layer.training = False
 
-    def hidden(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        cache: Cache,
-        mask: Tensor | None = None,
-        keys_only: bool = False,
-    ) -> Tensor:
-        """Return the last hidden states (R, T, hidden) of tokens (R, T) that continue the cache.
+    def name_adapters(self, layer: nn.Module, inputs: tuple, options: dict) -> tuple[tuple, dict]:
+        """Tell a LoRA layer the adapter of each row, before it runs: peft's mixed batches."""
+        adapters = self.row_adapters or ["__base__"]  # peft's word for none
+        repeats = len(inputs[0]) // len(adapters)  # some layers get all tokens in a row
+        names = [name for name in adapters for _ in range(repeats)]
+        return inputs, options | {"adapter_names": names}
 
-        keys_only: it is called to fill the cache alone.
+    def run(self, ids: Tensor, count: int, **inputs):
+        """Run tokens ids (R, T). Return transformers' output.
+
+        It has the logits (R, t, V) of the last `count` places, or of more.
         """
-        if self.layers:
-            return self.layers(tokens, positions, cache, mask, keys_only)
-        outputs = self.net.base_model(
-            tokens,
-            position_ids=positions,
-            past_key_values=cache,
-            attention_mask=mask,
-            use_cache=True,
-        )
-        states = outputs.last_hidden_state
-        return states if self.scale == 1 else states * self.scale
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(R, hidden) -> (R, V)."""
-        return capped(self.head(hidden), self.softcap)
+        if self.keeps_logits:
+            inputs["logits_to_keep"] = count
+        return self.net(input_ids=ids, **inputs)
 
     def end_at(self, stop: str | Sequence[str]) -> None:
         """Let responses end with the first token that completes one of these texts, too."""
@@ -243,7 +245,6 @@ class Base(nn.Module):
                 f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than "
                 f"the model's context of {self.context} ({prompt!r:.60}...)"
             )
-        self.hold(len(ids) + room)
         if max(ids, default=0) >= self.vocabulary:
             raise ValueError(
                 f"the tokenizer is of another model: token {max(ids)}, and the model knows "
@@ -354,7 +355,7 @@ def context(config) -> float:
 
 
 def window(config) -> float:
-    """Return how many tokens the attention of every layer reaches: the fast path's do not slide."""
+    """Return how many tokens back the attention of every layer reaches."""
     kinds = getattr(config, "layer_types", None)
     if kinds is None or "sliding_attention" in kinds:
         return getattr(config, "sliding_window", None) or math.inf

@@ -1,27 +1,32 @@
-"""Sampling responses: every agent, prompt and sample of a base decoded together.
+"""Sampling responses: every agent, prompt and sample of a model decoded together.
 
-Shapes: R rows (responses), T tokens of a response, V vocabulary.
+The stages are those of any decoder: run the prompts (`prefill`), choose a token of every row, drop
+the rows that have ended (`Rows.keep`), run the new tokens (`Rows.step`).
+
+Shapes: P prompts, S samples of each, R rows (responses), T tokens of a response, W positions that
+are read so far, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from policies.attention import Clock, Grid, RowCache
-from policies.base import Base
-from policies.graphs import Graph
 from policies.memory import halving, prompts_at_once
-from policies.prefixes import PADDING, prefill
 from policies.sampling import Sampling, choose, precision
 
+if TYPE_CHECKING:
+    from policies.base import Base
+
+CACHES = ("past_key_values", "cache_params")  # what transformers' models call their cache
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
 # no further ahead. A finished row that is still decoded costs nothing there.
 LOOK = {"cpu": 1, "cuda": 8, "mps": 8}
 # The rest of the rows goes on alone when at most this share is left. To copy the cache costs about
-# one step, and on a GPU the graph is recorded anew.
+# one step.
 KEPT = {"cpu": 0.75, "cuda": 0.5, "mps": 0.75}
 
 
@@ -36,8 +41,39 @@ class Response:
     ended: bool  # False: cut off at max_new_tokens
 
 
+@dataclass
+class Rows:
+    """The rows that are still decoded, with what the model has read of them."""
+
+    base: "Base"
+    numbers: Tensor  # (R,): of all rows, which these are
+    agents: list[int] | None  # per row. None: the frozen model
+    logits: Tensor  # (R, V) of the next token
+    cache: dict[str, Cache]  # by the name that the model gives it. A model may keep none
+    ids: Tensor  # (R, W): the tokens that were read
+    real: Tensor  # (R, W): False at the padding before a prompt
+
+    def step(self, tokens: Tensor) -> None:
+        """Let the model read a token of every row (R,)."""
+        tokens = tokens[:, None]
+        self.ids = torch.cat([self.ids, tokens], 1)
+        self.real = torch.cat([self.real, torch.ones_like(tokens, dtype=torch.bool)], 1)
+        unread = tokens if self.cache else self.ids
+        self.logits, self.cache = read(self.base, self.agents, unread, self.real, self.cache)
+
+    def keep(self, going_on: Tensor) -> None:
+        """Drop all rows but these, given by their places (r,)."""
+        self.numbers = self.numbers[going_on]
+        if self.agents:
+            self.agents = [self.agents[place] for place in going_on.tolist()]
+        self.ids = self.ids[going_on]
+        self.real = self.real[going_on]
+        for cache in self.cache.values():
+            cache.batch_select_indices(going_on)
+
+
 def decode(
-    base: Base,
+    base: "Base",
     prompts: Sequence[tuple[int, ...]],
     agents: Sequence[int] | None,
     uniforms: Tensor,
@@ -45,7 +81,28 @@ def decode(
 ) -> list[list[Response]]:
     """Sample S responses to each prompt, by its agent. Agents are sorted.
 
-    agents None: by the frozen base. Only the uniforms (prompts, S, T) in [0, 1) decide the tokens.
+    agents None: by the frozen model. Only the uniforms (P, S, T) in [0, 1) decide the tokens.
+    """
+    samples = uniforms.shape[1]
+
+    def start(prompts, agents) -> Rows:
+        return prefill(base, prompts, agents, samples)
+
+    return decode_in_parts(base, start, samples, prompts, agents, uniforms, sampling)
+
+
+def decode_in_parts(
+    base: "Base",
+    start: Callable,
+    copies: int,
+    prompts: Sequence[tuple[int, ...]],
+    agents: Sequence[int] | None,
+    uniforms: Tensor,
+    sampling: Sampling,
+) -> list[list[Response]]:
+    """Decode as many prompts at once as memory bears.
+
+    start(prompts, agents) returns their rows. copies: how often these hold a prompt's cache.
     """
     samples, limit = uniforms.shape[1:]
 
@@ -53,96 +110,54 @@ def decode(
         answers: list[list[Response]] = []
         while len(answers) < len(prompts):
             longest = max(map(len, prompts[len(answers) :]))
-            count = prompts_at_once(base, longest, samples, limit)
+            count = prompts_at_once(base, longest, samples, limit, copies)
             part = slice(len(answers), len(answers) + count)
-            part_agents = agents and agents[part]
-            answers += _decode(base, prompts[part], part_agents, uniforms[part], sampling)
+            part_uniforms = uniforms[part].flatten(0, 1)  # (R, T)
+            with torch.inference_mode():  # a step's kernels cost an eighth less than in no_grad
+                rows = start(prompts[part], agents and agents[part])
+                responses = decode_rows(base, rows, part_uniforms, sampling)
+            for first in range(0, len(responses), samples):
+                answers.append(responses[first : first + samples])
         return answers
 
     return halving([base], in_parts)
 
 
-@torch.inference_mode()  # the many small kernels of a step cost an eighth less than in no_grad
-def _decode(base: Base, prompts, agents, uniforms, sampling) -> list[list[Response]]:
-    samples, limit = uniforms.shape[1:]
+def decode_rows(base: "Base", rows: Rows, uniforms: Tensor, sampling: Sampling) -> list[Response]:
+    """Sample a response of every row, by the uniforms (R, T)."""
     device = base.device
-    lengths = torch.tensor([len(prompt) - 1 for prompt in prompts], device=device)
-    starts = lengths.repeat_interleave(samples)
-    starts = starts[:, None]  # (R, 1)
-    count = len(starts)  # R
-    owners = [row // samples for row in range(count)]  # each row's prompt
-    prefix = prefill(base, [prompt[:-1] for prompt in prompts], agents)
-    real = prefix.positions < PADDING
-    layers = prefix.layers()
-    keys, _ = layers[0]
-    grid = Grid(owners, real, heads=keys.shape[1])
-    clock = Clock(limit, device) if has_graph(base) else None
-    caches = [RowCache(keys, values, grid, count, limit, clock) for keys, values in layers]
-    cache = Cache(caches)
-
-    def forward(tokens: Tensor, positions: Tensor, place: Tensor) -> Tensor:
-        """Return the logits (R, V) of the token at this place (1,)."""
-        if clock:
-            clock.set(place)
-        hidden = base.hidden(tokens, positions, cache)
-        return base.logits(hidden[:, -1])
-
-    logits_of = Graph(forward) if clock else forward
-    ends = torch.zeros(len(base.head.weight), dtype=torch.bool, device=device)  # (V,)
+    count, limit = uniforms.shape
+    uniforms = uniforms.to(precision(device)).to(device)
+    ends = torch.zeros(rows.logits.shape[1], dtype=torch.bool, device=device)  # (V,)
     ends[list(base.eos)] = True
-    uniforms = uniforms.flatten(0, 1).to(precision(device)).to(device)  # (R, T)
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros(count, limit, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
-    alive = torch.arange(count, device=device)  # the rows still decoded
-    steps = torch.arange(limit, device=device)
-    last = [prompts[owner][-1:] for owner in owners]
-    inputs = torch.tensor(last, device=device)  # (R, 1)
-    row_agents = agents and [agents[owner] for owner in owners]
-    with base.acting(row_agents, 1, keep=True):
-        for step in range(limit):
-            logits = logits_of(inputs, starts[alive] + step, steps[step, None])
-            new, logp, entropy = choose(logits, uniforms[alive, step], sampling)
-            tokens[alive, step] = new
-            logps[alive, step] = logp
-            entropies[alive, step] = entropy
-            ended[alive] |= ends[new]
-            inputs = new[:, None]
-            look = LOOK[device.type]
-            if (step + 1) % look:
-                continue
+    for step in range(limit):
+        new, logp, entropy = choose(rows.logits, uniforms[rows.numbers, step], sampling)
+        tokens[rows.numbers, step] = new
+        logps[rows.numbers, step] = logp
+        entropies[rows.numbers, step] = entropy
+        ended[rows.numbers] |= ends[new]
+        if step + 1 == limit:
+            break
+        look = LOOK[device.type]
+        if (step + 1) % look == 0:
             if base.stops:
-                ended[alive] |= stopped(base, tokens[alive, : step + 1], look)
-            kept = (~ended[alive]).nonzero().squeeze(-1)
-            if len(kept) == 0:
+                ended[rows.numbers] |= stopped(base, tokens[rows.numbers, : step + 1], look)
+            going_on = (~ended[rows.numbers]).nonzero().squeeze(-1)
+            if len(going_on) == 0:
                 break
-            if len(kept) <= KEPT[device.type] * len(alive):
-                owners = [owners[row] for row in kept.tolist()]
-                before = grid.prompts
-                grid = Grid(owners, real, grid.heads)
-                places = [before.index(prompt) for prompt in grid.prompts]
-                places = torch.tensor(places, device=device)  # once for all layers
-                for layer in cache.layers:
-                    layer.select(kept, places, grid)
-                alive = alive[kept]
-                inputs = inputs[kept]
-                base.act(agents and [agents[owner] for owner in owners])
-                logits_of = Graph(forward) if clock else forward
-    rows = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), strict=True)
-    responses = [response_of(base, *row) for row in rows]
-    return [responses[start : start + samples] for start in range(0, count, samples)]
+            if base.takes_masks and len(going_on) <= KEPT[device.type] * len(new):
+                rows.keep(going_on)
+                new = new[going_on]
+        rows.step(new)
+    answers = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), strict=True)
+    return [response_of(base, *answer) for answer in answers]
 
 
-def has_graph(base: Base) -> bool:
-    """Return whether a decoding step can be recorded as a CUDA graph: it may not wait for the GPU.
-
-    Layers in 8 bits wait, and transformers' own forward pass may.
-    """
-    return base.device.type == "cuda" and base.layers is not None and not base.int8
-
-
-def stopped(base: Base, tokens: Tensor, new: int) -> Tensor:
+def stopped(base: "Base", tokens: Tensor, new: int) -> Tensor:
     """Return which rows (R,) have completed a text that ends a response, with their new tokens.
 
     Each token of such a text has one of its bytes or more. So the text begins at most as many
@@ -153,7 +168,56 @@ def stopped(base: Base, tokens: Tensor, new: int) -> Tensor:
     return torch.tensor([base.is_stopped(tail) for tail in tails], device=tokens.device)
 
 
-def response_of(base: Base, tokens: list[int], logps: list, entropy: list) -> Response:
+def prefill(base: "Base", prompts, agents, samples: int) -> Rows:
+    """Let the model read the prompts, padded on the left to W. Return S rows of each.
+
+    A prompt is read once, and its cache is copied. The caches of a model that takes no mask may be
+    of any kind, so its one prompt is read by all of its rows.
+    """
+    if not base.takes_masks:
+        prompts = [prompt for prompt in prompts for _ in range(samples)]
+        agents = agents and [agent for agent in agents for _ in range(samples)]
+        samples = 1
+    width = max(map(len, prompts))
+    ids = torch.zeros(len(prompts), width, dtype=torch.long)
+    real = torch.zeros(len(prompts), width, dtype=torch.bool)
+    for number, prompt in enumerate(prompts):
+        ids[number, width - len(prompt) :] = torch.tensor(prompt)
+        real[number, width - len(prompt) :] = True
+    ids = ids.to(base.device)
+    real = real.to(base.device)
+    logits, cache = read(base, agents, ids, real, {})
+    if samples > 1:
+        for layers in cache.values():
+            layers.batch_repeat_interleave(samples)
+    return Rows(
+        base,
+        torch.arange(len(prompts) * samples, device=base.device),
+        agents and [agent for agent in agents for _ in range(samples)],
+        logits.repeat_interleave(samples, 0),
+        cache,
+        ids.repeat_interleave(samples, 0),
+        real.repeat_interleave(samples, 0),
+    )
+
+
+def read(base: "Base", agents, ids: Tensor, real: Tensor, cache: dict[str, Cache]):
+    """Run tokens ids (R, t) that follow the cache. real (R, W) covers the cache and the tokens.
+
+    Return the logits (R, V) of the next token, and the cache with these tokens in it.
+    """
+    inputs = {}
+    if base.takes_masks:
+        positions = real.cumsum(1) - 1
+        inputs["position_ids"] = positions[:, -ids.shape[1] :].clamp(min=0)
+        inputs["attention_mask"] = real.long()
+    with base.acting(agents):
+        outputs = base.run(ids, 1, use_cache=True, **cache, **inputs)
+    cache = {name: outputs[name] for name in CACHES if outputs.get(name) is not None}
+    return outputs.logits[:, -1], cache
+
+
+def response_of(base: "Base", tokens: list[int], logps: list, entropy: list) -> Response:
     """Return a row cut after the first token that ends a response. The rest means nothing.
 
     The text is without what ended it: the end-of-sequence token, or a text and what follows it.

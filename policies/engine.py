@@ -8,7 +8,7 @@ A server holds a frozen base and gets the agents' adapters. Scoring and the upda
 - An adapter gets a new name and folder whenever its weights have changed. vLLM caches prompts by
   these two, so a replaced adapter would answer with the old one's prompt cache.
 - The server's policy differs from the update's, by rounding at least. The loss corrects for it
-  (scoring.importance). `Engine.probe` refuses a server that differs by more.
+  (logprobs.importance). `Engine.probe` refuses a server that differs by more.
 """
 
 import asyncio
@@ -26,9 +26,8 @@ from torch import Tensor
 
 from policies.decoding import Response, response_of
 from policies.loading import save_adapter
+from policies.logprobs import Row
 from policies.sampling import Sampling
-from policies.scoring import Row
-from policies.team import score
 
 KEY = "MAGRPO_ENGINE_KEY"  # environment variable with the key of a server that wants one
 TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of three tries at most
@@ -231,7 +230,7 @@ class Engine:
             rows = []
             for agent, [(tokens, logps)] in zip(base.agents, answers, strict=True):
                 rows.append(Row(agent, PROMPT, tokens, logps=logps))
-            score(base, rows, PROBE)
+            base.score(rows, PROBE)
             gaps = []
             for row in rows:
                 differences = row.scored.cpu() - torch.tensor(row.logps)

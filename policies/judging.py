@@ -8,10 +8,10 @@ import torch
 from policies.base import Base
 from policies.finding import TeamOptions
 from policies.loading import device, load_base
+from policies.logprobs import Row
 from policies.memory import halving
 from policies.sampling import Sampling
-from policies.scoring import Row
-from policies.team import Team, score
+from policies.team import Team
 
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=0)
 
@@ -36,9 +36,8 @@ class Judge:
                     f"a reward asks of {size} tokens, and the context of the model that it asks "
                     f"is {self.base.context}: take shorter items, or another --judge"
                 )
-            self.base.hold(size)
         full_rows = [row for row in rows if row.tokens]
-        halving([self.base], lambda: score(self.base, full_rows, PLAIN, frozen=True))
+        halving([self.base], lambda: self.base.score(full_rows, PLAIN, frozen=True))
         return [row.scored.cpu().double().numpy() for row in rows]
 
     def row(self, prompt: str, text: str) -> Row:

@@ -7,7 +7,6 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -23,9 +22,7 @@ from transformers import (
     GgufConfig,
 )
 
-from policies import plain
 from policies.base import Base
-from policies.decoding import decode
 from policies.finding import (
     DEVICE,
     WEIGHTS,
@@ -35,10 +32,14 @@ from policies.finding import (
     is_adapter,
     recorded_name,
 )
+from policies.logprobs import Row, Tree, lay_out, token_logps
 from policies.memory import host
 from policies.sampling import Sampling
-from policies.scoring import Row, score
 
+# On a Hopper GPU, PyTorch 2.11 and later take cuDNN's attention first. With a mask, and with 64
+# keys more than a multiple of 128, its gradient is NaN for a query whose scores are all below -88
+# (pytorch/pytorch#196678). On an H100, 1 to 2 steps in a hundred were skipped for it.
+torch.backends.cuda.enable_cudnn_sdp(False)
 PROBE = Sampling(1.0, 0, 1.0, 3)  # for the tokens that compare the paths
 
 
@@ -55,7 +56,7 @@ def load_base(name: str, agents: list[int], options: TeamOptions) -> Base:
         options.lora_targets,
     )
     base.template_args = {name: as_json(text) for name, text in options.template_arg.items()}
-    choose_path(base)
+    check(base)
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if positions and base.context < positions:
         print(
@@ -173,14 +174,15 @@ def merge(folder: str, model, tokenizer, trust_remote_code: bool):
     return model, tokenizer
 
 
-def choose_path(base: Base) -> None:
-    """Let a model run by plain.py, with a warning, where the fast path differs from transformers.
+def check(base: Base) -> None:
+    """Find out whether a model takes masks. Without them its prompts run one by one.
 
-    Raise ValueError where transformers' own path does not work.
+    Raise ValueError where the model cannot be trained.
     """
     name = type(base.net).__name__
+    base.takes_masks = False
     try:
-        noise = largest_gap(base, plain.decode, plain.score)
+        noise = largest_gap(base)
     except Exception as error:  # of a model's own code: many kinds
         raise ValueError(f"{name} cannot be trained here ({error!s:.120})") from error
     if not noise < tolerance(base):
@@ -188,37 +190,40 @@ def choose_path(base: Base) -> None:
             f"{name} cannot be trained here: one token after the other, transformers gives other "
             f"log-probabilities than for a whole text ({noise:.2g} off)"
         )
+    base.takes_masks = True
     try:
-        gap = largest_gap(base, decode, score)
-        reason = f"log-probabilities of the fast one are {gap:.2g} off"
+        gap = largest_gap(base)
+        reason = f"with masks its log-probabilities are {gap:.2g} off"
     except Exception as error:  # of many kinds, as above
         gap = math.inf
-        reason = f"the fast one fails: {error!s:.120}"
-    if gap < max(tolerance(base), 3 * noise):  # a deep model rounds more often
-        return
-    base.take_plain_path(reason)
+        reason = f"with masks it fails: {error!s:.120}"
+    if not gap < max(tolerance(base), 3 * noise):  # a deep model rounds more often
+        base.takes_masks = False
+        print(f"warning: {name} runs prompt by prompt, which is slower ({reason})", file=sys.stderr)
 
 
-def largest_gap(base: Base, decode: Callable, score: Callable) -> float:
-    """Return the largest difference in nats between log-probabilities here and in plain.py.
+def largest_gap(base: Base) -> float:
+    """Return the largest difference in nats between the ways to run the frozen base.
 
-    They are those of a few tokens as `decode` samples them, and as `score` scores them, of the
-    frozen base.
+    The log-probabilities of a few tokens, as the base samples them and as it scores them, are
+    compared with those of transformers' forward pass on one whole text at a time.
     """
     prompts = [(5, 3, 9, 4), (7, 2)]  # any tokens
     uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)
-    answers = decode(base, prompts, None, uniforms, PROBE)
+    answers = base.sample(prompts, None, uniforms, PROBE)
     rows = []
     for prompt, responses in zip(prompts, answers, strict=True):
         for response in responses:
             rows.append(Row(base.agents[0], prompt, response.tokens, logps=response.logps))
-    score(base, rows, PROBE, frozen=True)
-    scored = torch.cat([row.scored for row in rows])
-    sampled = scored.new_tensor([logp for row in rows for logp in row.logps])
-    plain.score(base, rows, PROBE, frozen=True)
-    expected = torch.cat([row.scored for row in rows])
-    gaps = torch.stack([sampled, scored]) - expected
-    return float(gaps.abs().max())
+    base.score(rows, PROBE, frozen=True)
+    gaps = []
+    for row in rows:
+        tree = Tree(alone=True)
+        tree.add(row)
+        with torch.no_grad():
+            expected = token_logps(base, lay_out(base, [tree]), PROBE)
+        gaps += [row.scored - expected, row.scored.new_tensor(row.logps) - expected]
+    return float(torch.cat(gaps).abs().max())
 
 
 def tolerance(base: Base) -> float:

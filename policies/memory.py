@@ -7,11 +7,13 @@ runs out all the same, they are halved and the work is done again.
 import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import torch
 
-from policies.base import Base
+if TYPE_CHECKING:
+    from policies.base import Base
 
 SHARE = {"cpu": 1 / 8, "cuda": 1 / 4, "mps": 1 / 8}
 LOGIT_BYTES = 24  # of one logit while it is used, with top-p
@@ -21,10 +23,11 @@ LOGIT_BYTES = 24  # of one logit while it is used, with top-p
 CACHE_BYTES = 2**26
 CPU_TOKENS = 512
 CPU_BYTES = 2**30
+
+
 # A pass takes a GPU as long as the host needs to launch its kernels. So each layer runs twice, and
 # keeps less, if more passes than this were needed otherwise (bench/README.md has both times).
 MOST_PASSES = 3
-COPY = 1 / 16  # memory of a copied prompt token, about, as a share of a response token's
 
 
 @functools.cache
@@ -58,7 +61,7 @@ def group_limits(root: Path) -> list[int]:
     return limits
 
 
-def share(base: Base) -> int:
+def share(base: "Base") -> int:
     """Return bytes that one decode, or one pass of the update, may take."""
     total = host()
     if base.device.type == "cuda":
@@ -66,7 +69,7 @@ def share(base: Base) -> int:
     return int(total * SHARE[base.device.type] / 2**base.halved)
 
 
-def activation_bytes(base: Base) -> int:
+def activation_bytes(base: "Base") -> int:
     """Return roughly the bytes that the backward pass keeps of one token in one layer.
 
     They hold 7 numbers per hidden unit (on a CPU 12) and 4 per feed-forward unit. Adapters read 3
@@ -79,7 +82,7 @@ def activation_bytes(base: Base) -> int:
     return hidden * config.hidden_size + (3 * size + 4) * inner
 
 
-def cache_numbers(base: Base) -> int:
+def cache_numbers(base: "Base") -> int:
     """Return how many numbers the keys and values of one token are, in all layers."""
     config = base.net.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -87,56 +90,61 @@ def cache_numbers(base: Base) -> int:
     return 2 * config.num_hidden_layers * heads * head
 
 
-def update_bytes(base: Base, checkpointing: bool) -> int:
+def update_bytes(base: "Base", recomputing: bool) -> int:
     """Return roughly the bytes that a pass of the update keeps of one token.
 
-    With checkpointing they are one layer's activations, each layer's input, and the keys and values
-    of a prompt with their gradients.
+    recomputing: with gradient checkpointing. They are one layer's activations then, and each
+    layer's input.
     """
     config = base.net.config.get_text_config()
-    if not checkpointing:
-        return activation_bytes(base) * config.num_hidden_layers
-    inputs = config.num_hidden_layers * config.hidden_size
-    numbers = inputs + 2 * cache_numbers(base)
-    return activation_bytes(base) + base.net.dtype.itemsize * numbers
+    activations = activation_bytes(base)
+    kept = activations * config.num_hidden_layers
+    if recomputing:
+        inputs = config.num_hidden_layers * config.hidden_size
+        kept = activations + base.net.dtype.itemsize * inputs
+    if base.whole_logits:
+        kept += len(base.head.weight) * LOGIT_BYTES
+    return kept
 
 
-def checkpoints(base: Base, longest: int, total: int, passes: int) -> bool:
-    """Return whether each layer of the update is to keep its input alone, and to run twice.
+def checkpoints(base: "Base", longest: int, total: int) -> bool:
+    """Return whether a pass of the update uses gradient checkpointing.
 
-    It is if the flag says so, or if a pass could not hold the longest prompt or response otherwise.
-    On a GPU a pass has to hold a third of all tokens, too. total: their number.
+    It does if the flag says so, or if a pass could not hold the longest prompt and response
+    otherwise. On a GPU a pass has to hold a third of all tokens, too. total: their number.
     """
-    if base.plain or not base.layers:
-        return False
-    tokens = share(base) / passes / update_bytes(base, False)
     least = longest
     if base.device.type != "cpu":
         least = max(longest, total / MOST_PASSES)
-    return base.checkpointing or tokens < least
+    short = pass_tokens(base, False) < least
+    return base.checkpointing or (short and base.net.supports_gradient_checkpointing)
 
 
-def update_tokens(base: Base, checkpointing: bool = False, passes: int = 2) -> float:
-    """Return how many tokens one pass of the update may have. passes: how many are kept at a time.
+def pass_tokens(base: "Base", recomputing: bool) -> float:
+    """Return how many tokens a pass of the update bears."""
+    return share(base) / update_bytes(base, recomputing)
 
-    They are one for each level of the tree: prompts, responses, the next turn's prompts, and so on.
-    """
-    token_bytes = update_bytes(base, checkpointing)
-    tokens = share(base) / passes / token_bytes
+
+def update_tokens(base: "Base", recomputing: bool) -> float:
+    """Return how many tokens a pass takes of several trees: on a CPU, more gain nothing."""
+    tokens = pass_tokens(base, recomputing)
     if base.device.type != "cpu":
         return tokens
+    token_bytes = update_bytes(base, recomputing)
     fastest = max(CACHE_BYTES / token_bytes, min(CPU_TOKENS, CPU_BYTES / token_bytes))
     return min(tokens, fastest)
 
 
-def prompts_at_once(base: Base, prompt: int, samples: int, limit: int) -> int:
+def prompts_at_once(base: "Base", prompt: int, samples: int, limit: int, copies: int) -> int:
     """Return how many prompts one decode takes. prompt: tokens of the longest one.
 
-    A prompt needs memory for its pass, for keys and values of all tokens, and for the logits of one
-    token of each response.
+    A prompt needs memory for its pass, for so many copies of its keys and values, for those of the
+    responses, and for the logits of one token of each response.
     """
-    size = base.net.dtype.itemsize if base.device.type == "cuda" else 4  # attention.RowCache
-    cache = cache_numbers(base) * size * (prompt + samples * limit)
+    if not base.takes_masks:
+        return 1
+    size = base.net.dtype.itemsize if base.device.type == "cuda" else 4  # fast/ casts them
+    cache = cache_numbers(base) * size * (copies * prompt + samples * limit)
     logits = samples * len(base.head.weight) * LOGIT_BYTES
     needed = cache + logits + prompt * activation_bytes(base)
     return max(1, share(base) // needed)
@@ -148,7 +156,7 @@ def is_shortage(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
-def halving(bases: Iterable[Base], work: Callable):
+def halving(bases: Iterable["Base"], work: Callable):
     """Return work(). Do it again with half as much at once as long as memory runs out."""
     for _ in range(20):  # then it is one prompt, and one response, at a time
         try:

@@ -8,23 +8,12 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from policies import decoding, plain, scoring
 from policies.base import Base
 from policies.decoding import Response
 from policies.finding import TeamOptions
 from policies.loading import load_base
+from policies.logprobs import Row
 from policies.sampling import Sampling
-from policies.scoring import Row
-
-
-def decode(base: Base, *work) -> list[list[Response]]:
-    """Sample responses along the path that the base takes."""
-    return (plain if base.plain else decoding).decode(base, *work)
-
-
-def score(base: Base, *work, **options) -> None:
-    """Score responses along the path that the base takes."""
-    (plain if base.plain else scoring).score(base, *work, **options)
 
 
 class Team(nn.Module):
@@ -72,7 +61,7 @@ class Team(nn.Module):
                         agents.append(agent)
                         base_prompts.append(prompt)
             base_uniforms = uniforms[numbers]
-            responses = decode(base, base_prompts, agents, base_uniforms, sampling)
+            responses = base.sample(base_prompts, agents, base_uniforms, sampling)
             answers |= zip(numbers, responses, strict=True)
         return [answers[number] for number in range(len(prompts))]
 
@@ -95,7 +84,7 @@ class Team(nn.Module):
         backward: Callable | None = None,
         frozen: bool = False,
     ) -> None:
-        """Score responses base by base; see policies/scoring.py."""
+        """Score responses base by base; see policies/logprobs.py."""
         for base in self.bases:
             base_rows = [row for row in rows if row.agent in base.agents]
-            score(base, base_rows, sampling, backward, frozen)
+            base.score(base_rows, sampling, backward, frozen)

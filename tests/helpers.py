@@ -19,8 +19,9 @@ import eval as evaluation
 import train
 from magrpo import MAGRPO
 from policies.base import Base
+from policies.decoding import decode
 from policies.finding import EMBEDDED
-from policies.scoring import Row
+from policies.logprobs import Row, Tree, lay_out, token_logps
 
 ROOT = Path(train.__file__).parent
 EOS, VOCAB = 1, 24
@@ -121,6 +122,27 @@ def small_base(agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False)
     base = Base(small_model(seed), Tokenizer(), list(agents), rank, 2 * rank, share)
     move_adapters(base)
     return base
+
+
+def score_alone(base, rows, sampling, backward=None, frozen=False):
+    """Score each response by itself: by transformers' own forward pass, without a mask."""
+    for row in rows:
+        tree = Tree(alone=True)
+        tree.add(row)
+        learns = torch.set_grad_enabled(backward is not None)
+        with learns, base.acting(None if frozen else [row.agent]):
+            logps = token_logps(base, lay_out(base, [tree]), sampling)
+            row.scored = logps.detach()
+            if backward:
+                backward([row], logps[None], torch.ones(1, len(logps), dtype=torch.bool))
+
+
+def sample_alone(base, prompts, agents, uniforms, sampling) -> list:
+    """Sample prompt by prompt, without padding and masks."""
+    base.takes_masks = False
+    answers = decode(base, prompts, agents, uniforms, sampling)
+    base.takes_masks = True
+    return answers
 
 
 def watch(monkeypatch, owner, name: str) -> list[tuple]:

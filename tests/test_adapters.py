@@ -30,7 +30,6 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 import train
-from policies import plain
 from policies.finding import EMBEDDED, TeamOptions, bases, fingerprint
 from policies.loading import load_agent, load_base, load_model, save_agent
 from training.flags import part_of
@@ -120,7 +119,7 @@ def test_an_agent_loads_as_its_card_says(kind, adapter, tmp_path):
     load_agent(base, 1, folder)
     model, tokenizer = as_the_card_says(folder)
     model.train()  # on a CPU, layers of 4 bits round more otherwise
-    with plain.acting(base, 1):
+    with base.acting([1]):
         assert_close(logits(model), logits(base.net))
     assert tokenizer("def f(x):")["input_ids"] == base.tokenizer("def f(x):")["input_ids"]
     assert str(ROOT) not in (folder / "README.md").read_text("utf-8")

@@ -40,12 +40,11 @@ from test_magrpo import long_answers, small_team
 from test_train import SMALL, assert_same_run, command, lines
 
 from policies import engine
-from policies.decoding import decode
 from policies.engine import Engine, EngineError
 from policies.finding import EMBEDDED, TeamOptions
 from policies.loading import load_base
+from policies.logprobs import Row
 from policies.sampling import Sampling
-from policies.scoring import Row, score
 
 SAMPLING = Sampling(0.8, 9, 0.95, 8)
 PLAIN = Sampling(1.0, 0, 1.0, 8)
@@ -112,12 +111,12 @@ class Server(LocalServer):
             if body["model"] != "base":
                 agents = [0]
                 set_peft_model_state_dict(base.model, self.adapters[body["model"]], "agent0")
-            [answers] = decode(
-                base, [prompt], agents, torch.stack(numbers)[None], Sampling(*options)
+            [answers] = base.sample(
+                [prompt], agents, torch.stack(numbers)[None], Sampling(*options)
             )
             rows = [Row(0, prompt, answer.tokens, logps=answer.logps) for answer in answers]
             if self.raw:
-                score(base, rows, PLAIN)
+                base.score(rows, PLAIN)
                 for row in rows:
                     row.logps = row.scored.tolist()
         choices = []

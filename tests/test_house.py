@@ -19,7 +19,8 @@ from test_train import assert_same_run
 
 # Each may import those after it, and nothing imports what stands before it.
 # Only scripts and examples import a script.
-ROOMS = ["examples", "eval", "train", "evaluation", "training", "magrpo", "policies"]
+ROOMS = ["examples", "eval", "train", "evaluation", "training", "magrpo", "fast", "policies"]
+DELETABLE = ("examples", "fast", "bench")  # in tests/, too
 TABLES = {"tasks", "rewards"}  # which name the examples in strings, and import none
 SUBJECTS = {"programs", "writing", "tiny"}  # what tasks and rewards stand on
 
@@ -41,7 +42,11 @@ def module_name(path: Path) -> str:
 def imported(source: str, known: set[str]) -> set[str]:
     """Which of the known modules a source imports, at its top or within a function."""
     names = set()
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []  # names for annotations, which no run imports
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -85,9 +90,9 @@ def test_only_what_needs_the_tools_of_the_tests_installs_them(target):
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory) -> Path:
-    """A copy without the examples."""
+    """A copy without what can be deleted, and without the tests of that."""
     copy = tmp_path_factory.mktemp("core") / "copy"
-    left_behind = shutil.ignore_patterns(".*", "runs", "__pycache__", "examples")
+    left_behind = shutil.ignore_patterns(".*", "runs", "__pycache__", *DELETABLE)
     shutil.copytree(ROOT, copy, ignore=left_behind)
     return copy
 
@@ -99,7 +104,7 @@ def in_copy(core: Path, *command: str, cwd: Path | None = None):
     assert not re.findall(rf"{core.parent}.*EncodingWarning", done.stderr)
 
 
-def test_without_the_examples_a_team_trains_and_its_run_travels(core, tmp_path):
+def test_without_what_can_be_deleted_a_team_trains_and_its_run_travels(core, tmp_path):
     """The project is moved, and a run out of it. Elsewhere the run goes on to the end of one that
     never moved, is evaluated, and plays with it."""
     small = "--batch-size 2 --num-generations 2 --max-new-tokens 12 --eval-limit 1 --save-every 1"
@@ -119,7 +124,8 @@ def test_without_the_examples_a_team_trains_and_its_run_travels(core, tmp_path):
 
 
 @pytest.mark.slow
-def test_without_the_examples_the_tests_pass(core):
-    """All but those of the documents, which name examples."""
-    documents = [f"--ignore=tests/test_{name}.py" for name in ("readme", "notebook")]
+def test_without_what_can_be_deleted_the_tests_pass(core):
+    """All but those of the documents, which name examples, and of bench/."""
+    names = ("readme", "notebook", "bench", "card")
+    documents = [f"--ignore=tests/test_{name}.py" for name in names]
     in_copy(core, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *documents)

@@ -17,11 +17,12 @@ from helpers import (
     resume,
     rounding,
     run_eval,
+    score_alone,
     small_base,
     train_run,
 )
 
-from policies import plain, scoring
+from policies import logprobs
 from policies.judging import PLAIN, Judge
 from training.folder import read_records
 from training.scoring import RewardError, Scorer
@@ -47,7 +48,7 @@ def test_answers_are_the_frozen_bases_log_probabilities(base):
     assert len(answers.pop()) == 0
     for question, answer in zip(questions, answers, strict=False):
         row = judge.row(*question)
-        plain.score(base, [row], PLAIN, frozen=True)
+        score_alone(base, [row], PLAIN, frozen=True)
         assert_close(answer, row.scored.double())
 
 
@@ -61,7 +62,7 @@ def test_a_prompt_may_be_empty_and_a_text_too_long(base):
 def test_where_memory_runs_out_it_asks_less_at_once(base, monkeypatch):
     judge = Judge(base, chat=False)
     [expected] = judge([("HELLO", "WORLD")])
-    whole = scoring.log_probabilities
+    whole = logprobs.lay_out
     failures = [torch.OutOfMemoryError("CUDA out of memory")]
 
     def run(*args):
@@ -69,7 +70,7 @@ def test_where_memory_runs_out_it_asks_less_at_once(base, monkeypatch):
             raise failures.pop()
         return whole(*args)
 
-    monkeypatch.setattr(scoring, "log_probabilities", run)
+    monkeypatch.setattr(logprobs, "lay_out", run)
     [answer] = judge([("HELLO", "WORLD")])
     assert_close(answer, expected)
 

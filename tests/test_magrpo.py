@@ -16,15 +16,16 @@ from helpers import (
     at_step,
     flags,
     rounding,
+    score_alone,
     small_base,
 )
 
 import magrpo
 from magrpo import MAGRPO, Episode, Rollout
-from policies import plain, scoring
+from policies import logprobs
 from policies.finding import TeamOptions
+from policies.logprobs import Row
 from policies.sampling import Sampling
-from policies.scoring import Row
 from policies.team import Team
 from tasks import Task
 from train import module_of
@@ -148,10 +149,10 @@ def test_a_reward_scores_all_responses_to_a_problem_at_a_turn_or_none(turns, uns
     assert len(batches) == turns
 
 
-@pytest.mark.parametrize(("length", "plain"), [(1, False), (2, False), (2, True)])
-def test_a_response_ends_with_the_token_that_completes_a_stop(length, plain):
+@pytest.mark.parametrize(("length", "masks"), [(1, True), (2, True), (2, False)])
+def test_a_response_ends_with_the_token_that_completes_a_stop(length, masks):
     team, task, args = small_team(), Echo(), flags("--max-new-tokens 24")
-    team.base_of[0].plain = plain
+    team.base_of[0].takes_masks = masks
 
     def responses(stop):
         task.stop = stop
@@ -270,7 +271,7 @@ def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
         groups.append({"params": team.parameters_of(agent), "lr": args.lr[agent]})
     # Adam would make much of rounding where a gradient is hardly more than that.
     monkeypatch.setattr(MAGRPO, "configure_optimizers", lambda _: torch.optim.SGD(groups, RATE))
-    monkeypatch.setattr(scoring, "update_tokens", lambda *_: 20 if args.kl_coef else 512)
+    monkeypatch.setattr(logprobs, "update_tokens", lambda *_: 20 if args.kl_coef else 512)
     asked = []
 
     def reward(item, texts):
@@ -292,7 +293,7 @@ def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
         for response, value in zip(node.responses[agent], values, strict=True):
             rows.append(Row(agent, node.prompts[agent], response.tokens, value, 1 / 4 / 2))
     for row in rows:
-        plain.score(team.base_of[row.agent], [row], module.sampling, frozen=True)
+        score_alone(team.base_of[row.agent], [row], module.sampling, frozen=True)
         row.reference = row.scored
     beyond = []
 
@@ -312,7 +313,7 @@ def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
     for _ in range(args.updates):
         optimizer.zero_grad()
         for row in rows:
-            plain.score(team.base_of[row.agent], [row], module.sampling, backward)
+            score_alone(team.base_of[row.agent], [row], module.sampling, backward)
         for row in rows:
             row.old = row.scored if row.old is None else row.old
         limit = args.grad_clip or math.inf
@@ -354,7 +355,7 @@ def test_metrics_do_not_depend_on_padding():
         for node in nodes:
             for response in node.responses[agent][:1]:
                 row = Row(agent, node.prompts[agent], response.tokens)
-                plain.score(module.team.base_of[agent], [row], module.sampling, frozen=True)
+                score_alone(module.team.base_of[agent], [row], module.sampling, frozen=True)
                 ratio = row.scored - torch.tensor(response.logps)
                 divergences.append(ratio.exp() - 1 - ratio)
         assert_close(metrics[f"kl/{agent}"], torch.cat(divergences).mean())

@@ -7,13 +7,11 @@ import math
 
 import pytest
 import torch
-from helpers import Tokenizer, assert_same_gradients, random_rows, small_base, uniforms, watch
-from test_policies import gradients, small_kind
+from helpers import assert_same_gradients, random_rows, small_base, uniforms, watch
+from test_policies import gradients
 
-from policies import decoding, memory, scoring
-from policies.base import Base
-from policies.decoding import decode
-from policies.layers import Layers
+from policies import decoding, logprobs, memory
+from policies.logprobs import Row
 from policies.sampling import Sampling
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
@@ -22,7 +20,7 @@ AGENTS = [0, 0, 0, 1, 1, 1]
 
 
 def tokens(base) -> list[list[list[int]]]:
-    answers = decode(base, PROMPTS, AGENTS, uniforms(6, 2, 8), PLAIN)
+    answers = base.sample(PROMPTS, AGENTS, uniforms(6, 2, 8), PLAIN)
     return [[response.tokens for response in responses] for responses in answers]
 
 
@@ -30,9 +28,9 @@ def tokens(base) -> list[list[list[int]]]:
 def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     base = small_base()
     want = tokens(base)
-    passes = watch(monkeypatch, decoding, "_decode")
+    passes = watch(monkeypatch, decoding, "prefill")
     monkeypatch.setattr(memory, "host", lambda: 2**30)
-    bytes_of_one = 2**30 / memory.prompts_at_once(base, 9, 2, 8)
+    bytes_of_one = 2**30 / memory.prompts_at_once(base, 9, 2, 8, 2)
     monkeypatch.setattr(memory, "host", lambda: (count + 0.5) * bytes_of_one)
     assert tokens(base) == want
     sizes = [len(prompts) for _, prompts, *_ in passes]
@@ -78,23 +76,23 @@ def scarce(monkeypatch, module, name: str, most: int, error=SHORTAGES[0]):
 @pytest.mark.parametrize("error", SHORTAGES)
 def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
     base = small_base()
-    bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8)
+    bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8, 2)
     monkeypatch.setattr(memory, "host", lambda: bytes_of_eight)
     rows = random_rows(base, 12)
     answers = tokens(base)
     whole = gradients(base, rows)
-    scarce(monkeypatch, decoding, "_decode", 2, error)
+    scarce(monkeypatch, decoding, "prefill", 2, error)
     assert tokens(base) == answers
     assert base.halved == 2  # 8, 4, 2 prompts
-    scarce(monkeypatch, scoring, "log_probabilities", 5, error)
-    monkeypatch.setattr(scoring, "update_tokens", lambda base, *_: 400 / 2**base.halved)
+    scarce(monkeypatch, logprobs, "lay_out", 1, error)
+    monkeypatch.setattr(logprobs, "update_tokens", lambda base, *_: 400 / 2**base.halved)
     halved = memory.halving([base], lambda: gradients(base, rows))
     assert_same_gradients(halved, whole)
     assert base.halved > 2
 
 
 def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
-    scarce(monkeypatch, decoding, "_decode", 2, RuntimeError("CUDA error: device-side assert"))
+    scarce(monkeypatch, decoding, "prefill", 2, RuntimeError("CUDA error: device-side assert"))
     base = small_base()
     with pytest.raises(RuntimeError, match="device-side assert"):
         tokens(base)
@@ -102,39 +100,32 @@ def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
 
 
 def test_where_it_never_suffices_the_user_reads_why(monkeypatch):
-    scarce(monkeypatch, decoding, "_decode", 0)
+    scarce(monkeypatch, decoding, "prefill", 0)
     with pytest.raises(RuntimeError, match="out of memory, however little is done at once: give"):
         tokens(small_base())
 
 
-@pytest.mark.parametrize("rank", [4, 0])
-@pytest.mark.parametrize("tokens", [math.inf, 9, 8])  # that a pass may keep; a prompt has 9
-def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(
-    tokens, rank, monkeypatch
-):
-    """To the bit. It is used where it is asked for, and where a pass cannot hold a prompt."""
-    base = small_base([0, 1] if rank else [0], rank)
-    rows = random_rows(base, 12)
-    monkeypatch.setattr(scoring, "update_tokens", lambda *_: 60)
+@pytest.mark.parametrize("tokens", [math.inf, 16, 15])  # that a pass may keep
+def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(tokens, monkeypatch):
+    """It is used where it is asked for, and where a pass cannot hold a prompt and its response."""
+    base = small_base()
+    rows = [Row(0, tuple(range(2, 11)), [5, 6, 7, 8, 9, 10, 1], 0.5), Row(1, (3, 4), [9, 1], 0.3)]
     want = gradients(base, rows)
-    calls = watch(monkeypatch, Layers, "run")
-    gradients(base, rows)
-    once = [layer for _, layer, *_ in calls]
-    calls.clear()
     if tokens == math.inf:
         base.set_checkpointing()
     else:
-        room = 2 * tokens * memory.update_bytes(base, False) / memory.SHARE["cpu"]
+        room = (tokens + 0.1) * memory.update_bytes(base, False) / memory.SHARE["cpu"]
         monkeypatch.setattr(memory, "host", lambda: room)
+    layer = base.net.model.layers[0].mlp
+    calls = watch(monkeypatch, layer, "forward")
     got = gradients(base, rows)
+    assert len(calls) == (1 if tokens == 16 else 2) * (1 if tokens == math.inf else 2)
     assert got.keys() == want.keys()
-    for name, gradient in want.items():
-        assert torch.equal(got[name], gradient)
-    again = once if tokens == 9 else [*once, *once]
-    assert sorted(layer for _, layer, *_ in calls) == sorted(again)
+    assert_same_gradients(got, want)
 
 
-def test_checkpointing_is_refused_where_transformers_runs_the_layers():
-    base = Base(small_kind("phi3"), Tokenizer(), [0], 4, 8)
-    with pytest.raises(ValueError, match=r"for llama, .*: Phi3ForCausalLM runs"):
+def test_checkpointing_is_refused_where_a_model_has_none():
+    base = small_base()
+    base.net.supports_gradient_checkpointing = False
+    with pytest.raises(ValueError, match="Qwen2ForCausalLM does not support it"):
         base.set_checkpointing()

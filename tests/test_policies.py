@@ -1,6 +1,6 @@
 """Sampling and scoring against plain computations: python -m pytest tests/test_policies.py
 
-The reference is policies/plain.py, and that file's own is a loop over single tokens (`looped`).
+The reference is a loop over single tokens (`looped`), or each text by itself (tests/helpers.py).
 """
 
 import itertools
@@ -24,6 +24,8 @@ from helpers import (
     of_a_cpu,
     random_rows,
     rounding,
+    sample_alone,
+    score_alone,
     small_base,
     small_model,
     uniforms,
@@ -36,14 +38,12 @@ from tokenizers.models import BPE, WordLevel
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 
-from policies import adapters, decoding, plain, prefixes, scoring, team
-from policies.attention import attend
+from policies import decoding, logprobs
 from policies.base import Base, eos_tokens
-from policies.decoding import decode
 from policies.finding import TeamOptions
 from policies.loading import load_agent, load_base, save_agent
-from policies.sampling import Sampling, choose, draw, nucleus, target_logps, token_logps, warp
-from policies.scoring import Row, score
+from policies.logprobs import Row, Tree
+from policies.sampling import Sampling, choose, draw, nucleus, warp
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 WARPED = Sampling(0.7, 9, 0.8, 8)
@@ -51,7 +51,7 @@ WARPED = Sampling(0.7, 9, 0.8, 8)
 
 def logits_of(base, agent, ids):
     """Logits of one unpadded sequence through transformers' own forward pass for one adapter."""
-    with plain.acting(base, agent):
+    with base.acting([agent]):
         return base.net(input_ids=torch.tensor([ids])).logits[0]
 
 
@@ -64,16 +64,18 @@ def looped(base, row, sampling):
     return torch.stack(logps)
 
 
-def scored(base, rows, sampling=PLAIN, frozen=False, score=score):
+def scored(base, rows, sampling=PLAIN, frozen=False, score=Base.score):
     """Log-probabilities of each row's own tokens."""
     score(base, rows, sampling, frozen=frozen)
     return [row.scored for row in rows]
 
 
-def sampled(base, prompts, agents, samples=2, sampling=PLAIN, decode=decode):
+def sampled(base, prompts, agents, samples=2, sampling=PLAIN, sample=None):
     """Responses to each prompt, sampled with the same numbers at every call."""
     numbers = uniforms(len(prompts), samples, sampling.max_new_tokens)
-    return decode(base, prompts, agents, numbers, sampling)
+    if sample:
+        return sample(base, prompts, agents, numbers, sampling)
+    return base.sample(prompts, agents, numbers, sampling)
 
 
 def assert_same_answers(fast, slow):
@@ -91,7 +93,7 @@ def rows_of(prompts, agents, answers) -> list[Row]:
     return rows
 
 
-def gradients(base, rows, score=score):
+def gradients(base, rows, score=Base.score):
     """Gradients of sum coef log pi over the rows, by parameter."""
 
     def backward(rows, logps, mask):
@@ -104,12 +106,12 @@ def gradients(base, rows, score=score):
     return {n: p.grad.clone() for n, p in base.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("path", [scoring, plain])
+@pytest.mark.parametrize("score", [Base.score, score_alone])
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
-def test_scores_every_token_as_a_loop_does(sampling, path):
+def test_scores_every_token_as_a_loop_does(sampling, score):
     base = small_base()
     rows = random_rows(base)
-    for row, logps in zip(rows, scored(base, rows, sampling, score=path.score), strict=True):
+    for row, logps in zip(rows, scored(base, rows, sampling, score=score), strict=True):
         assert len(logps) == len(row.tokens)  # the end-of-sequence token counts
         assert_close(logps, looped(base, row, sampling))
 
@@ -124,7 +126,7 @@ KINDS = {  # what differs from a real configuration of the kind is its size alon
     "mistral": LLAMA,  # with its window of 4,096 tokens
     "qwen2": LLAMA,
     "qwen3": LLAMA | {"head_dim": 12},
-    # from here on, not written out in layers.py
+    # from here on, not written out in fast/
     "gpt2": GPT,
     "gpt_neox": {"intermediate_size": 48},
     "opt": {"ffn_dim": 48, "word_embed_proj_dim": 16},
@@ -155,36 +157,30 @@ def small_kind(kind: str, **changes):
     return model
 
 
-CASES = [(kind, 4, 0) for kind in KINDS]
-CASES += [(kind, 4, 2**26) for kind in [*KINDS][:4]]
-CASES += [(kind, 0, 0) for kind in ("llama", "gemma2", "mixtral")]  # full copies
+CASES = [(kind, 4) for kind in KINDS]
+CASES += [(kind, 0) for kind in ("llama", "gemma2", "mixtral")]  # full copies
 PROMPTS = [(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)]
 AGENTS = [0, 0, 1, 2]
 
 
-@pytest.mark.parametrize(("kind", "rank", "merged_bytes"), CASES)
-def test_every_kind_of_model_computes_what_transformers_does(kind, rank, merged_bytes, monkeypatch):
-    """Samples, scores and gradients, against plain.py, where each prompt is decoded alone. Full
-    copies answer greedily. With merged adapters, rows that ended are looked for at every fifth
-    token, as on a GPU."""
-    monkeypatch.setattr(adapters, "MERGED_BYTES", merged_bytes)
-    monkeypatch.setattr(decoding, "LOOK", {"cpu": 5 if merged_bytes else 1})
+@pytest.mark.parametrize(("kind", "rank"), CASES)
+def test_every_kind_of_model_computes_together_what_it_computes_alone(kind, rank):
+    """Samples, scores and gradients: with padding and trees, and each text by itself. Full copies
+    answer greedily."""
     base = Base(small_kind(kind), Tokenizer(), [0, 1, 2] if rank else [0], rank, 8)
-    assert (base.layers is None) == ([*KINDS].index(kind) > 3)
     assert base.context == 64
     move_adapters(base)
     agents = AGENTS if rank else [0] * len(PROMPTS)
     sampling = PLAIN if rank else Sampling(0.0, 0, 1.0, 8)
-    fast = sampled(base, PROMPTS, agents, 3, sampling)
-    slow = sampled(base, PROMPTS, agents, 3, sampling, plain.decode)
-    assert_same_answers(fast, slow)
-    rows = rows_of(PROMPTS, agents, fast)
-    slow_scores = scored(base, rows, score=plain.score)
-    for got, want in zip(scored(base, rows), slow_scores, strict=True):
+    together = sampled(base, PROMPTS, agents, 3, sampling)
+    assert_same_answers(together, sampled(base, PROMPTS, agents, 3, sampling, sample_alone))
+    rows = rows_of(PROMPTS, agents, together)
+    expected = scored(base, rows, score=score_alone)
+    for got, want in zip(scored(base, rows), expected, strict=True):
         assert_close(got, want)
     got = gradients(base, rows)
     assert len(got) == len([*base.parameters()]) or rank
-    assert_same_gradients(got, gradients(base, rows, plain.score))
+    assert_same_gradients(got, gradients(base, rows, score_alone))
 
 
 def turns_of(agents) -> list[Row]:
@@ -218,89 +214,46 @@ def turns_of(agents) -> list[Row]:
     [("llama", 4, False), ("llama", 4, True), ("llama", 0, False), ("gpt2", 4, False)],
 )
 def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monkeypatch):
-    """Scores and gradients against plain.py. Each distinct token is run once.
-
-    The last token of a prompt is an exception: it opens every response.
-    """
-    monkeypatch.setattr(prefixes, "BLOCK", 1)
-    monkeypatch.setattr(prefixes, "LEAST_GAIN", 0)
+    """Scores and gradients, against each response by itself. Each distinct token is run once."""
     base = Base(small_kind(kind), Tokenizer(), [0, 1] if rank else [0], rank, 8)
-    base.checkpointing = checkpointing
     move_adapters(base)
     rows = turns_of(base.agents)
-    slow_gradients = gradients(base, rows, plain.score)
-    slow_scores = scored(base, rows, frozen=rank > 0, score=plain.score)
-    passes = watch(monkeypatch, scoring, "run")
-    monkeypatch.setattr(scoring, "update_tokens", lambda *_: limit)
-    assert_same_gradients(gradients(base, rows), slow_gradients)
-    sizes = []
-    for _, segments, *_ in passes:
-        sizes += [len(segment.tokens) for segment in segments]
-    distinct = set()
-    for row in rows:
-        text = (*row.prompt, *row.tokens[:-1])
-        distinct.update((row.agent, text[:size]) for size in range(1, len(text) + 1))
-    prompts = {(row.agent, row.prompt) for row in rows}
-    assert sum(sizes) == len(distinct) + len(rows) - len(prompts)
-    for fast, slow in zip(scored(base, rows, frozen=rank > 0), slow_scores, strict=True):
-        assert_close(fast, slow)
+    want = gradients(base, rows, score_alone)
+    expected = scored(base, rows, frozen=rank > 0, score=score_alone)
+    if checkpointing:
+        base.set_checkpointing()
+    base.context = 1000
+    passes = watch(monkeypatch, logprobs, "lay_out")
+    monkeypatch.setattr(logprobs, "pass_tokens", lambda *_: limit)
+    monkeypatch.setattr(logprobs, "update_tokens", lambda *_: limit)
+    assert_same_gradients(gradients(base, rows), want)
+    sizes = [len(tree.tokens) for _, trees in passes for tree in trees]
+    if limit == 1000:
+        distinct = set()  # of each agent and problem
+        for row in rows:
+            text = (*row.prompt, *row.tokens[:-1])
+            for size in range(1, len(text) + 1):
+                distinct.add((row.agent, row.prompt[5], text[:size]))
+        assert sum(sizes) == len(distinct)
+    else:
+        longest = max(len(row.prompt) + len(row.tokens) for row in rows)
+        assert max(sizes) < max(limit, longest)
+    for got, score in zip(scored(base, rows, frozen=rank > 0), expected, strict=True):
+        assert_close(got, score)
 
 
-def test_a_prompt_may_end_with_the_response_that_it_continues():
-    """One of its tokens is left to run, and one to open its own response."""
-    base = small_base()
-    rows = [
-        Row(0, (5, 6), [10, 11, 12], 0.5),
-        Row(0, (5, 6, 10), [9], 0.3),
-        Row(0, (5, 6, 10, 11, 12), [7, 8], -0.4),
-    ]
-    assert_same_gradients(gradients(base, rows), gradients(base, rows, plain.score))
-
-
-def test_attention_may_return_the_strides_of_a_gpu(monkeypatch):
-    """Fused kernels keep a token's heads beside each other, the CPU's a head's tokens."""
-
-    def fused(*args, compute=F.scaled_dot_product_attention, **options):
-        mixed = compute(*args, **options)
-        return mixed.transpose(1, 2).contiguous().transpose(1, 2)
-
-    base = Base(small_kind("llama"), Tokenizer(), [0, 1], 4, 8)
-    move_adapters(base)
-    rows = turns_of([0, 1])
-    expected = gradients(base, rows)
-    monkeypatch.setattr(F, "scaled_dot_product_attention", fused)
-    assert_same_gradients(gradients(base, rows), expected)
-
-
-def test_attention_has_a_gradient_where_all_scores_are_far_below_zero():
-    """cuDNN's attention has none with 192 keys and a mask. Only a Hopper GPU would take it."""
-    assert not torch.backends.cuda.cudnn_sdp_enabled()
-    place = "cuda" if torch.cuda.is_available() else "cpu"
-    query, key, value = torch.randn(3, 1, 2, 192, 64).div(10).to(place, torch.bfloat16)
-    query[..., 0] = 1
-    key[..., 0] = -960  # scores of -120
-    mask = torch.ones(1, 1, 192, 192, dtype=torch.bool, device=place).tril()
-    query.requires_grad_()
-    mixed, _ = attend(None, query, key, value, mask)
-    mixed.sum().backward()
-    assert torch.isfinite(query.grad).all()
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_a_decode_runs_once_what_prompts_begin_with(frozen, monkeypatch):
-    """Prompts of several depths, and one that shares nothing, against plain.py."""
-    monkeypatch.setattr(prefixes, "BLOCK", 2)
-    monkeypatch.setattr(prefixes, "LEAST_GAIN", -math.inf)
-    base = small_base()
-    start = range(3, 15)
-    ends = [(1, 2), (4, 4, 4, 4), (4, 4, 5, 5), (9, 1), (9, 2, 7), (1, 2), (6, 6)]
-    prompts = [(8, 8, 3)] + [(*start, *end) for end in ends]
-    agents = None if frozen else [0] * 6 + [1] * 2
-    passes = watch(monkeypatch, prefixes, "run")
-    fast = sampled(base, prompts, agents)
-    assert len(passes) > 2
-    slow = sampled(base, prompts, agents, decode=plain.decode)
-    assert_same_answers(fast, slow)
+def test_a_tree_against_literals():
+    """Two responses to a prompt, equal at first, and a later prompt that continues the second."""
+    tree = Tree()
+    for prompt, tokens in (((7, 8), [5, 6]), ((7, 8), [5, 9, 1]), ((7, 8, 5, 9, 1, 4), [3])):
+        tree.add(Row(0, prompt, tokens))
+    assert tree.tokens == [7, 8, 5, 9, 1, 4]
+    assert tree.parents == [-1, 0, 1, 2, 3, 4]
+    assert tree.depths == [0, 1, 2, 3, 4, 5]
+    assert tree.predicted == [1, 2, 1, 2, 3, 5]
+    tree.add(Row(0, (7, 8), [2, 2, 2]))
+    assert (tree.tokens[6:], tree.depths[6:]) == ([2, 2], [2, 3])
+    assert tree.seen()[7].tolist() == [True, True, *[False] * 4, True, True]
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_bigcode", "opt", "mixtral"])
@@ -312,7 +265,7 @@ def test_adapters_of_attention_alone(kind):
         assert "attn" in name.split(".")[-2]
     move_adapters(base)
     rows = random_rows(base)
-    assert_same_gradients(gradients(base, rows), gradients(base, rows, plain.score))
+    assert_same_gradients(gradients(base, rows), gradients(base, rows, score_alone))
 
 
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
@@ -443,8 +396,8 @@ def test_decoding_ends_when_every_row_has_its_stop(monkeypatch):
     base = small_base()
     letters = [chr(40 + token) for token in range(VOCAB)]
     base.end_at(["".join(pair) for pair in itertools.product(letters, repeat=2)])
-    passes = watch(monkeypatch, base, "hidden")
-    decode(base, [(3, 4)], [0], uniforms(1, 2, 24), Sampling(1.0, 0, 1.0, 24))
+    passes = watch(monkeypatch, base, "run")
+    base.sample([(3, 4)], [0], uniforms(1, 2, 24), Sampling(1.0, 0, 1.0, 24))
     assert len(passes) < 6  # of 25
 
 
@@ -731,48 +684,17 @@ def test_what_ends_the_assistant_s_turn_ends_a_response(template, end):
     assert eos_tokens(model, tokenizer) == {EOS, *expected}
 
 
-@pytest.mark.parametrize("sampling", [PLAIN, WARPED])
-@pytest.mark.parametrize("trained", [False, True])
-def test_token_logps_have_the_gradient_of_the_plain_computation(sampling, trained):
-    """The hidden states', and a trained output layer's, in five parts of the rows."""
-    torch.manual_seed(0)
-    hidden = torch.randn(9, 6, requires_grad=True)
-    weight = torch.randn(30, 6, requires_grad=trained)
-    bias = torch.randn(30, requires_grad=trained)
-    targets = torch.randint(30, (9,))
-    grad = torch.randn(9)
-    inputs = [hidden, weight, bias] if trained else [hidden]
-    logits = warp(torch.nn.functional.linear(hidden, weight, bias), sampling, targets[:, None])
-    logps = logits.log_softmax(-1).gather(-1, targets[:, None])[:, 0]
-    want = torch.autograd.grad(logps, inputs, grad)
-
-    def logps_of(states, tokens):
-        return target_logps(torch.nn.functional.linear(states, weight, bias), tokens, sampling)
-
-    values = token_logps(hidden, targets, logps_of, 2, trained)
-    assert_close(values, logps)
-    for got, expected in zip(torch.autograd.grad(values, inputs, grad), want, strict=True):
-        assert_close(got, expected)
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "slides"),
-    [
-        ("mistral", {"sliding_window": 24}, True),
-        ("gemma3_text", {"sliding_window": 24}, True),
-        ("gemma3_text", {"sliding_window": 24, "layer_types": ["full_attention"] * 2}, False),
-    ],
-)
-def test_what_is_longer_than_a_window_runs_where_windows_slide(kind, changes, slides, capsys):
-    base = Base(small_kind(kind, **changes), Tokenizer(), [0], 4, 8)
-    base.encode("a" * 16, chat=False, limit=99, room=8)
-    assert not base.plain
-    prompt = base.encode("a" * 30, chat=False, limit=99, room=8)
-    assert (base.context, base.plain) == (64, slides)
-    assert ("its attention window, 24" in capsys.readouterr().err) == slides
-    answers = sampled(base, [prompt], [0], decode=team.decode)
-    for row, response in zip(rows_of([prompt], [0], answers), answers[0], strict=True):
-        assert_close(torch.tensor(response.logps), looped(base, row, PLAIN))
+@pytest.mark.parametrize("kind", ["mistral", "gemma3_text"])
+def test_beyond_a_window_the_model_s_own_windows_slide(kind):
+    """A tree's mask would let tokens see further. Both responses to the first prompt still fit."""
+    base = Base(small_kind(kind, sliding_window=24), Tokenizer(), [0], 4, 8)
+    prompts = [base.encode("a" * size, chat=False, limit=99, room=8) for size in (10, 30)]
+    answers = sampled(base, prompts, [0, 0])
+    rows = rows_of(prompts, [0, 0], answers)
+    for row, got in zip(rows, scored(base, rows), strict=True):
+        assert_close(got, looped(base, row, PLAIN))
+    for row, response in zip(rows, itertools.chain(*answers), strict=True):
+        assert_close(row.scored, response.logps)
 
 
 def test_angles_that_change_with_the_length_bound_the_context(tmp_path, capsys):

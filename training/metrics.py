@@ -12,7 +12,7 @@ import torch
 
 from policies import parallel
 from policies.loading import device
-from policies.scoring import CAP, Row
+from policies.logprobs import CAP, Row
 from rewards import largest_return, logged
 from training.scoring import ROUNDING
 

@@ -1,4 +1,4 @@
-"""Models that only transformers' own forward pass can run: python -m pytest tests/test_plain.py"""
+"""Models that take no attention mask: python -m pytest tests/test_maskless.py"""
 
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from helpers import (
     Tokenizer,
     assert_close,
     move_adapters,
-    of_a_cpu,
     random_rows,
     refused,
     train_run,
@@ -18,10 +17,8 @@ from helpers import (
 )
 from test_policies import EXPERTS, KINDS, LLAMA, gradients, looped, small_kind
 
-from policies import layers, team
 from policies.base import Base
-from policies.finding import TeamOptions
-from policies.loading import choose_path, load_base
+from policies.loading import check
 from policies.sampling import Sampling
 from training.folder import read_records
 
@@ -35,32 +32,31 @@ OTHERS = {
     | EXPERTS
     | LINEAR
     | {"head_dim": 8, "layer_types": ["linear_attention", "full_attention"]},
-    "gpt_oss": LLAMA | {"num_local_experts": 4, "head_dim": 8},  # sinks
-    "bloom": {"n_head": 4, "n_layer": 2},  # its attention cannot be replaced
+    "bloom": {"n_head": 4, "n_layer": 2},  # it makes positions from the mask
 }
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_a_model_of_other_layers_runs_as_transformers_runs_it(kind, monkeypatch, capsys):
+def test_a_model_without_masks_runs_prompt_by_prompt(kind, monkeypatch, capsys):
     monkeypatch.setitem(KINDS, kind, OTHERS[kind])
     base = Base(small_kind(kind), Tokenizer(), [0, 1], 4, 8)
-    choose_path(base)
+    check(base)
     [warning] = capsys.readouterr().err.splitlines()
-    assert "runs through transformers' own forward pass, which is slower" in warning
+    assert "runs prompt by prompt, which is slower" in warning
     move_adapters(base)
     rows = random_rows(base)
     prompts = [row.prompt for row in rows]
     agents = [row.agent for row in rows]
     sampling = Sampling(0.7, 9, 0.8, 5)
-    answers = team.decode(base, prompts, agents, uniforms(len(rows), 1, 5), sampling)
+    answers = base.sample(prompts, agents, uniforms(len(rows), 1, 5), sampling)
     for row, [response] in zip(rows, answers, strict=True):
         row.tokens = response.tokens
         row.logps = response.logps
-    team.score(base, rows, sampling)
+    base.score(rows, sampling)
     for row in rows:
         assert_close(row.scored, row.logps)
         assert_close(row.scored, looped(base, row, sampling).detach())
-    got = gradients(base, rows, team.score)
+    got = gradients(base, rows)
     assert {name.split(".")[-2] for name in got} == {"agent0", "agent1"}
     assert all(gradient.any() for gradient in got.values())
 
@@ -76,19 +72,6 @@ def saved(kind: str, folder, **changes) -> str:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
-
-
-@of_a_cpu
-@pytest.mark.parametrize(("bits", "factor"), [(8, 1.0), (8, 0.8), (4, 0.8)])
-def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch):
-    """The check compares with transformers' own forward pass of the same rounded weights."""
-
-    def spoilt(self, layer, make=layers.Layer.__init__):
-        make(self, layer)
-        self.scaling *= factor
-
-    monkeypatch.setattr(layers.Layer, "__init__", spoilt)
-    assert load_base("tiny", [0], TeamOptions([], bits=bits)).plain == (factor != 1)
 
 
 SMALL = "--batch-size 2 --num-generations 3 --max-new-tokens 4 --lr 0.01 --lr-schedule constant "

@@ -1,13 +1,11 @@
-"""LoRA adapters of several agents on one frozen base, applied in one forward pass.
+"""LoRA adapters of several agents on one frozen model, applied in one forward pass.
 
 Only `Adapters.linear` knows what an adapter computes.
 
-Shapes of a pass: N tokens, ordered by agent. n agents. C tokens of the agent that has the most.
-k layers that read the same input. r is the rank of the adapters.
+Shapes of a pass: N tokens, ordered by adapter. n adapters. C tokens of the adapter that has the
+most. k layers that read the same input. r is the rank of the adapters.
 """
 
-import contextlib
-import functools
 import math
 from collections.abc import Callable
 
@@ -21,77 +19,65 @@ MERGED_BYTES = 2**26
 Linears = tuple[nn.Module, ...]  # k linear layers that read the same input
 
 
-class Adapters:
-    """Compute the linear layers of one base for the agents of the current pass."""
-
-    def __init__(self, model: nn.Module):
-        self.names: tuple[str, ...] = ()  # of the adapters in the pass, none for the frozen base
-        self.groups: Groups | None = None  # of the pass's tokens, by agent
-        self.kept: dict | None = None  # made of the weights once, while decoding
-        self.bytes = 0.0  # of the weights to merge adapters into, inf where they cannot be merged
-        self.layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
-        for layer in self.layers:
+def mergeable_bytes(model: nn.Module) -> float:
+    """Return bytes of the weights that carry adapters; inf where one of them cannot be merged."""
+    total = 0
+    for layer in model.modules():
+        if isinstance(layer, LoraLayer):
             base = _base(layer)
-            mergeable = type(base) is nn.Linear and base.weight.dtype == torch.float32
-            self.bytes += base.weight.nbytes if mergeable else math.inf
-            # transformers' own code calls the layer, too
-            layer.forward = functools.partial(self._forward, layer)
+            if type(base) is not nn.Linear or base.weight.dtype != torch.float32:
+                return math.inf
+            total += base.weight.nbytes
+    return total
 
-    def act(self, agents: list[int], tokens: int, device: torch.device) -> None:
-        """Run rows of so many tokens as these agents from now on. Without any: the frozen base."""
-        distinct = sorted(set(agents))
-        self.names = tuple(f"agent{agent}" for agent in distinct)
-        if agents:
-            sizes = [agents.count(agent) * tokens for agent in distinct]
-            self.groups = Groups(sizes, device)
 
-    def again(self):
-        """Return the contexts of a layer's pass, and of its second pass in the backward pass.
+class Adapters:
+    """Compute linear layers for rows that have an adapter each.
 
-        In both the agents are those of now.
-        """
-        names = self.names
-        groups = self.groups
+    names: of each row's adapter, equal ones side by side; without any, the frozen model.
+    tokens: of a row.
+    updating: gradients are taken, and adapters compute in single precision, as these need it.
+    Otherwise no weight changes, and `made` holds what is made of the weights.
+    merging: whether adapters are merged into the weights.
+    """
 
-        @contextlib.contextmanager
-        def second():
-            self.names = names
-            self.groups = groups
-            try:
-                yield
-            finally:
-                self.names = ()
-
-        return contextlib.nullcontext(), second()
+    def __init__(
+        self,
+        names: list[str],
+        tokens: int,
+        device: torch.device,
+        updating: bool,
+        merging: bool = False,
+        made: dict | None = None,
+    ):
+        self.names = tuple(dict.fromkeys(names))
+        self.updating = updating
+        self.merging = merging
+        self.made = made
+        if names:
+            self.groups = Groups([names.count(name) * tokens for name in self.names], device)
 
     def linear(self, layers: Linears, x: Tensor) -> list[Tensor]:
-        """Return W x + s B A x, (N, in) -> (N, out), of each of the layers.
-
-        The fastest way that applies is taken: without adapters, with adapters merged into the
-        weights, or with adapters beside them.
-        """
+        """Return W x + s B A x, (N, in) -> (N, out), of each of the layers."""
         if not self.names or not isinstance(layers[0], LoraLayer):
             return [_call(_base(layer), x) for layer in layers]
-        if self.kept is not None and len(self.names) * self.bytes <= MERGED_BYTES:
-            return self._merged(layers, x)
-        return self._beside(layers, x)
+        return self.merged(layers, x) if self.merging else self.beside(layers, x)
 
-    def _merged(self, layers: Linears, x: Tensor) -> list[Tensor]:
+    def merged(self, layers: Linears, x: Tensor) -> list[Tensor]:
         """Return x (W + s B A), by one product for all layers and agents.
 
         A token of a small model costs by the number of products, not by their size.
         """
-        weight, bias, sizes = self._once(merge, layers, x.dtype)
+        weight, bias, sizes = self.once(merge, layers, x.dtype)
         x = self.groups.split(x)
         outputs = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
         outputs = self.groups.join(outputs)
         return outputs.split_with_sizes(sizes, 1)
 
-    def _beside(self, layers: Linears, x: Tensor) -> list[Tensor]:
+    def beside(self, layers: Linears, x: Tensor) -> list[Tensor]:
         """Return x W + s (x A) B: A is one product for all layers, B one for each layer."""
-        # In the update adapters compute in single precision, as their gradients need it.
-        dtype = torch.float32 if self.kept is None else x.dtype
-        downs, ups, scale = self._once(stack, layers, dtype)
+        dtype = torch.float32 if self.updating else x.dtype
+        downs, ups, scale = self.once(stack, layers, dtype)
         grouped = self.groups.split(x.to(dtype))  # (n, C, in)
         inner = torch.bmm(grouped, downs)  # (n, C, k r)
         parts = inner.chunk(len(layers), 2)  # of each layer, (n, C, r)
@@ -111,21 +97,14 @@ class Adapters:
             outputs.append(output)
         return outputs
 
-    def _once(self, make: Callable, layers: Linears, dtype: torch.dtype) -> tuple:
-        """Return make(layers, names, dtype), or while decoding what was made before."""
-        kept = {} if self.kept is None else self.kept
+    def once(self, make: Callable, layers: Linears, dtype: torch.dtype) -> tuple:
+        """Return make(layers, names, dtype), which `made` holds while no weight changes."""
+        if self.updating:
+            return make(layers, self.names, dtype)
         key = (layers[0], self.names)
-        if key not in kept:
-            kept[key] = make(layers, self.names, dtype)
-        return kept[key]
-
-    def _forward(self, layer: LoraLayer, x: Tensor) -> Tensor:
-        if not self.names:
-            return type(layer).forward(layer, x)
-        shape = x.shape[:-1]
-        x = x.flatten(0, -2)
-        [output] = self.linear((layer,), x)
-        return output.view(*shape, -1)
+        if key not in self.made:
+            self.made[key] = make(layers, self.names, dtype)
+        return self.made[key]
 
 
 def stack(layers: Linears, names: tuple, dtype) -> tuple[Tensor, list[Tensor], float]:

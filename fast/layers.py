@@ -1,7 +1,6 @@
 """The forward pass of a decoder of the Llama kind, written out.
 
-It has half the kernels and less Python than transformers' own, which runs every other kind of model
-(Base.hidden).
+It has half the kernels and less Python than transformers' own.
 
 Shapes: R rows of T tokens, N = R T. Heads have D units.
 """
@@ -12,10 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers.cache_utils import Cache
 
-from policies.adapters import Adapters
-from policies.attention import attend
+from fast.adapters import Adapters
+from fast.attention import attend
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are functions of the position
@@ -64,10 +62,8 @@ def norm(module: nn.Module):
 class Layers:
     """Run a model without its output layer, of a kind that `is_known`."""
 
-    def __init__(self, net: nn.Module, adapters: Adapters):
+    def __init__(self, net: nn.Module):
         self.net = net
-        self.adapters = adapters
-        self.checkpointing = False  # whether each layer keeps its input alone, and runs twice
         self.layers = [Layer(layer) for layer in net.layers]
         self.norm = norm(net.norm)
         self.size = net.layers[0].self_attn.head_dim
@@ -83,43 +79,45 @@ class Layers:
         self,
         tokens: Tensor,
         positions: Tensor,
-        cache: Cache,
-        mask: Tensor | None,
-        keys_only: bool,
+        adapters: Adapters,
+        caches: list | None = None,
+        mask: Tensor | None = None,
+        recomputing: bool = False,
     ) -> Tensor:
-        """Return the last hidden states (R, T, hidden) of tokens (R, T); see Base.hidden."""
+        """Return the last hidden states (R, T, hidden) of tokens (R, T).
+
+        caches: one for each layer, which then computes the attention (attention.py).
+        mask (R, 1, T, T): which tokens see which. None: all earlier ones.
+        recomputing: each layer keeps its input alone, and runs again in the backward pass.
+        """
         shape = tokens.shape
         rotation = self.rotations(positions)
         x = self.net.embed_tokens(tokens)
         x = x.flatten(0, 1)  # (N, hidden)
         run = self.run
-        if self.checkpointing and torch.is_grad_enabled():
-            run = functools.partial(
-                checkpoint,
-                self.run,
-                use_reentrant=False,
-                preserve_rng_state=False,  # there is no dropout
-                context_fn=self.adapters.again,
-            )
-        for index in range(len(self.layers)):
-            last = index + 1 == len(self.layers)
-            x = run(index, x, shape, rotation, cache, mask, keys_only and last)
-        x = self.norm(x)
-        return x.view(*shape, -1)
+        if recomputing:
+            # there is no dropout
+            options = {"use_reentrant": False, "preserve_rng_state": False}
+            run = functools.partial(checkpoint, self.run, **options)
+        for index, layer in enumerate(self.layers):
+            attention = attend
+            if caches:
+                attention = caches[index].attend
+            x = run(layer, x, shape, rotation, adapters, attention, mask)
+        return self.norm(x).view(*shape, -1)
 
     def run(
         self,
-        index: int,
+        layer: Layer,
         x: Tensor,
         shape: torch.Size,
         rotation: tuple[Tensor, Tensor],
-        cache: Cache,
+        adapters: Adapters,
+        attention,
         mask: Tensor | None,
-        keys_only: bool,
     ) -> Tensor:
-        """Return what a layer makes of x (N, hidden). keys_only: x itself, the cache is filled."""
-        layer = self.layers[index]
-        linear = self.adapters.linear
+        """Return what a layer makes of x (N, hidden)."""
+        linear = adapters.linear
         cos, sin = rotation
         normed = layer.input_norm(x)
         parts = linear(layer.qkv, normed)
@@ -131,10 +129,7 @@ class Layers:
         heads = heads * cos + heads.roll(self.size // 2, -1) * sin  # rotated by position
         heads = heads.transpose(1, 2)
         query, key = heads.split_with_sizes(layer.heads, 1)
-        key, value = cache.update(key, value.transpose(1, 2), index)
-        if keys_only:
-            return x
-        mixed, _ = attend(None, query, key, value, mask, layer.scaling)
+        mixed = attention(query, key, value.transpose(1, 2), layer.scaling, mask)
         mixed = mixed.view(len(x), -1)
         [output] = linear(layer.output, mixed)
         x = x + output

@@ -1,7 +1,5 @@
 """Attention over prompts that several rows share.
 
-Every model comes here through transformers' AttentionInterface.
-
 Shapes: P prompts of up to S rows each. R rows. H query heads, h key heads, g = H / h.
 W prompt positions. T tokens of a response. D units of a head.
 """
@@ -11,16 +9,10 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import AttentionInterface
-from transformers.cache_utils import DynamicLayer
 
-from policies.adapters import Groups
-from policies.sampling import capped
+from fast.adapters import Groups
 
-# On a Hopper GPU, PyTorch 2.11 and later take cuDNN's attention first. With a mask, and with 64
-# keys more than a multiple of 128, its gradient is NaN for a query whose scores are all below -88
-# (pytorch/pytorch#196678). On an H100, 1 to 2 steps in a hundred were skipped for it.
-torch.backends.cuda.enable_cudnn_sdp(False)
+BLOCK = 128  # queries of a tree that attend at once
 
 
 class Grid:
@@ -71,55 +63,16 @@ class Grid:
         return rows.flatten(0, 1)
 
 
-class PromptCache(DynamicLayer):
-    """Hold the keys and values (P, h, W, D) that one layer makes of prompts.
+class PromptCache:
+    """Hold the keys and values (P, h, W, D) that one layer makes of prompts."""
 
-    A layer that runs again, in the backward pass, makes them again and is given its own.
-    """
-
-    def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
-        keys = keys.contiguous()
-        values = values.contiguous()
-        if not self.is_initialized:
-            self.hold(keys, values)
-        return keys, values
-
-    def hold(self, keys: Tensor, values: Tensor) -> None:
-        self.lazy_initialization(keys, values)
-        self.keys = keys
-        self.values = values
-
-
-class PrefixCache(PromptCache):
-    """Hold one layer's keys and values of P sequences, for rows that continue those of owners (R,).
-
-    A row reads those of its sequence, then its own. They are put together when a layer reads them,
-    and (keep) held for what continues the rows. Otherwise only a layer's are there at a time.
-    """
-
-    def __init__(self, keys: Tensor, values: Tensor, owners: Tensor, keep: bool):
-        super().__init__()
-        self.begun_keys = keys
-        self.begun_values = values
-        self.owners = owners
-        self.keep = keep
-
-    def get_seq_length(self) -> int:
-        return self.begun_keys.shape[2]
-
-    def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
-        keys = self.join(self.begun_keys, keys)
-        values = self.join(self.begun_values, values)
-        if self.keep and not self.is_initialized:
-            self.hold(keys, values)
-        return keys, values
-
-    def join(self, prompts: Tensor, rows: Tensor) -> Tensor:
-        """(P, h, W, D) and (R, h, T, D) -> (R, h, W + T, D)."""
-        # A lookup's gradient is summed row by row. That of an index is summed in any order.
-        begun = F.embedding(self.owners, prompts.flatten(1))
-        begun = begun.unflatten(1, prompts.shape[1:])
-        return torch.cat([begun, rows], 2)
+    def attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: None
+    ) -> Tensor:
+        """Return causal attention over the prompts, as `attend` does."""
+        self.keys = keys.contiguous()
+        self.values = values.contiguous()
+        return attend(query, keys, values, scaling, mask)
 
 
 class Clock:
@@ -136,30 +89,22 @@ class Clock:
         self.mask = torch.where(self.places > place, -math.inf, 0.0)
 
 
-class RowCache(PromptCache):
+class RowCache:
     """Hold keys and values of one layer while decoding.
 
     A prompt's keys are held once for all of its rows. A row's new keys go into a store with room
-    for every token. (DynamicLayer grows by concatenation. To copy the whole cache for every token
+    for every token. (To grow it by concatenation copies the whole cache for every token, which
     took 3/4 of the decode's time on a CPU.)
 
     With a `clock` every token is the same work: on the whole store, whose later places are masked.
     """
 
-    def __init__(
-        self,
-        keys: Tensor,
-        values: Tensor,
-        grid: Grid,
-        rows: int,
-        room: int,
-        clock: Clock | None,
-    ):
+    def __init__(self, prompts: PromptCache, grid: Grid, rows: int, room: int, clock: Clock | None):
+        keys = prompts.keys
+        values = prompts.values
         if not keys.is_cuda:  # a CPU makes the products in single precision: cast only once
             keys = keys.float()
             values = values.float()
-        super().__init__()
-        self.hold(keys, values)
         self.keys = keys.flatten(0, 1).transpose(1, 2)  # (P h, D, W)
         self.values = values.flatten(0, 1)  # (P h, W, D)
         self.grid = grid
@@ -169,37 +114,34 @@ class RowCache(PromptCache):
         self.row_keys = keys.new_zeros(*shape, keys.shape[3])  # (R, h, T, D)
         self.row_values = values.new_zeros(*shape, values.shape[3])
 
-    def get_seq_length(self) -> int:
-        return self.grid.width + self.used
-
-    def update(self, keys: Tensor, values: Tensor, *args, **kwargs):
-        """Take a token's keys and values (R, h, 1, D). `attend` is given the cache itself."""
+    def store(self, keys: Tensor, values: Tensor) -> None:
+        """Put a token's keys and values (R, h, 1, D) behind those before it."""
         if self.clock:
             self.row_keys.index_copy_(2, self.clock.place, keys)
             self.row_values.index_copy_(2, self.clock.place, values)
-            return self, self
+            return
         self.row_keys.select(2, self.used).copy_(keys.select(2, 0))
         self.row_values.select(2, self.used).copy_(values.select(2, 0))
         self.used += 1
-        return self, self
 
-    def attend(self, query: Tensor, scaling: float, softcap: float | None) -> Tensor:
-        """Return attention over a row's prompt and its response so far.
+    def attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: None
+    ) -> Tensor:
+        """Return attention over a row's prompt and its response so far, this token included.
 
-        (R, H, 1, D) -> (R, 1, H, D).
+        query (R, H, 1, D), keys and values (R, h, 1, D) -> (R, 1, H, D).
         """
+        self.store(keys, values)
         grid = self.grid
         rows, heads, _, size = query.shape
         query = query * scaling
         query = query.view(rows * grid.heads, -1, size)  # (R h, g, D)
-        prompt = _products(grid.by_prompt(query), self.keys)  # (P h, S g, W)
-        prompt = capped(prompt, softcap)
+        prompt = products(grid.by_prompt(query), self.keys)  # (P h, S g, W)
         if grid.padding is not None:
             prompt += grid.padding
         keys = self.row_keys.flatten(0, 1)
         keys = keys.narrow(1, 0, self.used)  # (R h, T, D)
-        response = _products(query, keys.transpose(1, 2))  # (R h, g, T)
-        response = capped(response, softcap)
+        response = products(query, keys.transpose(1, 2))  # (R h, g, T)
         if self.clock:
             response += self.clock.mask
         scores = torch.cat([prompt, grid.by_prompt(response)], -1)
@@ -228,7 +170,7 @@ class RowCache(PromptCache):
         self.grid = grid
 
 
-def _products(queries: Tensor, keys: Tensor) -> Tensor:
+def products(queries: Tensor, keys: Tensor) -> Tensor:
     """Return queries @ keys in single precision.
 
     Scores rounded to 16 bits would move log-probabilities by several hundredths.
@@ -241,19 +183,16 @@ def _products(queries: Tensor, keys: Tensor) -> Tensor:
         return torch.bmm(queries.float(), keys.float())
 
 
-def attend(module, query, key, value, attention_mask, scaling=None, softcap=None, **kwargs):
-    """Compute the attention of every model, for transformers' AttentionInterface.
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float, mask: Tensor | None
+) -> Tensor:
+    """Return attention (R, T, H, D) of query (R, H, T, D) over key and value (R, h, T, D).
 
-    It is causal over tokens that continue nothing. Tokens that continue a prefix have a mask
-    (prefixes.py). In decoding it takes a RowCache. A sliding window is longer than any prompt and
-    response together: Base.hold sees to that.
+    mask (R, 1, T, T): which tokens see which. None: each sees all before it, and itself.
     """
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if isinstance(key, RowCache):
-        return key.attend(query, scaling, softcap), None
-    rows, heads, tokens, size = query.shape
+    rows, heads, tokens, _ = query.shape
     sharing = heads // key.shape[1]  # g
-    if attention_mask is None and softcap is None:
+    if mask is None:
         if query.is_cuda and query.dtype == torch.float32 and sharing > 1:
             # a GPU's fused kernels group heads in 16 bits alone: the others would keep all scores
             key = key.repeat_interleave(sharing, 1)
@@ -261,23 +200,19 @@ def attend(module, query, key, value, attention_mask, scaling=None, softcap=None
         mixed = F.scaled_dot_product_attention(
             query, key, value, is_causal=True, scale=scaling, enable_gqa=True
         )
-    else:  # the queries that share a head's keys go beside each other: keys are never repeated
-        if attention_mask is None:
-            attention_mask = query.new_ones(1, 1, tokens, tokens, dtype=torch.bool)
-            attention_mask = attention_mask.tril()
-        query = query.reshape(rows, key.shape[1], -1, size)
-        mask = attention_mask.repeat(1, 1, sharing, 1)
-        if softcap is None:
-            mixed = F.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
-        else:
-            query = query * scaling
-            scores = query.float() @ key.float().transpose(2, 3)
-            scores = capped(scores, softcap)
-            scores = scores.masked_fill(~mask, -math.inf)
-            weights = scores.softmax(-1)
-            mixed = weights.to(value.dtype) @ value
+    else:
+        # No token sees a later one, so a block of queries needs no later keys. The queries that
+        # share a head's keys go beside each other: keys are never repeated.
+        query = query.unflatten(1, (-1, sharing))  # (R, h, g, T, D)
+        blocks = []
+        for start in range(0, tokens, BLOCK):
+            end = min(start + BLOCK, tokens)
+            part = query[:, :, :, start:end].flatten(2, 3)
+            seen = mask[:, :, start:end, :end].repeat(1, 1, sharing, 1)
+            part = F.scaled_dot_product_attention(
+                part, key[:, :, :end], value[:, :, :end], seen, scale=scaling
+            )
+            blocks.append(part.unflatten(2, (sharing, -1)))
+        mixed = torch.cat(blocks, 3)
     mixed = mixed.reshape(rows, heads, tokens, -1)  # a GPU's fused kernels return other strides
-    return mixed.transpose(1, 2).contiguous(), None
-
-
-AttentionInterface.register("shared_prompts", attend)
+    return mixed.transpose(1, 2).contiguous()

@@ -1,0 +1,41 @@
+"""The same results in fewer kernels. Delete this folder, and everything runs the plain way.
+
+`accelerate` is the only door. It gives a model of a known kind another way to sample and to compute
+log-probabilities (model.py). policies/ does not know this folder.
+
+- layers.py: the forward pass, written out
+- adapters.py: the adapters of several agents in one product
+- attention.py, decoding.py: a prompt's keys are held and read once for all of its rows
+- graphs.py: a GPU repeats a decoding step without waiting for the host
+"""
+
+import math
+import sys
+from collections.abc import Iterable
+
+from fast.layers import is_known
+from fast.model import Fast
+from policies.base import Base
+from policies.loading import largest_gap, tolerance
+
+
+def accelerate(bases: Iterable[Base]) -> None:
+    """Let the models of known kinds run the fast way. Print which of them cannot."""
+    for base in bases:
+        if not is_known(base.net.config) or not base.takes_masks:
+            continue
+        fast = Fast(base)
+        base.sample = fast.sample
+        base.token_logps = fast.token_logps
+        base.whole_logits = False
+        try:
+            gap = largest_gap(base)
+            reason = f"log-probabilities are {gap:.2g} off"
+        except Exception as error:  # of a kind's new version: anything may come
+            gap = math.inf
+            reason = f"{error!s:.120}"
+        if not gap < tolerance(base):
+            del base.sample, base.token_logps  # the class's own are the plain way
+            base.whole_logits = True
+            name = type(base.net).__name__
+            print(f"warning: {name} runs the plain way, slower ({reason})", file=sys.stderr)

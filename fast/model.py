@@ -1,0 +1,123 @@
+"""A model whose forward pass is written out: the fast way to sample and to score.
+
+Shapes: B trees of L tokens, N tokens of responses, D hidden units, V vocabulary.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from fast.adapters import MERGED_BYTES, Adapters, mergeable_bytes
+from fast.decoding import FastRows
+from fast.layers import Layers
+from policies import decoding, logprobs
+from policies.base import Base
+from policies.decoding import Response, decode_in_parts
+from policies.logprobs import Layout
+from policies.sampling import Sampling, target_logps
+
+
+class Fast:
+    """Run one base of a kind that layers.py knows.
+
+    What is longer than the attention window of its layers runs the plain way.
+    """
+
+    def __init__(self, base: Base):
+        self.base = base
+        self.layers = Layers(base.net.base_model)
+        self.bytes = mergeable_bytes(base.model)
+
+    def names(self, agents: list[int] | None) -> list[str]:
+        """Return the adapter of each agent's row, none for the frozen base."""
+        if agents is None or not self.base.lora:
+            return []
+        return [f"agent{self.base.policy_of[agent]}" for agent in agents]
+
+    def merging(self, names: list[str]) -> bool:
+        """Return whether decoding merges these adapters into copies of the weights."""
+        return len(set(names)) * self.bytes <= MERGED_BYTES
+
+    def has_graph(self) -> bool:
+        """Return whether a decoding step can be recorded as a CUDA graph.
+
+        It may not wait for the GPU. Layers in 8 bits wait.
+        """
+        return self.base.device.type == "cuda" and not self.base.int8
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(N, D) -> (N, V)."""
+        return self.base.head(hidden)
+
+    def sample(self, prompts, agents, uniforms: Tensor, sampling: Sampling) -> list[list[Response]]:
+        """Sample responses, as decoding.decode does."""
+        samples, limit = uniforms.shape[1:]
+        if max(map(len, prompts), default=0) + limit > self.base.window:
+            return decoding.decode(self.base, prompts, agents, uniforms, sampling)
+
+        def start(prompts, agents) -> FastRows:
+            return FastRows(self, prompts, agents, samples, limit)
+
+        return decode_in_parts(self.base, start, 1, prompts, agents, uniforms, sampling)
+
+    def token_logps(self, layout: Layout, sampling: Sampling) -> Tensor:
+        """Return log-probabilities (N,), as logprobs.token_logps does.
+
+        Logits are computed for as many tokens at a time as the CPU's cache holds, or as keep a
+        GPU's cores busy.
+        """
+        base = self.base
+        rows, size = layout.ids.shape
+        if size > base.window and layout.seen is None:
+            return logprobs.token_logps(base, layout, sampling)
+        positions = layout.positions
+        if positions is None:
+            positions = torch.arange(size, device=base.device).expand(rows, -1)
+        adapters = Adapters(base.row_adapters, size, base.device, updating=True)
+        hidden = self.layers(
+            layout.ids,
+            positions,
+            adapters,
+            mask=layout.seen,
+            recomputing=base.recomputing,
+        )
+        hidden = hidden.flatten(0, 1)[layout.predicted]
+        logits = 2 ** (21 if base.device.type == "cpu" else 26)
+        count = max(logits // len(base.head.weight), 64)
+
+        def logps_of(states: Tensor, tokens: Tensor) -> Tensor:
+            return target_logps(self.logits(states), tokens, sampling)
+
+        if hidden.requires_grad and not base.head.weight.requires_grad:
+            return TokenLogps.apply(hidden, layout.targets, logps_of, count)
+        parts = zip(hidden.split(count), layout.targets.split(count), strict=True)
+        # A trained output layer needs the logits once more. There is no dropout.
+        options = {"use_reentrant": False, "preserve_rng_state": False}
+        return torch.cat([checkpoint(logps_of, *part, **options) for part in parts])
+
+
+class TokenLogps(torch.autograd.Function):
+    """Compute logps_of(hidden, targets), log pi (N,) of tokens, for `count` of them at a time.
+
+    A token's gradient is taken as soon as its logits are there, because each token has V of them.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden: Tensor, targets: Tensor, logps_of: Callable, count: int) -> Tensor:
+        values = []
+        slopes = []
+        for states, tokens in zip(hidden.split(count), targets.split(count), strict=True):
+            leaf = states.detach().requires_grad_()
+            with torch.enable_grad():
+                logps = logps_of(leaf, tokens)
+            values.append(logps.detach())
+            slopes += torch.autograd.grad(logps, leaf, torch.ones_like(logps))
+        ctx.save_for_backward(torch.cat(slopes))
+        return torch.cat(values)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):
+        [slopes] = ctx.saved_tensors
+        return slopes * grad[:, None], None, None, None

@@ -1,0 +1,246 @@
+"""Scoring responses: log-probabilities under the sampled distribution, with their gradient.
+
+Each token is run once. Sequences that begin alike are a tree of tokens (`Tree`): the prompt, its G
+responses, the next turn's prompts that continue them. A tree is run as one sequence, with a mask
+that lets each token see those before it on its own branch.
+
+Shapes: B trees of up to L tokens. N tokens of responses. R rows (responses), T tokens of a
+response. V vocabulary.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from policies.memory import checkpoints, pass_tokens, update_tokens
+from policies.sampling import Sampling, target_logps
+
+if TYPE_CHECKING:
+    from policies.base import Base
+
+CAP = 2.0  # largest importance weight of a token
+padded = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
+
+
+@dataclass
+class Row:
+    """One response in the update."""
+
+    agent: int
+    prompt: tuple[int, ...]
+    tokens: list[int]
+    advantage: float = 0.0
+    weight: float = 1.0  # share of the batch
+    problem: int = 0  # number in the batch
+    # log-probabilities of the tokens
+    logps: list[float] = field(default_factory=list)  # when they were sampled
+    scored: Tensor | None = None  # when they were scored last
+    old: Tensor | None = None  # before the first update
+    reference: Tensor | None = None  # under the frozen base
+
+    @property
+    def coef(self) -> float:
+        """Its coefficient in the loss."""
+        return self.advantage * self.weight
+
+
+def score(
+    base: "Base",
+    rows: list[Row],
+    sampling: Sampling,
+    backward: Callable | None = None,
+    frozen: bool = False,
+) -> None:
+    """Score responses in micro-batches and set `row.scored` of each row.
+
+    backward(rows, logps (R, T), mask (R, T)) is called for every micro-batch. It has to call
+    backward on a loss made of logps. None: no gradients are kept. With `frozen` the base scores,
+    without adapters.
+    """
+    learns = backward is not None
+    longest = max((len(row.prompt) + len(row.tokens) for row in rows), default=0)
+    prompts = {(row.agent, row.prompt) for row in rows}
+    total = sum(len(row.tokens) for row in rows) + sum(len(prompt) for _, prompt in prompts)
+    recomputing = learns and checkpoints(base, longest, total)
+    trees = list(trees_of(base, rows, pass_tokens(base, recomputing)))
+    for batch in batches(trees, update_tokens(base, recomputing)):
+        agents = None if frozen else [tree.rows[0].agent for tree in batch]
+        gradients = torch.set_grad_enabled(learns)
+        with gradients, base.acting(agents), base.recompute(recomputing):
+            logps = base.token_logps(lay_out(base, batch), sampling)  # (N,)
+            batch_rows = [row for tree in batch for row in tree.rows]
+            parts = logps.split([len(row.tokens) for row in batch_rows])
+            for row, part in zip(batch_rows, parts, strict=True):
+                row.scored = part.detach()
+            if learns:
+                mask = padded([torch.ones_like(part, dtype=torch.bool) for part in parts])
+                backward(batch_rows, padded(parts), mask)
+
+
+class Tree:
+    """Distinct tokens of rows that begin alike, each with the token before it.
+
+    alone: it is one response, and takes no mask.
+
+    The prompt "a b" with the responses "c d" and "c e f" has the tokens a b c, and parents
+    -1 0 1. The last token of a response predicts none, so it is not run. Token c is predicted at
+    place 1 of the tree, d and e at 2, and f at the place of e.
+    """
+
+    def __init__(self, alone: bool = False):
+        self.alone = alone
+        self.rows: list[Row] = []
+        self.predicted: list[int] = []  # of all tokens of the rows: where each is predicted
+        self.tokens: list[int] = []
+        self.parents: list[int] = []
+        self.depths: list[int] = []  # positions in the text
+        self.places: dict[tuple[int, int], int] = {}  # of a token after a place
+
+    def add(self, row: Row) -> None:
+        """Add a response after its prompt."""
+        place = -1
+        for depth, token in enumerate([*row.prompt, *row.tokens]):
+            if depth >= len(row.prompt):
+                self.predicted.append(place)
+            if depth == len(row.prompt) + len(row.tokens) - 1:
+                break
+            key = (place, token)
+            if key not in self.places:
+                self.places[key] = len(self.tokens)
+                self.tokens.append(token)
+                self.parents.append(place)
+                self.depths.append(depth)
+            place = self.places[key]
+        self.rows.append(row)
+
+    def seen(self) -> Tensor:
+        """Return which tokens each token sees, (L, L): itself and those on the way to it."""
+        size = len(self.tokens)
+        seen = torch.eye(size, dtype=torch.bool).numpy()
+        for place, parent in enumerate(self.parents):
+            if parent >= 0:
+                seen[place] |= seen[parent]
+        return torch.from_numpy(seen)
+
+
+def trees_of(base: "Base", rows: list[Row], limit: float) -> Iterator[Tree]:
+    """Yield the trees of rows: one for all prompts of an agent that begin with the same prompt.
+
+    A tree has at most `limit` tokens, if one response has. A response has a tree of its own where
+    the model takes no mask, and where it does not fit into the attention window: our mask would
+    widen it.
+    """
+    limit = min(limit, base.context)  # some models keep tables of so many places
+    tree = None
+    for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
+        size = len(row.prompt) + len(row.tokens)
+        alone = not base.takes_masks or size > base.window
+        if tree and not (alone or tree.alone or len(tree.tokens) + size > limit):
+            root = tree.rows[0]
+            if row.agent == root.agent and row.prompt[: len(root.prompt)] == root.prompt:
+                tree.add(row)
+                continue
+        if tree:
+            yield tree
+        tree = Tree(alone)
+        tree.add(row)
+    if tree:
+        yield tree
+
+
+def batches(trees: list[Tree], limit: float) -> Iterator[list[Tree]]:
+    """Yield trees that are run together, by agent, within a limit of tokens."""
+    for alone in (False, True):
+        group = [tree for tree in trees if tree.alone == alone]
+        for numbers in pack([len(tree.tokens) for tree in group], limit):
+            yield [group[number] for number in sorted(numbers)]
+
+
+@dataclass
+class Layout:
+    """Trees side by side, as the model runs them: padded on the right."""
+
+    ids: Tensor  # (B, L)
+    predicted: Tensor  # (N,): places in the flattened ids where the responses' tokens are predicted
+    targets: Tensor  # (N,): these tokens
+    positions: Tensor | None = None  # (B, L). Both are None where each tree is alone.
+    seen: Tensor | None = None  # (B, 1, L, L): whether a token sees another
+
+
+def lay_out(base: "Base", trees: list[Tree]) -> Layout:
+    """Return the layout of trees on the model's device."""
+    ids = padded([torch.tensor(tree.tokens) for tree in trees])
+    count, size = ids.shape
+    predicted = []
+    targets = []
+    positions = torch.zeros(count, size, dtype=torch.long)
+    seen = torch.eye(size, dtype=torch.bool).repeat(count, 1, 1, 1)  # padding sees itself
+    for number, tree in enumerate(trees):
+        predicted += [number * size + place for place in tree.predicted]
+        for row in tree.rows:
+            targets += row.tokens
+        length = len(tree.tokens)
+        positions[number, :length] = torch.tensor(tree.depths)
+        seen[number, 0, :length, :length] = tree.seen()
+    device = base.device
+    layout = Layout(
+        ids.to(device), torch.tensor(predicted, device=device), torch.tensor(targets, device=device)
+    )
+    if not trees[0].alone:
+        layout.positions = positions.to(device)
+        layout.seen = seen.to(device)
+    return layout
+
+
+def token_logps(base: "Base", layout: Layout, sampling: Sampling) -> Tensor:
+    """Return log pi (N,) of the responses' tokens, by transformers' forward pass."""
+    inputs = {}
+    if layout.seen is not None:
+        dtype = base.net.dtype
+        mask = torch.zeros(layout.seen.shape, dtype=dtype, device=base.device)
+        inputs["attention_mask"] = mask.masked_fill(~layout.seen, torch.finfo(dtype).min)
+        inputs["position_ids"] = layout.positions
+    logits = base.run(layout.ids, 0, use_cache=False, **inputs).logits
+    return target_logps(logits.flatten(0, 1)[layout.predicted], layout.targets, sampling)
+
+
+def importance(logps: Tensor, rows: list[Row]) -> Tensor:
+    """Return weights (R, T) in the loss for tokens that a server has sampled (engine.py).
+
+    They are min(pi / mu, CAP), detached. pi is the policy before the first update, with
+    log-probabilities logps (R, T). mu is the server's policy, with log-probabilities `row.logps`.
+    Weights of padding mean nothing.
+
+    This is truncated importance sampling (Ionides 2008) of tokens, biased and of bounded variance.
+    Yao et al. 2025 do the same (Your Efficient RL Framework Secretly Brings You Off-Policy RL
+    Training).
+    """
+    before = logps.detach()
+    if rows[0].old is not None:
+        before = padded([row.old for row in rows])
+    sampled = padded([logps.new_tensor(row.logps) for row in rows])
+    ratio = (before - sampled).exp()
+    return ratio.clamp(max=CAP)
+
+
+def pack(costs: list[float], limit: float) -> Iterator[list[int]]:
+    """Yield numbers of the items in parts of about equal size, the most costly item first.
+
+    In each part, the number of items times the largest cost stays within the limit.
+
+    >>> list(pack([2, 5, 2, 5, 2, 2], 10))
+    [[1, 3], [0, 2, 4, 5]]
+    """
+    order = sorted(range(len(costs)), key=lambda number: -costs[number])
+    while order:
+        largest = costs[order[0]]
+        most = max(1, int(limit / largest))
+        batches = math.ceil(len(order) / most)
+        count = math.ceil(len(order) / batches)
+        yield order[:count]
+        order = order[count:]
