@@ -330,12 +330,16 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
 def may_be_left_out(args: Args, header: dict, method: str):
     """Leave out `single` or `reference` where it fails, because the task may need a team.
 
-    The title says so. Raise the error of any other method, and of one that --method names.
+    Leave out a baseline whose prompts, with partners' texts in them, do not fit. The title says so.
+    Raise the error of any other method, and of one that --method names.
     """
+    from policies.base import TooLong
+
     try:
         yield
     except Exception as error:
-        if args.method or method not in ("single", "reference"):
+        may_fail = method in ("single", "reference") or isinstance(error, TooLong)
+        if args.method or not may_fail:
             raise
         reason = f"{type(error).__name__}: {error}"
         header["settings"]["title"] += f"\nno method {method}: {reason:.200}"

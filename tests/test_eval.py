@@ -399,6 +399,18 @@ def test_what_is_for_teams_alone_is_evaluated_without_single(check, reason, tmp_
     assert ("error: --method single: what" in capsys.readouterr().err) == (not reason)
 
 
+def test_a_baseline_whose_prompts_do_not_fit_is_left_out(monkeypatch, tmp_path, capsys):
+    """Its prompts hold partners' texts, so nobody knows their lengths before."""
+    monkeypatch.setattr(playing, "shown", lambda *_: "a " * 9000)
+    flags = f"--task coop --model tiny --limit 1 --greedy --max-new-tokens 4 --json {tmp_path}/json"
+    run_eval(flags)
+    assert list(methods(tmp_path)) == ["naive", "single", "reference"]
+    assert "no method sequential: TooLong: " in read_json(tmp_path / "json")["settings"]["title"]
+    with pytest.raises(SystemExit):
+        run_eval(flags, "--method sequential")
+    assert "error: a prompt has" in capsys.readouterr().err
+
+
 def test_a_task_may_ask_in_chat_messages(team):
     class Chat(Coop):
         def observe(self, agent, item, history):
