@@ -48,7 +48,8 @@ _SCOPE = (*_DEFINITION, ast.Lambda)
 _FIXED = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef)
 # Calls that change an object, while their value is used.
 _TAKING = {"heappop", "heappushpop", "next", "pop", "popitem", "popleft", "setdefault"}
-_LIMITS = ("setrecursionlimit", "set_int_max_str_digits")  # of the interpreter, for all code
+# Settings for all code: of the interpreter, and of decimal numbers.
+_SETTINGS = ("setrecursionlimit", "set_int_max_str_digits", "getcontext")
 # A fence, or a comment or a string, in which three backticks are text. A string may be cut short.
 _FENCE = re.compile(
     r"""
@@ -229,7 +230,7 @@ def _effects(code: ast.AST, own: set[str], active: set[str]) -> set[str]:
                 names |= names_in(node)
             case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in own | {"print"}:
                 pass
-            case ast.Expr():
+            case ast.Expr() | ast.Assign(targets=[ast.Name(id="_")]):
                 names |= names_in(node)
     return names
 
@@ -413,7 +414,7 @@ def _binds(node: ast.stmt) -> set[str]:
                 names.add((part.asname or part.name).partition(".")[0])
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
-            case ast.Name(id=name) | ast.Attribute(attr=name) if name in _LIMITS:
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name in _SETTINGS:
                 names.add("*")
             case ast.Name() | ast.Attribute() | ast.Subscript():
                 if isinstance(part.ctx, ast.Store):

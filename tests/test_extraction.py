@@ -14,6 +14,7 @@ from programs.extraction import extract
 
 SOLVE = frozenset({"solve"})
 PLAIN = "def aux(x):\n    return x % 2 == 0"
+CONTEXT = "from decimal import *\ngetcontext().prec = 3\ndef aux(x):\n    return Decimal(x)"
 FENCED = 'def aux(x):\n    """So:\n    ```\n    aux(2)\n```\n    """\n    return x'
 # text -> what is kept of it for the function aux
 EXTRACTED = {
@@ -65,6 +66,7 @@ EXTRACTED = {
         "import sys\nP = []\nfor n in range(2, 9):\n    if n % 2:\n        P.append(n)\n"
         "def aux(x):\n    return P[x] + sys.maxsize",
     ),
+    "a context": ("import decimal\n" + CONTEXT + "\nimport os\n", CONTEXT),
     "star": (
         "from math import *\nfrom partner import *\ndef aux(x):\n    return floor(x)\n",
         "from math import *\ndef aux(x):\n    return floor(x)",
@@ -97,6 +99,7 @@ NEEDED = {  # what a text runs before aux, which returns T
     "a tree": "T = {}\ndef put(w):\n    t = T\n    for c in w:\n"
     "        t = t.setdefault(c, {})\nput('ab')",
     "a comprehension": "T = []\n[T.append(x) for x in range(3)]",
+    "a value for nobody": "T = []\n_ = [T.append(x) for x in range(3)]",
     "deletion": "T = [1, 2]\ndel T[0]",
     "a new name": "from functools import partial\nT = []\nadd = partial(T.append)\nadd(1)",
     "a method": "class A:\n    def put(self):\n        self.x = 1\na = A()\na.put()\nT = vars(a)",
