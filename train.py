@@ -93,8 +93,8 @@ class Args:
         SIZE,
     )
     bits: int | None = optional(
-        "bits per weight of the frozen model (16 on a GPU, 32 on one without bf16; on a CPU the "
-        "faster of 16 and 32)",
+        "bits per weight of the frozen model (16 on a GPU or a CPU that multiplies bf16, and 32 on "
+        "another)",
         int,
         choices=(32, 16, 8, 4),
     )

@@ -10,19 +10,19 @@ import train
 from policies import loading
 from training import defaults
 
-FAST, SLOW = {16: 1e-5, 32: 2e-5}, {16: 5e-5, 32: 1e-5}  # what a probe may find of 16 bits
+FAST = {"avx512_bf16": True, "avx512_f": True}  # flags of a CPU
 
 
 @pytest.fixture
-def probe(monkeypatch):
-    """Set what the probe finds, on a machine without a GPU. Without a call no probe may run."""
+def cpu(monkeypatch):
+    """Set the flags of a machine without a GPU. At first it multiplies bf16."""
 
-    def set_seconds(seconds: dict | None):
-        monkeypatch.setattr(defaults, "seconds_of_a_token", lambda: dict(seconds))
+    def set_flags(flags: dict):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags)
 
     monkeypatch.setattr(loading, "device", lambda: torch.device("cpu"))
-    set_seconds(None)
-    return set_seconds
+    set_flags(FAST)
+    return set_flags
 
 
 def resolved(argv: str) -> int:
@@ -31,29 +31,26 @@ def resolved(argv: str) -> int:
     return args.bits
 
 
-def test_a_cpu_takes_the_faster(probe, capsys):
-    probe(FAST)
-    assert resolved("--model their/model") == 16
-    assert "bits:    16, 32 bits take 2.0 times as long on this CPU" in capsys.readouterr().out
-    probe(SLOW)
-    assert resolved("--model their/model") == 32
-    assert "bits:    32, 16 bits take 5.0 times as long on this CPU" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
+        ("--model their/model", 16),
         ("", 32),
         ("--model their/model --lora-rank 0", 32),
-        ("--model their/model --devices 2", 32),  # each would find its own
-        ("--model their/model --bits 16", 16),
+        ("--model their/model --devices 2", 32),  # the other's CPU may differ
+        ("--model their/model --bits 8", 8),
     ],
 )
-def test_where_nothing_is_probed(argv, expected, probe):
+def test_a_cpu_that_multiplies_bf16_takes_16(argv, expected, cpu):
     assert resolved(argv) == expected
 
 
-def test_a_card_takes_16(probe, monkeypatch):
+def test_another_cpu_takes_32(cpu):
+    cpu({"avx512_bf16": False, "avx2": True})
+    assert resolved("--model their/model") == 32
+
+
+def test_a_card_takes_16(monkeypatch):
     capability = (8, 0)
     monkeypatch.setattr(loading, "device", lambda: torch.device("cuda", 0))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda place: capability)
@@ -75,13 +72,12 @@ def test_a_process_works_on_its_own_card(monkeypatch):
     assert chosen == [torch.device("cuda", 1)]
 
 
-def test_a_run_records_it_and_keeps_it(probe, tmp_path, monkeypatch):
-    """Resumed or evaluated, where a probe would now find the other."""
+def test_a_run_records_it_and_keeps_it(cpu, tmp_path, monkeypatch):
+    """Resumed or evaluated, on a machine that would take the other."""
     model = copied_model(tmp_path / "pretrained")  # not the embedded one, as far as anyone can tell
     loaded = watch(monkeypatch, loading, "load_model")
-    probe(FAST)
     run = train_run(tmp_path / "run", SMALL, "--model", model)
-    probe(SLOW)
+    cpu({})
     resume(run, "--max-steps 2")
     assert read_json(run / "args.json")["args"]["bits"] == 16
     run_eval("--run", run, "--method naive --limit 1 --max-new-tokens 8 --greedy")

@@ -5,7 +5,6 @@
 
 import json
 import math
-import time
 from pathlib import Path
 
 from policies import finding
@@ -18,7 +17,6 @@ STEPS = 130  # --max-steps
 JOINTS = 4  # --joint from three agents on (docs/results/teams.md)
 CLIP = [0.2, 0.2]  # --clip with several updates
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
-TURNS = 10  # of the probe for --bits
 
 
 def resolve(args) -> None:
@@ -65,58 +63,32 @@ def resolve_steps(args, problems: int) -> None:
 
 
 def resolve_bits(args) -> None:
-    """Fill in --bits, and print what a probe found.
+    """Fill in --bits.
 
     Trained weights need 32, and the embedded models are too small to gain. A GPU that computes in
-    bf16 takes 16, an older one 32. A CPU takes the faster of 16 and 32. Several processes take 32,
-    because each might find another one.
+    bf16 takes 16, an older one 32. A CPU takes 16 if it has instructions that multiply bf16, which
+    are faster (docs/install.md). Several processes on CPUs take 32, because these may differ.
     """
     if args.bits is not None:
         return
     args.bits = 32
     if args.lora_rank == 0 or all(map(is_embedded, args.model)):
         return
+    import torch
+
     from policies.loading import device, has_bf16
 
     place = device()
     if place.type != "cpu":
-        args.bits = 16 if has_bf16(place) else 32
-    elif args.processes == 1:
-        seconds = seconds_of_a_token()
-        args.bits, slower = sorted(seconds, key=seconds.get)
-        ratio = seconds[slower] / seconds[args.bits]
-        print(
-            f"bits:    {args.bits}, {slower} bits take {ratio:.1f} times as long on this CPU "
-            "(--bits: another number)",
-            flush=True,
-        )
+        fast = has_bf16(place)
+    else:
+        supported = torch.cpu.get_capabilities()
+        multiplies_bf16 = supported.get("avx512_bf16") or supported.get("amx_bf16")
+        fast = multiplies_bf16 and args.processes == 1
+    if fast:
+        args.bits = 16
 
 
 def is_embedded(name: str) -> bool:
     """Return whether a model is one of those in tiny/, or an adapter on it."""
     return Path(bases(name)[-1]).resolve().is_relative_to(finding.EMBEDDED)
-
-
-def seconds_of_a_token() -> dict[int, float]:
-    """Return the CPU seconds that a token takes in the products with one frozen weight, by bits.
-
-    Decoding multiplies few rows at a time. The update multiplies many, forwards and backwards. A
-    CPU's instructions for 16 bits may speed up one and slow down the other. The weight is that of a
-    feed-forward layer in a model of 135 million parameters. The probe uses one thread and takes
-    turns, and the smallest time counts, so that other jobs on the machine do not decide.
-    """
-    import torch
-
-    dtypes = {16: torch.bfloat16, 32: torch.float32}
-    least = {(bits, rows): math.inf for bits in dtypes for rows in (24, 128)}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    for _ in range(TURNS):  # the first turn warms up
-        for bits, rows in least:
-            weight = torch.ones(576, 1536, dtype=dtypes[bits])
-            x = torch.ones(rows, 1536, dtype=dtypes[bits])
-            start = time.thread_time()
-            torch.nn.functional.linear(x, weight)
-            least[bits, rows] = min(least[bits, rows], time.thread_time() - start)
-    torch.set_num_threads(threads)
-    return {bits: least[bits, 24] / 24 + 2 * least[bits, 128] / 128 for bits in dtypes}
