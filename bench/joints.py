@@ -1,7 +1,6 @@
 """Variance of the gradient against K of --joint, on the embedded team's own task.
 
     python -m bench.joints --num-agents 3 [--most 64] [--problems 6] [--rollouts 6] [--run DIR]
-    python -m bench.joints --cost 2 8     # a step with 2 agents beside one with 8, K = 2
 
 The policy does not change: it is the warm start, or the agents of a run. Every problem is played
 several times. The same samples of a rollout get the advantages of each K, so that only the
@@ -13,10 +12,7 @@ problem, with its cache.
 """
 
 import argparse
-import statistics
-import tempfile
 import time
-from pathlib import Path
 
 import torch
 
@@ -105,26 +101,6 @@ def variance_table(flags, num_agents: int) -> None:
     print(f"{time.perf_counter() - start:.0f} s", flush=True)
 
 
-def cost(sizes: list[int], rounds: int = 5) -> None:
-    """Print CPU seconds of a step by the number of agents, in turn, on the toy of bench.step."""
-    texts = common.prompts(64, 64, 512)
-    seconds = {agents: [] for agents in sizes}
-    with tempfile.TemporaryDirectory() as folder:
-        common.make_model(Path(folder), 512)
-        flags = "--joint 2 --batch-size 4 --bits 32"
-        teams = {agents: common.ours(folder, texts, agents, 1, flags) for agents in sizes}
-        for number in range(rounds + 1):
-            for agents, team in teams.items():
-                start = time.process_time()
-                team.step()
-                if number:  # the first round is not counted
-                    seconds[agents].append(time.process_time() - start)
-    first = statistics.median(seconds[sizes[0]])
-    for agents in sizes:
-        median = statistics.median(seconds[agents])
-        print(f"{agents} agents: {median:.2f} s a step, {median / first:.2f} of the first")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num-agents", type=int, nargs="+", default=[2, 3, 4])
@@ -132,11 +108,8 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=6)
     parser.add_argument("--rollouts", type=int, default=6, help="rollouts of each problem")
     parser.add_argument("--run", help="run whose agents play (default: the warm start)")
-    parser.add_argument("--cost", type=int, nargs="+", help="numbers of agents, timed instead")
     flags = parser.parse_args()
     print(common.machine())
-    if flags.cost:
-        return cost(flags.cost)
     for num_agents in flags.num_agents:
         variance_table(flags, num_agents)
 

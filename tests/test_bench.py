@@ -1,12 +1,11 @@
 """What the bench scripts stand on: python -m pytest tests/test_bench.py"""
 
-import json
 import sys
 
 import pytest
 from helpers import ROOT
 
-from bench import bars, engine
+from bench import engine
 from bench.flops import count_tokens, model_flops
 
 
@@ -26,17 +25,6 @@ def test_the_decoders_of_an_engine_bench_answer_in_full(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", argv.split())
     engine.main()
     assert "\nours " in capsys.readouterr().out
-
-
-def test_bars_of_several_runs_have_the_names_of_their_files(tmp_path):
-    for name, share in (("seed 0", 0.3), ("seed 1", 0.4)):
-        methods = {"trained": {"pass@1": share}}
-        if name == "seed 1":
-            methods["single-trained"] = {"pass@1": 0.2}
-        (tmp_path / f"{name}.json").write_text(json.dumps({"methods": methods}))
-    shown = bars.methods_of(f"{tmp_path}/seed 0.json,{tmp_path}/seed 1.json")
-    heights = {label: row["pass@1"] for label, row in shown.items()}
-    assert heights == {"single-\ntrained": 0.2, "trained\nseed 0": 0.3, "trained\nseed 1": 0.4}
 
 
 def test_make_bench_installs_the_project_and_its_peers():
