@@ -39,11 +39,11 @@ from pathlib import Path
 
 import train
 from evaluation import report
-from policies.finding import DEVICE, DEVICES, located
+from policies.model_names import DEVICE, DEVICES, located
 from rewards import REWARDS, largest_return
 from tasks import TASKS
 from train import COUNT, POSITIVE, SIZE, TOP_P
-from training import folder
+from training import run_folder
 from training.defaults import is_embedded, resolve_bits
 from training.flags import (
     Parser,
@@ -241,7 +241,7 @@ def run_flags(args: Args, directory: Path | None) -> train.Args:
         if getattr(args, name) is not None:
             setattr(flags, name, getattr(args, name))
     if directory and task == recorded.get("task"):
-        folder.check_data(directory, flags.data, on_purpose=bool(args.data))
+        run_folder.check_data(directory, flags.data, on_purpose=bool(args.data))
     if args.model:
         count = len(args.model)
         if not directory and count > 1:
@@ -270,7 +270,7 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
             )
     alone.gamma = flags.gamma  # all methods have one unit of return
     if team:  # the flag --max-new-tokens is then meant for the team's agents
-        alone.max_new_tokens = folder.read_args(solo)["args"]["max_new_tokens"]
+        alone.max_new_tokens = run_folder.read_args(solo)["args"]["max_new_tokens"]
     if alone.model[0] != flags.model[0]:
         alone.judge = flags.judge or flags.model[0]
     return alone
@@ -278,7 +278,7 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
 
 def evaluate(args: Args) -> tuple[dict, list[dict]]:
     """Play every method; return the header and the records, as measures.summarize takes them."""
-    from evaluation.players import Player, find_runs, single_flags
+    from evaluation.load_team import Player, find_runs, single_flags
     from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 
     team, solo = find_runs(args.run)
@@ -290,7 +290,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
         raise ValueError(f"task {flags.task!r} has no test items")
     quiet()  # names are checked: what follows imports torch
     resolve_bits(flags)
-    from evaluation.methods import choose, latencies, plan, play_method, reference
+    from evaluation.baselines import choose, latencies, plan, play_method, reference
 
     seats = {"team": (flags, team)}  # who plays: flags, and the run of the trained agents
     if solo:
@@ -322,7 +322,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
                     timing = latencies(name, rollout, items, sampling, args.seed)
                     header["timing"][name] = timing
             if args.samples:  # what is played is not lost, whatever comes
-                folder.write_lines(Path(args.samples), [header, *records])
+                run_folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
@@ -333,7 +333,7 @@ def may_be_left_out(args: Args, header: dict, method: str):
     Leave out a baseline whose prompts, with partners' texts in them, do not fit. The title says so.
     Raise the error of any other method, and of one that --method names.
     """
-    from policies.base import TooLong
+    from policies.shared_model import TooLong
 
     try:
         yield
@@ -347,8 +347,8 @@ def may_be_left_out(args: Args, header: dict, method: str):
 
 def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> dict:
     """Return the header: what is evaluated and how, for the head and the foot of the table."""
-    from evaluation.methods import TIMED
-    from policies.base import as_text
+    from evaluation.baselines import TIMED
+    from policies.shared_model import as_text
     from training.report import where
 
     drawn = f"temperature {flags.temperature:g}, top-p {flags.top_p:g}"
@@ -404,11 +404,11 @@ def table(args: Args) -> None:
             raise ValueError(f"--method {name}: what {args.from_samples} has is {listed}")
     summary = measures.summarize(header, records, args.method)
     if args.json:
-        folder.write_json(Path(args.json), summary)
+        run_folder.write_json(Path(args.json), summary)
     if args.csv:
         report.write_csv(args.csv, summary["methods"])
     if args.samples:
-        folder.write_lines(Path(args.samples), [header, *records])
+        run_folder.write_lines(Path(args.samples), [header, *records])
     if args.show:
         shown = [record for record in records if record["method"] in summary["methods"]]
         text = report.show(header, shown, args.show)
@@ -429,7 +429,7 @@ def newest(args: Args) -> list[str] | None:
 
 def ask(args: Args) -> None:
     """Print the team's greedy answer (sampled, with --temperature) to a problem of the user's."""
-    from evaluation.players import Player, find_runs
+    from evaluation.load_team import Player, find_runs
     from training.plugins import TaskOptions, make_task
 
     team, solo = find_runs(args.run)
@@ -464,7 +464,7 @@ def crossplay(args: Args) -> None:
     """Print the table of the runs whose agents change partners."""
     from evaluation import crossplay
 
-    runs = [folder.run_folder(name) for name in args.crossplay]
+    runs = [run_folder.find_run(name) for name in args.crossplay]
     flags = [run_flags(args, run) for run in runs]
     samples = 0 if args.greedy else args.num_samples
     returns, title = crossplay.crossplay(runs, flags, args.limit, samples, args.seed)
@@ -488,13 +488,13 @@ def main(argv: list[str]) -> None:
             crossplay(args)
         elif args.score:
             quiet()
-            from evaluation import scoring
+            from evaluation import score_file
 
-            print(scoring.score(run_flags(args, None), args.score, args.samples))
+            print(score_file.score(run_flags(args, None), args.score, args.samples))
         elif args.doctor:
             from training import doctor
 
-            print(doctor.report(folder.run_folder(args.doctor)))
+            print(doctor.report(run_folder.find_run(args.doctor)))
         else:
             args.run = newest(args)
             if args.ask is None:

@@ -51,12 +51,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies import parallel
-from policies.base import Prompt, TooLong
+from concurrency import processes
 from policies.decoding import Response
 from policies.logprobs import Row, importance, padded
 from policies.memory import halving
 from policies.sampling import Sampling
+from policies.shared_model import Prompt, TooLong
 from policies.team import Team
 
 TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
@@ -282,7 +282,7 @@ class Rollout:
     """Plays a batch of problems.
 
     `task` is the user's (tasks.py). `reward` scores many joint responses, [(item, texts)], and
-    returns the parts of each (training/scoring.py). The task's functions run in its threads.
+    returns the parts of each (training/reward_runner.py). The task's functions run in its threads.
     """
 
     def __init__(self, team: Team, task, reward: Callable, episode: Episode):
@@ -524,7 +524,7 @@ def _order(seed: int, epoch: int, size: int) -> np.ndarray:
 
 
 @dataclass
-class Visits:
+class Curriculum:
     """What --keep-problems remembers of a run. It decides which problems the next step plays.
 
     A problem is outside where the share of its joint responses that pass is below LOW or above
@@ -651,7 +651,7 @@ class MAGRPO(L.LightningModule):
         self.algorithm = algorithm
         self.sampling = sampling
         self.rollout = Rollout(team, task, reward, episode)
-        self.visits = Visits()
+        self.visits = Curriculum()
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step
@@ -661,7 +661,7 @@ class MAGRPO(L.LightningModule):
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
         self.optimizers().zero_grad()  # the rollout may need the memory
-        count = self.algorithm.batch_size * parallel.place()[1]
+        count = self.algorithm.batch_size * processes.place()[1]
         self.turns = self.play(count)  # steps 1 to 4
         self.set_advantages()  # step 5
         with self.rollout.timed("update"):
@@ -670,7 +670,7 @@ class MAGRPO(L.LightningModule):
             self.record_visits(count)
 
     def next_problems(self, count: int) -> tuple[list[tuple[int, int]], int]:
-        """Return the next step's problems, as `Visits.next`: a function of what is remembered."""
+        """Return the next step's problems, a function of what is remembered."""
         options = self.algorithm
         if not options.keep_problems:  # then the step alone decides
             self.visits.position = self.global_step * count
@@ -691,7 +691,7 @@ class MAGRPO(L.LightningModule):
         items = [self.problems[number] for number, _ in chosen]
         joints = {"aligned": 1, "cross": math.inf}.get(options.joint, options.joint)
         optimism = optimism_weight(step, options.optimism, options.optimism_end, options.max_steps)
-        return parallel.play(
+        return processes.play(
             self.rollout,
             items,
             (options.seed, TRAIN, step, 0),
@@ -777,14 +777,14 @@ class MAGRPO(L.LightningModule):
         self.learning_rates = [rate * factor for rate in options.lr]
         for agent, group in zip(self.team.policies(), optimizer.param_groups, strict=True):
             group["lr"] = self.learning_rates[agent]
-        rows = [row for row in rows if parallel.is_own(row.problem, len(self.turns[0]))]
+        rows = [row for row in rows if processes.is_own(row.problem, len(self.turns[0]))]
         # A response without advantage has no gradient. Unless there is a KL term, it is not run.
         self.learned = [row for row in rows if row.coef != 0.0 or options.kl_coef]
         groups = [group["params"] for group in optimizer.param_groups]  # one per policy
         limit = options.grad_clip or math.inf
         for number in range(options.updates):
             halving(self.team.bases, lambda: self.set_gradients(self.learned))
-            parallel.sum_gradients(list(itertools.chain(*groups)))
+            processes.sum_gradients(list(itertools.chain(*groups)))
             norms = [float(nn.utils.clip_grad_norm_(group, limit)) for group in groups]
             if not all(map(math.isfinite, norms)):
                 self.skip(norms)
@@ -846,7 +846,7 @@ class MAGRPO(L.LightningModule):
         checkpoint["visits"] = vars(self.visits)
 
     def on_load_checkpoint(self, checkpoint):
-        self.visits = Visits(**checkpoint.get("visits", {}))  # older runs have none
+        self.visits = Curriculum(**checkpoint.get("visits", {}))  # older runs have none
 
     def state_dict(self, *args, **kwargs):
         """Return what is trained, and not the frozen bases."""

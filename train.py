@@ -16,10 +16,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies.finding import DEVICE, DEVICES, TARGETS, TeamOptions, find_model, located
+from policies.model_names import DEVICE, DEVICES, TARGETS, TeamOptions, find_model, located
 from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
-from training import folder, learners
+from training import initial_agents, run_folder
 from training.defaults import resolve, resolve_bits, resolve_steps
 from training.flags import (
     Parser,
@@ -285,7 +285,7 @@ def parse(argv: list[str]) -> Args:
 
 def resumed(args: Args, top: Parser, argv: list[str]) -> Args:
     """Return the flags of the run of --resume; ValueError where other flags were given."""
-    recorded = recorded_flags(folder.run_folder(args.resume))
+    recorded = recorded_flags(run_folder.find_run(args.resume))
     top.set_defaults(**recorded)
     given = Args(**vars(top.parse_args(argv)))
     resolve(given)
@@ -306,7 +306,7 @@ def recorded_flags(directory: Path) -> dict:
 
     An older run may have had more flags than there are now, and it was not optimistic.
     """
-    recorded = {"optimism": 0.0} | folder.read_args(directory)["args"]
+    recorded = {"optimism": 0.0} | run_folder.read_args(directory)["args"]
     recorded["model"] = list(map(located, recorded["model"]))
     if recorded.get("judge"):
         recorded["judge"] = located(recorded["judge"])
@@ -337,7 +337,7 @@ def prepare(args: Args):
         raise ValueError(f"--eval-every: task {args.task!r} has no items of dev")
     resolve_steps(args, len(problems))
     if args.init and not args.resume:
-        args.init = learners.agent_folders(args.init, part_of(args, TeamOptions))
+        args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
     return task, reward, problems, held_out
 
 
@@ -352,7 +352,7 @@ def build(args: Args, prepared: tuple | None = None):
     from policies.loading import device
     from policies.team import Team
     from training.acceleration import accelerate
-    from training.scoring import Scorer
+    from training.reward_runner import Scorer
 
     task, reward, problems, held_out = prepared or prepare(args)
     resolve_bits(args)
@@ -361,8 +361,8 @@ def build(args: Args, prepared: tuple | None = None):
     if args.checkpointing:
         for base in team.bases:
             base.set_checkpointing()
-    if args.init and not folder.checkpoint(args.resume):
-        learners.load(team, args.init)
+    if args.init and not run_folder.checkpoint(args.resume):
+        initial_agents.load(team, args.init)
     judge = None
     if asks(reward):
         judge = make_judge(args.judge, team, args.chat_template)
@@ -395,12 +395,12 @@ def module_of(team, task, scorer, problems: list[dict], args: Args):
 
 def train(args: Args) -> None:
     first = is_first(args.processes)
-    directory = folder.run_folder(args.resume) if args.resume else None
+    directory = run_folder.find_run(args.resume) if args.resume else None
     with contextlib.ExitStack() as held:
         if first and args.resume and not args.dry_run:
-            held.enter_context(folder.lock_run_folder(directory))
+            held.enter_context(run_folder.lock_run_folder(directory))
         if first and args.run and not args.resume:
-            folder.refuse_name(args.run)
+            run_folder.refuse_name(args.run)
         prepared = prepare(args)
         if first:
             print("loading libraries and models ...", flush=True)
@@ -416,11 +416,11 @@ def train(args: Args) -> None:
         done = 0
         if first:
             if args.resume:
-                done = folder.cut_back(directory, args, module)
+                done = run_folder.cut_back(directory, args, module)
             else:
-                directory = folder.new_directory(args.run, args.task)
-                held.enter_context(folder.lock_run_folder(directory))
-            folder.write_args(directory, args)
+                directory = run_folder.new_directory(args.run, args.task)
+                held.enter_context(run_folder.lock_run_folder(directory))
+            run_folder.write_args(directory, args)
             print(f"writes:  {directory}", flush=True)
         schedule = part_of(args, Schedule)
         recorder = Recorder(directory, held_out, schedule, dataclasses.asdict(args), done)
@@ -432,7 +432,7 @@ def train(args: Args) -> None:
 def fit(module, recorder, args: Args) -> None:
     import lightning as L
 
-    from policies.parallel import Processes
+    from concurrency.processes import Processes
     from training.recorder import CheckpointFile, Stopped, make_logger
 
     logger = False
@@ -456,10 +456,10 @@ def fit(module, recorder, args: Args) -> None:
         plugins=[CheckpointFile()],
     )
     try:
-        trainer.fit(module, ckpt_path=folder.checkpoint(args.resume), weights_only=True)
+        trainer.fit(module, ckpt_path=run_folder.checkpoint(args.resume), weights_only=True)
     except Stopped as signalled:
         if trainer.is_global_zero:
-            command = folder.resume_command(recorder.directory)
+            command = run_folder.resume_command(recorder.directory)
             print(
                 f"\nstopped by {signalled} at step {trainer.global_step}. "
                 f"Go on from step {recorder.saved} with:\n  {command}"
@@ -467,7 +467,7 @@ def fit(module, recorder, args: Args) -> None:
         leave(130)
     except Exception as error:
         if recorder.directory:  # the other processes do not know it before they meet the first
-            command = folder.resume_command(recorder.directory)
+            command = run_folder.resume_command(recorder.directory)
             saved = f"the last checkpoint is of step {recorder.saved}"
             error.add_note(f"({saved}; mend it and go on: {command})")
         raise

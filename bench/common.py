@@ -26,10 +26,10 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 import train
-from policies.finding import TeamOptions
+from policies.model_names import TeamOptions
 from tasks import Task
 from training.flags import part_of
-from training.scoring import Scorer
+from training.reward_runner import Scorer
 
 torch.set_num_threads(1)
 RESPONSE = 64  # tokens of every response

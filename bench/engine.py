@@ -19,10 +19,10 @@ from pathlib import Path
 import torch
 
 import train
-from policies.finding import TeamOptions
+from policies.model_names import TeamOptions
 from policies.sampling import Sampling
 from training.flags import part_of
-from training.folder import write_json
+from training.run_folder import write_json
 
 AGENTS = 2
 

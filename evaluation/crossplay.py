@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pandas
 
-from evaluation.players import Player, load_agents
+from evaluation.load_team import Player, load_agents
 from training.defaults import resolve_bits
 from training.flags import part_of
-from training.folder import check_bases, write_json
-from training.heldout import play, progress
+from training.held_out import play, progress
 from training.metrics import problem_returns
 from training.plugins import TaskOptions, find_reward, make_task
+from training.run_folder import check_bases, write_json
 
 SAME = (  # flags in which the runs may not differ
     "task",

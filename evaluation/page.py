@@ -6,7 +6,7 @@ page.html is the template. A page holds the data of its runs, and works without 
 import json
 from pathlib import Path
 
-from training import folder
+from training import run_folder
 
 
 def write_page(names: list[str]) -> Path:
@@ -15,30 +15,30 @@ def write_page(names: list[str]) -> Path:
     Raise ValueError if a file of this name is there that is not such a page.
     """
     template = Path(__file__).with_name("page.html").read_text("utf-8")
-    runs = [read_run(folder.run_folder(name)) for name in names]
-    path = folder.run_folder(names[0]).resolve().parent / "page.html"
+    runs = [read_run(run_folder.find_run(name)) for name in names]
+    path = run_folder.find_run(names[0]).resolve().parent / "page.html"
     first_line = template.partition("\n")[0]
     if path.exists() and not path.read_text("utf-8", "replace").startswith(first_line):
         raise ValueError(f"{path} is not a page of --html and would be lost: move it")
     # JavaScript reads Python's NaN and Infinity. Without a "<", no text ends the script.
     data = json.dumps(runs).replace("<", "\\u003c")
-    folder.write_whole(path, template.replace("/* the runs */ []", data))
+    run_folder.write_whole(path, template.replace("/* the runs */ []", data))
     return path
 
 
 def read_run(directory: Path) -> dict:
     """Return what the page shows of a run."""
     path = directory / "samples.jsonl"
-    samples = folder.read_records(path)
+    samples = run_folder.read_records(path)
     prompts = {}  # each list of prompts once: the samples of a group share it
-    with folder.reading(path):
+    with run_folder.reading(path):
         for sample in samples:
             sample["prompts"] = prompts.setdefault(tuple(sample["prompts"]), len(prompts))
     return {
         "name": str(directory),
-        "record": folder.read_args(directory),
-        "rows": folder.read_records(directory / "metrics.jsonl"),
+        "record": run_folder.read_args(directory),
+        "rows": run_folder.read_records(directory / "metrics.jsonl"),
         "samples": samples,
         "prompts": list(prompts),
-        "summary": folder.read_summary(directory),
+        "summary": run_folder.read_summary(directory),
     }

@@ -20,7 +20,7 @@ import pandas
 
 from evaluation.measures import interval, mean_and_error, t95
 from evaluation.report import align
-from training.folder import read_args, read_records, read_summary, run_folder, write_json
+from training.run_folder import find_run, read_args, read_records, read_summary, write_json
 
 ENDS = {  # what an evaluation measured, and its label
     "before/return": "sampled, before",
@@ -64,7 +64,7 @@ class Group:
 def read_groups(names: list[str]) -> list[Group]:
     """Return the runs by group, in the order given."""
     groups = {}
-    for directory in map(run_folder, names):
+    for directory in map(find_run, names):
         record = read_args(directory)
         seed = record["args"]["seed"]
         flags = record["args"] | {"code": " ".join(record["code"])}
@@ -124,7 +124,7 @@ def compare(names: list[str], json_file: str | None) -> None:
     table = {}
     for group in groups:
         table[group.name] = numbers(group, groups[0])
-    picture = run_folder(names[0]).resolve().parent / "compare.png"
+    picture = find_run(names[0]).resolve().parent / "compare.png"
     draw(groups, picture)
     if json_file:
         write_json(Path(json_file), {"groups": table})

@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from pathlib import Path
 
-from training.folder import json_lines
+from training.run_folder import json_lines
 from training.terminal import printable
 
 ACROSS = 6  # columns beside each other

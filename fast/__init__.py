@@ -15,11 +15,11 @@ from collections.abc import Iterable
 
 from fast.layers import is_known
 from fast.model import Fast
-from policies.base import Base
 from policies.loading import largest_gap, tolerance
+from policies.shared_model import SharedModel
 
 
-def accelerate(bases: Iterable[Base]) -> None:
+def accelerate(bases: Iterable[SharedModel]) -> None:
     """Let the models of known kinds run the fast way. Print which of them cannot."""
     for base in bases:
         if not is_known(base.net.config) or not base.takes_masks:

@@ -13,10 +13,10 @@ from fast.adapters import MERGED_BYTES, Adapters, mergeable_bytes
 from fast.decoding import FastRows
 from fast.layers import Layers
 from policies import decoding, logprobs
-from policies.base import Base
 from policies.decoding import Response, decode_in_parts
 from policies.logprobs import Layout
 from policies.sampling import Sampling, target_logps
+from policies.shared_model import SharedModel
 
 
 class Fast:
@@ -25,7 +25,7 @@ class Fast:
     What is longer than the attention window of its layers runs the plain way.
     """
 
-    def __init__(self, base: Base):
+    def __init__(self, base: SharedModel):
         self.base = base
         self.layers = Layers(base.net.base_model)
         self.bytes = mergeable_bytes(base.model)

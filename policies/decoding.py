@@ -19,7 +19,7 @@ from policies.memory import halving, prompts_at_once
 from policies.sampling import Sampling, choose, precision
 
 if TYPE_CHECKING:
-    from policies.base import Base
+    from policies.shared_model import SharedModel
 
 CACHES = ("past_key_values", "cache_params")  # what transformers' models call their cache
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
@@ -45,7 +45,7 @@ class Response:
 class Rows:
     """The rows that are still decoded, with what the model has read of them."""
 
-    base: "Base"
+    base: "SharedModel"
     numbers: Tensor  # (R,): of all rows, which these are
     agents: list[int] | None  # per row. None: the frozen model
     logits: Tensor  # (R, V) of the next token
@@ -73,7 +73,7 @@ class Rows:
 
 
 def decode(
-    base: "Base",
+    base: "SharedModel",
     prompts: Sequence[tuple[int, ...]],
     agents: Sequence[int] | None,
     uniforms: Tensor,
@@ -92,7 +92,7 @@ def decode(
 
 
 def decode_in_parts(
-    base: "Base",
+    base: "SharedModel",
     start: Callable,
     copies: int,
     prompts: Sequence[tuple[int, ...]],
@@ -123,7 +123,9 @@ def decode_in_parts(
     return halving([base], in_parts)
 
 
-def decode_rows(base: "Base", rows: Rows, uniforms: Tensor, sampling: Sampling) -> list[Response]:
+def decode_rows(
+    base: "SharedModel", rows: Rows, uniforms: Tensor, sampling: Sampling
+) -> list[Response]:
     """Sample a response of every row, by the uniforms (R, T)."""
     device = base.device
     count, limit = uniforms.shape
@@ -157,7 +159,7 @@ def decode_rows(base: "Base", rows: Rows, uniforms: Tensor, sampling: Sampling) 
     return [response_of(base, *answer) for answer in answers]
 
 
-def stopped(base: "Base", tokens: Tensor, new: int) -> Tensor:
+def stopped(base: "SharedModel", tokens: Tensor, new: int) -> Tensor:
     """Return which rows (R,) have completed a text that ends a response, with their new tokens.
 
     Each token of such a text has one of its bytes or more. So the text begins at most as many
@@ -168,7 +170,7 @@ def stopped(base: "Base", tokens: Tensor, new: int) -> Tensor:
     return torch.tensor([base.is_stopped(tail) for tail in tails], device=tokens.device)
 
 
-def prefill(base: "Base", prompts, agents, samples: int) -> Rows:
+def prefill(base: "SharedModel", prompts, agents, samples: int) -> Rows:
     """Let the model read the prompts, padded on the left to W. Return S rows of each.
 
     A prompt is read once, and its cache is copied. The caches of a model that takes no mask may be
@@ -201,7 +203,7 @@ def prefill(base: "Base", prompts, agents, samples: int) -> Rows:
     )
 
 
-def read(base: "Base", agents, ids: Tensor, real: Tensor, cache: dict[str, Cache]):
+def read(base: "SharedModel", agents, ids: Tensor, real: Tensor, cache: dict[str, Cache]):
     """Run tokens ids (R, t) that follow the cache. real (R, W) covers the cache and the tokens.
 
     Return the logits (R, V) of the next token, and the cache with these tokens in it.
@@ -217,7 +219,7 @@ def read(base: "Base", agents, ids: Tensor, real: Tensor, cache: dict[str, Cache
     return outputs.logits[:, -1], cache
 
 
-def response_of(base: "Base", tokens: list[int], logps: list, entropy: list) -> Response:
+def response_of(base: "SharedModel", tokens: list[int], logps: list, entropy: list) -> Response:
     """Return a row cut after the first token that ends a response. The rest means nothing.
 
     The text is without what ended it: the end-of-sequence token, or a text and what follows it.

@@ -5,24 +5,24 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from policies.base import Base
-from policies.finding import TeamOptions
 from policies.loading import device, load_base
 from policies.logprobs import Row
 from policies.memory import halving
+from policies.model_names import TeamOptions
 from policies.sampling import Sampling
+from policies.shared_model import SharedModel
 from policies.team import Team
 
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=0)
 
 
-class Judge:
+class LikelihoodModel:
     """Answer questions (prompt, text) in batches, without gradients, by the scoring of the update.
 
     A prompt is run once for all of its texts. chat: prompts are wrapped in the chat template.
     """
 
-    def __init__(self, base: Base, chat: bool):
+    def __init__(self, base: SharedModel, chat: bool):
         self.base = base
         self.chat = chat
 
@@ -48,19 +48,19 @@ class Judge:
         return Row(self.base.agents[0], prompt_ids, tokens, scored=torch.zeros(0))
 
 
-def load_judge(name: str, team: TeamOptions, chat: bool) -> Judge:
+def load_judge(name: str, team: TeamOptions, chat: bool) -> LikelihoodModel:
     """Load a model to ask, with the bits and the template arguments of a team."""
     base = load_base(name, [0], replace(team, lora_rank=0))
     base.requires_grad_(False)
-    return Judge(base.to(device()), chat)
+    return LikelihoodModel(base.to(device()), chat)
 
 
-def make_judge(name: str | None, team: Team, chat: bool) -> Judge:
+def make_judge(name: str | None, team: Team, chat: bool) -> LikelihoodModel:
     """Return the model of --judge, or the frozen base of the team's first agent."""
     if name:
         return load_judge(name, team.options, chat)
     if team.options.lora_rank:
-        return Judge(team.bases[0], chat)
+        return LikelihoodModel(team.bases[0], chat)
     raise ValueError(
         "this reward asks a language model, and --lora-rank 0 leaves no frozen one: "
         "name one with --judge"

@@ -22,8 +22,9 @@ from transformers import (
     GgufConfig,
 )
 
-from policies.base import Base
-from policies.finding import (
+from policies.logprobs import Row, Tree, lay_out, token_logps
+from policies.memory import host
+from policies.model_names import (
     DEVICE,
     WEIGHTS,
     TeamOptions,
@@ -32,9 +33,8 @@ from policies.finding import (
     is_adapter,
     recorded_name,
 )
-from policies.logprobs import Row, Tree, lay_out, token_logps
-from policies.memory import host
 from policies.sampling import Sampling
+from policies.shared_model import SharedModel
 
 # On a Hopper GPU, PyTorch 2.11 and later take cuDNN's attention first. With a mask, and with 64
 # keys more than a multiple of 128, its gradient is NaN for a query whose scores are all below -88
@@ -43,10 +43,10 @@ torch.backends.cuda.enable_cudnn_sdp(False)
 PROBE = Sampling(1.0, 0, 1.0, 3)  # for the tokens that compare the paths
 
 
-def load_base(name: str, agents: list[int], options: TeamOptions) -> Base:
+def load_base(name: str, agents: list[int], options: TeamOptions) -> SharedModel:
     """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
     model, tokenizer = load_model(name, options.bits, options.trust_remote_code)
-    base = Base(
+    base = SharedModel(
         model,
         tokenizer,
         agents,
@@ -174,7 +174,7 @@ def merge(folder: str, model, tokenizer, trust_remote_code: bool):
     return model, tokenizer
 
 
-def check(base: Base) -> None:
+def check(base: SharedModel) -> None:
     """Find out whether a model takes masks. Without them its prompts run one by one.
 
     Raise ValueError where the model cannot be trained.
@@ -202,7 +202,7 @@ def check(base: Base) -> None:
         print(f"warning: {name} runs prompt by prompt, which is slower ({reason})", file=sys.stderr)
 
 
-def largest_gap(base: Base) -> float:
+def largest_gap(base: SharedModel) -> float:
     """Return the largest difference in nats between the ways to run the frozen base.
 
     The log-probabilities of a few tokens, as the base samples them and as it scores them, are
@@ -226,7 +226,7 @@ def largest_gap(base: Base) -> float:
     return float(torch.cat(gaps).abs().max())
 
 
-def tolerance(base: Base) -> float:
+def tolerance(base: SharedModel) -> float:
     """Return the gap, in nats, that rounding may open between two ways to run one model.
 
     Gaps measured with the same weights: 2e-6 in 32 and in 4 bits, 0.02 in 8 bits, and 0.05 in 16
@@ -259,7 +259,7 @@ def has_bf16(place: torch.device) -> bool:
     return place.type != "cuda" or torch.cuda.get_device_capability(place) >= (8, 0)
 
 
-def save_agent(base: Base, agent: int, path: Path) -> None:
+def save_agent(base: SharedModel, agent: int, path: Path) -> None:
     """Write an agent as peft (transformers, without adapters) loads it, with its tokenizer."""
     path.mkdir(parents=True, exist_ok=True)
     if base.lora:
@@ -270,7 +270,7 @@ def save_agent(base: Base, agent: int, path: Path) -> None:
     base.tokenizer.save_pretrained(path)
 
 
-def save_adapter(base: Base, agent: int, path: Path) -> None:
+def save_adapter(base: SharedModel, agent: int, path: Path) -> None:
     """Write an agent's adapter in peft's format."""
     name = f"agent{base.policy_of[agent]}"  # peft adds a folder of that name
     base.model.save_pretrained(path, selected_adapters=[name], save_embedding_layers=False)
@@ -289,7 +289,7 @@ def open_to_others(folder: Path) -> None:
         file.chmod(0o666 & ~umask)
 
 
-def load_agent(base: Base, agent: int, path: Path, trust_remote_code: bool = False) -> None:
+def load_agent(base: SharedModel, agent: int, path: Path, trust_remote_code: bool = False) -> None:
     """Read what `save_agent` wrote into this agent. Raise ValueError where it does not fit."""
     model = base.model
     name = f"agent{base.policy_of[agent]}"

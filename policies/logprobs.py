@@ -21,7 +21,7 @@ from policies.memory import checkpoints, pass_tokens, update_tokens
 from policies.sampling import Sampling, target_logps
 
 if TYPE_CHECKING:
-    from policies.base import Base
+    from policies.shared_model import SharedModel
 
 CAP = 2.0  # largest importance weight of a token
 padded = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
@@ -50,7 +50,7 @@ class Row:
 
 
 def score(
-    base: "Base",
+    base: "SharedModel",
     rows: list[Row],
     sampling: Sampling,
     backward: Callable | None = None,
@@ -128,7 +128,7 @@ class Tree:
         return torch.from_numpy(seen)
 
 
-def trees_of(base: "Base", rows: list[Row], limit: float) -> Iterator[Tree]:
+def trees_of(base: "SharedModel", rows: list[Row], limit: float) -> Iterator[Tree]:
     """Yield the trees of rows: one for all prompts of an agent that begin with the same prompt.
 
     A tree has at most `limit` tokens, if one response has. A response has a tree of its own where
@@ -172,7 +172,7 @@ class Layout:
     seen: Tensor | None = None  # (B, 1, L, L): whether a token sees another
 
 
-def lay_out(base: "Base", trees: list[Tree]) -> Layout:
+def lay_out(base: "SharedModel", trees: list[Tree]) -> Layout:
     """Return the layout of trees on the model's device."""
     ids = padded([torch.tensor(tree.tokens) for tree in trees])
     count, size = ids.shape
@@ -197,7 +197,7 @@ def lay_out(base: "Base", trees: list[Tree]) -> Layout:
     return layout
 
 
-def token_logps(base: "Base", layout: Layout, sampling: Sampling) -> Tensor:
+def token_logps(base: "SharedModel", layout: Layout, sampling: Sampling) -> Tensor:
     """Return log pi (N,) of the responses' tokens, by transformers' forward pass."""
     inputs = {}
     if layout.seen is not None:

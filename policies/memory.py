@@ -13,7 +13,7 @@ import psutil
 import torch
 
 if TYPE_CHECKING:
-    from policies.base import Base
+    from policies.shared_model import SharedModel
 
 SHARE = {"cpu": 1 / 8, "cuda": 1 / 4, "mps": 1 / 8}
 LOGIT_BYTES = 24  # of one logit while it is used, with top-p
@@ -61,7 +61,7 @@ def group_limits(root: Path) -> list[int]:
     return limits
 
 
-def share(base: "Base") -> int:
+def share(base: "SharedModel") -> int:
     """Return bytes that one decode, or one pass of the update, may take."""
     total = host()
     if base.device.type == "cuda":
@@ -69,7 +69,7 @@ def share(base: "Base") -> int:
     return int(total * SHARE[base.device.type] / 2**base.halved)
 
 
-def activation_bytes(base: "Base") -> int:
+def activation_bytes(base: "SharedModel") -> int:
     """Return roughly the bytes that the backward pass keeps of one token in one layer.
 
     They hold 7 numbers per hidden unit (on a CPU 12) and 4 per feed-forward unit. Adapters read 3
@@ -82,7 +82,7 @@ def activation_bytes(base: "Base") -> int:
     return hidden * config.hidden_size + (3 * size + 4) * inner
 
 
-def cache_numbers(base: "Base") -> int:
+def cache_numbers(base: "SharedModel") -> int:
     """Return how many numbers the keys and values of one token are, in all layers."""
     config = base.net.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -90,7 +90,7 @@ def cache_numbers(base: "Base") -> int:
     return 2 * config.num_hidden_layers * heads * head
 
 
-def update_bytes(base: "Base", recomputing: bool) -> int:
+def update_bytes(base: "SharedModel", recomputing: bool) -> int:
     """Return roughly the bytes that a pass of the update keeps of one token.
 
     recomputing: with gradient checkpointing. They are one layer's activations then, and each
@@ -107,7 +107,7 @@ def update_bytes(base: "Base", recomputing: bool) -> int:
     return kept
 
 
-def checkpoints(base: "Base", longest: int, total: int) -> bool:
+def checkpoints(base: "SharedModel", longest: int, total: int) -> bool:
     """Return whether a pass of the update uses gradient checkpointing.
 
     It does if the flag says so, or if a pass could not hold the longest prompt and response
@@ -120,12 +120,12 @@ def checkpoints(base: "Base", longest: int, total: int) -> bool:
     return base.checkpointing or (short and base.net.supports_gradient_checkpointing)
 
 
-def pass_tokens(base: "Base", recomputing: bool) -> float:
+def pass_tokens(base: "SharedModel", recomputing: bool) -> float:
     """Return how many tokens a pass of the update bears."""
     return share(base) / update_bytes(base, recomputing)
 
 
-def update_tokens(base: "Base", recomputing: bool) -> float:
+def update_tokens(base: "SharedModel", recomputing: bool) -> float:
     """Return how many tokens a pass takes of several trees: on a CPU, more gain nothing."""
     tokens = pass_tokens(base, recomputing)
     if base.device.type != "cpu":
@@ -135,7 +135,7 @@ def update_tokens(base: "Base", recomputing: bool) -> float:
     return min(tokens, fastest)
 
 
-def prompts_at_once(base: "Base", prompt: int, samples: int, limit: int, copies: int) -> int:
+def prompts_at_once(base: "SharedModel", prompt: int, samples: int, limit: int, copies: int) -> int:
     """Return how many prompts one decode takes. prompt: tokens of the longest one.
 
     A prompt needs memory for its pass, for so many copies of its keys and values, for those of the
@@ -156,7 +156,7 @@ def is_shortage(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
-def halving(bases: Iterable["Base"], work: Callable):
+def halving(bases: Iterable["SharedModel"], work: Callable):
     """Return work(). Do it again with half as much at once as long as memory runs out."""
     for _ in range(20):  # then it is one prompt, and one response, at a time
         try:

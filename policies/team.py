@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from policies.base import Base
 from policies.decoding import Response
-from policies.finding import TeamOptions
 from policies.loading import load_base
 from policies.logprobs import Row
+from policies.model_names import TeamOptions
 from policies.sampling import Sampling
+from policies.shared_model import SharedModel
 
 
 class Team(nn.Module):
@@ -29,7 +29,7 @@ class Team(nn.Module):
         self.options = options
         self.size = len(options.model)
         self.bases = nn.ModuleList()
-        self.base_of: dict[int, Base] = {}
+        self.base_of: dict[int, SharedModel] = {}
         groups = defaultdict(list)  # the agents of each base
         for agent, name in enumerate(options.model):
             one_base = options.lora_rank or options.share

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policies import threads
+from concurrency import threads
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 # The examples can be deleted: their tests go with them.

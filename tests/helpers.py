@@ -18,10 +18,10 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 import eval as evaluation
 import train
 from magrpo import MAGRPO
-from policies.base import Base
 from policies.decoding import decode
-from policies.finding import EMBEDDED
 from policies.logprobs import Row, Tree, lay_out, token_logps
+from policies.model_names import EMBEDDED
+from policies.shared_model import SharedModel
 
 ROOT = Path(train.__file__).parent
 EOS, VOCAB = 1, 24
@@ -117,9 +117,9 @@ def small_model(seed: int = 0, **changes):
     return model
 
 
-def small_base(agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False) -> Base:
+def small_base(agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False) -> SharedModel:
     """A base whose adapters are not at their start, where they would do nothing."""
-    base = Base(small_model(seed), Tokenizer(), list(agents), rank, 2 * rank, share)
+    base = SharedModel(small_model(seed), Tokenizer(), list(agents), rank, 2 * rank, share)
     move_adapters(base)
     return base
 

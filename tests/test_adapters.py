@@ -30,11 +30,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 import train
-from policies.finding import EMBEDDED, TeamOptions, bases, fingerprint
 from policies.loading import load_agent, load_base, load_model, save_agent
+from policies.model_names import EMBEDDED, TeamOptions, bases, fingerprint
 from training.flags import part_of
-from training.folder import read_records, write_json
 from training.report import model_card
+from training.run_folder import read_records, write_json
 from training.terminal import quiet
 
 TINY = str(EMBEDDED)

@@ -41,9 +41,9 @@ from test_train import SMALL, assert_same_run, command, lines
 
 from policies import engine
 from policies.engine import Engine, EngineError
-from policies.finding import EMBEDDED, TeamOptions
 from policies.loading import load_base
 from policies.logprobs import Row
+from policies.model_names import EMBEDDED, TeamOptions
 from policies.sampling import Sampling
 
 SAMPLING = Sampling(0.8, 9, 0.95, 8)

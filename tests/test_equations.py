@@ -18,9 +18,9 @@ from magrpo import (
     MAGRPO,
     TRAIN,
     Algorithm,
+    Curriculum,
     Episode,
     Node,
-    Visits,
     advantages,
     agent_rewards,
     arrangement,
@@ -37,7 +37,7 @@ from magrpo import (
 from policies.decoding import Response
 from policies.sampling import Sampling
 from tasks import Task
-from training.scoring import Scorer
+from training.reward_runner import Scorer
 
 F64 = torch.float64
 
@@ -429,7 +429,7 @@ def test_learning_rate_schedules():
 
 def test_problem_order_is_a_function_of_the_position():
     def numbers(position, count, seed=3):
-        chosen, _ = Visits(position).next(count, 10, seed)
+        chosen, _ = Curriculum(position).next(count, 10, seed)
         return [number for number, _ in chosen]
 
     order = numbers(0, 30)
@@ -442,7 +442,7 @@ def test_problem_order_is_a_function_of_the_position():
 
 
 def test_a_problem_that_teaches_nothing_is_left_out_of_more_and_more_epochs():
-    visits = Visits()
+    visits = Curriculum()
     played = collections.defaultdict(list)  # problem -> epochs
     for _ in range(60):
         chosen, position = visits.next(4, 10, seed=0)

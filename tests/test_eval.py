@@ -30,14 +30,14 @@ from test_doctor import rows, write
 
 import eval as evaluation
 import rewards
+from evaluation import load_team, plots, report
 from evaluation import methods as playing
-from evaluation import players, plots, report
 from magrpo import Rollout
 from tasks import Coop
-from training import heldout
+from training import held_out
 from training.flags import part_of
-from training.folder import data_hash
 from training.plugins import TaskOptions, find_reward, make_task
+from training.run_folder import data_hash
 
 SMALL = "--batch-size 1 --num-generations 2 --eval-limit 2 --max-steps 1 --max-new-tokens 24 "
 SMALL += "--lr 0.1 --advantage none"  # every agent moves
@@ -145,7 +145,7 @@ def test_the_second_round_of_a_discussion_counts(whole):
 def test_from_samples_gives_the_identical_table_without_a_model(
     whole, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(players, "Player", None)
+    monkeypatch.setattr(load_team, "Player", None)
     run_eval(f"--from-samples {whole}/samples --all --json {tmp_path}/json")
     assert capsys.readouterr().out == (whole / "said").read_text()
     assert (tmp_path / "json").read_text() == (whole / "json").read_text()
@@ -186,7 +186,7 @@ def test_greedy_only_and_another_reward_and_turns(team, tmp_path):
 @pytest.fixture(scope="module")
 def player(team):
     flags = evaluation.run_flags(evaluation.parse(["--run", str(team)]), team)
-    return players.Player(flags, team, find_reward(make_task(part_of(flags, TaskOptions))))
+    return load_team.Player(flags, team, find_reward(make_task(part_of(flags, TaskOptions))))
 
 
 def asked(player, kind, monkeypatch) -> list[str]:
@@ -287,8 +287,8 @@ def test_a_model_s_text_cannot_control_the_terminal():
 def test_progress_is_lines_now_and_then_where_there_is_no_terminal(monkeypatch):
     said = io.StringIO()
     for pause in (0, 99):  # seconds
-        monkeypatch.setattr(heldout, "PAUSE", pause)
-        with heldout.progress("x", 20, said) as bar:
+        monkeypatch.setattr(held_out, "PAUSE", pause)
+        with held_out.progress("x", 20, said) as bar:
             bar.update(10)
             bar.update(10)
     assert said.getvalue() == "x: 20 problems\nx: 10 of 20\nx: 20 problems\n"

@@ -38,12 +38,12 @@ from helpers import (
 from test_train import assert_same_run, command, lines
 
 import train
+from concurrency import threads
 from magrpo import MAGRPO
-from policies import threads
 from programs import teams
-from programs.sandbox import box
 from rewards import programs_started
-from training import folder, recorder
+from sandbox import box
+from training import recorder, run_folder
 from training.recorder import Recorder, Signals, Stopped
 
 SMALL = "--batch-size 1 --num-generations 2 --max-new-tokens 8 --lr-schedule constant --optimism 0 "
@@ -70,7 +70,7 @@ def in_this_process(path: Path, steps: int, *flags) -> Path:
 def test_a_text_s_own_line_ends_split_no_line(tmp_path):
     row = json.dumps({"step": 0, "responses": ["a\u2028b\x85"]}, ensure_ascii=False) + "\n"
     (tmp_path / "samples.jsonl").write_text(row + row[:9])
-    assert folder.read_records(tmp_path / "samples.jsonl") == [json.loads(row)]
+    assert run_folder.read_records(tmp_path / "samples.jsonl") == [json.loads(row)]
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +201,8 @@ def test_a_run_that_was_continued_plays_with_its_newest_agents(two, tmp_path, mo
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "on_train_end", lambda *_: {}["killed"])
         assert "'killed'" in refused(capsys, "--resume", path, "--max-steps 6")
-    assert folder.read_summary(two)
-    assert not folder.read_summary(path)  # it is of the end before
+    assert run_folder.read_summary(two)
+    assert not run_folder.read_summary(path)  # it is of the end before
     for argv in (f"--run {path} --method trained", f"--crossplay {two} {path}"):
         capsys.readouterr()
         run_eval(argv, "--limit 1 --greedy")
@@ -320,7 +320,7 @@ def largest_file(size: int):
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(two, six, tmp_path, capsys):
     full = tmp_path / "full"
     shutil.copytree(two, full)
-    checkpoint = full / folder.CHECKPOINT
+    checkpoint = full / run_folder.CHECKPOINT
     before = checkpoint.read_bytes()
     with largest_file(len(before) // 2):
         error = refused(capsys, "--resume", full, "--max-steps 6")
@@ -424,7 +424,7 @@ def test_the_sandbox_starts_a_program_within_the_limit():
 
 HANGS = """
 import os, time
-from policies import threads
+from concurrency import threads
 from tasks import Coop
 threads.TIMEOUT = 1
 once = iter([True])
@@ -470,14 +470,14 @@ def test_a_training_holds_its_lock(tmp_path, monkeypatch, capsys):
 
     def save(recorder, trainer):
         with pytest.raises(ValueError, match="another process"):
-            folder.lock_run_folder(recorder.directory).__enter__()
+            run_folder.lock_run_folder(recorder.directory).__enter__()
         checked.append(1)
 
     monkeypatch.setattr(Recorder, "save", save)
     in_this_process(tmp_path / "run", 2)
     assert checked
     monkeypatch.setattr(train, "prepare", None)  # the lock comes first
-    with folder.lock_run_folder(tmp_path / "run"):
+    with run_folder.lock_run_folder(tmp_path / "run"):
         assert "another process is at work" in refused(capsys, "--resume", tmp_path / "run")
 
 
@@ -503,7 +503,7 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as pool:
         text = pool.submit(pipe.read_text)
-        folder.write_whole(pipe, "text")
+        run_folder.write_whole(pipe, "text")
         assert text.result(10) == "text"
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]

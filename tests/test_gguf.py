@@ -22,7 +22,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from policies import loading
-from policies.finding import fingerprint
+from policies.model_names import fingerprint
 
 TOKENS = [*sorted(ByteLevel.alphabet()), "Ġa", "<|im_start|>", "<|im_end|>"]
 END = len(TOKENS) - 1

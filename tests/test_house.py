@@ -19,10 +19,20 @@ from test_train import assert_same_run
 
 # Each may import those after it, and nothing imports what stands before it.
 # Only scripts and examples import a script.
-ROOMS = ["examples", "eval", "train", "evaluation", "training", "magrpo", "fast", "policies"]
+ROOMS = [
+    "examples",
+    "eval",
+    "train",
+    "evaluation",
+    "training",
+    "magrpo",
+    "fast",
+    "policies",
+    "concurrency",
+]
 DELETABLE = ("examples", "fast", "bench")  # in tests/, too
 TABLES = {"tasks", "rewards"}  # which name the examples in strings, and import none
-SUBJECTS = {"programs", "writing", "tiny"}  # what tasks and rewards stand on
+SUBJECTS = {"programs", "writing", "tiny", "sandbox"}  # what tasks and rewards stand on
 
 
 def modules() -> dict[str, Path]:

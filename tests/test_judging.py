@@ -23,9 +23,9 @@ from helpers import (
 )
 
 from policies import logprobs
-from policies.judging import PLAIN, Judge
-from training.folder import read_records
-from training.scoring import RewardError, Scorer
+from policies.judging import PLAIN, LikelihoodModel
+from training.reward_runner import RewardError, Scorer
+from training.run_folder import read_records
 
 PLUGIN = """
 import math
@@ -43,7 +43,7 @@ def base():
 
 def test_answers_are_the_frozen_bases_log_probabilities(base):
     questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("HELLO", "X"), ("HELLO", "")]
-    judge = Judge(base, chat=False)
+    judge = LikelihoodModel(base, chat=False)
     answers = judge(questions)
     assert len(answers.pop()) == 0
     for question, answer in zip(questions, answers, strict=False):
@@ -53,14 +53,14 @@ def test_answers_are_the_frozen_bases_log_probabilities(base):
 
 
 def test_a_prompt_may_be_empty_and_a_text_too_long(base):
-    judge = Judge(base, chat=False)
+    judge = LikelihoodModel(base, chat=False)
     assert len(judge([("", "ABC")])[0]) == 3
     with pytest.raises(ValueError, match="a reward asks of 604 tokens"):
         judge([("AB", "C" * 602)])
 
 
 def test_where_memory_runs_out_it_asks_less_at_once(base, monkeypatch):
-    judge = Judge(base, chat=False)
+    judge = LikelihoodModel(base, chat=False)
     [expected] = judge([("HELLO", "WORLD")])
     whole = logprobs.lay_out
     failures = [torch.OutOfMemoryError("CUDA out of memory")]

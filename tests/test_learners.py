@@ -26,17 +26,17 @@ from helpers import (
 from test_magrpo import Echo, long_answers, moved, new_module, rewarding, small_team, snapshot
 from test_train import adapters, assert_same_run, lines, signalled_after
 
-from evaluation.methods import record
+from evaluation.baselines import record
 from magrpo import Episode, Rollout
-from policies import finding
-from policies.base import Base
+from policies import model_names
 from policies.sampling import Sampling
-from training import learners
+from policies.shared_model import SharedModel
+from training import initial_agents
 from training.contract import advanced
-from training.heldout import episode, evaluate, sample_record
+from training.held_out import episode, evaluate, sample_record
 from training.metrics import measure, normalised
 from training.plugins import check_prompts
-from training.scoring import RewardError, Scorer
+from training.reward_runner import RewardError, Scorer
 
 
 def make(reward, *argv, **options):
@@ -289,7 +289,7 @@ def test_a_frozen_agent_acts_and_costs_no_update(bases, argv, monkeypatch):
     free, team = (small_team(2, rank, bases) for _ in range(2))
     step(make(long_answers, argv, team=free))
     before = snapshot(team)
-    calls = watch(monkeypatch, Base, "score")
+    calls = watch(monkeypatch, SharedModel, "score")
     module = make(long_answers, "--freeze 1", argv, team=team)
     step(module)
     for got, want in zip(team.parameters_of(0), free.parameters_of(0), strict=True):
@@ -348,7 +348,9 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
 def test_a_copied_agent_is_known_by_its_own_base(trained, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
     best = shutil.copytree(run / "agents/0", run / "agents/best")
-    assert learners._trained_on(best) == learners._trained_on(run / "agents/0") is not None
+    assert (
+        initial_agents._trained_on(best) == initial_agents._trained_on(run / "agents/0") is not None
+    )
 
 
 def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
@@ -402,12 +404,12 @@ def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
 def test_an_embedded_model_is_found_in_every_clone(tmp_path, monkeypatch):
     """By the name that a run records, or by a path in a clone that is gone."""
     half = str(ROOT / "tiny/half")
-    assert finding.recorded_name(half) == "tiny/half"
+    assert model_names.recorded_name(half) == "tiny/half"
     for name in ("tiny/half", "/a/clone/tiny/half"):
-        assert finding.located(name) == half
+        assert model_names.located(name) == half
     monkeypatch.chdir(tmp_path)
     Path("tiny/half").mkdir(parents=True)  # the user's own
-    assert finding.located("tiny/half") == finding.recorded_name("tiny/half") == "tiny/half"
+    assert model_names.located("tiny/half") == model_names.recorded_name("tiny/half") == "tiny/half"
 
 
 def test_what_does_not_fit_is_refused(trained, tmp_path, capsys, monkeypatch):

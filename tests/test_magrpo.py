@@ -23,17 +23,17 @@ from helpers import (
 import magrpo
 from magrpo import MAGRPO, Episode, Rollout
 from policies import logprobs
-from policies.finding import TeamOptions
 from policies.logprobs import Row
+from policies.model_names import TeamOptions
 from policies.sampling import Sampling
 from policies.team import Team
 from tasks import Task
 from train import module_of
 from training.flags import part_of
-from training.heldout import played
+from training.held_out import played
 from training.metrics import measure
 from training.report import describe_base
-from training.scoring import Scorer
+from training.reward_runner import Scorer
 
 
 class Echo(Task):

@@ -17,10 +17,10 @@ from helpers import (
 )
 from test_policies import EXPERTS, KINDS, LLAMA, gradients, looped, small_kind
 
-from policies.base import Base
 from policies.loading import check
 from policies.sampling import Sampling
-from training.folder import read_records
+from policies.shared_model import SharedModel
+from training.run_folder import read_records
 
 LINEAR = {f"linear_{name}": 2 for name in ("num_key_heads", "num_value_heads")}
 LINEAR |= {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
@@ -39,7 +39,7 @@ OTHERS = {
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_model_without_masks_runs_prompt_by_prompt(kind, monkeypatch, capsys):
     monkeypatch.setitem(KINDS, kind, OTHERS[kind])
-    base = Base(small_kind(kind), Tokenizer(), [0, 1], 4, 8)
+    base = SharedModel(small_kind(kind), Tokenizer(), [0, 1], 4, 8)
     check(base)
     [warning] = capsys.readouterr().err.splitlines()
     assert "runs prompt by prompt, which is slower" in warning

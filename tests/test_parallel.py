@@ -28,7 +28,7 @@ from test_faults import wait, written
 from test_sandbox import soon
 from test_train import adapters, assert_same_run, command, lines
 
-from policies import parallel
+from concurrency import processes
 
 SMALL = "--num-generations 2 --max-new-tokens 24 --sample-every 1 --eval-limit none"
 TWO = "--devices 2 --batch-size 2"
@@ -179,7 +179,7 @@ def sum_of_two(rank: int, file: Path):
     both, one, none = parameters
     both.grad = torch.ones(2)
     one.grad = torch.full((2,), 5.0) if rank else None
-    parallel.sum_gradients(parameters)
+    processes.sum_gradients(parameters)
     assert (both.grad.tolist(), one.grad.tolist(), none.grad) == ([2, 2], [5, 5], None)
 
 

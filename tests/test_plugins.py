@@ -73,6 +73,9 @@ def test_a_file_is_loaded_anew_when_it_has_changed_or_failed(tmp_path):
     file.write_text("reward = 1 / 0")
     with pytest.raises(ValueError, match=r"cannot load the reward .* ZeroDivisionError"):
         resolve(f"{file}:reward", {}, "reward")
+    file.write_text("from programs.sandbox.box import Sandbox")
+    with pytest.raises(ValueError, match=r"\(programs.sandbox is sandbox now\)"):
+        resolve(f"{file}:reward", {}, "reward")
     file.write_text("reward = 3")
     assert resolve(f"{file}:reward", {}, "reward") == 3
 

@@ -39,11 +39,11 @@ from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 
 from policies import decoding, logprobs
-from policies.base import Base, eos_tokens
-from policies.finding import TeamOptions
 from policies.loading import load_agent, load_base, save_agent
 from policies.logprobs import Row, Tree
+from policies.model_names import TeamOptions
 from policies.sampling import Sampling, choose, draw, nucleus, warp
+from policies.shared_model import SharedModel, eos_tokens
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 WARPED = Sampling(0.7, 9, 0.8, 8)
@@ -64,7 +64,7 @@ def looped(base, row, sampling):
     return torch.stack(logps)
 
 
-def scored(base, rows, sampling=PLAIN, frozen=False, score=Base.score):
+def scored(base, rows, sampling=PLAIN, frozen=False, score=SharedModel.score):
     """Log-probabilities of each row's own tokens."""
     score(base, rows, sampling, frozen=frozen)
     return [row.scored for row in rows]
@@ -93,7 +93,7 @@ def rows_of(prompts, agents, answers) -> list[Row]:
     return rows
 
 
-def gradients(base, rows, score=Base.score):
+def gradients(base, rows, score=SharedModel.score):
     """Gradients of sum coef log pi over the rows, by parameter."""
 
     def backward(rows, logps, mask):
@@ -106,7 +106,7 @@ def gradients(base, rows, score=Base.score):
     return {n: p.grad.clone() for n, p in base.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("score", [Base.score, score_alone])
+@pytest.mark.parametrize("score", [SharedModel.score, score_alone])
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
 def test_scores_every_token_as_a_loop_does(sampling, score):
     base = small_base()
@@ -167,7 +167,7 @@ AGENTS = [0, 0, 1, 2]
 def test_every_kind_of_model_computes_together_what_it_computes_alone(kind, rank):
     """Samples, scores and gradients: with padding and trees, and each text by itself. Full copies
     answer greedily."""
-    base = Base(small_kind(kind), Tokenizer(), [0, 1, 2] if rank else [0], rank, 8)
+    base = SharedModel(small_kind(kind), Tokenizer(), [0, 1, 2] if rank else [0], rank, 8)
     assert base.context == 64
     move_adapters(base)
     agents = AGENTS if rank else [0] * len(PROMPTS)
@@ -215,7 +215,7 @@ def turns_of(agents) -> list[Row]:
 )
 def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monkeypatch):
     """Scores and gradients, against each response by itself. Each distinct token is run once."""
-    base = Base(small_kind(kind), Tokenizer(), [0, 1] if rank else [0], rank, 8)
+    base = SharedModel(small_kind(kind), Tokenizer(), [0, 1] if rank else [0], rank, 8)
     move_adapters(base)
     rows = turns_of(base.agents)
     want = gradients(base, rows, score_alone)
@@ -258,7 +258,7 @@ def test_a_tree_against_literals():
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_bigcode", "opt", "mixtral"])
 def test_adapters_of_attention_alone(kind):
-    base = Base(small_kind(kind), Tokenizer(), [0], 4, 8, lora_targets="attention")
+    base = SharedModel(small_kind(kind), Tokenizer(), [0], 4, 8, lora_targets="attention")
     names = [name for name, layer in base.named_modules() if isinstance(layer, LoraLayer)]
     assert names
     for name in names:
@@ -687,7 +687,7 @@ def test_what_ends_the_assistant_s_turn_ends_a_response(template, end):
 @pytest.mark.parametrize("kind", ["mistral", "gemma3_text"])
 def test_beyond_a_window_the_model_s_own_windows_slide(kind):
     """A tree's mask would let tokens see further. Both responses to the first prompt still fit."""
-    base = Base(small_kind(kind, sliding_window=24), Tokenizer(), [0], 4, 8)
+    base = SharedModel(small_kind(kind, sliding_window=24), Tokenizer(), [0], 4, 8)
     prompts = [base.encode("a" * size, chat=False, limit=99, room=8) for size in (10, 30)]
     answers = sampled(base, prompts, [0, 0])
     rows = rows_of(prompts, [0, 0], answers)

@@ -22,9 +22,9 @@ from pathlib import Path
 import pytest
 import sandbox_programs as programs
 
-from programs.sandbox import box as sandbox
-from programs.sandbox import wire
-from programs.sandbox.box import Program, Sandbox
+from sandbox import box as sandbox
+from sandbox import wire
+from sandbox.box import Program, Sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent
 LINUX = sys.platform == "linux"
@@ -162,7 +162,7 @@ def assert_failed(cases: list[programs.Case], box: Sandbox):
     for case, verdict in zip(cases, verdicts, strict=True):
         assert not any(verdict.passed), (case.name, verdict)
         assert verdict.outcome in case.outcomes, (case.name, verdict)
-        assert verdict.seconds < 60  # 7 for a judge that hangs; the rest is for a busy machine
+        assert verdict.seconds < 60  # 7 for a runner that hangs; the rest is for a busy machine
 
 
 @pytest.mark.skipif(not LINUX, reason="kernel locks are Linux's")
@@ -305,8 +305,8 @@ def test_the_whole_program_has_a_limit():
     assert verdict.seconds < 8
 
 
-def test_a_test_that_hangs_the_judge_fails_with_all_others():
-    # C code does not hear the alarm: the judge dies of it, and its worker is replaced.
+def test_a_test_that_hangs_the_runner_fails_with_all_others():
+    # C code does not hear the alarm: the runner dies of it, and its worker is replaced.
     tests = ["assert f(1) == range(10 ** 15)", "assert sum(f(1)) == 5", "assert f(1)"]
     with Sandbox(workers=1, **QUICK) as box:
         hung, after = box.run([Program("def f(n): return range(10 ** 15)", tests, "f"), ADD])
@@ -323,7 +323,7 @@ def test_identical_programs_run_once():
 
 
 def test_what_a_test_draws_cannot_be_foreseen_and_comes_again(box):
-    """The judge is seeded by its tests, which no program knows, and candidates by a constant."""
+    """The runner is seeded by its tests, which no program knows, and candidates by a constant."""
     test = "import random\nn = random.randrange(10**9)\nassert f() == n, n"
     foresees = "import random\ndef f(): return random.randrange(10**9)"
     asked = [Program(f"{foresees} # {i}", [test], "f") for i in range(2)]
@@ -353,7 +353,7 @@ def test_a_broken_setup_is_the_data_sets_mistake(box, setup):
 
 
 def test_setup_is_out_of_the_programs_reach(box):
-    # The program changes its own copy; the tests use the judge's, and see no other name of it.
+    # The program changes its own copy; the tests use the runner's, and see no other name of it.
     setup = "LIMIT = 3\ndef check(x): return x == LIMIT"
     code = "global LIMIT\nLIMIT = 7\ndef check(x): return True\ndef f(): return LIMIT\naux = f"
     tests = ["assert check(f())", "assert LIMIT == 3", "aux()"]
@@ -386,7 +386,7 @@ def test_close_interrupts_what_runs_and_leaves_nothing():
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
-@pytest.mark.parametrize("victim", ["judge", "zygote"])
+@pytest.mark.parametrize("victim", ["runner", "zygote"])
 def test_a_worker_killed_from_outside_is_replaced(victim):
     code = "import time\ndef f():\n    time.sleep(0.7)\n    return 1"
     with Sandbox(workers=1, **PATIENT) as box:
@@ -402,8 +402,8 @@ def test_a_worker_killed_from_outside_is_replaced(victim):
 
 
 def kill_worker(box: Sandbox, victim: str) -> int:
-    [judge] = box._workers.values()
-    pid = judge.process.pid
+    [runner] = box._workers.values()
+    pid = runner.process.pid
     if victim == "zygote":
         [pid] = children(pid)
     os.kill(pid, signal.SIGKILL)
@@ -435,7 +435,7 @@ def test_a_worker_that_cannot_lock_itself_says_why(monkeypatch, tmp_path):
 TRAINER = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
-from programs.sandbox.box import Program, Sandbox
+from sandbox.box import Program, Sandbox
 box = Sandbox(workers=2, test_timeout=60, total_timeout=60)
 box.run([Program("def f(): return 1", ["f()"], "f")])
 for n in range(2):
@@ -453,12 +453,12 @@ time.sleep(60)
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
 @pytest.mark.parametrize("fork", [False, True])
 def test_workers_die_with_the_trainer(fork):
-    code = TRAINER.format(root=str(ROOT.parent.parent), fork=fork)
+    code = TRAINER.format(root=str(ROOT.parent), fork=fork)
     command = [sys.executable, "-W", "ignore", "-c", code]
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     with trainer.stdout as output:
         assert output.readline() == b"ready\n"
-        assert soon(lambda: len(family(trainer.pid)) == 6 + fork)  # judge, zygote, candidate twice
+        assert soon(lambda: len(family(trainer.pid)) == 6 + fork)  # runner, zygote, candidate twice
         pids = family(trainer.pid)
         trainer.kill()
         trainer.wait()
@@ -471,11 +471,11 @@ def test_workers_die_with_the_trainer(fork):
 def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
     with open("/dev/null", encoding="utf-8") as _held, Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])
-        [judge] = box._workers.values()
-        [zygote] = children(judge.process.pid)
-        for pid, most in ((judge.process.pid, 6), (zygote, 4)):
+        [runner] = box._workers.values()
+        [zygote] = children(runner.process.pid)
+        for pid, most in ((runner.process.pid, 6), (zygote, 4)):
             assert os.getsid(pid) != os.getsid(0)
-            assert os.getpgid(pid) == judge.process.pid
+            assert os.getpgid(pid) == runner.process.pid
             assert len(os.listdir(f"/proc/{pid}/fd")) <= most
             status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
             for line in ("NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0{16}", "CapPrm:\t0{16}"):
@@ -527,7 +527,7 @@ AS_NOBODY = """
 import os, sys, warnings
 sys.path.insert(0, sys.argv[1])
 import sandbox_programs
-from programs.sandbox.box import Program, Sandbox
+from sandbox.box import Program, Sandbox
 warnings.simplefilter("error")
 def program(case):
     code = case.code.replace("TMP", sys.argv[1]).replace("PID", str(os.getpid()))
@@ -548,7 +548,7 @@ def test_it_holds_for_an_ordinary_user():
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         shutil.copy(programs.__file__, folder)
-        shutil.copytree(ROOT, f"{folder}/programs/sandbox")
+        shutil.copytree(ROOT, f"{folder}/sandbox")
         Path(folder, "secret.txt").write_text("treasure", encoding="utf-8")
         command = [python, "-B", "-c", AS_NOBODY, folder]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, **nobody)

@@ -29,10 +29,10 @@ from tqdm import tqdm
 
 import train
 from tasks import CodeTask
-from training import folder
-from training.folder import code_version, data_hash, read_records, run_folder
+from training import run_folder
 from training.recorder import Recorder, Schedule
 from training.report import report
+from training.run_folder import code_version, data_hash, find_run, read_records
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
 SMALL += "--max-steps 2"
@@ -89,7 +89,7 @@ def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     Path("runs/mine").mkdir(parents=True)
     Path("mine").mkdir()  # some folder, and no run
-    folders = [str(run_folder(name)) for name in ("mine", "runs/mine", "not-there")]
+    folders = [str(find_run(name)) for name in ("mine", "runs/mine", "not-there")]
     assert folders == ["runs/mine", "runs/mine", "not-there"]
     assert "no runs/mine/args.json" in refused(capsys, "--resume mine")
 
@@ -139,7 +139,7 @@ def test_a_run_writes_what_it_promises(tmp_path):
     moved = finished.rename(tmp_path / "my run")
     for command in (f"eval.py --run '{moved}' --show", f"train.py --resume '{moved}' --max"):
         assert command in report(moved)
-    assert f"--resume '{moved}'" in folder.resume_command(moved)
+    assert f"--resume '{moved}'" in run_folder.resume_command(moved)
 
 
 @contextlib.contextmanager

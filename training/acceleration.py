@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from policies.base import Base
+from policies.shared_model import SharedModel
 
 
-def accelerate(bases: Iterable[Base]) -> None:
+def accelerate(bases: Iterable[SharedModel]) -> None:
     """Let the models that fast/ knows run the fast way."""
     try:
         import fast

@@ -7,8 +7,8 @@ import json
 import math
 from pathlib import Path
 
-from policies import finding
-from policies.finding import bases, located
+from policies import model_names
+from policies.model_names import bases, located
 from training.contract import called
 from training.flags import conflict, each, trusts
 from training.plugins import task_class
@@ -91,4 +91,4 @@ def resolve_bits(args) -> None:
 
 def is_embedded(name: str) -> bool:
     """Return whether a model is one of those in tiny/, or an adapter on it."""
-    return Path(bases(name)[-1]).resolve().is_relative_to(finding.EMBEDDED)
+    return Path(bases(name)[-1]).resolve().is_relative_to(model_names.EMBEDDED)

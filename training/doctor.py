@@ -14,8 +14,8 @@ from collections import defaultdict, namedtuple
 from pathlib import Path
 
 from training.contract import called
-from training.folder import read_args, read_records
 from training.plugins import resolve, task_class
+from training.run_folder import read_args, read_records
 
 STEPS = 20  # the fewest steps that can be judged
 SILENT = 2.0  # tokens of a response that says nothing, its end included

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from policies import parallel
+from concurrency import processes
 from policies.loading import device
 from policies.logprobs import CAP, Row
 from rewards import largest_return, logged
-from training.scoring import ROUNDING
+from training.reward_runner import ROUNDING
 
 Measures = dict[str, float]  # by their names in metrics.jsonl
 KL_PROBLEMS = 2  # whose first responses are compared with the frozen base
@@ -175,7 +175,7 @@ def clip_fraction(rows: list[Row], low: float, high: float) -> float:
 
 def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:
     """Return these numbers of all processes' rows, one after the other. Without any: a 0."""
-    answers = parallel.gather([value.cpu().double() for value in values])
+    answers = processes.gather([value.cpu().double() for value in values])
     return torch.cat([*itertools.chain(*answers)] or [torch.zeros(1)])
 
 

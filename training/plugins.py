@@ -29,6 +29,16 @@ from training.flags import meant, named
 # How a --task-arg is read, by the type of the constructor's parameter.
 READ = {int: int, float: float, str: str, bool: {"true": True, "false": False}.__getitem__}
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
+MOVED = {  # modules that plug-ins may still name as they were called before
+    "programs.sandbox": "sandbox",
+    "policies.base": "policies.shared_model",
+    "policies.finding": "policies.model_names",
+    "policies.parallel": "concurrency.processes",
+    "policies.threads": "concurrency.threads",
+    "policies.scoring": "policies.logprobs",
+    "training.folder": "training.run_folder",
+    "training.scoring": "training.reward_runner",
+}
 
 
 def resolve(name: str, known: dict[str, str], noun: str):
@@ -53,8 +63,10 @@ def resolve(name: str, known: dict[str, str], noun: str):
             if name not in known:
                 FILES.add(getattr(module, "__file__", ""))  # a folder has none
     except (Exception, SystemExit) as error:  # a plug-in is the user's code: anything may come
+        new_name = MOVED.get(getattr(error, "name", None))
+        hint = f" ({error.name} is {new_name} now)" if new_name else ""
         raise ValueError(
-            f"cannot load the {noun} {name!r}: {type(error).__name__}: {error}"
+            f"cannot load the {noun} {name!r}: {type(error).__name__}: {error}{hint}"
         ) from error
     if not hasattr(module, attribute):
         raise ValueError(f"{path} has no {noun} {attribute}{meant(attribute, vars(module))}")

@@ -25,10 +25,10 @@ from tqdm import tqdm
 from magrpo import MAGRPO
 from policies.loading import save_agent
 from training.doctor import remedy
-from training.folder import CHECKPOINT, json_line, write_json, write_whole
-from training.heldout import as_markdown, episode, evaluate, play, played, sample_record
+from training.held_out import as_markdown, episode, evaluate, play, played, sample_record
 from training.metrics import measure, memory_gib, problem_returns
 from training.report import model_card
+from training.run_folder import CHECKPOINT, json_line, write_json, write_whole
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
 SHOWN = 3  # problems that are drawn

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from policies.finding import bases, located, recorded_name
 from policies.loading import device
 from policies.memory import halving
+from policies.model_names import bases, located, recorded_name
 from training.doctor import ALL, remedy
-from training.folder import read_args, read_summary
-from training.heldout import as_markdown, sample_record
+from training.held_out import as_markdown, sample_record
 from training.metrics import memory_gib, problem_returns, reward_spreads
+from training.run_folder import read_args, read_summary
 from training.terminal import printable
 
 CARD = """\

@@ -835,7 +835,7 @@ HONEST = [
         def receive(n): return send(n) * 2
         class Remote: pass
         class Packer: value = 3
-        json = os = sys = main = Judge = tests = space = None
+        json = os = sys = main = TestRunner = tests = space = None
         def load(n): return receive(n) + Packer.value
         """,
         "assert load(1) == 7",

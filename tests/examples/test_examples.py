@@ -12,7 +12,7 @@ from examples import messages, own_pay, sudoku, tools, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
 from tasks import Coop
-from training.folder import read_records
+from training.run_folder import read_records
 
 
 def test_every_split_has_pairs_of_its_own_in_both_orders():

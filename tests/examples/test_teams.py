@@ -7,7 +7,7 @@ from helpers import read_json, total, train_run, words
 
 import train
 from examples.warm_start import divisions, make
-from policies.finding import EMBEDDED
+from policies.model_names import EMBEDDED
 from rewards import code
 from tiny import problems as coop
 

@@ -37,22 +37,22 @@ import fast
 from fast import attention, layers, model
 from fast.model import TokenLogps
 from policies import decoding
-from policies.base import Base
-from policies.finding import TeamOptions
 from policies.loading import load_base
+from policies.model_names import TeamOptions
 from policies.sampling import Sampling, target_logps, warp
+from policies.shared_model import SharedModel
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 
 
-def accelerated(base: Base) -> Base:
+def accelerated(base: SharedModel) -> SharedModel:
     """Let a base run the fast way, and see that it does."""
     fast.accelerate([base])
     assert "sample" in vars(base)
     return base
 
 
-def in_turn(base: Base):
+def in_turn(base: SharedModel):
     """Return the fast and the plain way of scoring."""
 
     def plain(base, rows, sampling, backward=None, frozen=False):
@@ -61,7 +61,7 @@ def in_turn(base: Base):
         base.score(rows, sampling, backward, frozen)
         base.token_logps = quick
 
-    return Base.score, plain
+    return SharedModel.score, plain
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_it_computes_what_the_plain_way_computes(kind, rank, merged_bytes, monke
     monkeypatch.setattr(model, "MERGED_BYTES", merged_bytes)
     monkeypatch.setattr(decoding, "LOOK", {"cpu": 5 if merged_bytes else 1})
     monkeypatch.setattr(attention, "BLOCK", 7)
-    base = Base(small_kind(kind), Tokenizer(), [0, 1, 2] if rank else [0], rank, 8)
+    base = SharedModel(small_kind(kind), Tokenizer(), [0, 1, 2] if rank else [0], rank, 8)
     move_adapters(base)
     agents = AGENTS if rank else [0] * len(PROMPTS)
     sampling = PLAIN if rank else Sampling(0.0, 0, 1.0, 8)
@@ -96,7 +96,7 @@ def test_it_computes_what_the_plain_way_computes(kind, rank, merged_bytes, monke
 
 
 def test_models_of_other_kinds_stay_plain():
-    base = Base(small_kind("gpt2"), Tokenizer(), [0], 4, 8)
+    base = SharedModel(small_kind("gpt2"), Tokenizer(), [0], 4, 8)
     fast.accelerate([base])
     assert "sample" not in vars(base)
 
@@ -118,7 +118,7 @@ def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch, capsys):
 
 
 def test_beyond_a_window_it_is_the_plain_way():
-    base = Base(small_kind("mistral", sliding_window=24), Tokenizer(), [0], 4, 8)
+    base = SharedModel(small_kind("mistral", sliding_window=24), Tokenizer(), [0], 4, 8)
     move_adapters(base)
     prompts = [tuple(range(3, 13)), (*range(3, 20), *range(3, 16))]
     slow = sampled(base, prompts, [0, 0])
@@ -137,7 +137,7 @@ def test_attention_may_return_the_strides_of_a_gpu(monkeypatch):
         mixed = compute(*args, **options)
         return mixed.transpose(1, 2).contiguous().transpose(1, 2)
 
-    base = Base(small_kind("llama"), Tokenizer(), [0, 1], 4, 8)
+    base = SharedModel(small_kind("llama"), Tokenizer(), [0, 1], 4, 8)
     move_adapters(base)
     accelerated(base)
     rows = turns_of([0, 1])

@@ -29,11 +29,11 @@ from test_train import assert_same_run
 from bench.memory import make_model, measured
 from fast import accelerate, decoding
 from policies import memory
-from policies.base import Base
 from policies.loading import load_model
 from policies.logprobs import Row
 from policies.sampling import Sampling
-from training.folder import read_records
+from policies.shared_model import SharedModel
+from training.run_folder import read_records
 
 PLAIN = Sampling(1.0, 0, 1.0, 64)
 SMALL = "--batch-size 2 --num-generations 3 --eval-limit 2 --sample-every 1 --max-new-tokens 32 "
@@ -133,7 +133,7 @@ def test_a_decode_waits_for_the_card_at_every_eighth_token():
 @pytest.mark.parametrize("agents", [[0, 0, 1, 2], None])
 def test_graphs_decode_what_the_step_itself_decodes(agents, monkeypatch):
     """Rows end at different times, so the rest is laid out anew, and a new graph is recorded."""
-    base = Base(small_kind("qwen2"), Tokenizer(), [0, 1, 2], 4, 8)
+    base = SharedModel(small_kind("qwen2"), Tokenizer(), [0, 1, 2], 4, 8)
     move_adapters(base)
     accelerate([base])
     numbers = torch.rand(4, 8, 40, dtype=torch.float64)
@@ -158,7 +158,7 @@ def test_graphs_decode_what_the_step_itself_decodes(agents, monkeypatch):
 def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monkeypatch):
     """It gives the same gradients, and comes by itself where a pass cannot hold the prompt."""
     model = small_kind("llama", num_hidden_layers=8, max_position_embeddings=512)
-    base = Base(model, Tokenizer(), [0], rank, 8).to("cuda")
+    base = SharedModel(model, Tokenizer(), [0], rank, 8).to("cuda")
     rows = [Row(0, tuple([3, 4, 5, 6] * 100), [7, 8, 9], 0.5 - number) for number in range(2)]
     grads = []
     kept = []

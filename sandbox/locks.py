@@ -1,7 +1,7 @@
 """Lock the sandbox's processes: Linux refuses them system calls for good, and without root.
 
 1. The worker calls `lock_down` before it forks.
-2. The judge adds JUDGE_FILTER.
+2. The runner adds JUDGE_FILTER.
 3. Every candidate calls `lock_candidate`.
 
 Each process is locked before it reads a byte from outside.

@@ -1,6 +1,6 @@
-"""Judge programs: run a data set's tests against a candidate.
+"""TestRunner programs: run a data set's tests against a candidate.
 
-The judge receives plain data alone. It never runs a line of the candidate, and never holds one of
+The runner receives plain data alone. It never runs a line of the candidate, and never holds one of
 its objects.
 """
 
@@ -36,7 +36,7 @@ class TimeLimit(BaseException):
 
 
 class Candidate:
-    """The judge's end of a candidate."""
+    """The runner's end of a candidate."""
 
     def __init__(self, channel: socket.socket):
         self.channel = channel
@@ -173,7 +173,7 @@ def execute(source: str, space: dict) -> None:
     exec(compiled(source, "<test>", "exec"), space)
 
 
-class Judge:
+class TestRunner:
     def __init__(self, channel: socket.socket, test_timeout, total_timeout, restarts: int):
         self.channel = channel
         self.test_timeout = test_timeout
@@ -198,7 +198,7 @@ class Judge:
         try:
             self.armed = True
             # The alarm rings again every second, because a test's `except:` may swallow it. The
-            # second timer ends a judge that is deep in C code and does not hear the alarm.
+            # second timer ends a runner that is deep in C code and does not hear the alarm.
             signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
             signal.setitimer(signal.ITIMER_VIRTUAL, seconds + 1.0)
             try:
@@ -214,7 +214,7 @@ class Judge:
             return outcomes.get(type(error), "error"), shown(error)
         return late if self.rang else OK
 
-    def judge(self, code, tests, entry_point, setup, own_process, once) -> dict:
+    def verdict(self, code, tests, entry_point, setup, own_process, once) -> dict:
         """Return a Verdict's fields but its seconds, or {"setup": error}."""
         # Programs never see the tests, so they cannot foresee what setup and tests draw.
         random.seed(repr((setup, tests)))

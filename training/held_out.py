@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import torch
 from tqdm import tqdm
 
+from concurrency import processes
 from magrpo import EVAL, MAGRPO, Node, Rollout
-from policies import parallel
-from policies.base import as_text
 from policies.sampling import Sampling
+from policies.shared_model import as_text
 from rewards import total
 from training.metrics import mean_parts, problem_returns
 
@@ -57,11 +57,11 @@ def play(
     """
     turns = []
     # A CPU plays as many problems at once as its caches hold.
-    step = (100 if torch.cuda.is_available() else 10) * parallel.place()[1]
+    step = (100 if torch.cuda.is_available() else 10) * processes.place()[1]
     for start in range(0, len(items), step):
         part = items[start : start + step]
         key = (seed, EVAL, 0, start)
-        played_turns = parallel.play(rollout, part, key, samples, sampling, *ALIGNED_CHAIN)
+        played_turns = processes.play(rollout, part, key, samples, sampling, *ALIGNED_CHAIN)
         turns = [a + b for a, b in itertools.zip_longest(turns, played_turns, fillvalue=[])]
         bar.update(len(part))
     return turns
@@ -94,7 +94,7 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
     per_problem = {}
     seed = module.algorithm.seed
     passes = (("", EVAL_SAMPLES, module.sampling), ("greedy/", 1, module.sampling.greedy()))
-    with progress(title, 2 * len(items), sys.stdout, parallel.place()[0] == 0) as bar:
+    with progress(title, 2 * len(items), sys.stdout, processes.place()[0] == 0) as bar:
         for prefix, samples, sampling in passes:
             turns = play(module.rollout, items, seed, samples, sampling, bar)
             returns = problem_returns(turns, module.rollout)

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from evaluation.scoring import scorer_of
+from evaluation.score_file import scorer_of
 from magrpo import EVAL, Episode, Node, Rollout, generator
-from policies.base import Prompt
 from policies.decoding import Response
 from policies.sampling import Sampling
+from policies.shared_model import Prompt
 from rewards import total
 from training.flags import meant, part_of
-from training.heldout import ALIGNED_CHAIN, episode, play, played, progress
+from training.held_out import ALIGNED_CHAIN, episode, play, played, progress
 from training.metrics import normalised, sampled_tokens
 from training.plugins import TaskOptions, make_task
 

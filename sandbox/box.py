@@ -6,12 +6,12 @@
 A verdict is decided in another process than the program's. Each worker is a group of three
 processes. The file worker.py starts them, and locks.py locks them.
 
-    trainer ──program, tests──> judge ──pipe ends──> zygote ──fork per program──> candidate
+    trainer ──program, tests──> runner ──pipe ends──> zygote ──fork per program──> candidate
             <────verdicts─────    │ <──── calls and answers, as plain data ─────>    │
 
-The judge runs the tests. The function under test is a stub in the judge. It sends its arguments to
-the candidate and gets the answer back as plain built-in values. The candidate never sees a test or
-an expected value. It can reach nothing but the two pipes on which it answers.
+The runner runs the tests. The function under test is a stub in the runner. It sends its arguments
+to the candidate and gets the answer back as plain built-in values. The candidate never sees a test
+or an expected value. It can reach nothing but the two pipes on which it answers.
 
 Answers and arguments are copies of at most 1 MiB. A test sees no change that a function makes to
 its arguments. These types are copied: None, bool, int, float, complex, str, bytes, bytearray, list,
@@ -22,9 +22,10 @@ its attributes can be read and set, and it equals nothing.
 A test sees one name of the program, `entry_point`. The program's globals last from test to test,
 until a hang or a crash.
 
-`setup` is trusted and runs on both sides. Tests call the judge's copy, which no program can change.
-The program calls its own copy. An instance of a class that setup defines cannot be passed or
-compared. If setup or a test changes anything outside its own names, later programs see the change.
+`setup` is trusted and runs on both sides. Tests call the runner's copy, which no program can
+change. The program calls its own copy. An instance of a class that setup defines cannot be passed
+or compared. If setup or a test changes anything outside its own names, later programs see the
+change.
 
 Verdicts do not depend on earlier programs. Every program gets a fresh fork (`Program` names the
 exception), and hashing and `random` are seeded. docs/sandbox.md lists which system contains what.
@@ -46,10 +47,10 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from programs.sandbox.wire import NOT_READY
+from sandbox.wire import NOT_READY
 
 GRACE_SECONDS = 3.0
-FROM_OUTSIDE = {-signal.SIGKILL, NOT_READY}  # statuses of a judge that a program cannot cause
+FROM_OUTSIDE = {-signal.SIGKILL, NOT_READY}  # statuses of a runner that a program cannot cause
 CACHED = 2048  # verdicts kept, a few KiB each
 WORKER = Path(__file__).resolve().with_name("worker.py")
 # A worker gets one variable of the trainer, which some interpreters need to start, because the
@@ -145,7 +146,7 @@ class Sandbox(contextlib.AbstractContextManager):
         # parent-death signal when the thread that started a process ends.
         self._pool = ThreadPoolExecutor(workers or cores(), thread_name_prefix="sandbox")
         self._lock = threading.Lock()  # guards everything below
-        submit = functools.partial(self._pool.submit, self._judge)
+        submit = functools.partial(self._pool.submit, self._verdict)
         self._future = functools.lru_cache(CACHED)(submit)  # one per Program
         self._workers: dict[int, Worker] = {}  # by thread
         self._closed = False
@@ -187,7 +188,7 @@ class Sandbox(contextlib.AbstractContextManager):
     def _probe(self) -> None:
         """Warn once about the locks that this machine lacks and about the doors that are open."""
         tests = [f"enter({way!r})" for way in ["pass", *DOORS.values()]]
-        verdict = self._pool.submit(self._judge, Program(PROBE, tests, "enter")).result()
+        verdict = self._pool.submit(self._verdict, Program(PROBE, tests, "enter")).result()
         failure, *refusals = verdict.errors
         if failure:
             raise RuntimeError(f"the sandbox does not work on this machine: {failure}")
@@ -207,11 +208,11 @@ class Sandbox(contextlib.AbstractContextManager):
             stacklevel=3,
         )
 
-    def _judge(self, program: Program) -> Verdict:
+    def _verdict(self, program: Program) -> Verdict:
         """Return the verdict of this thread's worker, or of one more if that worker is lost."""
         self.started += 1
         total_timeout = self._limits[2]
-        # The judge keeps its own limits, unless it hangs in C code. `setup` has the same limit.
+        # The runner keeps its own limits, unless it hangs in C code. `setup` has the same limit.
         patience = 2 * total_timeout + GRACE_SECONDS
         for _ in range(2):
             worker = self._worker()
@@ -230,7 +231,7 @@ class Sandbox(contextlib.AbstractContextManager):
                     message = "TimeoutError: the test hangs"
                 else:
                     outcome = "crash"  # out of memory, for example
-                    message = "Crash: the test ended the judge"
+                    message = "Crash: the test ended the runner"
                 count = len(program.tests)
                 seconds = time.monotonic() - began
                 return Verdict([False] * count, outcome, [message] * count, seconds)
@@ -285,7 +286,7 @@ class Worker:
         return self.receive(seconds)
 
     def receive(self, seconds: float):
-        """Return the next reply. Raise TimeoutError without one, EOFError if the judge is gone."""
+        """Return the next reply. Raise TimeoutError without one, EOFError if the runner is gone."""
         self.socket.settimeout(seconds)
         line = self.replies.readline()
         if not line.endswith(b"\n"):
@@ -293,9 +294,9 @@ class Worker:
         return json.loads(line)
 
     def end(self) -> int:
-        """End the judge, the zygote and the candidate, and return the judge's exit status.
+        """End the runner, the zygote and the candidate, and return the runner's exit status.
 
-        A judge that hangs in C code is killed. Its zygote then sees end of file and exits.
+        A runner that hangs in C code is killed. Its zygote then sees end of file and exits.
         """
         self.process.terminate()
         try:

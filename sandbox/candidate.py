@@ -1,4 +1,4 @@
-"""Be the candidate: load one program and answer the judge's requests about it.
+"""Be the candidate: load one program and answer the runner's requests about it.
 
 The candidate owns two pipe ends, and adds a lock to the worker's own (locks.py).
 """
@@ -16,7 +16,7 @@ RESERVE = [bytearray(1 << 20)]  # freed to report a MemoryError
 
 
 class Solution:
-    """The program in its module, and the objects of it that the judge knows."""
+    """The program in its module, and the objects of it that the runner knows."""
 
     def __init__(self):
         self.module = types.ModuleType("solution")
@@ -91,7 +91,7 @@ def described(error: BaseException) -> tuple[str, str, str]:
 
 def be_candidate(zygote: int, inbox: int, outbox: int, cpu_seconds: int, missing: list) -> None:
     if not locks.lock_candidate(missing, cpu_seconds) or os.getppid() != zygote:
-        return  # without "ready", the judge gives up this worker
+        return  # without "ready", the runner gives up this worker
     solution = Solution()
     send(outbox, b"ready")
     while True:

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from policies.finding import TeamOptions
+from policies.model_names import TeamOptions
 from rewards import asks, total
 from training.defaults import resolve_bits
 from training.flags import part_of
-from training.folder import json_lines, write_lines
 from training.plugins import TaskOptions, find_reward, make_task
-from training.scoring import RewardError, Scorer
+from training.reward_runner import RewardError, Scorer
+from training.run_folder import json_lines, write_lines
 
 
 def read(path: str) -> dict[int, dict]:

@@ -41,7 +41,7 @@ class TooLong(ValueError):
     """Say that a prompt does not fit."""
 
 
-class Base(nn.Module):
+class SharedModel(nn.Module):
     """Hold one model and the agents that share it.
 
     The model is frozen, with a LoRA adapter for each policy. With lora_rank 0 the model itself is

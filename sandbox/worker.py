@@ -2,7 +2,7 @@
 
 `main` runs in a fresh interpreter. It loads the modules that programs may import, and locks itself
 for good (locks.py). From then on it cannot open a file or import another module. Then it forks. The
-parent becomes the judge, and the child becomes the zygote.
+parent becomes the runner, and the child becomes the zygote.
 
 The zygote forks a candidate for every program and ends it on demand. It never reads a test, so a
 candidate cannot inherit one.
@@ -20,7 +20,7 @@ import types
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # until preload empties it
 import locks
 from candidate import be_candidate
-from judge import Judge
+from runner import TestRunner
 from wire import NOT_READY, send
 
 # Programs can import these modules, and those that are imported above.
@@ -55,7 +55,7 @@ def be_zygote(channel: socket.socket, cpu_seconds: int, missing: list) -> None:
             os.kill(candidate, signal.SIGKILL)
             os.waitpid(candidate, 0)
             candidate = 0
-        if not message:  # the judge is gone
+        if not message:  # the runner is gone
             os._exit(0)
         if pipes:
             candidate = os.fork()
@@ -97,7 +97,7 @@ def main() -> None:
     zygotes.close()
     if "seccomp" not in missing and not locks.add_filter(locks.JUDGE_FILTER):
         os._exit(NOT_READY)
-    judge = Judge(ours, test_timeout, total_timeout, restarts)
+    runner = TestRunner(ours, test_timeout, total_timeout, restarts)
 
     def leave(status: int) -> None:
         ours.close()  # the zygote ends the candidate and itself
@@ -107,7 +107,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: leave(NOT_READY))
     send(trainer, json.dumps({"missing": missing}).encode())
     for request in requests:
-        send(trainer, json.dumps(judge.judge(*json.loads(request))).encode())
+        send(trainer, json.dumps(runner.verdict(*json.loads(request))).encode())
     leave(0)
 
 

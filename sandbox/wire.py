@@ -1,4 +1,4 @@
-"""Send plain data between judge and candidate, as tagged JSON with one message a line.
+"""Send plain data between runner and candidate, as tagged JSON with one message a line.
 
 The sender may be hostile. The receiver refuses a message that is too large, too deep or malformed.
 """
@@ -12,7 +12,7 @@ from operator import attrgetter
 
 ANSWER_BYTES = 1 << 20  # sender and receiver refuse a longer answer
 ERROR_CHARS = 300
-NOT_READY = 75  # a judge's exit status if its zygote or a fresh candidate fails
+NOT_READY = 75  # a runner's exit status if its zygote or a fresh candidate fails
 DEPTH = 200
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from policies import threads
+from concurrency import threads
 from rewards import asks, pays_once, programs_started, total
 from training.contract import text
 

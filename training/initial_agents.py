@@ -9,15 +9,22 @@ an adapter that began by changing its base (PiSSA, OLoRA, LoftQ, CorDA).
 import sys
 from pathlib import Path
 
-from policies.finding import ADAPTER, TeamOptions, adapter_config, base_of, fingerprint, is_adapter
+from policies.model_names import (
+    ADAPTER,
+    TeamOptions,
+    adapter_config,
+    base_of,
+    fingerprint,
+    is_adapter,
+)
 from training.flags import each
-from training.folder import (
+from training.run_folder import (
     agent_folder,
     check_base,
+    find_run,
     has_agents,
     read_args,
     resume_command,
-    run_folder,
 )
 
 FULL = "config.json"  # of a whole model
@@ -69,7 +76,7 @@ def check_shape(folder: Path, team: TeamOptions) -> None:
 
 def _folder(name: str, agent: int, agents: int) -> Path:
     """Return the folder of one agent, which --init names by its run or itself."""
-    run = run_folder(name)
+    run = find_run(name)
     if not (run / "args.json").is_file():
         if is_adapter(run) or (run / FULL).is_file():
             return run

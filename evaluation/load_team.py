@@ -10,25 +10,25 @@ import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from policies.finding import TeamOptions
+from policies.model_names import TeamOptions
 from rewards import asks
-from training import folder
+from training import run_folder
 from training.flags import engine_conflict, part_of
 from training.plugins import TaskOptions, make_task
-from training.scoring import Scorer
+from training.reward_runner import Scorer
 
 
 def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
     """Return the directories of the team's run and of the single agent's."""
     runs = {}  # by kind of players
     for name in names or []:
-        directory = folder.run_folder(name)
-        flags = folder.read_args(directory)["args"]
-        checkpoint = directory / folder.CHECKPOINT
-        if not (folder.has_agents(directory, flags) or checkpoint.is_file()):
+        directory = run_folder.find_run(name)
+        flags = run_folder.read_args(directory)["args"]
+        checkpoint = directory / run_folder.CHECKPOINT
+        if not (run_folder.has_agents(directory, flags) or checkpoint.is_file()):
             raise ValueError(
                 f"{directory} is not finished, and has no checkpoint: "
-                f"{folder.resume_command(directory)}"
+                f"{run_folder.resume_command(directory)}"
             )
         players = "one agent" if flags["num_agents"] == 1 else "a team"
         if runs.setdefault(players, directory) != directory:
@@ -58,21 +58,21 @@ def load_agents(team, directory: Path) -> None:
     """Load a run's agents as it saved them at its end, or those of its last checkpoint."""
     from policies.loading import load_agent
 
-    flags = folder.read_args(directory)["args"]
-    if folder.has_agents(directory, flags):
+    flags = run_folder.read_args(directory)["args"]
+    if run_folder.has_agents(directory, flags):
         trusted = flags.get("trust_remote_code", False)
         for agent in team.policies():
-            path = folder.agent_folder(directory, agent, flags)
+            path = run_folder.agent_folder(directory, agent, flags)
             load_agent(team.base_of[agent], agent, path, trusted)
         return
     if flags.get("share") and not team.options.share:  # the checkpoint has fewer adapters
-        raise ValueError(f"{directory} is not finished: {folder.resume_command(directory)}")
+        raise ValueError(f"{directory} is not finished: {run_folder.resume_command(directory)}")
     trained = {}
     for name, parameter in team.named_parameters():
         if parameter.requires_grad:
             trained[f"team.{name}"] = parameter
     # A user's own module may have trained more than the team.
-    step, weights = folder.read_checkpoint(directory, trained, "team.")
+    step, weights = run_folder.read_checkpoint(directory, trained, "team.")
     for name, parameter in trained.items():
         parameter.data.copy_(weights[name])
     print(f"{directory} is not finished: its checkpoint of step {step} plays", file=sys.stderr)
@@ -88,7 +88,7 @@ class Player:
         reward: Callable | None = None,
     ):
         """directory: the run whose trained agents play. reward: none for --ask."""
-        from policies.judging import Judge, make_judge
+        from policies.judging import LikelihoodModel, make_judge
         from policies.loading import device
         from policies.sampling import Sampling
         from policies.team import Team
@@ -105,15 +105,15 @@ class Player:
         self.weights = {}  # by trained or not. {} without a run, whose agents play as loaded
         if directory:
             self.weights[False] = self.copies()
-            folder.check_bases(directory, flags.model, flags.judge)
-            folder.warn_of_other_code(directory)
+            run_folder.check_bases(directory, flags.model, flags.judge)
+            run_folder.warn_of_other_code(directory)
             load_agents(team, directory)
             self.weights[True] = self.copies()
         judge = None
         if asks(reward):
             # Without a run no agent is trained: the model to ask may be the one that plays.
             if not directory and flags.judge == flags.model[0]:
-                judge = Judge(team.bases[0], flags.chat_template)
+                judge = LikelihoodModel(team.bases[0], flags.chat_template)
             else:
                 judge = make_judge(flags.judge, team, flags.chat_template)
         accelerate({*team.bases, judge.base} if judge else team.bases)
@@ -166,7 +166,7 @@ class Player:
         """
         import torch
 
-        from policies.base import as_text
+        from policies.shared_model import as_text
 
         flags = self.flags
         limits = (flags.max_prompt_tokens, flags.max_new_tokens)

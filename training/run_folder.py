@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from policies.finding import fingerprint, recorded_name
+from policies.model_names import fingerprint, recorded_name
 
 try:
     import fcntl
@@ -31,7 +31,7 @@ PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datas
 CHECKPOINT = "checkpoints/last.ckpt"
 
 
-def run_folder(name: str) -> Path:
+def find_run(name: str) -> Path:
     """Return the folder of a run that is named by its folder, or by its name in runs/."""
     path = Path(name)
     in_runs = Path(f"runs/{name}")
@@ -70,7 +70,7 @@ def checkpoint(resumed: str | None) -> Path | None:
     """Return the checkpoint of the run of --resume, if it has one already."""
     if not resumed:
         return None
-    path = run_folder(resumed) / CHECKPOINT
+    path = find_run(resumed) / CHECKPOINT
     return path if path.exists() else None
 
 
