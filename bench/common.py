@@ -187,12 +187,18 @@ def take_turns(first: Contender, second: Contender, rounds: int) -> tuple[list, 
     return first_rows[1:], second_rows[1:]
 
 
-def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: str) -> Contender:
-    """Return this project's trainer as train.py makes it, except that it writes no files."""
+def ours(
+    folder: str, texts: list[str], num_agents: int, turns: int, flags: str, plain: bool = False
+) -> Contender:
+    """Return this project's trainer as train.py makes it, except that it writes no files.
+
+    plain: without fast/.
+    """
     import lightning as L
     from lightning.pytorch.callbacks import LambdaCallback
 
     from policies.team import Team
+    from training.acceleration import accelerate
 
     flags += f" --model {folder} --num-agents {num_agents} --turns {turns}"
     flags += f" --max-new-tokens {RESPONSE} --max-steps 1000000 --lr-schedule constant"
@@ -201,6 +207,8 @@ def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: str)
     team = Team(part_of(args, TeamOptions))
     for base in team.bases:
         base.tokenizer = tokenizer_of(folder)
+    if not plain:
+        accelerate(team.bases)
     task = Words(texts, num_agents)
     module = train.module_of(team, task, Scorer(reward), task.items("train"), args)
 
@@ -217,7 +225,7 @@ def ours(folder: str, texts: list[str], num_agents: int, turns: int, flags: str)
         )
         trainer.fit(module)
 
-    return Contender("ours", drive, module.rollout.seconds)
+    return Contender("plain" if plain else "ours", drive, module.rollout.seconds)
 
 
 def machine() -> str:

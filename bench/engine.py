@@ -41,10 +41,13 @@ def make_team(args):
     """Return two agents whose adapters change the base and whose responses never end early."""
     from policies.loading import device
     from policies.team import Team
+    from training.acceleration import accelerate
 
     flags = f"--num-agents {AGENTS} --bits {args.bits} --lora-rank 16"
     flags = train.parse(["--model", args.model, *flags.split()])
-    team = Team(part_of(flags, TeamOptions)).to(device())
+    team = Team(part_of(flags, TeamOptions))
+    accelerate(team.bases)
+    team.to(device())
     for base in team.bases:
         base.eos = frozenset()
     with torch.no_grad():

@@ -2,6 +2,8 @@
 
     bench/.venv/bin/python -m bench.step [--rounds 5] [--lora-rank 16 0] [--only 256/8/512]
 
+--plain compares with this project without fast/ instead.
+
 All three train the same weights on the same prompts with the same reward. They sample as many
 responses of the same length and make one optimizer step per batch. They run in one process, one
 step each in turn. "total" runs from the start of a step to the start of the next, so it holds
@@ -180,7 +182,9 @@ def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int, bits
     return Contender("TRL", drive, seconds)
 
 
-def measure(name: str, batch: int, agents: int, rank: int, bits: int, rounds: int) -> dict:
+def measure(
+    name: str, batch: int, agents: int, rank: int, bits: int, rounds: int, plain: bool
+) -> dict:
     """Return the seconds per problem at one work point, of this project and of its peer."""
     point = POINTS[name]
     texts = common.prompts(64, point.tokens, point.vocab)
@@ -192,8 +196,11 @@ def measure(name: str, batch: int, agents: int, rank: int, bits: int, rounds: in
         flags += f" --bits {bits}"
         flags += f" --temperature {point.temperature} --top-p {point.top_p} --joint aligned"
         project = common.ours(folder, texts, agents, point.turns, flags)
-        make_peer = comlrl if agents == 2 else trl
-        peer = make_peer(folder, texts, batch, point, rank, bits)
+        if plain:
+            peer = common.ours(folder, texts, agents, point.turns, flags, plain=True)
+        else:
+            make_peer = comlrl if agents == 2 else trl
+            peer = make_peer(folder, texts, batch, point, rank, bits)
         project_rows, peer_rows = common.take_turns(project, peer, rounds)
     tokens = count_tokens(point.tokens, point.group, RESPONSE, point.turns)
     layers = sum(parameter.numel() for parameter in model.model.layers.parameters())
@@ -255,19 +262,20 @@ def main() -> None:
     parser.add_argument("--agents", type=int, nargs="*", default=[2, 1], help="2 comlrl, 1 TRL")
     parser.add_argument("--lora-rank", type=int, nargs="*", default=[16, 0], help="0: full models")
     parser.add_argument("--bits", type=int, choices=DTYPES, default=32, help="16: adapters alone")
+    parser.add_argument("--plain", action="store_true", help="compare with the plain way")
     parser.add_argument("--json", type=Path)
     flags = parser.parse_args()
     results = []
     print(common.machine())
     for agents in flags.agents:
         print(f"\nseconds per problem, medians of {flags.rounds} rounds; n = {agents}")
-        print(header("comlrl" if agents == 2 else "TRL"))
+        print(header("plain" if flags.plain else "comlrl" if agents == 2 else "TRL"))
         for rank in flags.lora_rank:
             for point in flags.only:
-                if agents == 1 and POINTS[point].turns > 1:
+                if agents == 1 and POINTS[point].turns > 1 and not flags.plain:
                     continue  # TRL's trainer has no turns of this kind
                 for batch in flags.batch:
-                    row = measure(point, batch, agents, rank, flags.bits, flags.rounds)
+                    row = measure(point, batch, agents, rank, flags.bits, flags.rounds, flags.plain)
                     results.append(row)
                     print(show(row), flush=True)
     if flags.json:
