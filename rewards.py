@@ -22,9 +22,10 @@ returns a number that is not finite.
 
 A reward with `needs_model = True` may ask a language model. It is called as reward(item, responses,
 lm). lm(prompt, text) returns an array with the log-probabilities of the text's tokens after the
-prompt. They come from the team's frozen base or from --judge. Each distinct question of a step is
-answered once, in a batch with all others. To collect the questions, the reward first runs with
-zeros in place of answers. The result of that first run is dropped, and so is its exception.
+prompt. They come from the team's frozen base or from --judge. A call that asks
+something new ends there, and is made again from its beginning when the answer is known. Each
+distinct question of a step is answered once: the first questions of all calls in one batch, then
+the second ones.
 
 --reward takes a name of the table at the end, a dotted path (my_pkg.my_rewards.rhymes) or
 file.py:function. The names have three forms.

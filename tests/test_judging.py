@@ -81,7 +81,7 @@ def scorer(reward, judge, maximum=99.0):
 
 
 def test_each_distinct_question_is_answered_once():
-    """With G samples of two agents that is 2 G texts and not G^2 pairs, in one batch."""
+    """With G samples of two agents that is 2 G texts and not G^2 pairs, in a batch for each."""
     batches = []
 
     def judge(questions):
@@ -93,21 +93,27 @@ def test_each_distinct_question_is_answered_once():
 
     lengths = list(itertools.product(range(1, 6), repeat=2))
     parts = scorer(reward, judge)([({}, ["a" * i, "b" * j]) for i, j in lengths])
-    (questions,) = batches
-    assert len(questions) == len(set(questions)) == 10
+    assert [len(set(questions)) for questions in batches] == [5, 5]
+    assert len(set(itertools.chain(*batches))) == 10
     assert [p["reward"] for p in parts] == [3.0 * (i + j) for i, j in lengths]
 
 
-def test_what_follows_from_an_answer_counts_when_the_answer_is_known():
-    """Until then it is 0, which is divided by here, and the next question is not the real one."""
+def test_a_call_ends_at_a_question_without_an_answer():
+    """It is made again, even if the reward catches everything. No value is made up until then."""
+    values = []
 
     def judge(questions):
         return [np.array([0.5 * len(prompt)]) for prompt, _ in questions]
 
     def reward(item, responses, lm):
-        return float(lm("x" * int(8 / lm("four", "a")[0]), "b")[0])
+        try:
+            values.append(lm("four", "a")[0])
+        except BaseException:
+            return "nothing that counts"
+        return float(lm("x" * int(8 / values[-1]), "b")[0])
 
     assert scorer(reward, judge)([({}, ["t"])]) == [{"reward": 2.0}]
+    assert values == [2.0, 2.0]
     with pytest.raises(RewardError, match="the reward raised"):
         scorer(lambda item, responses, lm: lm("p", "t") + "x", judge)([({}, ["t"])])
 

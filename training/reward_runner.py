@@ -24,18 +24,25 @@ class RewardError(RuntimeError):
         return self.args[0]
 
 
-class Questions:
-    """The `lm` of one call of a reward: returns known answers, and collects new questions."""
+class Unanswered(BaseException):
+    """Ends a call of a reward at a question without an answer.
+
+    It is not an Exception, so that the reward's own `except Exception` does not handle it.
+    """
+
+
+class LanguageModel:
+    """The `lm` of one call of a reward, which knows the answers of earlier calls."""
 
     def __init__(self, answers: dict[tuple[str, str], np.ndarray]):
         self.answers = answers
-        self.new = []  # (prompt, text)
+        self.question: tuple[str, str] | None = None  # (prompt, text), without an answer
 
     def __call__(self, prompt: str, text: str) -> np.ndarray:
-        if (prompt, text) in self.answers:
-            return self.answers[prompt, text]
-        self.new.append((prompt, text))
-        return np.zeros(len(text.split()))  # what the reward returns from it is dropped
+        if (prompt, text) not in self.answers:
+            self.question = (prompt, text)
+            raise Unanswered
+        return self.answers[prompt, text]
 
 
 class Scorer:
@@ -49,20 +56,24 @@ class Scorer:
         self.threads = threads.Threads(programs_started)
 
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
-        """Return the named parts of each (item, responses), in order."""
+        """Return the named parts of each (item, responses), in order.
+
+        A call that asks something new ends there. It is made again when the questions of all calls
+        are answered.
+        """
         answers = {}
         scores = [None] * len(joints)
         while None in scores:
             waiting = [number for number, parts in enumerate(scores) if parts is None]
-            calls = [Questions(answers) for _ in waiting]
+            calls = [LanguageModel(answers) for _ in waiting]
             arguments = [joints[number] for number in waiting]
             if asks(self.reward):
                 arguments = [(*joint, lm) for joint, lm in zip(arguments, calls, strict=True)]
             questions = {}  # in the order of the calls, each once
             with contextlib.closing(self.threads.call(self.reward, arguments)) as futures:
                 for number, lm, future in zip(waiting, calls, futures, strict=True):
-                    if lm.new:
-                        questions |= dict.fromkeys(lm.new)
+                    if lm.question:  # whatever the reward returned or raised after it
+                        questions[lm.question] = None
                     else:
                         scores[number] = _parts(future, number, self.maximum, *joints[number])
             if questions:
