@@ -70,23 +70,19 @@ Scores = dict[str, float]  # the parts of a reward
 #
 # | level            | `code`, the strict default            | `code_paper`                       |
 # |------------------|---------------------------------------|------------------------------------|
-# | helpers defined  | 0.4 x share that return or are needed | 0.4 if one has the word return [1] |
-# | main defined     | 0.6 if it returns                     | 0.6 if it has the word return [1]  |
+# | helpers defined  | 0.4 x share that return or are needed | 0.4 if one has the word return     |
+# | main defined     | 0.6 if it returns                     | 0.6 if it has the word return      |
 # | syntax           | 0.35 if all of it compiles            | 0.5 if all of it compiles          |
 # |                  | 0.15 x share of the text that is code |                                    |
-# | tests            | 1.0 p                                 | 1.0 p [2]                          |
+# | tests            | 1.0 p                                 | 1.0 p                              |
 # | cooperation      | 1.5 c if p = 1                        | 0.5 if p > 0 and "aux(" is in main |
 # |                  | (1 - p) c if p < 1                    | 1.0 more if main is not a wrapper  |
-# |                  |                                       | 0.5 less if all calls are bare [3] |
+# |                  |                                       | 0.5 less if all calls are bare     |
 #
 # c is defined in the docstring of `code`.
 #
-# `code_paper` is the reward of arXiv 2508.04652. Its paper and its released code differ:
-# [1] This project extracts the functions in its own way. The released code loses decorators, nested
-#     functions and whole reference solutions.
-# [2] All of the task's tests run in the sandbox. The released code runs one-line assertions in the
-#     trainer, and stops after three time-outs.
-# [3] This is the paper's rule. It never fires in the released code.
+# `code_paper` is the reward of arXiv 2508.04652. docs/results/code_reward.md says where the
+# released code differs.
 # --------------------------------------------------------------------------------------------------
 
 HELPERS = 0.4  # structure of the helpers
@@ -272,7 +268,7 @@ def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
 # c is the log-probability per token of a text after its source, and u without the source.
 #
 #    fluent    (c + u) / 2
-#    grounded  (c - u) / -u [1], the fraction of a text's information that its source explains.
+#    grounded  (c - u) / -u, the fraction of a text's information that its source explains.
 #              c - u is the mean of two values: the whole text's, and that of its worst 24 tokens.
 #    original  1 - s^2. s is the fraction of four-word runs that stand in the source, in the
 #              partner's text, or elsewhere in the same text.
@@ -283,21 +279,8 @@ def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
 #
 # Sigmoids make fluent and grounded smooth, so that a weak model has a slope to climb.
 #
-# Each part has its purpose. A model without the source cannot know the subject's names, so u alone
-# is too strict. A copy of the source maximises c alone. Word salad and keywords lower their mean.
-# The source does not explain an invention, a template, or a text about another source (grounded).
-# One invented sentence among good ones shows in 24 tokens, the mean length of a summary. Every
-# likelihood rises with copying and repetition, so `original` penalises them.
-#
-# The constants were chosen on human texts of SciTLDR's train split (docs/results/writing.md).
-#
-# Two things stay unseen. A sentence may be false although its words fit (one "not" too many). The
-# language model may not know a fact itself.
-#
-# [1] c - u is pointwise mutual information. (c - u) / -u is Theil's uncertainty coefficient. Two
-# papers measure with it how much of a summary comes from its source. Padmakumar and He 2021:
-# Unsupervised Extractive Summarization using Pointwise Mutual Information. Van der Poel et al.
-# 2022: Mutual Information Alleviates Hallucinations in Abstractive Summarization.
+# docs/results/writing.md has the purpose of each part, its source, and the texts on which the
+# constants were chosen.
 # --------------------------------------------------------------------------------------------------
 
 FLUENT = (-7.0, 0.5)  # middle and width of its sigmoid, nats per token
@@ -372,23 +355,8 @@ def _sigmoid(value: float, middle: float, width: float) -> float:
 #    coherence 0.4     0.4 tau, which grows with k, the number of transition categories that occur
 #    consistency 0.6   0.6 min(J, cap) / cap. J is the Jaccard index of the texts' content words.
 #
-# The released code differs from the paper.
-#
-# |               | paper                | released code                                          |
-# |---------------|----------------------|--------------------------------------------------------|
-# | arxiv: length | all in [1.0, 1.3]    | all in [1.3, 1.6]                                      |
-# | vocabulary of | content words        | all words [2]                                          |
-# | tau <= 1      | 0.6 or 0.4 ln(k + 1) | 0.4 + 0.05 (k - 1), 0 at k = 0                         |
-# | k looks at    | both responses       | tldr the second; arxiv both, joined without a blank    |
-# | a phrase is   | whole words          | letters: "so" is in "person"                           |
-# | words are     | writing/text.py's    | runs of \w; when counted, what stands between blanks   |
-#
 # Content words are all words but the paper's 106 stop-words. The released code is that of the
-# authors' writing experiments since 31 Dec 2025.
-#
-# [2] The authors evaluated the baselines with their logger. It leaves out stop-words and uses the
-# paper's band of lengths. So it scores the same pair differently. In two examples it gives 0.50
-# instead of 2.84, and 1.50 instead of 2.98.
+# authors' writing experiments since 31 Dec 2025. docs/results/writing.md lists how it differs.
 #
 # These rewards never read the post or the abstract.
 # --------------------------------------------------------------------------------------------------
