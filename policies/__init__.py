@@ -1,4 +1,4 @@
-"""How models are loaded, sampled and scored fast. The door: base.py, and what it names."""
+"""How models are loaded, sampled and scored. The door: shared_model.py, and what it names."""
 
 import os
 

@@ -138,6 +138,7 @@ KINDS = {  # what differs from a real configuration of the kind is its size alon
     "cohere": LLAMA,  # its logits have a factor
     "granite": LLAMA | {"logits_scaling": 4.0},
     "gpt_bigcode": GPT,
+    "gpt_oss": LLAMA | {"num_local_experts": 4, "head_dim": 8},  # sinks
     "qwen3_moe": LLAMA | EXPERTS | {"head_dim": 8},
     "mixtral": LLAMA | {"num_local_experts": 4},
 }
