@@ -91,6 +91,13 @@ def guard(task: Task, agents: int) -> None:
     stops = [task.stop] if isinstance(task.stop, str) else task.stop
     if not isinstance(stops, list | tuple) or not all(isinstance(stop, str) for stop in stops):
         raise ValueError(f"a task's stop has to be a text or a list of texts, not {stops!r:.60}")
+    for name in ("colors", "measures"):
+        table = getattr(task, name)
+        if not isinstance(table, dict):
+            raise ValueError(f"a task's {name} has to be a dict, not {table!r:.60}")
+        for word in (*table, *table.values()):
+            if not isinstance(word, str):
+                raise ValueError(f"a task's {name} has to hold texts, not {word!r:.60}")
 
 
 def advanced(advance: Callable, item: dict, responses: list[str]):
