@@ -5,6 +5,7 @@ W prompt positions. T tokens of a response. D units of a head.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,32 @@ from torch import Tensor
 from fast.adapters import Groups
 
 BLOCK = 128  # queries of a tree that attend at once
+
+
+class Block(NamedTuple):
+    """Queries of trees that attend at once, and the keys that any of them sees."""
+
+    queries: slice  # Q tokens
+    keys: Tensor  # (K,): places
+    seen: Tensor  # (R, 1, g Q, K), g times the same
+
+
+class TreeMask:
+    """Say which tokens of R trees see which.
+
+    A response sees its prompt and itself. So a block of queries needs few of the keys, and the
+    others are left out. sharing: g.
+    """
+
+    def __init__(self, seen: Tensor, sharing: int):
+        """seen (R, 1, T, T)."""
+        self.blocks = []
+        for start in range(0, seen.shape[2], BLOCK):
+            queries = slice(start, start + BLOCK)
+            rows = seen[:, :, queries]
+            [keys] = rows.flatten(0, 2).any(0).nonzero(as_tuple=True)
+            rows = rows.index_select(3, keys).repeat(1, 1, sharing, 1)
+            self.blocks.append(Block(queries, keys, rows))
 
 
 class Grid:
@@ -184,11 +211,11 @@ def products(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float, mask: Tensor | None
+    query: Tensor, key: Tensor, value: Tensor, scaling: float, mask: TreeMask | None
 ) -> Tensor:
     """Return attention (R, T, H, D) of query (R, H, T, D) over key and value (R, h, T, D).
 
-    mask (R, 1, T, T): which tokens see which. None: each sees all before it, and itself.
+    mask: which tokens see which. None: each sees all before it, and itself.
     """
     rows, heads, tokens, _ = query.shape
     sharing = heads // key.shape[1]  # g
@@ -200,19 +227,18 @@ def attend(
         mixed = F.scaled_dot_product_attention(
             query, key, value, is_causal=True, scale=scaling, enable_gqa=True
         )
-    else:
-        # No token sees a later one, so a block of queries needs no later keys. The queries that
-        # share a head's keys go beside each other: keys are never repeated.
+    else:  # the queries that share a head's keys go beside each other: keys are never repeated
         query = query.unflatten(1, (-1, sharing))  # (R, h, g, T, D)
-        blocks = []
-        for start in range(0, tokens, BLOCK):
-            end = min(start + BLOCK, tokens)
-            part = query[:, :, :, start:end].flatten(2, 3)
-            seen = mask[:, :, start:end, :end].repeat(1, 1, sharing, 1)
+        parts = []
+        for block in mask.blocks:
             part = F.scaled_dot_product_attention(
-                part, key[:, :, :end], value[:, :, :end], seen, scale=scaling
+                query[:, :, :, block.queries].flatten(2, 3),
+                key.index_select(2, block.keys),
+                value.index_select(2, block.keys),
+                block.seen,
+                scale=scaling,
             )
-            blocks.append(part.unflatten(2, (sharing, -1)))
-        mixed = torch.cat(blocks, 3)
+            parts.append(part.unflatten(2, (sharing, -1)))
+        mixed = torch.cat(parts, 3)
     mixed = mixed.reshape(rows, heads, tokens, -1)  # a GPU's fused kernels return other strides
     return mixed.transpose(1, 2).contiguous()

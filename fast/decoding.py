@@ -48,7 +48,8 @@ class FastRows:
         self.grid = Grid(self.owners, self.real, heads=caches[0].keys.shape[1])
         rows = len(self.owners)
         self.caches = [RowCache(cache, self.grid, rows, limit, self.clock) for cache in caches]
-        return fast.logits(hidden[torch.arange(len(prompts), device=ids.device), last[:, 0]])
+        rows = torch.arange(len(prompts), device=ids.device) * ids.shape[1]
+        return fast.logits(hidden[rows + last[:, 0]])
 
     def adapt(self) -> None:
         """Lay the adapters out for the rows, and record the step anew."""
@@ -63,7 +64,7 @@ class FastRows:
         if self.clock:
             self.clock.set(place)
         hidden = self.fast.layers(tokens, positions, self.adapters, self.caches)
-        return self.fast.logits(hidden[:, -1])
+        return self.fast.logits(hidden)
 
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""

@@ -6,6 +6,7 @@ Shapes: R rows of T tokens, N = R T. Heads have D units.
 """
 
 import functools
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fast.adapters import Adapters
-from fast.attention import attend
+from fast.attention import TreeMask, attend
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are functions of the position
@@ -81,13 +82,15 @@ class Layers:
         positions: Tensor,
         adapters: Adapters,
         caches: list | None = None,
-        mask: Tensor | None = None,
+        mask: TreeMask | None = None,
+        needed: tuple[Tensor, Adapters] | None = None,
         recomputing: bool = False,
     ) -> Tensor:
-        """Return the last hidden states (R, T, hidden) of tokens (R, T).
+        """Return the last hidden states (N, hidden) of tokens (R, T).
 
         caches: one for each layer, which then computes the attention (attention.py).
-        mask (R, 1, T, T): which tokens see which. None: all earlier ones.
+        mask: which tokens see which. None: all earlier ones.
+        needed: the places (M,) whose states are returned alone, (M, hidden), and their adapters.
         recomputing: each layer keeps its input alone, and runs again in the backward pass.
         """
         shape = tokens.shape
@@ -103,8 +106,10 @@ class Layers:
             attention = attend
             if caches:
                 attention = caches[index].attend
-            x = run(layer, x, shape, rotation, adapters, attention, mask)
-        return self.norm(x).view(*shape, -1)
+            last = index + 1 == len(self.layers)
+            own = needed if last else None
+            x = run(layer, x, shape, rotation, adapters, attention, mask, own)
+        return self.norm(x)
 
     def run(
         self,
@@ -113,10 +118,11 @@ class Layers:
         shape: torch.Size,
         rotation: tuple[Tensor, Tensor],
         adapters: Adapters,
-        attention,
-        mask: Tensor | None,
+        attention: Callable,
+        mask: TreeMask | None,
+        needed: tuple[Tensor, Adapters] | None,
     ) -> Tensor:
-        """Return what a layer makes of x (N, hidden)."""
+        """Return what a layer makes of x (N, hidden), or of the needed places."""
         linear = adapters.linear
         cos, sin = rotation
         normed = layer.input_norm(x)
@@ -131,6 +137,11 @@ class Layers:
         query, key = heads.split_with_sizes(layer.heads, 1)
         mixed = attention(query, key, value.transpose(1, 2), layer.scaling, mask)
         mixed = mixed.view(len(x), -1)
+        if needed:
+            places, own = needed
+            x = x[places]
+            mixed = mixed[places]
+            linear = own.linear
         [output] = linear(layer.output, mixed)
         x = x + output
         normed = layer.post_norm(x)

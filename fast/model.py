@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fast.adapters import MERGED_BYTES, Adapters, mergeable_bytes
+from fast.attention import TreeMask
 from fast.decoding import FastRows
 from fast.layers import Layers
 from policies import decoding, logprobs
@@ -28,6 +29,8 @@ class Fast:
     def __init__(self, base: SharedModel):
         self.base = base
         self.layers = Layers(base.net.base_model)
+        query_heads, key_heads = self.layers.layers[0].heads
+        self.sharing = query_heads // key_heads  # queries that share a head's keys
         self.bytes = mergeable_bytes(base.model)
 
     def names(self, agents: list[int] | None) -> list[str]:
@@ -46,6 +49,14 @@ class Fast:
         It may not wait for the GPU. Layers in 8 bits wait.
         """
         return self.base.device.type == "cuda" and not self.base.int8
+
+    def token_adapters(self, layout: Layout) -> Adapters:
+        """Return the adapters of the responses' tokens."""
+        names = []
+        if self.base.row_adapters:
+            trees = layout.predicted // layout.ids.shape[1]
+            names = [self.base.row_adapters[tree] for tree in trees.tolist()]
+        return Adapters(names, 1, self.base.device, updating=True)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, D) -> (N, V)."""
@@ -76,14 +87,17 @@ class Fast:
         if positions is None:
             positions = torch.arange(size, device=base.device).expand(rows, -1)
         adapters = Adapters(base.row_adapters, size, base.device, updating=True)
+        mask = None
+        if layout.seen is not None:
+            mask = TreeMask(layout.seen, self.sharing)
         hidden = self.layers(
             layout.ids,
             positions,
             adapters,
-            mask=layout.seen,
+            mask=mask,
+            needed=(layout.predicted, self.token_adapters(layout)),
             recomputing=base.recomputing,
         )
-        hidden = hidden.flatten(0, 1)[layout.predicted]
         logits = 2 ** (21 if base.device.type == "cpu" else 26)
         count = max(logits // len(base.head.weight), 64)
 

@@ -30,8 +30,8 @@ from test_doctor import rows, write
 
 import eval as evaluation
 import rewards
+from evaluation import baselines as playing
 from evaluation import load_team, plots, report
-from evaluation import methods as playing
 from magrpo import Rollout
 from tasks import Coop
 from training import held_out

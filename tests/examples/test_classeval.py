@@ -12,6 +12,7 @@ from helpers import total, write_lines
 
 from examples.classeval.classes import class_item, class_source, methods_of, scheme, written
 from examples.classeval.classeval import ClassEval, Small, classeval, solution_of, verdict
+from tasks import HumanEval
 
 METHODS = {  # of a class that keeps what was sold; no test needs the last one
     "add": "def add(self, amount):\n    if amount < 0:\n        raise ValueError('negative')\n"
@@ -214,3 +215,7 @@ def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
     assert classeval(ITEM, [written, response("add")]) == classeval(
         ITEM, [response("in_cents"), response("add")]
     ), "what was begun costs nothing"
+
+
+def test_it_stops_where_other_tasks_of_programs_stop():
+    assert ClassEval.stop == HumanEval.stop
