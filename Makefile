@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup train real coder test lint tiny bench
+.PHONY: setup train real coder check test lint tiny bench
 
 setup: .venv/ready
 
@@ -30,6 +30,12 @@ real: .venv/real
 coder: setup
 	$(BIN)/python train.py @recipes/coder.args $(if $(DATA),--data $(DATA)) \
 		--model $(or $(MODEL),Qwen/Qwen2.5-Coder-0.5B-Instruct) $(ARGS)
+
+# what a fork of the algorithm can break, in a minute
+CHECKED := equations magrpo policies maskless memory defaults reproducibility rewards
+check: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile \
+		$(CHECKED:%=tests/test_%.py) $(wildcard tests/fast)
 
 test: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
+import policies  # noqa: F401  (before torch: it says how threads wait)
 from concurrency import threads
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-# The examples can be deleted: their tests go with them.
-collect_ignore = [] if (Path(__file__).parent.parent / "examples").is_dir() else ["examples"]
+# What can be deleted takes its tests along.
+ROOT = Path(__file__).parent.parent
+TESTED_BY = {"examples": ["examples"], "fast": ["fast"], "bench": ["test_bench.py", "test_card.py"]}
+collect_ignore = []
+for room, tests in TESTED_BY.items():
+    if not (ROOT / room).is_dir():
+        collect_ignore += tests
 
 
 class Unseen(set):
