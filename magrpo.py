@@ -146,6 +146,10 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
         rloo, none 1
         std        not a constant
         max        not a constant: it follows E[R] - E[best of G] / G, a bias against the best
+        maxrl      (1 - (1 - p)^(G-1)) / p, where R is 1 with chance p, and else 0: up to G - 1 for
+                   a rare success (arXiv 2602.02710)
+
+    ValueError: maxrl divides by the mean, and a return is negative.
     """
     if mode == "none":
         return returns
@@ -158,6 +162,10 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
         return centred * (group / max(group - 1, 1))
     if mode == "std":  # GRPO's division, by the population deviation
         return centred / (returns.std(-1, keepdim=True, correction=0) + 1e-4)
+    if mode == "maxrl":
+        if (returns < 0).any():
+            raise ValueError("--advantage maxrl needs rewards that are never negative")
+        return centred / baseline.masked_fill(equal, 1.0)
     if mode in ("mean", "max"):
         return centred
     raise ValueError(f"unknown --advantage {mode!r}")

@@ -122,8 +122,8 @@ class Args:
         "mean",
         "advantage, a return minus: the group's mean (mean), the mean of the others (rloo, "
         "leave-one-out), the group's best (max), nothing (none); std: mean, then division by the "
-        "group's standard deviation",
-        choices=("mean", "rloo", "std", "max", "none"),
+        "group's standard deviation; maxrl: mean, then division by the mean",
+        choices=("mean", "rloo", "std", "max", "maxrl", "none"),
     )
     joint: int | str | None = optional(
         "number of joint responses in which each response is scored; aligned: one; cross: all "

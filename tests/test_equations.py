@@ -53,6 +53,7 @@ def doubles(*values) -> torch.Tensor:
         ("rloo", -2 / 3, 2 / 3),
         ("std", -0.5 / 0.5001, 0.5 / 0.5001),
         ("max", -1, 0),
+        ("maxrl", -1, 1),
         ("none", 0, 1),
     ],
 )
@@ -62,11 +63,13 @@ def test_advantages_of_a_known_group(mode, low, high):
     want = doubles([low, low, high, high], [high, low, high, low])
     if mode == "none":
         want[1] += 100
+    if mode == "maxrl":
+        want[1] *= 0.5 / 100.5  # over the mean
     torch.testing.assert_close(advantages(returns, mode), want)
 
 
-@pytest.mark.parametrize("mode", ["mean", "rloo", "std", "max"])
-@pytest.mark.parametrize("value", [0.1, 1e6])
+@pytest.mark.parametrize("mode", ["mean", "rloo", "std", "max", "maxrl"])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
 @pytest.mark.parametrize("group", [1, 3])
 def test_equal_returns_have_exactly_no_advantage(mode, value, group):
     returns = torch.full((2, group), value, dtype=F64)
@@ -76,6 +79,32 @@ def test_equal_returns_have_exactly_no_advantage(mode, value, group):
 def test_an_unknown_advantage_is_refused():
     with pytest.raises(ValueError, match="unknown --advantage 'median'"):
         advantages(doubles(0, 1), "median")
+
+
+@pytest.mark.parametrize("group", [2, 3, 5])
+@pytest.mark.parametrize("chance", [0.05, 0.3, 0.9])
+def test_maxrl_ascends_the_first_terms_of_the_log_of_the_chance_to_pass(chance, group):
+    """log p = -sum_k (1 - p)^k / k. G samples see G - 1 terms (arXiv 2602.02710)."""
+    logit = torch.tensor(math.log(chance / (1 - chance)), dtype=F64, requires_grad=True)
+    passes = logit.sigmoid()
+    estimate = 0.0
+    for drawn in itertools.product((0.0, 1.0), repeat=group):
+        rewards = doubles(drawn)
+        logps = (rewards * passes + (1 - rewards) * (1 - passes)).log()
+        values = advantages(rewards, "maxrl") / group
+        estimate = estimate + logps.sum().exp().detach() * (values * logps).sum()
+    terms = -sum((1 - passes) ** k / k for k in range(1, group))
+    (want,) = torch.autograd.grad(terms, logit, retain_graph=True)
+    (mean,) = torch.autograd.grad(estimate, logit, retain_graph=True)
+    torch.testing.assert_close(mean, want)
+    (true,) = torch.autograd.grad(passes, logit)
+    factor = (1 - (1 - chance) ** (group - 1)) / chance
+    torch.testing.assert_close(want, factor * true)
+
+
+def test_maxrl_refuses_a_negative_return():
+    with pytest.raises(ValueError, match="never negative"):
+        advantages(doubles(-1, 2), "maxrl")
 
 
 @pytest.mark.parametrize(("agents", "group"), [(1, 3), (2, 8), (3, 4), (3, 5), (4, 3), (6, 2)])
