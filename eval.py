@@ -464,7 +464,7 @@ def crossplay(args: Args) -> None:
     """Print the table of the runs whose agents change partners."""
     from evaluation import crossplay
 
-    runs = [run_folder.find_run(name) for name in args.crossplay]
+    runs = run_folder.run_folders(args.crossplay)
     flags = [run_flags(args, run) for run in runs]
     samples = 0 if args.greedy else args.num_samples
     returns, title = crossplay.crossplay(runs, flags, args.limit, samples, args.seed)

@@ -15,8 +15,9 @@ def write_page(names: list[str]) -> Path:
     Raise ValueError if a file of this name is there that is not such a page.
     """
     template = Path(__file__).with_name("page.html").read_text("utf-8")
-    runs = [read_run(run_folder.find_run(name)) for name in names]
-    path = run_folder.find_run(names[0]).resolve().parent / "page.html"
+    folders = run_folder.run_folders(names)
+    runs = list(map(read_run, folders))
+    path = folders[0].resolve().parent / "page.html"
     first_line = template.partition("\n")[0]
     if path.exists() and not path.read_text("utf-8", "replace").startswith(first_line):
         raise ValueError(f"{path} is not a page of --html and would be lost: move it")

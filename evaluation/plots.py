@@ -20,7 +20,7 @@ import pandas
 
 from evaluation.measures import interval, mean_and_error, t95
 from evaluation.report import align
-from training.run_folder import find_run, read_args, read_records, read_summary, write_json
+from training.run_folder import read_args, read_records, read_summary, run_folders, write_json
 
 ENDS = {  # what an evaluation measured, and its label
     "before/return": "sampled, before",
@@ -61,10 +61,10 @@ class Group:
         return shares[shares.sum(axis=1) > 0]
 
 
-def read_groups(names: list[str]) -> list[Group]:
+def read_groups(folders: list[Path]) -> list[Group]:
     """Return the runs by group, in the order given."""
     groups = {}
-    for directory in map(find_run, names):
+    for directory in folders:
         record = read_args(directory)
         seed = record["args"]["seed"]
         flags = record["args"] | {"code": " ".join(record["code"])}
@@ -120,11 +120,12 @@ def in_words(flag: str, value) -> str:
 
 def compare(names: list[str], json_file: str | None) -> None:
     """Print the groups' table, draw their picture, and write the numbers to json_file."""
-    groups = read_groups(names)
+    folders = run_folders(names)
+    groups = read_groups(folders)
     table = {}
     for group in groups:
         table[group.name] = numbers(group, groups[0])
-    picture = find_run(names[0]).resolve().parent / "compare.png"
+    picture = folders[0].resolve().parent / "compare.png"
     draw(groups, picture)
     if json_file:
         write_json(Path(json_file), {"groups": table})

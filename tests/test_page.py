@@ -86,7 +86,7 @@ def test_no_text_of_a_run_leaves_the_script(run):
 
 
 def test_what_is_no_run_or_damaged_is_refused(run, tmp_path, capsys):
-    assert "there is no run (no" in refused_by_eval(capsys, "--html", tmp_path)
+    assert "there is no run (no" in refused_by_eval(capsys, "--html", tmp_path / "none")
     page = tmp_path / "page.html"
     page.write_text("<!doctype html> mine")
     assert "page.html is not a page of --html" in refused_by_eval(capsys, "--html", run)

@@ -19,6 +19,7 @@ from helpers import (
     output_of,
     read_json,
     refused,
+    refused_by_eval,
     resume,
     run_eval,
     seconds_of_children,
@@ -32,7 +33,7 @@ from tasks import CodeTask
 from training import run_folder
 from training.recorder import Recorder, Schedule
 from training.report import report
-from training.run_folder import code_version, data_hash, find_run, read_records
+from training.run_folder import code_version, data_hash, find_run, read_records, run_folders
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 2 --max-new-tokens 40 --sample-every 2 "
 SMALL += "--max-steps 2"
@@ -92,6 +93,24 @@ def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys)
     folders = [str(find_run(name)) for name in ("mine", "runs/mine", "not-there")]
     assert folders == ["runs/mine", "runs/mine", "not-there"]
     assert "no runs/mine/args.json" in refused(capsys, "--resume mine")
+
+
+def test_a_glob_s_other_files_are_no_runs(tmp_path, monkeypatch, capsys):
+    """A folder of runs stands for them. A name that is nothing is a mistake."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/b", "runs/a", "else/c"):
+        Path(name).mkdir(parents=True)
+        Path(name, "args.json").write_text('{"args": {"num_agents": 2}}', encoding="utf-8")
+    Path("runs/empty").mkdir()
+    Path("runs/compare.png").touch()
+    names = ["runs/compare.png", "runs/empty", "b", "else"]
+    assert list(map(str, run_folders(names))) == ["runs/b", "else/c"]
+    assert list(map(str, run_folders(["runs"]))) == ["runs/a", "runs/b"]
+    assert "no run in runs/empty runs/compare.png" in refused_by_eval(
+        capsys, "--html runs/empty runs/compare.png"
+    )
+    for mode in ("--html", "--compare", "--crossplay"):
+        assert "nothing: there is no run" in refused_by_eval(capsys, mode, "nothing runs")
 
 
 def test_a_run_knows_its_code(tmp_path, capsys):

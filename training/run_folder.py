@@ -40,6 +40,23 @@ def find_run(name: str) -> Path:
     return path
 
 
+def run_folders(names: list[str]) -> list[Path]:
+    """Return the folders of the runs that are named, as by a shell's runs/*.
+
+    A folder that is not a run stands for the runs in it. Other files are left out. Raise ValueError
+    if no run is left. A name that does not exist is kept, for `read_args` to refuse.
+    """
+    folders = []
+    for path in map(find_run, names):
+        if (path / "args.json").is_file() or not path.exists():
+            folders.append(path)
+        else:
+            folders += sorted(file.parent for file in path.glob("*/args.json"))
+    if not folders:
+        raise ValueError(f"there is no run in {' '.join(names)}; give a folder in runs/")
+    return folders
+
+
 def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
     """Return the folder where a run saves an agent. Agents of one policy share their first's."""
     if flags.get("share"):
