@@ -181,15 +181,28 @@ def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
 
 
 def clipped_loss(
-    logps: Tensor, old: Tensor, mask: Tensor, coef: Tensor, clip: tuple[float, float]
+    logps: Tensor,
+    old: Tensor,
+    mask: Tensor,
+    coef: Tensor,
+    clip: tuple[float, float],
+    level: str = "token",
 ) -> Tensor:
     """Return PPO's loss (arXiv 1707.06347, Eq. 7) for a rollout's later updates.
 
     Per token it is min(r A, r' A), where r = pi / old, and r' is r clipped to 1 - clip[0] and
     1 + clip[1]. Shapes are those of policy_loss. old (R, T): log pi before the first update, in
     which r = 1 and this is policy_loss.
+
+    level sequence: all tokens of a response y have r = (pi(y) / old(y))^(1 / |y|), and a token's
+    gradient is r A times that of its log pi (GSPO, arXiv 2507.18071, Eq. 7 and 14).
     """
-    ratio = (logps - old).exp()
+    log_ratio = logps - old
+    if level == "sequence":
+        real = mask > 0
+        mean = (log_ratio * real).sum(-1) / real.sum(-1)
+        log_ratio = mean.detach()[:, None] + logps - logps.detach()
+    ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - clip[0], 1 + clip[1])
     coef = coef[:, None]
     return -(torch.minimum(ratio * coef, clipped * coef) * mask).sum()
@@ -625,6 +638,7 @@ class Algorithm:
     kl_coef: float = 0.0
     updates: int = 1
     clip: list[float] | None = None
+    ratio: str = "token"
     lr: tuple[float, ...] = (1e-4, 1e-4)  # of each agent
     grad_clip: float = 1.0  # largest gradient norm of one agent; 0: any
     lr_schedule: str = "linear"
@@ -835,7 +849,8 @@ class MAGRPO(L.LightningModule):
             loss = policy_loss(logps, mask, coef)
         else:
             old = padded([row.old for row in rows])
-            loss = clipped_loss(logps, old, mask, coef, self.algorithm.clip)
+            options = self.algorithm
+            loss = clipped_loss(logps, old, mask, coef, options.clip, options.ratio)
         if self.algorithm.kl_coef:
             weight = torch.tensor([row.weight for row in rows], device=logps.device)
             reference = padded([row.reference for row in rows])

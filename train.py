@@ -223,10 +223,17 @@ class Args:
         1, "number of optimizer updates per rollout, PPO-clipped from the second on", COUNT
     )
     clip: list[float] | None = optional(
-        "distances below and above 1 at which PPO clips its ratio (0.2 0.2)",
+        "distances below and above 1 at which the ratio is clipped (0.2 0.2; with --ratio sequence "
+        "3e-4 4e-4)",
         SHARE,
         nargs=2,
         metavar=("LOW", "HIGH"),
+    )
+    ratio: str = flag(
+        "token",
+        "importance ratio of each token (PPO), or one for a response, the geometric mean of its "
+        "tokens' (sequence: GSPO)",
+        choices=("token", "sequence"),
     )
     normalize: str = flag(
         "sum",
@@ -287,13 +294,15 @@ def resumed(args: Args, top: Parser, argv: list[str]) -> Args:
     """Return the flags of the run of --resume; ValueError where other flags were given."""
     recorded = recorded_flags(run_folder.find_run(args.resume))
     top.set_defaults(**recorded)
+    before = Args(**vars(top.parse_args([])))  # a flag that an older run lacks has its default
     given = Args(**vars(top.parse_args(argv)))
+    resolve(before)
     resolve(given)
     free = MAY_CHANGE | {"resume", "debug"}
     if given.engine and recorded.get("engine"):
         free |= {"engine", "engine_folder"}  # a server may have moved
-    for name in sorted(recorded.keys() - free):
-        if getattr(given, name) != recorded[name]:
+    for name in sorted(vars(before).keys() - free):
+        if getattr(given, name) != getattr(before, name):
             raise ValueError(
                 "--resume takes the run's own flags; only --max-steps, --max-prompt-tokens and "
                 f"--device may change, not --{name.replace('_', '-')}"

@@ -58,6 +58,7 @@ FLAGS = {
     "--top-p 1.5": "--top-p: '1.5' is not a number in [1e-06, 1]",
     "--joint 9": "--joint 9: each response is part of 8 joint responses",
     "--optimism 1 --joint aligned": "--optimism trusts partners who learn",
+    "--ratio sequence": "--ratio is 1 in a rollout's first update",
     "--optimism 1 --freeze 0": "--optimism trusts partners who learn",
     "--max-steps 3 --epochs 1": "--max-steps and --epochs: give one of them",
     "--model a b c": "--model names 3 for 2 agents",

@@ -100,7 +100,10 @@ def test_optimism_is_on_where_partners_learn_and_several_joint_responses_count(a
 
 
 def test_an_older_run_goes_on_without_optimism(tmp_path):
-    recorded = vars(train.parse(["--optimism", "0"]))
-    del recorded["optimism"]
+    recorded = vars(train.parse(["--optimism", "0", "--updates", "2"]))
+    for name in ("optimism", "ratio"):
+        del recorded[name]
     (tmp_path / "args.json").write_text(json.dumps({"args": recorded}))
     assert train.parse(["--resume", str(tmp_path)]).optimism == 0
+    with pytest.raises(ValueError, match="not --ratio"):  # it has had the default
+        train.parse(["--resume", str(tmp_path), "--ratio", "sequence"])

@@ -425,6 +425,18 @@ def test_a_token_beyond_its_bound_has_no_gradient_further_on(ratio, coef, slope)
     assert float(logp.grad) == pytest.approx(slope)
 
 
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_where_nothing_has_moved_the_clipped_loss_has_the_gradient_of_the_first_update(level):
+    """Rows of unequal length, each token with a server's importance weight."""
+    logps = -torch.rand(2, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    mask = torch.tensor([[0.5, 2.0, 1.5], [1.2, 0.0, 0.0]])
+    coef = torch.tensor([0.3, -2.0])
+    (want,) = torch.autograd.grad(policy_loss(logps, mask, coef), logps)
+    loss = clipped_loss(logps, logps.detach(), mask, coef, (0.2, 0.2), level)
+    (got,) = torch.autograd.grad(loss, logps)
+    torch.testing.assert_close(got, want)
+
+
 def test_kl_gradient_is_that_of_each_token_given_those_before_it():
     """All nine responses of two tokens, of three kinds: the second's logits depend on the first."""
     random = torch.Generator().manual_seed(0)

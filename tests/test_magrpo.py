@@ -252,6 +252,7 @@ def test_normalisers(normalize):
         (2, False, "--kl-coef 0.5"),
         (1, False, "--updates 3 --clip 0.05 0.1"),
         (2, False, "--updates 3 --clip 0.05 0.1"),
+        (2, False, "--updates 3 --clip 0.02 0.02 --ratio sequence"),
         (2, False, "--lr 0.2 0.1 --grad-clip 0"),
     ],
 )
@@ -303,8 +304,11 @@ def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
         if row.old is None:
             loss = loss - row.coef * logps.sum()
         else:
-            for ratio in (logps[0] - row.old).exp():
-                within = ratio.clamp(0.95, 1.1)
+            ratios = (logps[0] - row.old).exp()
+            if args.ratio == "sequence":
+                ratios = ratios.log().mean().exp().expand_as(ratios)
+            for ratio in ratios:
+                within = ratio.clamp(1 - args.clip[0], 1 + args.clip[1])
                 beyond.append(bool(within != ratio))
                 loss = loss - min(ratio * row.coef, within * row.coef)
         loss.backward()
@@ -326,7 +330,8 @@ def test_updates_are_the_written_ones(agents, share, argv, monkeypatch):
     assert rates == ({"lr/0": 0.2, "lr/1": 0.1} if args.lr[-1] < RATE else {"lr": RATE})
     if args.updates > 1:
         assert 0.05 < np.mean(beyond) < 0.95
-        assert 0 < measure(module)["clip_fraction"] < 1
+        last = np.mean(beyond[-len(beyond) // (args.updates - 1) :])
+        assert measure(module)["clip_fraction"] == pytest.approx(last)
         assert measure(module)["logp_difference/max"] < 1e-4  # of the first update
 
 

@@ -15,7 +15,7 @@ from training.plugins import task_class
 
 STEPS = 130  # --max-steps
 JOINTS = 4  # --joint from three agents on (docs/results/teams.md)
-CLIP = [0.2, 0.2]  # --clip with several updates
+CLIP = {"token": [0.2, 0.2], "sequence": [3e-4, 4e-4]}  # --clip by --ratio, with several updates
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
 
 
@@ -33,7 +33,7 @@ def resolve(args) -> None:
     args.task_arg = args.task_arg or {}
     args.freeze = sorted(set(args.freeze or ()))
     if args.clip is None and args.updates > 1:
-        args.clip = CLIP
+        args.clip = CLIP[args.ratio]
     if args.joint is None:
         args.joint = "cross"
         if args.num_agents > 2:

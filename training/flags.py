@@ -206,6 +206,8 @@ def conflict(args) -> str:
         return "--keep-problems LOW HIGH: LOW has to be below HIGH"
     if args.clip and args.updates == 1:
         return "--clip is of a rollout's second update and later ones: it needs --updates 2 or more"
+    if args.ratio == "sequence" and args.updates == 1:
+        return "--ratio is 1 in a rollout's first update: it needs --updates 2 or more"
     if args.kl_coef and args.updates > 1:
         return "--kl-coef is exact for the policy that sampled: not with --updates 2 or more"
     if args.lora_rank == 0 and args.bits not in (None, 32):

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from concurrency import processes
+from magrpo import Algorithm
 from policies.loading import device
 from policies.logprobs import CAP, Row
 from rewards import largest_return, logged
@@ -45,7 +46,7 @@ def measure(module) -> Measures:
         metrics |= completions(nodes, agent)
     metrics |= logp_differences(module)
     if module.algorithm.updates > 1:
-        metrics["clip_fraction"] = clip_fraction(module.learned, *module.algorithm.clip)
+        metrics["clip_fraction"] = clip_fraction(module.learned, module.algorithm)
     metrics["skipped"] = len(module.skipped)
     if len(set(module.learning_rates)) == 1:
         metrics["lr"] = module.learning_rates[0]
@@ -166,9 +167,13 @@ def logp_differences(module) -> Measures:
     return metrics
 
 
-def clip_fraction(rows: list[Row], low: float, high: float) -> float:
-    """Return the share of tokens whose ratio pi / old left PPO's bounds in the last update."""
-    ratio = gathered(row.scored - row.old for row in rows).exp()
+def clip_fraction(rows: list[Row], options: Algorithm) -> float:
+    """Return the share of tokens whose ratio pi / old left its bounds in the last update."""
+    low, high = options.clip
+    log_ratios = [row.scored - row.old for row in rows]
+    if options.ratio == "sequence":
+        log_ratios = [own.mean().expand_as(own) for own in log_ratios]
+    ratio = gathered(log_ratios).exp()
     outside = (ratio < 1 - low) | (ratio > 1 + high)
     return float(outside.double().mean())
 
