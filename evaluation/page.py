@@ -6,6 +6,7 @@ page.html is the template. A page holds the data of its runs, and works without 
 import json
 from pathlib import Path
 
+from evaluation.palette import COLORS, scheme_colors
 from training import run_folder
 
 
@@ -21,9 +22,13 @@ def write_page(names: list[str]) -> Path:
     first_line = template.partition("\n")[0]
     if path.exists() and not path.read_text("utf-8", "replace").startswith(first_line):
         raise ValueError(f"{path} is not a page of --html and would be lost: move it")
+    rows = [row for run in runs for row in run["rows"]]
+    metrics = {name for row in rows for name in row}
+    schemes = [name.removeprefix("scheme/") for name in metrics if name.startswith("scheme/")]
+    data = {"runs": runs, "colors": COLORS, "schemes": scheme_colors(schemes)}
     # JavaScript reads Python's NaN and Infinity. Without a "<", no text ends the script.
-    data = json.dumps(runs).replace("<", "\\u003c")
-    run_folder.write_whole(path, template.replace("/* the runs */ []", data))
+    text = json.dumps(data).replace("<", "\\u003c")
+    run_folder.write_whole(path, template.replace("/* the data */ {}", text))
     return path
 
 

@@ -8,9 +8,7 @@ The picture, compare.png, goes beside the first run.
 import json
 import re
 import statistics
-import zlib
 from collections import defaultdict
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
@@ -18,6 +16,7 @@ from textwrap import fill
 import numpy as np
 import pandas
 
+from evaluation import palette
 from evaluation.measures import interval, mean_and_error, t95
 from evaluation.report import align
 from training.run_folder import read_args, read_records, read_summary, run_folders, write_json
@@ -28,7 +27,6 @@ ENDS = {  # what an evaluation measured, and its label
     "before/greedy/return": "greedy, before",
     "after/greedy/return": "greedy, after",
 }
-SALT = 337  # gives the schemes of code and of classes different colours
 # Flags in which the seeds of a group may differ.
 SEED_FLAGS = ("seed", "run", "resume", "debug", "logger")
 
@@ -200,13 +198,14 @@ def render(table: dict) -> str:
 
 def draw(groups: list[Group], path: Path) -> None:
     """Draw the learning curves, and below them how each group divided the work."""
-    from matplotlib import style
+    from matplotlib import cycler, rc_context
     from matplotlib.figure import Figure
 
     divided = [group for group in groups if not group.shares().empty]
     rows = 1 + len(divided)
     height = 3 * rows + 0.2 * len(groups)
-    with style.context(("tableau-colorblind10", {"font.size": 9, "axes.titlesize": 9})):
+    colors = cycler(color=palette.COLORS)
+    with rc_context({"font.size": 9, "axes.titlesize": 9, "axes.prop_cycle": colors}):
         figure = Figure((8, height), layout="constrained")
         panels = figure.subplots(rows, squeeze=False)[:, 0]
         curves = panels[0]
@@ -219,30 +218,14 @@ def draw(groups: list[Group], path: Path) -> None:
             ylim=(0, 1),
         )
         figure.legend(loc="outside upper left", fontsize=8, frameon=False)
-        colors = scheme_colors({name for group in divided for name in group.shares()})
+        names = {name for group in divided for name in group.shares()}
+        schemes = palette.scheme_colors(names)
         for panel, group in zip(panels[1:], divided, strict=True):
-            draw_schemes(panel, group, colors)
+            draw_schemes(panel, group, schemes)
         if divided:  # all panels of schemes have the same legend
             entries = panels[1].get_legend_handles_labels()
             figure.legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
         figure.savefig(path, dpi=200)
-
-
-def scheme_colors(names: Collection[str]) -> dict[str, tuple]:
-    """Return the colour of each scheme, which is the same in every picture and run.
-
-    If two schemes of a picture would share a colour, the second one takes the next that is free.
-    """
-    from matplotlib import colormaps
-
-    palette = colormaps["tab20"].colors
-    colors = {}
-    for name in sorted(names):
-        number = zlib.crc32(name.encode(), SALT) % len(palette)
-        nearest = palette[number:] + palette[:number]
-        free = [color for color in nearest if color not in colors.values()]
-        colors[name] = (free or nearest)[0]
-    return colors
 
 
 def smooth(curves: pandas.DataFrame) -> pandas.DataFrame:
@@ -271,7 +254,7 @@ def draw_curves(axes, group: Group, color: str) -> None:
     )
 
 
-def draw_schemes(axes, group: Group, colors: dict[str, tuple]) -> None:
+def draw_schemes(axes, group: Group, colors: dict[str, str]) -> None:
     """Draw how the joint responses of each step divided the work, the mean over seeds, smoothed."""
     shares = group.shares().reindex(columns=list(colors), fill_value=0.0)
     axes.stackplot(

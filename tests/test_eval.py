@@ -336,8 +336,6 @@ def test_compare_groups_seeds_and_draws(tmp_path, capsys):
     assert groups["a"]["after/return_low"] < 0.9 < 0.92 < groups["a"]["after/return_high"]
     assert groups["b"]["before/greedy/return"] == pytest.approx(0.36)
     assert (tmp_path / "compare.png").read_bytes()[1:4] == b"PNG"
-    colors = plots.scheme_colors({"scheme/unused", "scheme/other", "scheme/fallback"})
-    assert colors["scheme/unused"] == plots.scheme_colors({"scheme/unused"})["scheme/unused"]
 
 
 def test_compare_tells_what_a_change_of_the_code_did(tmp_path, capsys):

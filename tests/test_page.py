@@ -54,8 +54,8 @@ def page_of(*runs: Path) -> Path:
 
 def data_of(page: Path) -> list[dict]:
     """Return what the script holds of the runs."""
-    [line] = re.findall(r"^ *const RUNS = (.*);$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return json.loads(line)
+    [line] = re.findall(r"^ *const DATA = (.*);$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return json.loads(line)["runs"]
 
 
 # --- the file -------------------------------------------------------------------------------------

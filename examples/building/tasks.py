@@ -157,7 +157,7 @@ class Build(Building):
     reward = "build"
     rules = staticmethod(blocks.rules)
     sizes: ClassVar = {"train": 2000, "dev": 100, "test": 100}
-    colors: ClassVar = {"red": "#d1495b", "green": "#66a182", "pink": "#f0a6ca", "tan": "#d2b48c"}
+    colors: ClassVar = {"red": "#a01f36", "green": "#3f9c74", "pink": "#f7b8d4", "tan": "#cfa766"}
     # The warm start of any number of agents.
     model = str(Path(__file__).resolve().parents[2] / "tiny" / "build")
 

@@ -6,8 +6,9 @@ import building_teams as teams
 import pytest
 from helpers import SMALL, read_json, resume, train_run
 from PIL import Image
+from test_palette import nearest
 
-from examples.building.tasks import HouseBuild, StrBuild
+from examples.building.tasks import Build, HouseBuild, StrBuild
 from training import recorder
 
 STRINGS, HOUSES = teams.published(StrBuild()), teams.published(HouseBuild())
@@ -43,3 +44,8 @@ def test_a_step_of_a_team_and_its_pictures(tmp_path, monkeypatch, capsys, name):
     assert Image.open(run / "build.gif").n_frames == 2
     resume(run, "--max-steps 2")
     assert Image.open(run / "build.gif").n_frames == 3  # what was drawn before is not lost
+
+
+@pytest.mark.parametrize("kind", [Build, HouseBuild, StrBuild])
+def test_blocks_differ_to_colour_blind_readers(kind):
+    assert nearest(kind.colors.values()) > 15
