@@ -43,6 +43,7 @@ test: .venv/dev
 lint: .venv/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/mypy .
 
 tiny: setup
 	$(BIN)/python -m examples.warm_start.make

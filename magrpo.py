@@ -43,7 +43,7 @@ import math
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import lightning as L
@@ -185,7 +185,7 @@ def clipped_loss(
     old: Tensor,
     mask: Tensor,
     coef: Tensor,
-    clip: tuple[float, float],
+    clip: list[float],
     level: str = "token",
 ) -> Tensor:
     """Return PPO's loss (arXiv 1707.06347, Eq. 7) for a rollout's later updates.
@@ -283,7 +283,7 @@ class Node:
     returns: Tensor | None = None  # (n, S): R of every sample (sample_returns)
     advantages: Tensor | None = None  # (n, S)
 
-    def texts(self, joint: tuple[int, ...]) -> list[str]:
+    def texts(self, joint: Sequence[int]) -> list[str]:
         """Return the agents' texts in a joint response, which is given as sample numbers."""
         return [self.responses[agent][sample].text for agent, sample in enumerate(joint)]
 
@@ -711,7 +711,8 @@ class MAGRPO(L.LightningModule):
         step = self.global_step
         chosen, _ = self.next_problems(count)
         items = [self.problems[number] for number, _ in chosen]
-        joints = {"aligned": 1, "cross": math.inf}.get(options.joint, options.joint)
+        named: dict = {"aligned": 1, "cross": math.inf}
+        joints = named.get(options.joint, options.joint)
         optimism = optimism_weight(step, options.optimism, options.optimism_end, options.max_steps)
         return processes.play(
             self.rollout,
@@ -782,7 +783,7 @@ class MAGRPO(L.LightningModule):
             if options.normalize == "sequence":
                 row.weight /= len(row.tokens)
             if options.normalize == "token":
-                row.weight /= np.mean(lengths[row.agent])
+                row.weight /= float(np.mean(lengths[row.agent]))
         return rows
 
     def update(self, rows: list[Row]) -> list[float]:

@@ -280,7 +280,7 @@ class HumanEval(CodeTask):
     default_mode = "tests"
     stop = "\n```"  # the fence that ends an answer; one in a docstring is indented
     rows = 164
-    hub = ("openai/openai_humaneval", None, "test")  # name, configuration, split
+    hub: ClassVar[tuple] = ("openai/openai_humaneval", None, "test")  # name, configuration, split
     ranges: ClassVar = {"train": (33, 133), "dev": (0, 32), "test": (133, 164)}
 
     @functools.cached_property

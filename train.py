@@ -455,7 +455,7 @@ def fit(module, recorder, args: Args) -> None:
         devices=args.devices,
         num_nodes=args.num_nodes,
         strategy=Processes() if args.processes > 1 else "auto",
-        precision=args.precision,
+        precision=args.precision,  # type: ignore[arg-type]
         logger=logger,
         log_every_n_steps=1,
         callbacks=[recorder],

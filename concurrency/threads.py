@@ -4,7 +4,7 @@ So a reward, `feedback` and `advance` may be called at once. What they share nee
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 TIMEOUT = 300.0  # seconds until a function that neither answers nor gets on ends the run
@@ -32,7 +32,7 @@ class Threads:
         self.progress = progress
         self.pool = ThreadPoolExecutor()
 
-    def call(self, function: Callable, calls: Iterable[tuple]) -> Iterator[Future]:
+    def call(self, function: Callable, calls: Iterable[tuple]) -> Generator[Future, None, None]:
         """Call function(*arguments) for each of the calls. Yield the answers in order.
 
         An answer that is not done by then is late.

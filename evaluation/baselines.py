@@ -8,6 +8,7 @@ import dataclasses
 import itertools
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -143,7 +144,7 @@ class Reference(Rollout):
 
 def reference(flags, task, reward) -> Reference:
     """Return the rollout of method reference, without a team."""
-    nobody = SimpleNamespace(size=1, base_of={})
+    nobody: Any = SimpleNamespace(size=1, base_of={})
     task = copy.copy(task)
     task.feedback = lambda item, responses: [""]  # nobody reads it
     return Reference(nobody, task, scorer_of(flags, reward), part_of(flags, Episode))
@@ -276,8 +277,8 @@ def latencies(
     seed: int,
 ) -> dict[str, list[float]]:
     """Return the seconds and the tokens of TIMED problems, one joint response each, one by one."""
-    seconds = []
-    tokens = []
+    seconds: list[float] = []
+    tokens: list[float] = []
     items = items[:TIMED]
     with progress(f"{name}, latency", len(items)) as bar:
         warm_up = dataclasses.replace(sampling, max_new_tokens=1)

@@ -132,7 +132,7 @@ def compare(names: list[str], json_file: str | None) -> None:
 
 def numbers(group: Group, first: Group) -> dict:
     """Return a group's number of seeds, its held-out returns, and its gap to the first group."""
-    row = {
+    row: dict = {
         "seeds": len(group.steps),
         "finished": len(group.returns),
     }

@@ -19,7 +19,7 @@ class Graph:
 
     def __init__(self, function: Callable[..., Tensor]):
         self.function = function
-        self.graph = None
+        self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         if self.graph is None:

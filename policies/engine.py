@@ -106,7 +106,7 @@ class Server:
             "return_token_ids": True,
         }
         answer = await self.ask("sample", "/completions", body)
-        rows = [None] * samples
+        rows: list = [None] * samples
         try:
             for choice in answer["choices"]:
                 tokens = choice["token_ids"]

@@ -97,12 +97,12 @@ def load_model(name: str, bits: int, trust_remote_code: bool):
         model, tokenizer = load_model(base_of(name), bits, trust_remote_code)
         return merge(name, model, tokenizer, trust_remote_code)
     place = device()
-    options = {"trust_remote_code": trust_remote_code}
+    options: dict = {"trust_remote_code": trust_remote_code}
     # A path of the user's is recorded whole, so that it is found from anywhere.
     where = str(Path(name).resolve()) if Path(name).exists() else name
     # With 8 or 4 bits, some layers are not quantised: on a CPU they are slow in half precision.
     half = bits == 16 or (bits < 16 and place.type == "cuda" and has_bf16(place))
-    weights = {"dtype": torch.bfloat16 if half else torch.float32, "use_safetensors": True}
+    weights: dict = {"dtype": torch.bfloat16 if half else torch.float32, "use_safetensors": True}
     if bits < 16:
         weights["quantization_config"] = BitsAndBytesConfig(
             load_in_8bit=bits == 8,
@@ -273,7 +273,7 @@ def save_agent(base: SharedModel, agent: int, path: Path) -> None:
 def save_adapter(base: SharedModel, agent: int, path: Path) -> None:
     """Write an agent's adapter in peft's format."""
     name = f"agent{base.policy_of[agent]}"  # peft adds a folder of that name
-    base.model.save_pretrained(path, selected_adapters=[name], save_embedding_layers=False)
+    base.model.save_pretrained(str(path), selected_adapters=[name], save_embedding_layers=False)
     for file in (path / name).iterdir():
         file.replace(path / file.name)
     (path / name).rmdir()

@@ -165,7 +165,7 @@ def token_logps(hidden: Tensor, targets: Tensor, logps_of: Callable, size: int, 
     """
     parts = list(zip(hidden.split(size), targets.split(size), strict=True))
     if trained or not hidden.requires_grad:
-        options = {"use_reentrant": False, "preserve_rng_state": False}  # there is no dropout
+        options: dict = {"use_reentrant": False, "preserve_rng_state": False}  # there is no dropout
         return torch.cat([checkpoint(logps_of, *part, **options) for part in parts])
     values = []
     slopes = []

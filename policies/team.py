@@ -5,6 +5,7 @@ The policies sampled here are those scored here, so an ablation must leave this 
 
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -28,7 +29,7 @@ class Team(nn.Module):
         super().__init__()
         self.options = options
         self.size = len(options.model)
-        self.bases = nn.ModuleList()
+        self.bases: Any = nn.ModuleList()  # of SharedModel
         self.base_of: dict[int, SharedModel] = {}
         groups = defaultdict(list)  # the agents of each base
         for agent, name in enumerate(options.model):

@@ -276,7 +276,7 @@ def _returns(function: ast.FunctionDef | ast.Lambda) -> bool:
     """Return whether a function yields, or returns anything but a written None."""
     if isinstance(function, ast.Lambda):
         return True
-    nodes = list(function.body)
+    nodes: list[ast.AST] = list(function.body)
     for node in nodes:  # grows while it is read
         match node:
             case ast.Return(value=None | ast.Constant(value=None)):

@@ -218,7 +218,7 @@ class Expert:
         logging.warning("the expert %s does not answer with the JSON asked for", self.model)
         return {}
 
-    def _ask(self, messages: list[dict]) -> str:
+    def _ask(self, messages: list) -> str:
         """Return the text of one answer, or raise ExpertError.
 
         The client itself retries a connection that fails and a server that is busy or broken.

@@ -52,7 +52,7 @@ def file_rows(path: str | None) -> list[tuple[int, dict]]:
         )
     try:
         with (gzip.open if name.endswith(".gz") else open)(path, "rb") as file:
-            rows = list(READERS[suffix](file))
+            rows: list = list(READERS[suffix](file))
     except (OSError, EOFError, zlib.error, ValueError, RecursionError, csv.Error) as error:
         why = getattr(error, "strerror", None) or error
         raise ValueError(f"cannot read {path}: {why}") from error

@@ -146,7 +146,7 @@ class Sandbox(contextlib.AbstractContextManager):
         # parent-death signal when the thread that started a process ends.
         self._pool = ThreadPoolExecutor(workers or cores(), thread_name_prefix="sandbox")
         self._lock = threading.Lock()  # guards everything below
-        submit = functools.partial(self._pool.submit, self._verdict)
+        submit = functools.partial(self._pool.submit, self._verdict)  # type: ignore[call-arg]
         self._future = functools.lru_cache(CACHED)(submit)  # one per Program
         self._workers: dict[int, Worker] = {}  # by thread
         self._closed = False
@@ -187,7 +187,7 @@ class Sandbox(contextlib.AbstractContextManager):
 
     def _probe(self) -> None:
         """Warn once about the locks that this machine lacks and about the doors that are open."""
-        tests = [f"enter({way!r})" for way in ["pass", *DOORS.values()]]
+        tests = tuple(f"enter({way!r})" for way in ["pass", *DOORS.values()])
         verdict = self._pool.submit(self._verdict, Program(PROBE, tests, "enter")).result()
         failure, *refusals = verdict.errors
         if failure:
@@ -270,7 +270,7 @@ class Worker:
         command = [sys.executable, "-s", "-S", "-P", "-B", str(WORKER), json.dumps(limits)]
         with theirs:  # in its own session, so that Ctrl-C reaches the trainer alone
             self.process = subprocess.Popen(
-                command, stdin=theirs, env=ENVIRONMENT, start_new_session=True
+                command, stdin=theirs.fileno(), env=ENVIRONMENT, start_new_session=True
             )
         try:
             started = self.receive(START_SECONDS)

@@ -50,7 +50,7 @@ class Solution:
         self.objects.append(value)
         return len(self.objects)
 
-    def load(self, setup: str, code: str, entry_point: str) -> None:
+    def load(self, setup: str, code: str, entry_point: str):
         self.module.__dict__.clear()  # its functions and their globals hold each other
         self.module = sys.modules["solution"] = types.ModuleType("solution")
         self.entry_point = entry_point

@@ -40,7 +40,7 @@ class Candidate:
 
     def __init__(self, channel: socket.socket):
         self.channel = channel
-        self.lost = None  # why it can no longer answer
+        self.lost: str | None = None  # why it can no longer answer
         self.running = True
         self.programs = 0  # loaded so far
         self.unpack = unpacker(functools.partial(Remote, self))
@@ -179,7 +179,7 @@ class TestRunner:
         self.test_timeout = test_timeout
         self.total_timeout = total_timeout
         self.restarts = restarts
-        self.candidate = None
+        self.candidate: Candidate | None = None
         self.armed = False  # an alarm may interrupt
         self.rang = False
         signal.signal(signal.SIGALRM, self.ring)

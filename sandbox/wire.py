@@ -24,7 +24,7 @@ def unpair(flat: list) -> dict:
     return {key: item for key, item in flat}  # noqa: C416  dict() would walk a huge range
 
 
-CODEC = {  # type: (tag, function to a text or to parts, type of the flat form, function back)
+CODEC = {  # by type: (tag, function to a text or to parts, type of the flat form, function back)
     list: ("l", list.__iter__, list, list),
     tuple: ("t", tuple.__iter__, list, tuple),
     set: ("s", set.__iter__, list, set),

@@ -68,7 +68,7 @@ def text(value) -> str:
 
 def guard(task: Task, agents: int) -> None:
     """Check a task, and let its methods check and convert what they return."""
-    contract = {  # method: what it returns in words, and the function that converts it
+    contract: dict[str, tuple[str, Callable]] = {  # what it returns in words, and a converter
         "items": ("a list of dicts", _items),
         "speakers": ("numbers of agents or None", _optional(_speakers, agents)),
         "observe": ('a text or a list of chat messages, {"role": ..., "content": ...}', _prompt),

@@ -6,6 +6,7 @@
 import json
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policies import model_names
 from policies.model_names import bases, located
@@ -13,13 +14,16 @@ from training.contract import called
 from training.flags import conflict, each, trusts
 from training.plugins import task_class
 
+if TYPE_CHECKING:
+    from train import Args
+
 STEPS = 130  # --max-steps
 JOINTS = 4  # --joint from three agents on (docs/results/teams.md)
 CLIP = {"token": [0.2, 0.2], "sequence": [3e-4, 4e-4]}  # --clip by --ratio, with several updates
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
 
 
-def resolve(args) -> None:
+def resolve(args: "Args") -> None:
     """Fill in what the flags alone decide. Raise ValueError if they do not go together."""
     if not args.model:
         model = task_class(args.task).model
@@ -54,7 +58,7 @@ def learning_rate(name: str, adapters: bool) -> float:
     return rates["adapters" if adapters else "full"]
 
 
-def resolve_steps(args, problems: int) -> None:
+def resolve_steps(args: "Args", problems: int) -> None:
     """Fill in --max-steps: the steps of --epochs, 1 or more, or STEPS."""
     if args.epochs and not args.max_steps:
         per_step = args.batch_size * args.processes

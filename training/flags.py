@@ -8,6 +8,12 @@ import importlib.util
 import re
 import shlex
 import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from train import Args
+
+Options = TypeVar("Options", bound=Any)
 
 
 def meant(name: str, known) -> str:
@@ -42,7 +48,7 @@ def assignments(text: str):
     return optional(text, nargs="+", metavar="NAME=VALUE", action=Assignments)
 
 
-def part_of(args, options: type):
+def part_of(args: object, options: type[Options]) -> Options:
     """Return the fields of a smaller dataclass with the values that they have in `args`."""
     values = {field.name: getattr(args, field.name) for field in dataclasses.fields(options)}
     return options(**values)
@@ -172,12 +178,12 @@ def each(values: list, agents: int) -> list:
     return values * agents if len(values) == 1 else values
 
 
-def trusts(args) -> bool:
+def trusts(args: "Args") -> bool:
     """Return whether --optimism has a meaning: partners who learn, and several joint responses."""
     return args.num_agents - len(args.freeze) >= 2 and args.joint not in (1, "aligned")
 
 
-def conflict(args) -> str:
+def conflict(args: "Args") -> str:
     """Return why these resolved flags of train.py do not go together, or ""."""
     agents = args.num_agents
     frozen = args.freeze

@@ -25,7 +25,7 @@ def measure(module) -> Measures:
     """Return the metrics of the step that `module` has just made."""
     nodes = list(itertools.chain(*module.turns))
     spreads = reward_spreads(module)
-    metrics = {"return": np.mean(problem_returns(module.turns, module.rollout))}
+    metrics: dict = {"return": np.mean(problem_returns(module.turns, module.rollout))}
     metrics |= mean_parts(itertools.chain(*(node.parts for node in nodes)))
     metrics["reward_std"] = spreads.mean()
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
@@ -161,7 +161,7 @@ def logp_differences(module) -> Measures:
     rows = module.learned
     gaps = gathered(row.old.cpu().double() - torch.DoubleTensor(row.logps) for row in rows)
     sizes = gaps.abs()
-    metrics = {"logp_difference/mean": sizes.mean(), "logp_difference/max": sizes.max()}
+    metrics: dict = {"logp_difference/mean": sizes.mean(), "logp_difference/max": sizes.max()}
     if module.team.engine:
         metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().mean()
     return metrics

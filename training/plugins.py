@@ -27,7 +27,7 @@ from training.contract import called, check_signature, guard
 from training.flags import meant, named
 
 # How a --task-arg is read, by the type of the constructor's parameter.
-READ = {int: int, float: float, str: str, bool: {"true": True, "false": False}.__getitem__}
+READ: dict = {int: int, float: float, str: str, bool: {"true": True, "false": False}.__getitem__}
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 MOVED = {  # modules that plug-ins may still name as they were called before
     "programs.sandbox": "sandbox",
@@ -183,7 +183,7 @@ def type_of(cls: type, parameter: inspect.Parameter):
         return str if no_default else type(parameter.default)
     if isinstance(kind, str):
         with contextlib.suppress(NameError):  # of an import for TYPE_CHECKING alone
-            return eval(kind, inspect.unwrap(cls.__init__).__globals__)
+            return eval(kind, inspect.unwrap(cls.__init__).__globals__)  # type: ignore[misc]
     return kind
 
 

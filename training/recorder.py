@@ -50,7 +50,7 @@ class Signals:
     after Lightning has set its own handlers.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.playing = False
         self.stopped: Stopped | None = None  # that of the first signal
         for number in (signal.SIGINT, signal.SIGTERM):

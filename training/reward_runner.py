@@ -62,7 +62,7 @@ class Scorer:
         are answered.
         """
         answers = {}
-        scores = [None] * len(joints)
+        scores: list = [None] * len(joints)
         while None in scores:
             waiting = [number for number, parts in enumerate(scores) if parts is None]
             calls = [LanguageModel(answers) for _ in waiting]

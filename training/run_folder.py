@@ -16,8 +16,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policies.model_names import fingerprint, recorded_name
+
+if TYPE_CHECKING:
+    from train import Args
 
 try:
     import fcntl
@@ -101,7 +105,7 @@ def refuse_name(name: str) -> Path:
     return path
 
 
-def new_directory(run: str | None, task: str) -> Path:
+def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
     """Make runs/<run>, or the first free runs/<task>-<number>. Never use one that exists."""
     if run:
         path = refuse_name(run)
@@ -192,7 +196,7 @@ def read_args(directory: Path) -> dict:
     return record
 
 
-def write_args(directory: Path, args) -> None:
+def write_args(directory: Path, args: "Args") -> None:
     """Write args.json of a run with these flags, a dataclass."""
     flags = dataclasses.asdict(args)
     flags["model"] = list(map(recorded_name, args.model))
@@ -303,7 +307,7 @@ def check_base(trained: str | None, name: str | None, whose: Path) -> None:
         )
 
 
-def cut_back(directory: Path, args, module) -> int:
+def cut_back(directory: Path, args: "Args", module) -> int:
     """Drop what a killed run wrote after its last checkpoint, and a line that was cut.
 
     Return the checkpoint's steps, or 0 without one. Raise ValueError if the run cannot go on.

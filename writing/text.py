@@ -49,7 +49,7 @@ def words(text: str) -> list[str]:
     return [match[0] for match in itertools.islice(_WORD.finditer(text), WORDS_READ)]
 
 
-def split(responses: list[str]) -> tuple[str, str] | None:
+def split(responses: list[str]) -> tuple[str, ...] | None:
     """Return the two texts of a team, or None.
 
     A single agent's response has to hold SEPARATOR exactly once. Otherwise the two parts are
