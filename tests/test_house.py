@@ -135,6 +135,6 @@ def test_without_what_can_be_deleted_a_team_trains_and_its_run_travels(core, tmp
 
 @pytest.mark.slow
 def test_without_what_can_be_deleted_the_tests_pass(core):
-    """All but those of the documents, which name examples,."""
+    """All but those of the documents, which name examples."""
     documents = [f"--ignore=tests/test_{name}.py" for name in ("readme", "notebook")]
     in_copy(core, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *documents)
