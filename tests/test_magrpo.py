@@ -240,6 +240,7 @@ def test_normalisers(normalize):
             assert row.weight == pytest.approx(1 / 2 / 4 / size)
     values = [node.advantages[agent] for node in module.turns[0] for agent in range(2)]
     weights = torch.tensor([row.weight for row in rows])
+    assert weights.dtype == torch.float32
     assert [row.coef for row in rows] == pytest.approx(torch.cat(values) * weights)
 
 
