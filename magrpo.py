@@ -7,14 +7,15 @@ a_i ~ pi_i(. | h_i). The joint response earns one shared reward r. For every pro
     1. each agent samples G responses to its own prompt, without seeing its partners
     2. joint response g is (a_1^g, ..., a_n^g)
     3. r^g = reward(item, joint response g): one number for the whole team
-    4. R^g = r^g + gamma * mean R of the next turn, which joint response g opened
-    5. A^g = R^g - mean_g R^g: the same for every agent, but see below             (Eq. 1)
-    6. L_i = -(1/G) sum_g A^g sum_tokens log pi_i(token | h_i, tokens before it)   (Eq. 2)
+    4. R_i^g = r^g + gamma * mean R_i of the next turn, which joint response g opened
+    5. A_i^g = R_i^g - mean_g' R_i^g'                                                (Eq. 1)
+    6. L_i = -(1/G) sum_g A_i^g sum_k log pi_i(a_i,k^g | h_i, a_i,<k^g), k: tokens   (Eq. 2)
     7. every agent takes one step on its own L_i, its gradient clipped on its own
 
-This is --joint aligned, the paper's. The default for two agents is --joint cross, which scores
-every combination of the agents' responses. --joint K scores K combinations for each response. Then
-r_i^g is the mean over the combinations that contain a_i^g, and each agent has its own R and A. (The
+The paper writes Eq. 2 as the gradient of -L_i. This is --joint aligned, the paper's, in which all
+agents have the same R and A. The default for two agents is --joint cross, which scores every
+combination of the agents' responses. --joint K scores K combinations for each response. Then r_i^g
+is the mean over the combinations that contain a_i^g, and each agent has its own R and A. (The
 authors' library takes their sum, so its gradient grows with G.) In the first half of the steps
 --optimism moves r_i^g from that mean towards the maximum, so that nobody unlearns what only needs a
 better partner. --optimism 0 turns it off. An agent also has its own R and A where a reward pays

@@ -20,7 +20,7 @@ def quiet(uses_lightning: bool = True) -> None:
         import lightning.pytorch  # noqa: F401
     import transformers
 
-    for name in ("lightning.pytorch", "lightning.fabric", "bitsandbytes"):
+    for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     # This logger says which process died before it ends the others.
     logging.getLogger("lightning.fabric.strategies.launchers.subprocess_script").setLevel("INFO")

@@ -33,6 +33,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import policies  # noqa: F401  it says how threads wait, and keeps libraries quiet
+
+# isort: split
 import torch
 import torch.nn.functional as F
 from peft import LoraConfig, get_peft_model
