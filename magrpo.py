@@ -127,13 +127,16 @@ def sample_returns(
 
     optimism moves the reward from the mean (0) to the maximum (1): what the sample earns if the
     partners learn to fit it. The maximum over their samples is biased upwards.
+
+    A sample in none of the joint responses is left out: its R is NaN.
     """
-    returns = torch.zeros_like(future)
+    returns = torch.full_like(future, math.nan)
     for agent, own_rewards in enumerate(rewards):
         for sample in range(future.shape[1]):
             earned = own_rewards[joints[:, agent] == sample]  # in its joint responses
-            mean = earned.mean()
-            returns[agent, sample] = mean + optimism * (earned.max() - mean)
+            if len(earned):
+                mean = earned.mean()
+                returns[agent, sample] = mean + optimism * (earned.max() - mean)
     return returns + gamma * future
 
 
@@ -170,6 +173,18 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
     if mode in ("mean", "max"):
         return centred
     raise ValueError(f"unknown --advantage {mode!r}")
+
+
+def advantages_of_the_rest(returns: Tensor, mode: str) -> Tensor:
+    """Return the advantages where samples are left out (NaN): each agent's, over the others.
+
+    NaN stays NaN.
+    """
+    values = returns.clone()
+    for own, is_left_out in zip(values, returns.isnan(), strict=True):
+        if not is_left_out.all():
+            own[~is_left_out] = advantages(own[~is_left_out], mode)
+    return values
 
 
 def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
@@ -327,6 +342,7 @@ class Rollout:
         joints: float,
         chain: bool,
         optimism: float = 0.0,
+        truncated: str = "keep",
     ) -> list[list[Node]]:
         """Return the nodes of each turn: one per item at turn 0, then one per joint response.
 
@@ -335,6 +351,7 @@ class Rollout:
         key: (seed, stream, step, number of the first item), which decides every random number.
         joints: the number of joint responses that score each response (math.inf: all).
         optimism: its weight in `sample_returns`.
+        truncated: drop leaves joint responses with a cut-off response out of the samples' returns.
         """
         turns = []
         with self.interruptible():
@@ -354,7 +371,7 @@ class Rollout:
                     for node in nodes:
                         opened += self.next_turn(node, 1 if chain else samples)
                 nodes = opened
-            back_up(turns, self.episode.gamma, optimism)  # step 4
+            back_up(turns, self.episode.gamma, optimism, truncated == "drop")  # step 4
         return turns
 
     def roots(self, items: list, key: tuple, samples: int) -> list[Node]:
@@ -513,10 +530,14 @@ class Rollout:
         self.seconds[name] += time.perf_counter() - start
 
 
-def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
+def back_up(turns: list[list[Node]], gamma: float, optimism: float, drop: bool) -> None:
     """Compute values and returns from the last turn to the first (step 4).
 
     Only the samples' returns are optimistic. The values are means, so the logged `return` is, too.
+
+    drop: the samples' returns are over the joint responses that are whole, in which no response was
+    cut off. The future of one that is played on counts only where it is whole. (DAPO, arXiv
+    2503.14476, leaves cut-off responses out of the loss: overlong filtering.)
     """
     for nodes in reversed(turns):
         for node in nodes:
@@ -528,7 +549,16 @@ def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
                     future[:, sample] = child.values
             node.values = node.rewards.mean(1) + gamma * future.mean(1)  # (n,)
             node.value = float(team_mean(node.values))
-            node.returns = sample_returns(node.rewards, node.joints, future, gamma, optimism)
+            rewards = node.rewards
+            joints = node.joints
+            if drop:
+                ended = torch.tensor([[r.ended for r in own] for own in node.responses])  # (n, S)
+                whole = ended.gather(1, joints.T).all(0)  # (J,)
+                rewards = rewards[:, whole]
+                joints = joints[whole]
+                if node.children:
+                    future[:, ~ended.all(0)] = math.nan
+            node.returns = sample_returns(rewards, joints, future, gamma, optimism)
 
 
 def generator(*key: int) -> np.random.Generator:
@@ -635,6 +665,7 @@ class Algorithm:
     advantage: str = "mean"
     optimism: float = 0.0
     optimism_end: float = 0.5
+    truncated: str = "keep"
     normalize: str = "sum"
     kl_coef: float = 0.0
     updates: int = 1
@@ -724,6 +755,7 @@ class MAGRPO(L.LightningModule):
             joints,
             options.branching == "chain",
             optimism,
+            options.truncated,
         )
 
     def groups(self) -> list[list[Node]]:
@@ -746,7 +778,10 @@ class MAGRPO(L.LightningModule):
         """Set the advantages of every node (step 5)."""
         for group in self.groups():
             returns = torch.cat([node.returns for node in group], 1)  # (n, G)
-            values = advantages(returns, self.algorithm.advantage)
+            compute = advantages
+            if self.algorithm.truncated == "drop":
+                compute = advantages_of_the_rest
+            values = compute(returns, self.algorithm.advantage)
             sizes = [node.samples for node in group]
             for node, part in zip(group, values.split(sizes, 1), strict=True):
                 node.advantages = part
@@ -754,13 +789,14 @@ class MAGRPO(L.LightningModule):
     def rows(self) -> list[Row]:
         """Return every response of those who learn, with its advantage and its weight in the loss.
 
-        A frozen agent has no row, and so no backward pass, no gradient and no optimizer state.
+        A frozen agent has no row, and so no backward pass, no gradient and no optimizer state. Nor
+        has a response that --truncated drop leaves out.
 
         The weight is 1 / problems / the agent's responses to the problem at that turn. Responses
-        that an episode's end has left out are counted, too, because they share the chance that the
-        turn is reached. --normalize divides the weight by nothing (sum, the paper's), by the row's
-        own length (sequence), or by the mean length of all the agent's responses (token). It does
-        not depend on micro-batches.
+        that an episode's end or --truncated has left out are counted, too, because they share the
+        chance that the turn is reached, or that a response ends. --normalize divides the weight by
+        nothing (sum, the paper's), by the row's own length (sequence), or by the mean length of all
+        the agent's rows (token). It does not depend on micro-batches.
         """
         options = self.algorithm
         rows = []
@@ -774,9 +810,12 @@ class MAGRPO(L.LightningModule):
                 if agent in options.freeze or not node.prompts[agent]:
                     continue  # it is frozen, or did not speak
                 values = node.advantages[agent].tolist()
-                for response, value in zip(node.responses[agent], values, strict=True):
+                is_left_out = node.returns[agent].isnan().tolist()
+                for sample, response in enumerate(node.responses[agent]):
+                    if is_left_out[sample]:
+                        continue
                     prompt = node.prompts[agent]
-                    row = Row(agent, prompt, response.tokens, value, share, node.problem)
+                    row = Row(agent, prompt, response.tokens, values[sample], share, node.problem)
                     row.logps = response.logps
                     rows.append(row)
                     lengths[agent].append(len(response.tokens))

@@ -137,6 +137,12 @@ class Args:
         SHARE,
     )
     optimism_end: float = flag(0.5, "share of the steps in which --optimism falls to 0", TOP_P)
+    truncated: str = flag(
+        "keep",
+        "what responses that were cut off at --max-new-tokens teach; drop: nothing, nor do joint "
+        "responses with one of them",
+        choices=("keep", "drop"),
+    )
     branching: str = flag(
         "tree",
         "multi-turn: tree = G new samples per response, chain = one",

@@ -22,8 +22,10 @@ from magrpo import (
     Episode,
     Node,
     advantages,
+    advantages_of_the_rest,
     agent_rewards,
     arrangement,
+    back_up,
     clipped_loss,
     generator,
     kl_loss,
@@ -202,6 +204,44 @@ def test_expected_gradient_is_the_true_gradient(agents, count, mode, group):
     want = (group - 1) / group if mode == "mean" else 1.0
     estimate, true = expected_gradient(count, mode, group, agents)
     torch.testing.assert_close(estimate, want * true, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("group", "count"), [(2, 1), (2, math.inf), (3, 2)])
+@pytest.mark.parametrize("mode", ["mean", "rloo"])
+def test_without_what_was_cut_off_the_gradient_is_that_of_whole_joint_responses(group, count, mode):
+    """Two agents; each one's last action is cut off. A row weighs 1/G, whatever is left out. So the
+    gradient of E[R | both ended] is scaled by the share of samples that take part (rloo: in
+    groups of two or more), less 1/G where there are any (mean)."""
+    logits = [doubles(*values).requires_grad_() for values in LOGITS[2]]
+    logps = [values.log_softmax(-1) for values in logits]
+    ending = [own[:2].log_softmax(-1).exp() for own in logps]
+    expected = ending[0] @ REWARD[2][:2, :2] @ ending[1]
+    true = torch.autograd.grad(expected, logits, retain_graph=True)
+    joints = arrangement(2, group, count)
+    objectives = 0.0
+    scales = doubles(0, 0)
+    for drawn in itertools.product(itertools.product(range(3), repeat=group), repeat=2):
+        responses = [[Response([], "", [], 0.0, action < 2) for action in row] for row in drawn]
+        node = Node(0, {}, (), [[], []], group, responses=responses, joints=joints)
+        actions = torch.tensor(drawn)
+        rewards = REWARD[2][tuple(actions.gather(1, joints.T))]
+        node.rewards = rewards.expand(2, -1)
+        back_up([[node]], 1.0, 0.0, True)
+        assert node.value == pytest.approx(float(rewards.mean()))  # what is logged has all
+        values = advantages_of_the_rest(node.returns, mode).nan_to_num() / group
+        picked = torch.stack([own[row] for own, row in zip(logps, actions, strict=True)])
+        probability = picked.sum().exp().detach()
+        objectives = objectives + probability * (values * picked).sum()
+        for agent in range(2):
+            partners = [j for j in joints.tolist() if drawn[1 - agent][j[1 - agent]] < 2]
+            count_in = sum(
+                a < 2 and any(j[agent] == s for j in partners) for s, a in enumerate(drawn[agent])
+            )
+            full = count_in if mode == "rloo" and count_in > 1 else max(count_in - 1, 0)
+            scales[agent] += probability * full / group
+    got = torch.autograd.grad(objectives, logits)
+    for agent in range(2):
+        torch.testing.assert_close(got[agent], scales[agent] * true[agent])
 
 
 @pytest.mark.parametrize(("agents", "count"), [(1, 1), (2, 1), (2, math.inf), (3, 2), (4, 5)])

@@ -245,6 +245,57 @@ def test_normalisers(normalize):
 
 
 @pytest.mark.parametrize(
+    ("branching", "joint"), [("tree", "cross"), ("chain", "2"), ("chain", "aligned")]
+)
+def test_what_was_cut_off_teaches_nothing(branching, joint):
+    """Nor does a response whose partners were all cut off, or whose next turn follows on one."""
+    argv = f"--turns 2 --joint {joint} --branching {branching} --optimism 0 --max-new-tokens 12"
+    module, plain = (new_module(long_answers, argv, flag) for flag in ("--truncated drop", ""))
+    for each in (module, plain):
+        with at_step(0):
+            each.turns = each.play(2)
+        each.set_advantages()
+    wanted = []
+    for node in itertools.chain(*module.turns):
+        ended = [[response.ended for response in own] for own in node.responses]
+        whole = [all(ended[i][s] for i, s in enumerate(j)) for j in node.joints.tolist()]
+        for agent, sample in itertools.product(range(2), range(node.samples)):
+            earned = []
+            for place, joint in enumerate(node.joints.tolist()):
+                if joint[agent] == sample and whole[place]:
+                    earned.append(float(node.rewards[agent, place]))
+            future = 0.0
+            if node.children:
+                future = node.children[sample].value
+                if not (ended[0][sample] and ended[1][sample]):
+                    earned = []
+            got = float(node.returns[agent, sample])
+            if earned:
+                assert got == pytest.approx(np.mean(earned) + future)
+                wanted.append((agent, node.responses[agent][sample].tokens))
+            else:
+                assert math.isnan(got)
+    rows = module.rows()
+    assert sorted((row.agent, row.tokens) for row in rows) == sorted(wanted)
+    assert 0 < len(rows) < len(plain.rows())
+    assert {row.weight for row in rows} <= {row.weight for row in plain.rows()}
+    for group, agent in itertools.product(module.groups(), range(2)):
+        values = torch.cat([node.advantages[agent] for node in group])
+        assert abs(float(values.nansum())) < 1e-9
+    assert [node.value for node in module.turns[0]] == [node.value for node in plain.turns[0]]
+
+
+def test_a_step_whose_responses_were_all_cut_off_changes_nothing():
+    team = small_team()
+    before = snapshot(team)
+    module = train(long_answers, "--truncated drop --max-new-tokens 1 --kl-coef 0.5", team=team)
+    kept = [response.ended for node in module.turns[0] for response in node.responses[0]]
+    assert not any(kept)
+    assert not moved(team, before)
+    assert measure(module)["groups_with_gradient"] == 0
+
+
+@pytest.mark.parametrize(
     ("agents", "share", "argv"),
     [
         (2, False, ""),

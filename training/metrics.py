@@ -29,7 +29,10 @@ def measure(module) -> Measures:
     metrics |= mean_parts(itertools.chain(*(node.parts for node in nodes)))
     metrics["reward_std"] = spreads.mean()
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
-    learning = [any(node.advantages.any() for node in group) for group in module.groups()]
+    learning = []
+    for group in module.groups():
+        values = torch.cat([node.advantages for node in group], 1)
+        learning.append(bool(values.nan_to_num().any()))  # NaN: left out
     metrics["groups_with_gradient"] = np.mean(learning)
     for turn, turn_nodes in enumerate(module.turns):
         rewards = [float(node.team_rewards.mean()) for node in turn_nodes]
