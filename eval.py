@@ -66,6 +66,7 @@ MODES = {  # what else may be given with the flag that chooses it
     "doctor": set(),
     "ask": {
         "run",
+        "checkpoint",
         "task",
         "task_arg",
         "data",
@@ -136,6 +137,12 @@ class Args:
     run: list[str] | None = optional(
         "run to evaluate; a second --run: a single agent's (the newest run)",
         action="append",
+    )
+    checkpoint: str = flag(
+        "last",
+        "the run's agents: those of its last step, or of its best return on dev problems (best: a "
+        "run with --eval-every)",
+        choices=("last", "best"),
     )
     method: list[str] | None = optional(
         "methods of the table, listed below (all that apply)", nargs="+"
@@ -281,7 +288,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     from evaluation.load_team import Player, find_runs, single_flags
     from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 
-    team, solo = find_runs(args.run)
+    team, solo = find_runs(args.run, args.checkpoint)
     flags = run_flags(args, team or solo)
     task = make_task(part_of(flags, TaskOptions))
     reward = find_reward(task)
@@ -310,7 +317,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
         if not names:
             continue
         player = None  # frees the memory of the one before
-        player = Player(*players, reward)
+        player = Player(*players, reward, args.checkpoint)
         check_prompts(player.rollout(), items)
         sampling = player.sampling.greedy() if args.greedy else player.sampling
         for name in names:
@@ -356,6 +363,8 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
     count = len(items)
     title = f"{flags.task}: {count} {args.split} problems, {sampled}, turns {flags.turns}"
     title += f", seed {args.seed}"
+    if args.checkpoint == "best":
+        title += ", trained: the best on dev"
     largest = largest_return(reward, flags.turns, flags.gamma)
     title += f"\nreturn: share of the largest with reward {task.reward}, {largest:g}"
     if flags.turns > 1:
@@ -370,6 +379,7 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
         "maximum": largest,
         **{name: getattr(flags, name) for name in HEADER},
         "runs": args.run,
+        "checkpoint": args.checkpoint,
         "items": count,
         "num_samples": args.num_samples,
         "greedy": args.greedy,
@@ -432,7 +442,7 @@ def ask(args: Args) -> None:
     from evaluation.load_team import Player, find_runs
     from training.plugins import TaskOptions, make_task
 
-    team, solo = find_runs(args.run)
+    team, solo = find_runs(args.run, args.checkpoint)
     run = team or solo
     flags = run_flags(args, run)
     flags.temperature = args.temperature or 0.0  # greedy
@@ -449,7 +459,7 @@ def ask(args: Args) -> None:
     resolve_bits(flags)
     if flags.bits >= 16:
         sys.modules.setdefault("bitsandbytes", None)  # peft would load it, which takes a second
-    prompts, texts = Player(flags, run).ask(item, args.seed)
+    prompts, texts = Player(flags, run, checkpoint=args.checkpoint).ask(item, args.seed)
     origin = f"trained by {run}" if run else "untrained (--run: another team)"
     print(report.side_by_side(prompts))
     print(f"\nthe team {origin}:\n{report.side_by_side(texts)}")

@@ -18,8 +18,11 @@ from training.plugins import TaskOptions, make_task
 from training.reward_runner import Scorer
 
 
-def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
-    """Return the directories of the team's run and of the single agent's."""
+def find_runs(names: list[str] | None, wanted: str) -> tuple[Path | None, Path | None]:
+    """Return the directories of the team's run and of the single agent's.
+
+    wanted: the value of --checkpoint.
+    """
     runs = {}  # by kind of players
     for name in names or []:
         directory = run_folder.find_run(name)
@@ -30,6 +33,8 @@ def find_runs(names: list[str] | None) -> tuple[Path | None, Path | None]:
                 f"{directory} is not finished, and has no checkpoint: "
                 f"{run_folder.resume_command(directory)}"
             )
+        if wanted == "best":
+            run_folder.read_best(directory)
         players = "one agent" if flags["num_agents"] == 1 else "a team"
         if runs.setdefault(players, directory) != directory:
             raise ValueError(
@@ -54,17 +59,30 @@ def single_flags(flags, model: str | None):
     )
 
 
-def load_agents(team, directory: Path) -> None:
-    """Load a run's agents as it saved them at its end, or those of its last checkpoint."""
+def load_agents(team, directory: Path, checkpoint: str = "last") -> None:
+    """Load a run's agents as it saved them at its end, or those of its last checkpoint.
+
+    checkpoint best: those of its best evaluation on dev problems.
+    """
     from policies.loading import load_agent
 
     flags = run_folder.read_args(directory)["args"]
-    if run_folder.has_agents(directory, flags):
-        trusted = flags.get("trust_remote_code", False)
-        for agent in team.policies():
-            path = run_folder.agent_folder(directory, agent, flags)
-            load_agent(team.base_of[agent], agent, path, trusted)
+    folder = "agents"
+    if checkpoint == "best":
+        folder = run_folder.BEST
+        step = run_folder.read_best(directory)["step"]
+        print(f"{directory}: its agents of step {step} play, the best on dev", file=sys.stderr)
+    elif not run_folder.has_agents(directory, flags):
+        load_checkpoint(team, directory, flags)
         return
+    trusted = flags.get("trust_remote_code", False)
+    for agent in team.policies():
+        path = run_folder.agent_folder(directory, agent, flags, folder)
+        load_agent(team.base_of[agent], agent, path, trusted)
+
+
+def load_checkpoint(team, directory: Path, flags: dict) -> None:
+    """Load the agents of the last checkpoint of a run that is not finished."""
     if flags.get("share") and not team.options.share:  # the checkpoint has fewer adapters
         raise ValueError(f"{directory} is not finished: {run_folder.resume_command(directory)}")
     trained = {}
@@ -86,8 +104,12 @@ class Player:
         flags,
         directory: Path | None = None,
         reward: Callable | None = None,
+        checkpoint: str = "last",
     ):
-        """directory: the run whose trained agents play. reward: none for --ask."""
+        """directory: the run whose trained agents play. reward: none for --ask.
+
+        checkpoint: which of the run's agents, as in `load_agents`.
+        """
         from policies.judging import LikelihoodModel, make_judge
         from policies.loading import device
         from policies.sampling import Sampling
@@ -107,7 +129,7 @@ class Player:
             self.weights[False] = self.copies()
             run_folder.check_bases(directory, flags.model, flags.judge)
             run_folder.warn_of_other_code(directory)
-            load_agents(team, directory)
+            load_agents(team, directory, checkpoint)
             self.weights[True] = self.copies()
         judge = None
         if asks(reward):

@@ -30,6 +30,7 @@ from helpers import (
     output_of,
     read_json,
     refused,
+    refused_by_eval,
     resume,
     run_eval,
     started,
@@ -507,3 +508,47 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
         assert text.result(10) == "text"
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+# --- the best agents ------------------------------------------------------------------------------
+
+
+def test_the_best_agents_on_dev_are_kept_and_play(tmp_path, monkeypatch, capsys):
+    """Those of the first best evaluation, also where the run stops in between."""
+    evaluate = Recorder.evaluate
+    returns = {1: 0.2, 2: 0.5, 3: 0.4, 4: 0.5}
+    broken = [4]
+
+    def scripted(self, trainer, module, split, *when):
+        if split == "test":
+            return evaluate(self, trainer, module, split, *when)
+        step = module.global_step
+        if step in broken:
+            raise RuntimeError(f"broken at step {broken.pop()}")
+        return {"return": returns[step]}, {}, []
+
+    monkeypatch.setattr(Recorder, "evaluate", scripted)
+    moving = "--advantage none --lr 0.01 --eval-every 1 --save-every 9"
+    in_this_process(tmp_path / "two", 2, moving)
+    path = tmp_path / "four"
+    with pytest.raises(SystemExit):
+        in_this_process(path, 4, moving)
+    assert checkpoint_of(path)["global_step"] == 2  # saved with the best
+    resume(path)
+    assert read_json(path / "agents-best/best.json") == {"step": 2, "return": 0.5}
+
+    def weights(folder: str) -> list[bytes]:
+        return [file.read_bytes() for file in sorted((tmp_path / folder).rglob("*.safetensors"))]
+
+    assert weights("four/agents-best") == weights("two/agents") != weights("four/agents")
+    table = "--method trained --limit 2 --num-samples 2 --max-new-tokens 30 --json"
+    lengths = []
+    for name, checkpoint in (("four", "best"), ("two", "last")):
+        file = tmp_path / f"{name}.json"
+        run_eval("--run", tmp_path / name, "--checkpoint", checkpoint, table, file)
+        lengths.append(read_json(file)["methods"]["trained"]["length/0"])
+    assert lengths[0] == lengths[1]
+    assert "its agents of step 2 play, the best on dev" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "two/agents-best")
+    said = refused_by_eval(capsys, "--run", tmp_path / "two", "--checkpoint best")
+    assert "two has no agents-best/: a run with --eval-every N keeps them" in said

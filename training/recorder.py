@@ -28,7 +28,7 @@ from training.doctor import remedy
 from training.held_out import as_markdown, episode, evaluate, play, played, sample_record
 from training.metrics import measure, memory_gib, problem_returns
 from training.report import model_card
-from training.run_folder import CHECKPOINT, json_line, write_json, write_whole
+from training.run_folder import BEST, CHECKPOINT, json_line, write_json, write_whole
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
 SHOWN = 3  # problems that are drawn
@@ -140,6 +140,7 @@ class Recorder(L.Callback):
         self.recorded = None  # steps whose metrics and samples are on disk. None: it has not begun
         self.schemes = []  # names of the ways of dividing the work that were seen
         self.frames = []  # what was built so far, if the task can draw it
+        self.best = None  # {"step", "return"} of the best evaluation on dev so far
         self.flat = 0  # the latest steps in which each group's rewards were all equal
 
     def state_dict(self):
@@ -147,6 +148,7 @@ class Recorder(L.Callback):
             "summary": self.summary,
             "schemes": self.schemes,
             "frames": self.frames,
+            "best": self.best,
             "seconds": time.perf_counter() - self.start,
         }
 
@@ -183,12 +185,16 @@ class Recorder(L.Callback):
         module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
         trainer.should_stop = last
         rows = [{"step": step, **metrics}]
+        improved = False
         if schedule.eval_every and done % schedule.eval_every == 0:
             measures, _, _ = self.evaluate(trainer, module, "dev")
             dev = {f"dev/{name}": value for name, value in measures.items()}
             rows.append({"step": step, **dev})
             for logger in trainer.loggers:  # the first process alone has one
                 logger.log_metrics(dev, step)
+            improved = not self.best or measures["return"] > self.best["return"]
+            if improved:
+                self.best = {"step": done, "return": measures["return"]}
         if done % max(schedule.max_steps // FRAMES, 1) == 0 or last:
             self.draw(trainer, module)
         if trainer.is_global_zero:
@@ -197,7 +203,10 @@ class Recorder(L.Callback):
                 self.show_samples(trainer, module, step)
             self.tell(module.rollout.task, done, metrics)
         self.recorded = done
-        if done % schedule.save_every == 0 or last:
+        if improved and trainer.is_global_zero:
+            self.save_agents(module, BEST)
+            write_json(self.directory / BEST / "best.json", self.best)
+        if done % schedule.save_every == 0 or last or improved:
             self.save(trainer)
 
     def tell(self, task, done: int, metrics: dict) -> None:
@@ -227,11 +236,10 @@ class Recorder(L.Callback):
         self.test(trainer, module, "after")
         if not trainer.is_global_zero:
             return
+        self.save_agents(module, "agents")
         for agent in module.team.policies():
-            path = self.directory / f"agents/{agent}"
-            save_agent(module.team.base_of[agent], agent, path)
             card = model_card(self.directory, agent, module, self.summary)
-            write_whole(path / "README.md", card)
+            write_whole(self.directory / f"agents/{agent}/README.md", card)
         if self.frames:
             from training import pictures  # a run without pictures does not load matplotlib
 
@@ -315,6 +323,11 @@ class Recorder(L.Callback):
         # Every process comes here, and the first one writes (CheckpointFile).
         trainer.save_checkpoint(self.directory / CHECKPOINT)
         self.saved = trainer.global_step
+
+    def save_agents(self, module, folder: str) -> None:
+        for agent in module.team.policies():
+            path = self.directory / folder / str(agent)
+            save_agent(module.team.base_of[agent], agent, path)
 
     def append(self, name: str, records: list[dict]) -> None:
         with (self.directory / name).open("a", encoding="utf-8") as file:
