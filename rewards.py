@@ -27,6 +27,9 @@ something new ends there, and is made again from its beginning when the answer i
 distinct question of a step is answered once: the first questions of all calls in one batch, then
 the second ones.
 
+A reward may be a coroutine function (async def). All calls of a turn are then awaited at once, in
+one event loop, which none of them may block.
+
 --reward takes a name of the table at the end, a dotted path (my_pkg.my_rewards.rhymes) or
 file.py:function. The names have three forms.
 

@@ -1,9 +1,14 @@
 """Call a user's functions in threads, with a limit on the seconds that each may take.
 
-So a reward, `feedback` and `advance` may be called at once. What they share needs a lock.
+So a reward, `feedback` and `advance` may be called at once. What they share needs a lock. Coroutine
+functions run in one event loop, all calls of a turn at once.
 """
 
+import asyncio
 import contextlib
+import functools
+import inspect
+import threading
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
@@ -21,6 +26,14 @@ def noted(function: Callable, *arguments):
         RUNNING.discard(call)
 
 
+async def awaited(function: Callable, *arguments):
+    """Return what a user's coroutine function returns. RuntimeError: it called sys.exit."""
+    try:
+        return await function(*arguments)
+    except SystemExit as error:  # it would end the event loop
+        raise RuntimeError(f"it raised SystemExit: {error}") from error
+
+
 class Threads:
     """As many threads as Python finds right for this machine's cores.
 
@@ -32,12 +45,24 @@ class Threads:
         self.progress = progress
         self.pool = ThreadPoolExecutor()
 
+    @functools.cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of coroutine functions, which runs in a thread of its own."""
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+        return loop
+
+    def submit(self, function: Callable, arguments: tuple) -> Future:
+        if inspect.iscoroutinefunction(function):
+            return asyncio.run_coroutine_threadsafe(awaited(function, *arguments), self.loop)
+        return self.pool.submit(noted, function, *arguments)
+
     def call(self, function: Callable, calls: Iterable[tuple]) -> Generator[Future, None, None]:
         """Call function(*arguments) for each of the calls. Yield the answers in order.
 
         An answer that is not done by then is late.
         """
-        futures = [self.pool.submit(noted, function, *arguments) for arguments in calls]
+        futures = [self.submit(function, arguments) for arguments in calls]
         try:
             for future in futures:
                 seen = None

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from concurrency import threads
 from training.plugins import TaskOptions, find_reward, make_task, resolve, task_arguments, user_line
+from training.reward_runner import RewardError, Scorer
 
 
 @pytest.fixture(autouse=True)
@@ -153,6 +155,60 @@ def test_a_task_that_returns_something_else_is_refused(method, given, error, tmp
     function = getattr(mine(tmp_path, method), method.partition("(")[0])
     with pytest.raises((RuntimeError, ValueError), match=error):
         function(*given)
+
+
+ASYNC = """
+import asyncio
+from tasks import Task
+flying = set()
+async def together(text):
+    flying.add(text)
+    while len(flying) < 40:
+        await asyncio.sleep(0)
+class Mine(Task):
+    reward = "mine.py:pay"
+    def items(self, split): return [{}]
+    def observe(self, agent, item, history): return "a"
+    async def feedback(self, item, responses):
+        await together(responses[0])
+        return item.get("told", responses)
+async def pay(item, responses):
+    await together(responses[0])
+    return eval(item.get("bad", "float(responses[1])"))
+pay.maximum = 99.0
+"""
+
+
+def test_coroutine_functions_are_awaited_all_at_once_and_fail_as_loudly(tmp_path, monkeypatch):
+    """Each of the 40 calls waits for the others: no pool of threads is that large here."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(ASYNC, encoding="utf-8")
+    task = make_task(TaskOptions("mine.py:Mine", 2, None, None, None, {}))
+    scorer = Scorer(find_reward(task))
+    texts = [[f"a{number}", str(number)] for number in range(40)]
+    items = [{}] * 40
+    scores = scorer([*zip(items, texts, strict=True)])
+    assert [parts["reward"] for parts in scores] == list(range(40))
+    flying = resolve("mine.py:flying", {}, "set")
+    flying.clear()
+    assert scorer.threads.map("feedback", task.feedback, items, texts) == texts
+    for bad, error in (
+        ("{}['gone']", "raised KeyError: 'gone', for item"),
+        ("exit(3)", "raised RuntimeError: it raised SystemExit: 3, for item"),
+        ("float('nan')", r"returned {'reward': nan}, for item"),
+    ):
+        with pytest.raises(RewardError, match=error):
+            scorer([({"bad": bad}, texts[0])])
+    flying.clear()
+    monkeypatch.setattr(threads, "TIMEOUT", 0.2)
+    with pytest.raises(RewardError, match="did not answer within 0 s"):
+        scorer([({}, texts[0])])
+    monkeypatch.undo()
+    flying.update(range(40))
+    with pytest.raises(
+        ValueError, match=r"Mine.feedback has to return a list of 2 texts, not 'ab'"
+    ):
+        scorer.threads.map("feedback", task.feedback, [{"told": "ab"}], texts[:1])
 
 
 def test_the_maximum_of_a_reward_becomes_plain_python(tmp_path):

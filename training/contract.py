@@ -87,7 +87,10 @@ def guard(task: Task, agents: int) -> None:
         check_signature(where, method, *parameters)
         if name == "advance" and type(task).advance is not Task.advance:
             method = functools.partial(advanced, method)
-        setattr(task, name, functools.partial(checked, where, wanted, convert, method))
+        check = checked
+        if name == "feedback" and inspect.iscoroutinefunction(method):
+            check = checked_later
+        setattr(task, name, functools.partial(check, where, wanted, convert, method))
     stops = [task.stop] if isinstance(task.stop, str) else task.stop
     if not isinstance(stops, list | tuple) or not all(isinstance(stop, str) for stop in stops):
         raise ValueError(f"a task's stop has to be a text or a list of texts, not {stops!r:.60}")
@@ -108,6 +111,16 @@ def advanced(advance: Callable, item: dict, responses: list[str]):
 def checked(where: str, wanted: str, convert: Callable, method: Callable, *arguments, **named):
     """Return what a method returns, converted. Raise ValueError if it is not what is wanted."""
     value = called(where, method, *arguments, **named)
+    return converted(where, wanted, convert, value, arguments)
+
+
+async def checked_later(where: str, wanted: str, convert: Callable, method: Callable, *arguments):
+    """Return what a coroutine method returns, as `checked` does."""
+    return converted(where, wanted, convert, await method(*arguments), arguments)
+
+
+def converted(where: str, wanted: str, convert: Callable, value, arguments: tuple):
+    """Return a method's value, converted. Raise ValueError if it is not what is wanted."""
     try:
         return convert(value)
     except (TypeError, ValueError) as error:
