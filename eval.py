@@ -58,7 +58,29 @@ from training.flags import (
 from training.terminal import drop_output, fail, printable, quiet, quit_on_signals
 
 MODES = {  # what else may be given with the flag that chooses it
-    "from_samples": {"method", "json", "csv", "samples", "show", "all"},
+    "from_samples": {"method", "json", "csv", "samples", "show", "all", "recombine"},
+    "recombine": {
+        "from_samples",
+        "run",
+        "method",
+        "task",
+        "task_arg",
+        "data",
+        "model",
+        "single_model",
+        "chat_template",
+        "engine",
+        "engine_folder",
+        "split",
+        "limit",
+        "num_samples",
+        "temperature",
+        "top_p",
+        "max_new_tokens",
+        "seed",
+        "json",
+        "samples",
+    },
     "score": {"task", "task_arg", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {"json"},
     "html": set(),
@@ -94,6 +116,7 @@ REPLACE = (
     "feedback",
     "task_arg",
 )
+PROGRAM = ("entry_point", "helpers", "setup", "tests")  # what a program of an item is run with
 HEADER = ("task", "data", "turns", "temperature", "top_p")  # flags in the header of a table
 CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
 HEADINGS = {  # of --help, by their first flag
@@ -128,6 +151,7 @@ class Args:
         "a reward's scores of the joint responses in a JSONL file (to --samples)",
         metavar="FILE",
     )
+    recombine: bool = flag(False, "the programs that k answers of each agent make, of code tasks")
     from_samples: str | None = optional(
         "the table of an earlier evaluation, from its --samples, without a model",
         metavar="FILE",
@@ -285,6 +309,7 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
 
 def evaluate(args: Args) -> tuple[dict, list[dict]]:
     """Play every method; return the header and the records, as measures.summarize takes them."""
+    from evaluation import recombine
     from evaluation.load_team import Player, find_runs, single_flags
     from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 
@@ -295,6 +320,8 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     items = task.items(args.split)[: args.limit or None]
     if not items:
         raise ValueError(f"task {flags.task!r} has no test items")
+    if args.recombine:
+        recombine.check(items)
     quiet()  # names are checked: what follows imports torch
     resolve_bits(flags)
     from evaluation.baselines import choose, latencies, plan, play_method, reference
@@ -304,9 +331,14 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
         seats["solo"] = (solo_flags(args, flags, team, solo), solo)
     if args.single_model or not solo:
         seats["single"] = (single_flags(flags, args.single_model), None)
-    methods = choose(plan(seats, items), args.method)
+    planned = plan(seats, items)
+    if args.recombine:
+        planned = {name: planned[name] for name in planned if name not in recombine.BOUND}
+    methods = choose(planned, args.method)
     header = describe(args, flags, task, reward, items)
     counts = [0] if args.greedy else [args.num_samples, 0]  # 0 is greedy
+    if args.recombine:
+        counts = [args.num_samples]
     records = []
     if "reference" in methods:
         rollout = reference(flags, task, reward)
@@ -325,7 +357,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
             with may_be_left_out(args, header, name):
                 for count in counts:
                     records += play_method(name, rollout, items, sampling, args.seed, count)
-                if not args.show:
+                if not (args.show or args.recombine):
                     timing = latencies(name, rollout, items, sampling, args.seed)
                     header["timing"][name] = timing
             if args.samples:  # what is played is not lost, whatever comes
@@ -392,13 +424,14 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
         prompts = []
         for agent in team:
             prompts.append(as_text(task.observe(agent, item, [])) if agent in speakers else "")
-        asked.append({"task_id": item.get("task_id"), "prompts": prompts})
+        program = {name: item[name] for name in PROGRAM if name in item}
+        asked.append({"task_id": item.get("task_id"), "prompts": prompts} | program)
     return {"settings": settings, "timing": {}, "items": asked, "measures": task.measures}
 
 
 def table(args: Args) -> None:
     """Evaluate, or read what was evaluated, and show it."""
-    from evaluation import measures
+    from evaluation import measures, recombine
 
     if args.show and not args.from_samples:
         args.limit = args.show
@@ -407,12 +440,17 @@ def table(args: Args) -> None:
         header, records = report.read_samples(args.from_samples)
     else:
         header, records = evaluate(args)
+    if args.recombine:
+        records = recombine.usable(records, header["items"])
     known = dict.fromkeys(record["method"] for record in records)
     for name in args.method or ():
         if name not in known:
             listed = ", ".join(known)
             raise ValueError(f"--method {name}: what {args.from_samples} has is {listed}")
-    summary = measures.summarize(header, records, args.method)
+    if args.recombine:
+        summary = recombine.recombine(header, records, args.method)
+    else:
+        summary = measures.summarize(header, records, args.method)
     if args.json:
         run_folder.write_json(Path(args.json), summary)
     if args.csv:
@@ -422,6 +460,9 @@ def table(args: Args) -> None:
     if args.show:
         shown = [record for record in records if record["method"] in summary["methods"]]
         text = report.show(header, shown, args.show)
+    elif args.recombine:
+        text = report.block(summary["methods"], recombine.COLUMNS)
+        text = f"{summary['settings']['title']}\n\n{text}"
     else:
         text = report.render(summary, header["measures"], args.all)
     print(printable(text))

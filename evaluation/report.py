@@ -41,7 +41,7 @@ def render(table: dict, measures: dict, everything: bool) -> str:
         for pattern in patterns:
             columns += fnmatch.filter(names, pattern)
         for number in range(0, len(columns), ACROSS):
-            blocks.append(_block(methods, columns[number : number + ACROSS]))
+            blocks.append(block(methods, columns[number : number + ACROSS]))
     blocks.append(_pairs(methods))
     blocks.append(_scheme_block(methods))
     if not everything:
@@ -51,7 +51,7 @@ def render(table: dict, measures: dict, everything: bool) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-def _block(methods: dict, columns: list[str]) -> str:
+def block(methods: dict, columns: list[str]) -> str:
     """Return methods x measures, with their errors."""
     rows = {name: {} for name in methods}
     for column in columns:

@@ -69,6 +69,8 @@ def allowed(room: str) -> set[str]:
         return {*ROOMS, *TABLES, *SUBJECTS}
     if room in ROOMS:
         names = TABLES if ROOMS.index(room) < ROOMS.index("magrpo") else set()
+        if room == "evaluation":
+            names = {*names, "programs"}  # which --recombine puts together
         return {*ROOMS[ROOMS.index(room) + 1 :], *names}
     return {*SUBJECTS, "tasks"}  # the tables and the subjects
 

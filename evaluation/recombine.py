@@ -1,0 +1,133 @@
+"""--recombine: k answers of each agent make k^n programs, at the cost of k.
+
+The agents answer alone, so any answers of theirs make a program. One agent's functions are
+recombined, too, as the control. A program has to be chosen without its verdict, in two ways.
+
+- The first test chooses: a program that passes it, if any does, is scored on the other tests.
+- The majority chooses: the programs run on the inputs of all tests, and most of them agree on the
+  outputs. No expected value is used. A program that returns nothing has no vote.
+
+Only answers of the first turn are recombined. Later ones belong to one joint response.
+"""
+
+import ast
+import itertools
+import statistics
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from evaluation.measures import mean_and_error
+from programs.extraction import syntax_tree
+from programs.teams import Verdict, run, team_parts
+
+BOUND = ("sequential", "discussion", "reference")  # methods whose answers see each other
+MEASURES = ("pass@1", "any", "majority", "rest", "first test")
+COLUMNS = ("tokens", *MEASURES)
+KINDS = {"samples": zip, "recombined": itertools.product}  # which answers make a program
+
+# A test that fails with what the call returns, and passes if the call raises. A width of 1 sorts
+# every set and dict, and all workers hash a text alike.
+ASK = """
+try:
+    import pprint
+    output = pprint.pformat({call}, width=1)
+except BaseException:
+    output = None
+assert output is None, hash(output)
+"""
+
+
+def check(items: list[dict]) -> None:
+    """Raise ValueError where answers are no programs."""
+    if not all(item.get("entry_point") and item.get("tests") for item in items):
+        raise ValueError("--recombine needs a task whose answers are functions with tests")
+
+
+def usable(records: list[dict], items: list[dict]) -> list[dict]:
+    """Return the records that can be recombined. Raise ValueError if there are none."""
+    check(items)
+    records = [line for line in records if not line["greedy"] and line["method"] not in BOUND]
+    if not records:
+        raise ValueError("--recombine needs sampled answers of agents that do not see each other")
+    return records
+
+
+def questions(item: dict) -> list[str]:
+    """Return a test for each call of the entry point in the item's tests."""
+    calls = {}
+    for test in item["tests"]:
+        for node in ast.walk(syntax_tree(test)):
+            match node:
+                case ast.Call(func=ast.Name(id=name)) if name == item["entry_point"]:
+                    calls[ast.unparse(node)] = None
+    return [ASK.format(call=call) for call in calls]
+
+
+def play(item: dict, samples: list[list[str]]) -> dict[tuple[int, ...], Verdict]:
+    """Return the verdicts of all programs, by the number of the sample of each function.
+
+    samples: joint responses. A verdict has the item's tests, and then its questions.
+    """
+    item = item | {"tests": [*item["tests"], *questions(item)]}
+    authors = list(zip(*samples, strict=True))
+    if len(authors) == 1:  # one agent wrote both functions
+        authors *= 2
+
+    def verdict(joint: tuple[int, ...]) -> Verdict:
+        texts = [texts[number] for texts, number in zip(authors, joint, strict=True)]
+        return run(item, team_parts(item, texts))
+
+    joints = list(itertools.product(range(len(samples)), repeat=len(authors)))
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(joints, pool.map(verdict, joints), strict=True))
+
+
+def estimates(verdicts: list[Verdict], tests: int) -> list[float]:
+    """Return the MEASURES of programs of one problem: chances that the chosen one passes."""
+    passed = np.array([verdict.passed[:tests] for verdict in verdicts])  # (programs, tests)
+    whole = passed.all(1)
+    rest = passed[:, 1:].all(1) if tests > 1 else np.full(len(passed), np.nan)
+    first = passed[:, 0] | ~passed[:, 0].any()
+    outputs = [tuple(verdict.errors[tests:]) for verdict in verdicts]
+    votes = Counter(told for told in outputs if "AssertionError" in str(told))
+    most = max(votes.values(), default=0)
+    agree = [votes[told] == most for told in outputs]
+    return [whole.mean(), whole.max(), whole[agree].mean(), rest.mean(), rest[first].mean()]
+
+
+def recombine(header: dict, records: list[dict], methods: list[str] | None) -> dict:
+    """Return the table of usable records, {"settings", "methods": {row: {measure: value}}}.
+
+    A method that costs more than the cheapest is shown with about as many tokens, too: with fewer
+    samples, averaged over all neighbours in the ring of its samples.
+    """
+    size = header["settings"]["num_samples"]
+    tokens = defaultdict(list)
+    samples = defaultdict(lambda: defaultdict(list))  # [method][item]
+    for record in records:
+        turn = record["turns"][0]
+        tokens[record["method"]].append(sum(turn["tokens"]))
+        samples[record["method"]][record["item"]].append(turn["responses"])
+    costs = {method: statistics.fmean(counts) for method, counts in tokens.items()}
+    budget = size * min(costs.values())
+    table = {}
+    for method in methods or samples:
+        problems = samples[method]
+        items = [header["items"][number] for number in problems]
+        grids = list(map(play, items, problems.values()))
+        for count in dict.fromkeys([size, max(1, round(budget / costs[method]))]):
+            for kind, combine in KINDS.items():
+                values = np.zeros((len(items), size, len(MEASURES)))
+                for place, start in np.ndindex(*values.shape[:2]):
+                    ring = [(start + step) % size for step in range(count)]
+                    joints = combine(*[ring] * len(max(grids[place])))
+                    verdicts = [grids[place][joint] for joint in joints]
+                    values[place, start] = estimates(verdicts, len(items[place]["tests"]))
+                row = {"tokens": count * costs[method]}
+                for name, column in zip(MEASURES, values.mean(1).T, strict=True):
+                    if known := column[~np.isnan(column)].tolist():
+                        row[name], row[f"{name}_se"] = mean_and_error(known)
+                table[f"{method}, {count} {kind}"] = row
+    return {"settings": header["settings"], "methods": table}
