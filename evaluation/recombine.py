@@ -24,7 +24,7 @@ from programs.teams import Verdict, run, team_parts
 
 BOUND = ("sequential", "discussion", "reference")  # methods whose answers see each other
 MEASURES = ("pass@1", "any", "majority", "rest", "first test")
-COLUMNS = ("tokens", *MEASURES)
+COLUMNS = ["tokens", *MEASURES]
 KINDS = {"samples": zip, "recombined": itertools.product}  # which answers make a program
 
 # A test that fails with what the call returns, and passes if the call raises. A width of 1 sorts
