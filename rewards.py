@@ -16,9 +16,9 @@ responses have counts as 0 in the others. Two kinds of keys differ.
 An empty dict means that this turn is not scored. At a turn of a problem a reward scores all joint
 responses or none: a response that earns nothing gets 0.
 
-A reward has to be pure. Several threads call it at once, and a resumed run calls it again. It
-ends the run (training/reward_runner.py: RewardError) if it raises, hangs, exceeds its maximum or
-returns a number that is not finite.
+A reward has to be pure. Several threads call it at once, equal joint responses to a problem are
+scored once, and a resumed run calls it again. It ends the run (training/reward_runner.py:
+RewardError) if it raises, hangs, exceeds its maximum or returns a number that is not finite.
 
 A reward with `needs_model = True` may ask a language model. It is called as reward(item, responses,
 lm). lm(prompt, text) returns an array with the log-probabilities of the text's tokens after the

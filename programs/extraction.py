@@ -68,7 +68,6 @@ class Part:
     """The function that one response contributes to the program, with everything that it needs."""
 
     source: str  # formatted by ast.unparse; "" if there is nothing
-    future: str = ""  # its lines `from __future__ import ...`, which have to begin the program
     raw: str = ""  # the function as it was written, comments included
     node: ast.FunctionDef | ast.Lambda | None = None  # None if it is not defined
     broken: bool = False  # its definition does not parse or does not compile
@@ -92,7 +91,7 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
     """
     statements, unparsed = top_level(text)
     try:
-        indices, future, source, reads = _needed(statements, name, foreign)
+        indices, source, reads = _needed(statements, name, foreign)
     except REFUSED:  # it parses, but the compiler refuses it or it is nested too deeply
         return Part("", broken=True)
 
@@ -102,7 +101,6 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
             kept.add(index)
     part = Part(
         source,
-        future=future,
         reads=frozenset(reads),
         shareable=all(_shareable(statements[index][0]) for index in indices),
         kept=frozenset(kept),
@@ -124,12 +122,12 @@ def extract(text: str, name: str, foreign: frozenset[str]) -> Part:
 
 def _needed(
     statements: Statements, name: str, foreign: frozenset[str]
-) -> tuple[list[int], str, str, set[str]]:
+) -> tuple[list[int], str, set[str]]:
     """Return the statements that `name` needs, as a static slice (Weiser 1981) of the text.
 
-    They are indices, the source of `from __future__` lines, that of the others, and what they read.
-    An import from outside the standard library cannot run: it wins over no definition of the text.
-    Raise one of REFUSED if Python does not compile the source.
+    They are indices, the statements' source, and the names that they read. An import from outside
+    the standard library cannot run: it wins over no definition of the text. Raise one of REFUSED if
+    Python does not compile the source.
     """
     changers = defaultdict(list)  # name: the statements that may change its value
     nodes = dict(enumerate(node for node, _ in statements))
@@ -154,10 +152,10 @@ def _needed(
     sources, reads = _slice(nodes, changers, name)
     indices = sorted(sources)
     lines = [sources[index] for index in indices]
-    future = [line for line in lines if line.startswith("from __future__ ")]
-    source = "\n".join(line for line in lines if line not in future)
-    compile("\n".join([*future, source]), SOURCE, "exec")
-    return indices, "\n".join(future), source, reads
+    lines.sort(key=lambda line: not line.startswith("from __future__ "))  # they have to begin it
+    source = "\n".join(lines)
+    compile(source, SOURCE, "exec")
+    return indices, source, reads
 
 
 def _slice(

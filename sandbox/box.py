@@ -90,7 +90,10 @@ class Program:
     entry_point: str
     setup: str = ""  # trusted code that both the tests and the program need
     own_process: bool = True
-    once: bool = False  # do not load it again after a hang or a crash
+    before: tuple[str, ...] = ()  # sources that run before `code`, each compiled on its own
+    # After one failure more than that, all later tests fail. With a number, the program is not
+    # loaded again after a hang or a crash.
+    may_fail: int | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "tests", tuple(self.tests))

@@ -3,6 +3,7 @@
 The candidate owns two pipe ends, and adds a lock to the worker's own (locks.py).
 """
 
+import functools
 import json
 import os
 import random
@@ -13,6 +14,7 @@ import locks
 from wire import ANSWER_BYTES, ERROR_CHARS, pack, receive, send, unpacker
 
 RESERVE = [bytearray(1 << 20)]  # freed to report a MemoryError
+compiled = functools.cache(compile)  # programs that share a process have sources in common
 
 
 class Solution:
@@ -50,14 +52,15 @@ class Solution:
         self.objects.append(value)
         return len(self.objects)
 
-    def load(self, setup: str, code: str, entry_point: str):
+    def load(self, setup: str, codes: list[str], entry_point: str):
         self.module.__dict__.clear()  # its functions and their globals hold each other
         self.module = sys.modules["solution"] = types.ModuleType("solution")
         self.entry_point = entry_point
         self.objects = []
         random.seed(0)  # each fork is seeded by the system
-        exec(compile(setup, "<setup>", "exec"), self.module.__dict__)
-        exec(compile(code, "<program>", "exec"), self.module.__dict__)
+        exec(compiled(setup, "<setup>", "exec"), self.module.__dict__)
+        for code in codes:
+            exec(compiled(code, "<program>", "exec"), self.module.__dict__)
         self.object(0)
 
 

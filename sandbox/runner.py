@@ -214,7 +214,7 @@ class TestRunner:
             return outcomes.get(type(error), "error"), shown(error)
         return late if self.rang else OK
 
-    def verdict(self, code, tests, entry_point, setup, own_process, once) -> dict:
+    def verdict(self, code, tests, entry_point, setup, own_process, before, may_fail) -> dict:
         """Return a Verdict's fields but its seconds, or {"setup": error}."""
         # Programs never see the tests, so they cannot foresee what setup and tests draw.
         random.seed(repr((setup, tests)))
@@ -222,10 +222,13 @@ class TestRunner:
         status, error = self.attempt(self.total_timeout, execute, setup, self.space)
         if status != "ok":
             return {"setup": error}
-        self.program = [setup, code, entry_point]
+        self.program = [setup, [*before, code], entry_point]
         self.entry_point = entry_point
         self.tests = tests
-        load, results = self.run(own_process, 0 if once else self.restarts)
+        if may_fail is None:
+            load, results = self.run(own_process, len(tests), self.restarts)
+        else:
+            load, results = self.run(own_process, may_fail, restarts=0)
         outcomes = [outcome for outcome, _ in [load, *results]]
         return {
             "passed": [result == OK for result in results],
@@ -233,10 +236,11 @@ class TestRunner:
             "errors": [error for _, error in results],
         }
 
-    def run(self, own_process: bool, restarts: int):
+    def run(self, own_process: bool, may_fail: int, restarts: int):
         """Return the result of loading and the results of the tests, as (outcome, error)."""
         self.deadline = time.monotonic() + self.total_timeout
         results = []
+        failures = 0
         candidate, load = self.start(own_process)
         used_before = candidate.programs > 1
         for test in self.tests:
@@ -245,13 +249,14 @@ class TestRunner:
                 candidate, load = self.start(own_process)
             if load != OK:
                 result = load
-            elif candidate.lost:
+            elif candidate.lost or failures > may_fail:
                 result = results[-1]
             else:
                 result = self.test(candidate, test)
             if used_before and result[0] not in ENDED:  # an earlier program may be the cause
-                return self.run(True, restarts)
+                return self.run(True, may_fail, restarts)
             results.append(result)
+            failures += result != OK
         if own_process:
             candidate.end()
         return load, results

@@ -2,6 +2,7 @@
 python -m pytest tests/test_learners.py
 """
 
+import itertools
 import shutil
 import signal
 from pathlib import Path
@@ -270,6 +271,16 @@ def test_pay_that_was_not_promised_is_refused(parts, error):
 def test_pay_may_exceed_the_maximum_by_rounding():
     parts = {"a": 0.5, "agent/1": 1.0 + 1e-6, "metric/b": 7.0}
     assert Scorer(rewarding(lambda item, texts: parts, 1.0))([({}, ["", ""])]) == [parts]
+
+
+def test_equal_joint_responses_to_a_problem_are_scored_once():
+    numbers = itertools.count()
+    scorer = Scorer(rewarding(lambda item, texts: next(numbers), 9.0))
+    first, second = {"day": 1}, {"day": 1}
+    joints = [(first, ["a", "b"]), (first, ["ab", ""]), (second, ["a", "b"]), (first, ["a", "b"])]
+    values = [parts["reward"] for parts in scorer(joints)]
+    assert values[0] == values[3]
+    assert set(values) == {0.0, 1.0, 2.0}
 
 
 # --- partners that do not learn -------------------------------------------------------------------

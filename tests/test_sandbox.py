@@ -287,12 +287,23 @@ def test_a_bad_input_does_not_cost_the_other_tests():
     tests = [f"assert f({n}) == {n}" for n in (1, 2, 3, 4, 2, 5)]
     with Sandbox(workers=1, test_timeout=0.3, total_timeout=5, restarts=2) as box:
         verdict = verdict_of(box, code, tests)
-        once = verdict_of(box, code, tests, once=True)
+        once = verdict_of(box, code, tests, may_fail=6)
     # The third failure finds no restart left, and stands for what follows.
     assert verdict.passed == [True, False, False, True, False, False]
     assert once.passed == [True, False, False, False, False, False]
     kinds = ["TimeoutError", "Crash", "TimeoutError", "TimeoutError"]
     assert [error.split(":")[0] for error in verdict.errors if error] == kinds
+
+
+def test_failures_end_a_program_early_but_not_one_that_starts_again(box):
+    code = "import os\ndef f(n):\n    if n == 4: os._exit(0)\n    raise ValueError(n)"
+    tests = [f"f({n})" for n in (1, 2, 3, 4)]
+    for own_process in (False, True):  # the crash in the shared process is tried again in another
+        verdict_of(box, "def f(n): return n", tests, own_process=own_process)
+        few = verdict_of(box, code, tests, own_process=own_process, may_fail=1)
+        many = verdict_of(box, code, tests, own_process=own_process, may_fail=3)
+        assert few.errors == ["ValueError: 1", "ValueError: 2", "ValueError: 2", "ValueError: 2"]
+        assert [error.split(":")[0] for error in many.errors] == ["ValueError"] * 3 + ["Crash"]
 
 
 def test_the_whole_program_has_a_limit():

@@ -58,13 +58,17 @@ class Scorer:
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
         """Return the named parts of each (item, responses), in order.
 
-        A call that asks something new ends there. It is made again when the questions of all calls
-        are answered.
+        Equal joint responses to one item are scored once. A call that asks something new ends
+        there. It is made again when the questions of all calls are answered.
         """
+        keys = [(id(item), *texts) for item, texts in joints]
+        numbers = {}  # of the first joint response with a key
+        for number, key in enumerate(keys):
+            numbers.setdefault(key, number)
         answers = {}
-        scores: list = [None] * len(joints)
-        while None in scores:
-            waiting = [number for number, parts in enumerate(scores) if parts is None]
+        scores: dict[int, Parts] = {}  # by number
+        while len(scores) < len(numbers):
+            waiting = [number for number in numbers.values() if number not in scores]
             calls = [LanguageModel(answers) for _ in waiting]
             arguments = [joints[number] for number in waiting]
             if asks(self.reward):
@@ -78,7 +82,7 @@ class Scorer:
                         scores[number] = _parts(future, number, self.maximum, *joints[number])
             if questions:
                 answers.update(zip(questions, self.judge(list(questions)), strict=True))
-        return scores
+        return [scores[numbers[key]] for key in keys]
 
 
 def _parts(future: Future, number: int, maximum: float, item: dict, texts: list[str]) -> Parts:
