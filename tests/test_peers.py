@@ -1,0 +1,72 @@
+"""recipes/comlrl.args and trl.args against the defaults of the installed packages, which the bench
+has: bench/.venv/bin/pip install pytest; bench/.venv/bin/python -m pytest tests/test_peers.py
+"""
+
+import dataclasses
+
+import pytest
+from helpers import ROOT
+
+import train
+
+SAMPLING = {name: name for name in ("num_generations", "temperature", "top_p", "top_k")}
+COMLRL = SAMPLING | {
+    "num_agents": "num_agents",
+    "max_new_tokens": "max_new_tokens",
+    "num_turns": "turns",
+    "discount": "gamma",
+    "joint_mode": "joint",
+    "rollout_buffer_size": "batch_size",
+    "agent_learning_rate": "lr",
+}
+TRL = SAMPLING | {
+    "max_completion_length": "max_new_tokens",
+    "beta": "kl_coef",
+    "num_iterations": "updates",
+    "importance_sampling_level": "ratio",
+    "learning_rate": "lr",
+    "lr_scheduler_type": "lr_schedule",
+    "warmup_steps": "warmup_steps",
+    "max_grad_norm": "grad_clip",
+}
+
+
+def recipe(name: str, config: type, fields: dict) -> tuple[train.Args, dict]:
+    """Return a recipe's flags and a config's defaults, of which `fields` are equal."""
+    file = ROOT / f"recipes/{name}.args"
+    flags = train.parse([f"@{file}"])
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for field, flag in fields.items():
+        value = getattr(flags, flag)
+        assert (value[0] if flag == "lr" else value) == defaults[field], field
+    epochs = defaults["num_train_epochs"]
+    assert f"--epochs {epochs:g}\n" in file.read_text(encoding="utf-8")
+    return flags, defaults
+
+
+def test_the_recipe_has_the_defaults_of_comlrl():
+    comlrl = pytest.importorskip("comlrl.trainers.reinforce.magrpo")
+    flags, defaults = recipe("comlrl", comlrl.MAGRPOConfig, COMLRL)
+    assert flags.advantage == "std"
+    assert defaults["advantage_mode"] == "mean"
+    assert defaults["advantage_normalization"]
+    assert defaults["train_batch_size"] is None  # as the buffer
+    assert not defaults["reference_kl_enabled"]
+    assert defaults["early_termination_threshold"] == -0.2
+
+
+def test_the_recipe_has_the_defaults_of_trl():
+    trl = pytest.importorskip("trl")
+    flags, defaults = recipe("trl", trl.GRPOConfig, TRL)
+    assert (flags.advantage, defaults["scale_rewards"]) == ("std", "group")
+    assert (flags.normalize, defaults["loss_type"]) == ("token", "dapo")
+    assert (flags.truncated, defaults["mask_truncated_completions"]) == ("keep", False)
+    assert defaults["bf16"] is None  # which is True there
+    assert defaults["gradient_accumulation_steps"] == 1
+    responses = flags.batch_size * flags.num_generations
+    assert responses == defaults["per_device_train_batch_size"]
+
+
+@pytest.mark.parametrize("name", ["comlrl", "trl"])
+def test_the_recipe_is_understood_without_the_packages(name):
+    assert train.parse([f"@{ROOT}/recipes/{name}.args"]).joint == "aligned"
