@@ -3,7 +3,7 @@
 Examples:
   python eval.py --run runs/coop-1                       # the table
   python eval.py --ask "Return the largest even number"  # an answer of the newest run's team
-  python eval.py --compare runs/coop-1 runs/coop-2       # curves side by side
+  python eval.py --compare runs/*                        # means over seeds, and differences
 
 The methods of the table:
 
@@ -82,7 +82,17 @@ MODES = {  # what else may be given with the flag that chooses it
         "samples",
     },
     "score": {"task", "task_arg", "reward", "judge", "data", "model", "chat_template", "samples"},
-    "compare": {"json"},
+    "compare": {
+        "json",
+        "csv",
+        "metric",
+        "group",
+        "group_by",
+        "out",
+        "schemes",
+        "markdown",
+        "latex",
+    },
     "html": set(),
     "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
@@ -122,6 +132,7 @@ CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
 HEADINGS = {  # of --help, by their first flag
     "ask": "modes",
     "run": "what is compared",
+    "metric": "how --compare does it",
     "limit": "how they play",
     "all": "output",
 }
@@ -137,7 +148,7 @@ class Args:
     )
     show: int | None = optional("the answers of each method to the first N test problems", COUNT)
     compare: list[str] | None = optional(
-        "a table and a picture of the curves of runs, with seeds grouped",
+        "runs: a table of the means over seeds, and of the differences to the first group",
         nargs="+",
     )
     html: list[str] | None = optional(
@@ -202,6 +213,22 @@ class Args:
     engine_folder: str | None = optional("folder in which the servers find the adapters")
     device: str | None = optional("where the models run, as in train.py", choices=DEVICES)
 
+    # --- how --compare does it
+    metric: list[str] | None = optional(
+        "held-out measures, as metric/pass (before/return return greedy/return)", nargs="+"
+    )
+    group: dict | None = assignments(
+        "groups by their folders, as median=runs/median-* (runs that agree in the flags and the "
+        "code that matter)"
+    )
+    group_by: list[str] | None = optional(
+        "flags that tell groups apart, as advantage lr; code: the version of the code", nargs="+"
+    )
+    out: str | None = optional("file for a figure of the curves (.png, .pdf, .svg)", metavar="FILE")
+    schemes: bool = flag(False, "how each group divided the work, in the figure")
+    markdown: str | None = optional("file for the table in Markdown", metavar="FILE")
+    latex: str | None = optional("file for the table in LaTeX (booktabs)", metavar="FILE")
+
     # --- how they play
     split: str = flag("test", "problems that are played", choices=("dev", "test"))
     limit: int = flag(100, "number of problems; 0: all", SIZE)
@@ -252,7 +279,12 @@ def parse(argv: list[str]) -> Args:
         if others := given - MODES[mode] - {mode, "debug", "device"}:
             listed = ", ".join("--" + field.replace("_", "-") for field in sorted(others))
             top.error(f"{name} does not go with {listed}")
-    for name in ("json", "csv", "samples"):
+    for name in given & MODES["compare"] - {"json", "csv"}:
+        if not args.compare:
+            top.error(f"--{name.replace('_', '-')} goes with --compare")
+    if args.schemes and not args.out:
+        top.error("--schemes are in the figure: it needs --out")
+    for name in ("json", "csv", "samples", "out", "markdown", "latex"):
         file = getattr(args, name)
         if file and (not Path(file).absolute().parent.is_dir() or Path(file).is_dir()):
             top.error(f"--{name} {file}: no file can be written there")
@@ -454,7 +486,7 @@ def table(args: Args) -> None:
     if args.json:
         run_folder.write_json(Path(args.json), summary)
     if args.csv:
-        report.write_csv(args.csv, summary["methods"])
+        report.write_csv(args.csv, "method", summary["methods"])
     if args.samples:
         run_folder.write_lines(Path(args.samples), [header, *records])
     if args.show:
@@ -522,14 +554,43 @@ def crossplay(args: Args) -> None:
     print(f"{title}\n\n{crossplay.report(runs, returns, args.json)}")
 
 
+def compare(args: Args) -> None:
+    """Print the table of groups of runs, and write what the flags ask for."""
+    from evaluation import comparison, groups
+
+    defaults = dataclasses.asdict(train.Args())
+    folders = run_folder.run_folders(args.compare)
+    runs = groups.read_runs(folders, defaults)
+    grouped = groups.group_runs(runs, args.group_by, args.group)
+    notes = groups.notes(grouped)
+    metrics = args.metric or comparison.METRICS
+    compared = comparison.compare(grouped, metrics)
+    if args.out:
+        from evaluation import plots
+
+        plots.draw(grouped, metrics, Path(args.out), args.schemes)
+    if args.json:
+        folders = {name: [str(run.directory) for run in grouped[name]] for name in grouped}
+        content = {"groups": compared, "runs": folders, "notes": notes}
+        run_folder.write_json(Path(args.json), content)
+    if args.csv:
+        report.write_csv(args.csv, "group", compared)
+    for file, form, comment in (
+        (args.markdown, report.markdown, ""),
+        (args.latex, report.latex, "% "),
+    ):
+        if file:
+            text = comparison.render(compared, metrics, notes, form, comment)
+            run_folder.write_whole(Path(file), f"{text}\n")
+    print(printable(comparison.render(compared, metrics, notes)))
+
+
 def main(argv: list[str]) -> None:
     try:
         args = parse(argv)
         os.environ[DEVICE] = args.device or ""
         if args.compare:
-            from evaluation import plots
-
-            plots.compare(args.compare, args.json)
+            compare(args)
         elif args.html:
             from evaluation.page import write_page
 

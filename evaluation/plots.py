@@ -1,271 +1,111 @@
-"""Compare runs: a table of their held-out returns, and a picture of their curves.
+"""Draw the learning curves of groups of runs, and how each group divided the work."""
 
-The runs of one group are its seeds. Their names differ in the ending alone (-seed0, -1, _2). Their
-flags differ in --seed alone, and in that ending within the names of --init. Their code is the same.
-The picture, compare.png, goes beside the first run.
-"""
-
-import json
-import re
-import statistics
-from collections import defaultdict
-from dataclasses import dataclass, field
+import itertools
 from pathlib import Path
 from textwrap import fill
 
-import numpy as np
 import pandas
 
 from evaluation import palette
-from evaluation.measures import interval, mean_and_error, t95
-from evaluation.report import align
-from training.run_folder import read_args, read_records, read_summary, run_folders, write_json
-
-ENDS = {  # what an evaluation measured, and its label
-    "before/return": "sampled, before",
-    "after/return": "sampled, after",
-    "before/greedy/return": "greedy, before",
-    "after/greedy/return": "greedy, after",
-}
-# Flags in which the seeds of a group may differ.
-SEED_FLAGS = ("seed", "run", "resume", "debug", "logger")
+from evaluation.comparison import bounds_of
+from evaluation.groups import Run
 
 
-@dataclass
-class Group:
-    """The seeds of one experiment."""
+def draw(groups: dict[str, list[Run]], metrics: list[str], path: Path, schemes: bool) -> None:
+    """Draw a panel for each metric that is measured at every step.
 
-    name: str
-    flags: dict  # and "code", a digest of it
-    # By seed: a row of metrics for each step.
-    steps: dict[int, pandas.DataFrame] = field(default_factory=dict)
-    # By finished seed: the held-out returns of each problem, before and after.
-    returns: dict[int, dict] = field(default_factory=dict)
-
-    def means(self) -> pandas.DataFrame:
-        """Return each metric by step, the mean over seeds, as far as all seeds have come.
-
-        A step that lacks a metric counts as 0.
-        """
-        common = min(map(len, self.steps.values()))
-        rows = pandas.concat(self.steps.values())
-        means = rows.fillna(0.0).groupby("step").mean()
-        return means[:common]
-
-    def shares(self) -> pandas.DataFrame:
-        """Return the shares of the schemes at the steps that have any. The task may name none."""
-        shares = self.means().filter(regex="^scheme/")
-        shares.columns = shares.columns.str.removeprefix("scheme/")
-        return shares[shares.sum(axis=1) > 0]
-
-
-def read_groups(folders: list[Path]) -> list[Group]:
-    """Return the runs by group, in the order given."""
-    groups = {}
-    for directory in folders:
-        record = read_args(directory)
-        seed = record["args"]["seed"]
-        flags = record["args"] | {"code": " ".join(record["code"])}
-        for name in SEED_FLAGS:
-            flags.pop(name, None)
-        if init := flags.get("init"):
-            paths = [map(stem_of, Path(folder).parts) for folder in init]
-            flags["init"] = list(map("/".join, paths))
-        stem = stem_of(directory.name)
-        key = (stem, json.dumps(flags, sort_keys=True))
-        group = groups.setdefault(key, Group(stem, flags))
-        if seed in group.steps:
-            raise ValueError(f"{directory} and a run before it are one experiment with one seed")
-        rows = read_records(directory / "metrics.jsonl")
-        rows = [row for row in rows if "return" in row]  # others are evaluations
-        if not rows:
-            raise ValueError(f"{directory}: no step was made")
-        group.steps[seed] = pandas.DataFrame(rows)
-        if returns := read_summary(directory).get("returns"):
-            group.returns[seed] = returns
-    listed = list(groups.values())
-    tell_apart(listed)
-    return listed
-
-
-def stem_of(name: str) -> str:
-    """Return a run's name without the ending that is its seed."""
-    return re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", name) or name
-
-
-def tell_apart(groups: list[Group]) -> None:
-    """Add the flags in which groups of one name differ to their names."""
-    by_name = defaultdict(list)
-    for group in groups:
-        by_name[group.name].append(group)
-    for namesakes in by_name.values():
-        flags = {flag for group in namesakes for flag in group.flags}
-        for flag in sorted(flags):
-            endings = [in_words(flag, group.flags.get(flag)) for group in namesakes]
-            if len(set(endings)) > 1:
-                for group, ending in zip(namesakes, endings, strict=True):
-                    group.name += ending
-
-
-def in_words(flag: str, value) -> str:
-    """Return a flag as the ending of a group's name. A list that repeats one value has it once."""
-    if flag == "code":
-        return f" (code {value})"
-    values = dict.fromkeys(value) if isinstance(value, list) else [value]
-    words = " ".join(map(str, values))
-    return f" --{flag.replace('_', '-')} {words}"
-
-
-def compare(names: list[str], json_file: str | None) -> None:
-    """Print the groups' table, draw their picture, and write the numbers to json_file."""
-    folders = run_folders(names)
-    groups = read_groups(folders)
-    table = {}
-    for group in groups:
-        table[group.name] = numbers(group, groups[0])
-    picture = folders[0].resolve().parent / "compare.png"
-    draw(groups, picture)
-    if json_file:
-        write_json(Path(json_file), {"groups": table})
-    print(f"{render(table)}\n\npicture: {picture}")
-
-
-def numbers(group: Group, first: Group) -> dict:
-    """Return a group's number of seeds, its held-out returns, and its gap to the first group."""
-    row: dict = {
-        "seeds": len(group.steps),
-        "finished": len(group.returns),
-    }
-    if group.returns:
-        for name in ENDS:
-            when, _, measure = name.partition("/")
-            values = [returns[when][measure] for returns in group.returns.values()]
-            mean, low, high = interval(values)
-            row[name] = mean
-            row[f"{name}_low"] = low
-            row[f"{name}_high"] = min(high, 1.0)  # returns are shares of the maximum
-    if group is not first:
-        row["gap"] = gap(group, first)
-    return row
-
-
-def gap(group: Group, first: Group) -> dict:
-    """Return the sampled return after training less that of the first group, seed by seed.
-
-    Its 95 % interval is that over seeds. With one seed it is that over problems. The result is {}
-    where the groups share no seed, or have other numbers of problems.
+    schemes: below them, a panel of each group that has schemes.
     """
-    means = {}
-    common = group.returns.keys() & first.returns.keys()
-    for seed in sorted(common):
-        returns = group.returns[seed]["after"]["return"]
-        first_returns = first.returns[seed]["after"]["return"]
-        if len(returns) != len(first_returns):
-            return {}
-        gaps = np.subtract(returns, first_returns).tolist()
-        means[seed] = statistics.fmean(gaps)
-    if not means:
-        return {}
-    values = list(means.values()) if len(means) > 1 else gaps
-    mean, error = mean_and_error(values)
-    half = None if error is None else t95(len(values)) * error
-    return {"seeds": means, "mean": mean, "half": half}
-
-
-def render(table: dict) -> str:
-    """Return the table as text, with a line for each gap."""
-    rows = {}
-    for name, row in table.items():
-        rows[name] = {"seeds": row["seeds"]}
-        for end, label in ENDS.items():
-            if end in row:
-                bounds = f"[{row[f'{end}_low']:.3f}, {row[f'{end}_high']:.3f}]"
-                rows[name][label] = f"{row[end]:.3f} {bounds}"
-    lines = [
-        "return on held-out problems, share of the maximum: mean [95 % interval *]",
-        align("group", rows),
-        "* over seeds and problems; of one seed, over its problems",
-    ]
-    first = next(iter(table))
-    for name, row in table.items():
-        if gap := row.get("gap"):
-            half = "" if gap["half"] is None else f" ± {gap['half']:.3f}"
-            gaps = [f"seed {seed} {value:+.3f}" for seed, value in gap["seeds"].items()]
-            seeds = ", ".join(gaps)
-            lines.append(f"{name} - {first}, sampled, after: {gap['mean']:+.3f}{half} ({seeds})")
-    return "\n".join(lines)
-
-
-def draw(groups: list[Group], path: Path) -> None:
-    """Draw the learning curves, and below them how each group divided the work."""
-    from matplotlib import cycler, rc_context
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    divided = [group for group in groups if not group.shares().empty]
-    rows = 1 + len(divided)
-    height = 3 * rows + 0.2 * len(groups)
-    colors = cycler(color=palette.COLORS)
-    with rc_context({"font.size": 9, "axes.titlesize": 9, "axes.prop_cycle": colors}):
-        figure = Figure((8, height), layout="constrained")
-        panels = figure.subplots(rows, squeeze=False)[:, 0]
-        curves = panels[0]
-        for number, group in enumerate(groups):
-            draw_curves(curves, group, f"C{number}")
-        curves.set(
-            title="return of the training batches",
-            xlabel="step",
-            ylabel="return (share of the maximum)",
-            ylim=(0, 1),
-        )
-        figure.legend(loc="outside upper left", fontsize=8, frameon=False)
-        names = {name for group in divided for name in group.shares()}
-        schemes = palette.scheme_colors(names)
-        for panel, group in zip(panels[1:], divided, strict=True):
-            draw_schemes(panel, group, schemes)
+    runs = list(itertools.chain(*groups.values()))
+    curves = [metric for metric in metrics if any(metric in run.steps for run in runs)]
+    divided = {}
+    for name, members in groups.items():
+        shares = shares_of(members)
+        if schemes and not shares.empty:
+            divided[name] = shares
+    rows = len(curves) + len(divided)
+    if not rows:
+        raise ValueError(f"--out: no step has {' '.join(metrics)}")
+    half = min(min(len(run.steps) for run in runs) // 10, 5)
+    with rc_context({"font.size": 9, "axes.titlesize": 9}):
+        figure = Figure((8, 3 * rows + 0.2 * len(groups)), layout="constrained")
+        panels = iter(figure.subplots(rows, squeeze=False)[:, 0])
+        for metric, panel in zip(curves, panels, strict=False):
+            draw_curves(panel, groups, metric, half)
+        if curves:
+            entries = figure.axes[0].get_legend_handles_labels()
+            figure.legend(*entries, loc="outside upper left", fontsize=8, frameon=False)
+        names = set(itertools.chain(*divided.values()))
+        colors = palette.scheme_colors(names)
+        for (name, shares), panel in zip(divided.items(), panels, strict=True):
+            draw_schemes(panel, name, smooth(shares, half), colors)
         if divided:  # all panels of schemes have the same legend
-            entries = panels[1].get_legend_handles_labels()
+            entries = figure.axes[-1].get_legend_handles_labels()
             figure.legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
+        for panel in figure.axes:
+            panel.set_xlabel("step")
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         figure.savefig(path, dpi=200)
 
 
-def smooth(curves: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the mean of the steps around each step: at most a tenth of the curve to each side."""
-    half = min(len(curves) // 10, 5)
+def smooth(curves: pandas.DataFrame, half: int) -> pandas.DataFrame:
+    """Return the mean of the steps around each step, `half` of them to each side."""
     windows = curves.rolling(2 * half + 1, center=True, min_periods=1)
     return windows.mean()
 
 
-def draw_curves(axes, group: Group, color: str) -> None:
-    """Draw every seed's return, thin, and their mean, smoothed, as far as all of them have come."""
-    for steps in group.steps.values():
-        axes.plot(
-            steps["step"],
-            steps["return"],
-            color=color,
-            linewidth=0.4,
-            alpha=0.35,
+def draw_curves(axes, groups: dict[str, list[Run]], metric: str, half: int) -> None:
+    """Draw the mean over the seeds of each group and its standard error, as far as all have come.
+
+    A group has its color in every picture.
+    """
+    colors = palette.scheme_colors(groups, palette.LINES)
+    for name, members in groups.items():
+        curves = {run.seed: run.steps[metric] for run in members if metric in run.steps}
+        seeds = smooth(pandas.DataFrame(curves).dropna(), half)
+        mean = seeds.mean(axis=1)
+        error = seeds.sem(axis=1)  # not a number, and not drawn, for one seed
+        label = fill(f"{name} (n = {len(curves)})", 110)
+        axes.plot(mean, color=colors[name], label=label)
+        axes.fill_between(
+            mean.index,
+            mean - error,
+            mean + error,
+            color=colors[name],
+            alpha=0.25,
+            linewidth=0,
         )
-    label = f"{group.name} (seeds: {len(group.steps)})"
-    axes.plot(
-        smooth(group.means())["return"],
-        color=color,
-        linewidth=1.8,
-        label=fill(label, 110),
+    title = (
+        f"training batches: mean ± standard error over n seeds, smoothed over {2 * half + 1} steps"
     )
+    axes.set(title=title, ylabel=metric)
+    if bounds_of(groups, metric) == (0.0, 1.0):
+        axes.set_ylim(0, 1)
 
 
-def draw_schemes(axes, group: Group, colors: dict[str, str]) -> None:
-    """Draw how the joint responses of each step divided the work, the mean over seeds, smoothed."""
-    shares = group.shares().reindex(columns=list(colors), fill_value=0.0)
+def shares_of(members: list[Run]) -> pandas.DataFrame:
+    """Return the shares of the schemes at the steps that have any, the mean over seeds.
+
+    It goes as far as all seeds have come. The task may name no scheme.
+    """
+    common = min(len(run.steps) for run in members)
+    rows = pandas.concat(run.steps.filter(regex="^scheme/") for run in members)
+    shares = rows.fillna(0.0).groupby("step").mean()[:common]
+    shares.columns = shares.columns.str.removeprefix("scheme/")
+    return shares[shares.sum(axis=1) > 0]
+
+
+def draw_schemes(axes, name: str, shares: pandas.DataFrame, colors: dict[str, str]) -> None:
+    """Draw how the joint responses of each step of a group divided the work."""
+    shares = shares.reindex(columns=list(colors), fill_value=0.0)
     axes.stackplot(
         shares.index,
-        smooth(shares).T,
+        shares.T,
         labels=shares.columns,
         colors=colors.values(),
     )
-    axes.set(
-        title=fill(group.name, 100),
-        xlabel="step",
-        ylabel="share of the joint responses",
-        ylim=(0, 1),
-    )
+    axes.set(title=fill(name, 100), ylabel="share of the joint responses", ylim=(0, 1))

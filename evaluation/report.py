@@ -58,11 +58,11 @@ def block(methods: dict, columns: list[str]) -> str:
         short = column.removeprefix("reward/").removeprefix("metric/").replace("_", " ")
         label = LABELS.get(column, short)
         for name, row in methods.items():
-            rows[name][label] = _cell(row.get(column), row.get(f"{column}_se"))
+            rows[name][label] = cell(row.get(column), row.get(f"{column}_se"))
     return align("method", rows)
 
 
-def _cell(value: float | None, error: float | None) -> str:
+def cell(value: float | None, error: float | None) -> str:
     if value is None:
         return "-"
     digits = 3 if abs(value) < 10 else 1
@@ -75,13 +75,32 @@ def align(corner: str, rows: dict[str, dict]) -> str:
 
     corner: the heading of the rows' names.
     """
-    import pandas  # comes with datasets
-
-    table = pandas.DataFrame(rows.values(), rows, dtype=object).fillna("-")
+    table = _table(rows)
     if table.empty:
         return ""
     columns = table.T.rename_axis(corner).reset_index()
     return columns.T.to_string(header=False)  # the headings are its first row
+
+
+def _table(rows: dict[str, dict]):
+    import pandas  # comes with datasets
+
+    return pandas.DataFrame(rows.values(), rows, dtype=object).fillna("-")
+
+
+def markdown(corner: str, rows: dict[str, dict]) -> str:
+    """Return the table that `align` returns, in Markdown."""
+    table = _table(rows).rename_axis(corner).reset_index()
+    lines = []
+    for cells in [table.columns, ["---"] * len(table.columns), *table.values]:
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def latex(corner: str, rows: dict[str, dict]) -> str:
+    """Return the table that `align` returns, in LaTeX with the package booktabs."""
+    table = _table(rows).rename_axis(corner).reset_index()
+    return table.to_latex(index=False, escape=True).replace("±", r"$\pm$")
 
 
 def _pairs(methods: dict) -> str:
@@ -89,7 +108,7 @@ def _pairs(methods: dict) -> str:
     rows = {}
     for name, row in methods.items():
         if vs := row.get("vs"):
-            gap = _cell(vs["difference"], vs["difference_se"])
+            gap = cell(vs["difference"], vs["difference_se"])
             counts = {key: vs[key] for key in ("win", "tie", "loss")}
             rows[f"{name} - {vs['method']}"] = {"difference of return": gap} | counts
     return align("", rows)
@@ -167,10 +186,10 @@ def check_names(file: str, names: set[str]) -> None:
             raise ValueError(f"{file} has a name that is a command elsewhere: {name!r:.200}")
 
 
-def write_csv(file: str, methods: dict) -> None:
-    """Write a line per method. Names of nested measures are joined by slashes."""
+def write_csv(file: str, corner: str, table: dict) -> None:
+    """Write a line per row of the table. Names of nested measures are joined by slashes."""
     import pandas
 
-    rows = [{"method": name} | row for name, row in methods.items()]
-    table = pandas.json_normalize(rows, sep="/").convert_dtypes()
-    table.to_csv(file, index=False)
+    rows = [{corner: name} | row for name, row in table.items()]
+    lines = pandas.json_normalize(rows, sep="/").convert_dtypes()
+    lines.to_csv(file, index=False)

@@ -316,6 +316,11 @@ EVAL = {
     "--from-samples x --run y": "--from-samples does not go with --run",
     "--from-samples run/metrics.jsonl": "is no file of eval.py --samples",
     "--compare empty": "empty: no step was made",
+    "--compare run --metric metric/pas": "metric/pas (did you mean metric/pass?): the runs have",
+    "--compare run --group-by seed": "--group-by seed: no flag tells groups apart by that name",
+    "--compare run run2": "run and run2 are one group with one seed",
+    "--compare run --schemes": "--schemes are in the figure: it needs --out",
+    "--run run --markdown x": "--markdown goes with --compare",
     "--score run/metrics.jsonl": "metrics.jsonl, line 1: it needs",
     "--doctor nowhere": "there is no run (no nowhere/args.json)",
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
@@ -370,7 +375,7 @@ def test_a_package_that_is_not_installed_is_named(argv, package, refused, monkey
 
 
 def test_a_reader_that_has_gone_costs_nothing(run):
-    command = [sys.executable, ROOT / "eval.py", "--compare", "run"]
+    command = [sys.executable, ROOT / "eval.py", "--compare", "run", "--out", "compare.png"]
     buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # so it is the exit that would fail
     with started(command, cwd=run.parent, env=buffered) as process:
         process.stdout.close()

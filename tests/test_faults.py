@@ -508,6 +508,11 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
         assert text.result(10) == "text"
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+    link = tmp_path / "link"  # as /dev/stdout is, wherever the output goes
+    link.symlink_to(tmp_path / "file")
+    run_folder.write_whole(link, "text")
+    assert link.is_symlink()
+    assert (tmp_path / "file").read_text() == "text"
 
 
 # --- the best agents ------------------------------------------------------------------------------

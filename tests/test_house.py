@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, output_of
+from helpers import ROOT, output_of, read_json
 from test_train import assert_same_run
 
 # Each may import those after it, and nothing imports what stands before it.
@@ -133,6 +133,9 @@ def test_without_what_can_be_deleted_a_team_trains_and_its_run_travels(core, tmp
         code += f"eval.main('{argv} --limit 1 --greedy'.split())\n"
     in_copy(second, "-c", code, cwd=tmp_path)
     assert_same_run(tmp_path / "moved", second / "runs/4")
+    record = read_json(second / "runs/4/args.json")  # of the code, what was executed
+    assert {"magrpo.py", "policies/team.py", "sandbox/worker.py"} < record["files"].keys()
+    assert not [file for file in record["files"] if file.startswith(("/", "eval", "fast"))]
 
 
 @pytest.mark.slow

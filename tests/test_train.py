@@ -129,7 +129,11 @@ def test_a_run_knows_its_code(tmp_path, capsys):
     assert f"{path} was trained by code {record['code'][0]}, and this is {other}" in (
         capsys.readouterr().err
     )
-    assert read_json(path / "args.json")["code"] == [*record["code"], other]
+    now = read_json(path / "args.json")
+    assert now["code"] == [*record["code"], other]
+    first, second = now["files"].pop("mine.py").split()  # what was executed, first and then
+    assert first == record["files"].pop("mine.py") != second
+    assert now["files"].items() >= record["files"].items()
 
 
 def test_a_run_writes_what_it_promises(tmp_path):

@@ -88,7 +88,7 @@ def progress(title: str, count: int, file=None, shown: bool = True):
 def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict, dict, list[Node]]:
     """Play items sampled and greedily.
 
-    Returns the measures, the returns by problem, and the first nodes of the greedy rollout.
+    Returns the measures, each by problem, and the first nodes of the greedy rollout.
     """
     measures = {}
     per_problem = {}
@@ -102,13 +102,16 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
             per_problem[f"{prefix}return"] = returns
             measures[f"{prefix}return"] = statistics.fmean(returns)
             measures[f"{prefix}return_se"] = deviation / math.sqrt(len(items))
-            ends = []
+            ends = []  # of each problem
             for root in turns[0]:
+                ends.append([])
                 for sample in range(samples):
                     *_, (node, number) = episode(root, sample)
-                    ends.append(played(node, number)[1])
-            for name, value in mean_parts(ends).items():
+                    ends[-1].append(played(node, number)[1])
+            by_problem = list(map(mean_parts, ends))
+            for name, value in mean_parts(itertools.chain(*ends)).items():
                 measures[prefix + name] = value
+                per_problem[prefix + name] = [parts.get(name, 0.0) for parts in by_problem]
     return measures, per_problem, turns[0]
 
 

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -34,6 +35,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 CHECKPOINT = "checkpoints/last.ckpt"
 BEST = "agents-best"  # the agents of the best evaluation on dev
+# Flags of train.py that change neither the algorithm nor the task. --max-steps says what --epochs
+# does, and the size of a batch what several processes do.
+ASIDE = {
+    *("seed", "run", "resume", "sweep", "jobs", "logger", "eval_every", "save_every"),
+    *("sample_every", "debug", "dry_run", "epochs", "checkpointing", "trust_remote_code"),
+    *("engine_folder", "device", "devices", "num_nodes"),
+}
 
 
 def find_run(name: str) -> Path:
@@ -148,8 +156,11 @@ def json_line(record: dict) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all. A device or a pipe is written to and not replaced."""
-    if path.exists() and not path.is_file():
+    """Write a file whole or not at all.
+
+    A device, a pipe or a link, as /dev/stdout is, is written to and not replaced.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_text(text, "utf-8")
         return
     draft = path.with_name(path.name + ".tmp")
@@ -197,6 +208,34 @@ def read_args(directory: Path) -> dict:
     return record
 
 
+def experiment(directory: Path, defaults: dict) -> dict:
+    """Return what tells a run from those of other experiments, by the names of its traits.
+
+    These are "--task" and the other flags that change the algorithm or the task, the hash of the
+    data, and "code/<file>", the digests of the files that were executed. defaults: all flags, of
+    which an older run may lack some. Folders of --init lose the endings that are their seeds.
+    """
+    record = read_args(directory)
+    flags = defaults | record["args"]
+    flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
+    flags["engine"] = bool(flags["engine"])
+    if flags["init"]:
+        flags["init"] = ["/".join(map(stem, Path(folder).parts)) for folder in flags["init"]]
+    traits = {}
+    for name in defaults:
+        if name not in ASIDE:
+            traits[f"--{name.replace('_', '-')}"] = flags[name]
+    traits["--data-hash"] = record.get("data_hash")
+    for file, digest in record.get("files", {"version": record["code"]}).items():
+        traits[f"code/{file}"] = digest
+    return traits
+
+
+def stem(name: str) -> str:
+    """Return a run's name without the ending that is its seed."""
+    return re.sub(r"[-_.]?(seed)?[-_]?\d+$", "", name) or name
+
+
 def write_args(directory: Path, args: "Args") -> None:
     """Write args.json of a run with these flags, a dataclass."""
     flags = dataclasses.asdict(args)
@@ -214,10 +253,14 @@ def write_args(directory: Path, args: "Args") -> None:
         "bases": {recorded_name(name): fingerprint(name) for name in models},
         "data_hash": data_hash(args.data),
         "code": [code_version(flags)],  # of every process that went on with it
+        "files": loaded_files(),
     }
     if args.resume:
         warn_of_other_code(directory)
         before = read_args(directory)
+        for file, digest in before.get("files", {}).items():
+            if digest != record["files"].get(file):
+                record["files"][file] = f"{digest} {record['files'].get(file)}"
         record["code"] = list(dict.fromkeys([*before["code"], *record["code"]]))
         record["command"] = before["command"]
         record["resumed"] = [*before["resumed"], command]
@@ -258,6 +301,26 @@ def code_version(flags: dict) -> str:
     if changes:
         commit += f"+{hashlib.sha256(changes).hexdigest()[:12]}"
     return commit
+
+
+def loaded_files() -> dict[str, str]:
+    """Return a digest of each file that training executes, by its path in the project.
+
+    These are the loaded modules that were not installed, so plug-ins and what they import are among
+    them, and the sandbox's worker. A file elsewhere has its name alone: clones may stand anywhere.
+    """
+    library = Path(os.__file__).resolve().parent
+    paths = {ROOT / "sandbox/worker.py"}
+    for module in list(sys.modules.values()):
+        path = Path(getattr(module, "__file__", None) or "").resolve()
+        installed = {"site-packages", "dist-packages"} & {*path.parts} or library in path.parents
+        if path.suffix == ".py" and path.is_file() and not installed:
+            paths.add(path)
+    digests = {}
+    for path in sorted(paths):
+        name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+        digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return digests
 
 
 def _git(*arguments: str) -> bytes:

@@ -31,7 +31,8 @@ def run(folder: Path, diff: Path | None) -> dict:
     shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
     if diff:
         subprocess.run(["git", "apply", diff], cwd=folder, check=True)
-    command = [sys.executable, "train.py", *SMALL.split(), "--run", "x"]
+    chosen = ["--advantage", "median"] if diff and diff.stem == "median" else []
+    command = [sys.executable, "train.py", *SMALL.split(), *chosen, "--run", "x"]
     subprocess.run(command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
     return json.loads((folder / "runs/x/metrics.jsonl").read_text().splitlines()[0])
 
