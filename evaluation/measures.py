@@ -149,7 +149,19 @@ def _measures(problems: list[list[dict]], task_measures: dict) -> dict:
     measures = {}
     for name, values in per_item.items():
         measures[name], measures[f"{name}_se"] = mean_and_error(values)
+    longest = []
+    for record in itertools.chain(*problems):
+        longest.append(sum(max(turn["tokens"]) for turn in record["turns"]))
+    if any(longest):
+        measures["longest"] = statistics.fmean(longest)
+        measures |= _spread("longest", longest)
     return measures
+
+
+def _spread(name: str, values: list[float]) -> dict:
+    """Return the median and the 90th percentile."""
+    median, tail = np.quantile(values, [0.5, 0.9]).tolist()
+    return {f"{name}_median": median, f"{name}_p90": tail}
 
 
 def _of_problem(records: list[dict], task_measures: dict, part_names: dict) -> dict:
@@ -197,7 +209,7 @@ def _speed(timing: dict | None) -> dict:
         "latency_s_se": error,
         "tokens_per_s": sum(timing["tokens"]) / sum(timing["seconds"]),
         "latency_problems": len(timing["seconds"]),
-    }
+    } | _spread("latency_s", timing["seconds"])
 
 
 def _schemes(records: list[dict], part: str | None) -> dict:

@@ -33,7 +33,7 @@ def render(table: dict, measures: dict, everything: bool) -> str:
         kinds = [
             ["return", "greedy/return", "reward/*", "agent/*"],
             [*(name.replace("@k", "@*") for name in measures), "distinct"],
-            ["length/*", "tokens_per_*", "latency_s"],
+            ["length/*", "tokens_per_*", "longest*", "latency_s*"],
         ]
     blocks = [table["settings"]["title"]]
     for patterns in kinds:

@@ -97,7 +97,7 @@ def test_the_length_of_a_response_is_that_of_the_turns_at_which_its_agent_spoke(
     turns = record("a", 0, 0, True, tokens=(3, 0))["turns"]
     turns += record("a", 0, 0, True, tokens=(0, 5))["turns"]
     a = summary([record("a", 0, 0, True) | {"turns": turns}])["methods"]["a"]
-    assert (a["length/0"], a["length/1"], a["tokens_per_problem"]) == (3, 5, 8)
+    assert (a["length/0"], a["length/1"], a["tokens_per_problem"], a["longest"]) == (3, 5, 8, 8)
 
 
 def test_the_table_has_every_measure():
@@ -116,7 +116,12 @@ def test_the_table_has_every_measure():
         "tokens_per_problem": 8,
         "latency_s": 1.0,
         "latency_s_se": 0.5,
+        "latency_s_median": 1.0,
+        "latency_s_p90": 1.4,
         "latency_problems": 2,
+        "longest": 5,
+        "longest_median": 5,
+        "longest_p90": 5,
         "tokens_per_s": 20.0,
     }.items():
         assert a[name] == pytest.approx(value), name
