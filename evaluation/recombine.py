@@ -103,7 +103,6 @@ def recombine(header: dict, records: list[dict], methods: list[str] | None) -> d
     A method that costs more than the cheapest is shown with about as many tokens, too: with fewer
     samples, averaged over all neighbours in the ring of its samples.
     """
-    size = header["settings"]["num_samples"]
     tokens = defaultdict(list)
     samples = defaultdict(lambda: defaultdict(list))  # [method][item]
     for record in records:
@@ -111,10 +110,12 @@ def recombine(header: dict, records: list[dict], methods: list[str] | None) -> d
         tokens[record["method"]].append(sum(turn["tokens"]))
         samples[record["method"]][record["item"]].append(turn["responses"])
     costs = {method: statistics.fmean(counts) for method, counts in tokens.items()}
-    budget = size * min(costs.values())
+    sizes = {method: min(map(len, problems.values())) for method, problems in samples.items()}
+    budget = min(costs[method] * sizes[method] for method in costs)
     table = {}
     for method in methods or samples:
         problems = samples[method]
+        size = sizes[method]
         items = [header["items"][number] for number in problems]
         grids = list(map(play, items, problems.values()))
         for count in dict.fromkeys([size, max(1, round(budget / costs[method]))]):

@@ -33,8 +33,7 @@ def samples(path: Path, items: list[dict], **methods: list[list[list[str]]]) -> 
                 turn = {"responses": texts, "tokens": [9] * len(texts), "parts": {}}
                 head = {"method": name, "greedy": False, "item": item, "sample": sample}
                 records.append(head | {"return": 0.0, "turns": [turn]})
-    settings = {"num_samples": len(joints), "title": ""}
-    header = {"settings": settings, "items": items, "timing": {}, "measures": {}}
+    header = {"settings": {"title": ""}, "items": items, "timing": {}, "measures": {}}
     write_lines(path / "samples", [header, *records])
     return path / "samples"
 
