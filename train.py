@@ -19,9 +19,10 @@ from pathlib import Path
 from policies.model_names import DEVICE, DEVICES, TARGETS, TeamOptions, find_model, located
 from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
-from training import initial_agents, run_folder
+from training import initial_agents, run_folder, sweep
 from training.defaults import resolve, resolve_bits, resolve_steps
 from training.flags import (
+    OneOrMore,
     Parser,
     assignments,
     at_least,
@@ -171,7 +172,19 @@ class Args:
         "folder of the run: a name in runs/, or a path with a / (the task's name and a number)",
     )
     resume: str | None = optional("run to continue, with its own flags; runs its plug-in code")
-    seed: int = flag(0, "seed of every random draw", at_least(int, 0, 2**63 - 1))
+    seed: int = flag(
+        0,
+        "seed of every random draw; several: a run for each, NAME-seed0 and so on",
+        at_least(int, 0, 2**63 - 1),
+        nargs="+",
+        action=OneOrMore,
+    )
+    sweep: dict | None = assignments(
+        "values of other flags, as lr=1e-4,3e-4 share=true,false: a run for each combination; "
+        "those that are finished are skipped, and the others go on",
+        "FLAG=A,B",
+    )
+    jobs: int = flag(1, "number of runs of a sweep at once; they share the CPU's cores", COUNT)
     eval_every: int = flag(0, "number of steps between evaluations on dev problems; 0: none", SIZE)
     eval_limit: int | None = flag(
         100,
@@ -290,6 +303,10 @@ def parse(argv: list[str]) -> Args:
     args = Args(**vars(top.parse_args(argv)))
     if args.resume:
         return resumed(args, top, argv)
+    if sweep.is_sweep(args):
+        raise ValueError("--sweep and several --seed are for the command line, not for a flag file")
+    if args.jobs > 1:
+        raise ValueError("--jobs is the number of runs at once: it needs --sweep or several --seed")
     if args.max_steps and args.epochs:
         raise ValueError("--max-steps and --epochs: give one of them")
     resolve(args)
@@ -335,12 +352,7 @@ def prepare(args: Args):
     Returns the task, the reward, the problems to train on, and the held-out ones by split. Fills in
     --max-steps, and the agents' folders of --init.
     """
-    task = make_task(part_of(args, TaskOptions))
-    reward = find_reward(task)
-    if args.judge and not asks(reward):
-        raise ValueError(f"--judge: reward {task.reward!r} does not ask a language model")
-    for name in filter(None, [*args.model, args.judge]):
-        find_model(name, args.bits or 32)
+    task, reward = find_names(args)
     problems = task.items("train")
     held_out = {}
     if args.eval_limit is not None:
@@ -351,9 +363,20 @@ def prepare(args: Args):
     if args.eval_every and not held_out.get("dev"):
         raise ValueError(f"--eval-every: task {args.task!r} has no items of dev")
     resolve_steps(args, len(problems))
+    return task, reward, problems, held_out
+
+
+def find_names(args: Args):
+    """Return the task and the reward. Check the models, and fill in the folders of --init."""
+    task = make_task(part_of(args, TaskOptions))
+    reward = find_reward(task)
+    if args.judge and not asks(reward):
+        raise ValueError(f"--judge: reward {task.reward!r} does not ask a language model")
+    for name in filter(None, [*args.model, args.judge]):
+        find_model(name, args.bits or 32)
     if args.init and not args.resume:
         args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
-    return task, reward, problems, held_out
+    return task, reward
 
 
 def build(args: Args, prepared: tuple | None = None):
@@ -488,9 +511,25 @@ def fit(module, recorder, args: Args) -> None:
         raise
 
 
+def train_several(args: Args, argv: list[str]) -> int:
+    """Train the runs of a sweep, after a check of all their flags. Return the exit status."""
+    runs = sweep.plan(args, argv)
+    for directory, flags in runs.items():
+        run_args = parse(flags)
+        find_names(run_args)
+        if not run_args.epochs:
+            resolve_steps(run_args, 0)
+        if (directory / "args.json").is_file():
+            sweep.check_same(directory, recorded_flags(directory), run_args)
+    return sweep.run_all(runs, args.jobs)
+
+
 def main(argv: list[str]) -> None:
     processes = 1
     try:
+        given = Args(**vars(parser().parse_args(argv)))
+        if sweep.is_sweep(given):
+            leave(train_several(given, argv))
         args = parse(argv)
         processes = args.processes
         os.environ[DEVICE] = args.device or ""

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
 import train
+from training import sweep
 
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("[br]e*/README.md")]
@@ -50,8 +51,15 @@ def test_every_file_and_folder_that_it_names_is_there():
 def test_every_command_is_understood(command, monkeypatch):
     monkeypatch.chdir(ROOT)
     script, *argv = shlex.split(command.replace("$s", "0"))[1:]
-    if not {"--help", "--resume"} & set(argv) and PLUGIN not in command:  # it is run below
-        (train if script == "train.py" else evaluation).parse(argv)
+    if {"--help", "--resume"} & set(argv) or PLUGIN in command:  # it is run below
+        return
+    if script == "eval.py":
+        evaluation.parse(argv)
+        return
+    given = train.Args(**vars(train.parser().parse_args(argv)))
+    runs = sweep.plan(given, argv).values() if sweep.is_sweep(given) else [argv]
+    for flags in runs:
+        train.parse(flags)
 
 
 def test_every_flag_and_make_target_that_it_names_exists():

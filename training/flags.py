@@ -43,9 +43,9 @@ def optional(text: str, parse=None, **options):
     return flag(None, text, parse, **options)
 
 
-def assignments(text: str):
+def assignments(text: str, metavar: str = "NAME=VALUE"):
     """Return a flag of words NAME=VALUE, whose value is a dict."""
-    return optional(text, nargs="+", metavar="NAME=VALUE", action=Assignments)
+    return optional(text, nargs="+", metavar=metavar, action=Assignments)
 
 
 def part_of(args: object, options: type[Options]) -> Options:
@@ -138,9 +138,16 @@ class Assignments(argparse.Action):
         for word in words:
             name, equals, text = word.partition("=")
             if not (name and equals):
-                parser.error(f"{option_string}: {word!r} is not NAME=VALUE")
+                parser.error(f"{option_string}: {word!r} is not {self.metavar}")
             values[name] = text
         setattr(namespace, self.dest, values)
+
+
+class OneOrMore(argparse.Action):
+    """Store one value as it is, and several as a list."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, self.dest, values if len(values) > 1 else values[0])
 
 
 def at_least(number, low, high=None, words=()):

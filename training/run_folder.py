@@ -104,9 +104,19 @@ def checkpoint(resumed: str | None) -> Path | None:
     return path if path.exists() else None
 
 
+def run_path(name: str) -> Path:
+    """Return the folder of --run, which may not exist."""
+    return Path(name if "/" in name else f"runs/{name}")
+
+
+def task_stem(task: str) -> str:
+    """Return the name of a run of --task that has no --run, without its ending."""
+    return Path(task.replace(":", ".")).name
+
+
 def refuse_name(name: str) -> Path:
     """Return the folder of --run. Raise ValueError if it exists."""
-    path = Path(name if "/" in name else f"runs/{name}")
+    path = run_path(name)
     if path.exists():
         raise ValueError(
             f"{path} already holds a run: choose another --run, or {resume_command(path)}"
@@ -120,7 +130,7 @@ def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
         path = refuse_name(run)
         path.mkdir(parents=True)
         return path
-    stem = Path(task.replace(":", ".")).name
+    stem = task_stem(task)
     for number in itertools.count(1):
         path = Path(f"runs/{stem}-{number}")
         with contextlib.suppress(FileExistsError):
