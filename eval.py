@@ -170,8 +170,10 @@ class Args:
 
     # --- what is compared
     run: list[str] | None = optional(
-        "run to evaluate; a second --run: a single agent's (the newest run)",
-        action="append",
+        "runs to evaluate, the seeds of one experiment; also those of a single agent, as a control "
+        "(the newest run)",
+        nargs="*",
+        action="extend",
     )
     checkpoint: str = flag(
         "last",
@@ -342,10 +344,17 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
 def evaluate(args: Args) -> tuple[dict, list[dict]]:
     """Play every method; return the header and the records, as measures.summarize takes them."""
     from evaluation import recombine
+    from evaluation.groups import check_seeds
     from evaluation.load_team import Player, find_runs, single_flags
     from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 
-    team, solo = find_runs(args.run, args.checkpoint)
+    teams, solos = find_runs(args.run, args.checkpoint)
+    for runs in (teams, solos):
+        if len(runs) > 1:
+            check_seeds(runs, dataclasses.asdict(train.Args()))
+            if args.recombine:
+                raise ValueError("--recombine is for one run of a team and one of an agent")
+    team, solo = (runs[0] if runs else None for runs in (teams, solos))
     flags = run_flags(args, team or solo)
     task = make_task(part_of(flags, TaskOptions))
     reward = find_reward(task)
@@ -358,16 +367,18 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     resolve_bits(flags)
     from evaluation.baselines import choose, latencies, plan, play_method, reference
 
-    seats = {"team": (flags, team)}  # who plays: flags, and the run of the trained agents
+    seats = {"team": (flags, teams)}  # who plays: flags, and the runs of the trained agents
     if solo:
-        seats["solo"] = (solo_flags(args, flags, team, solo), solo)
+        seats["solo"] = (solo_flags(args, flags, team, solo), solos)
     if args.single_model or not solo:
-        seats["single"] = (single_flags(flags, args.single_model), None)
+        seats["single"] = (single_flags(flags, args.single_model), [])
     planned = plan(seats, items)
     if args.recombine:
         planned = {name: planned[name] for name in planned if name not in recombine.BOUND}
     methods = choose(planned, args.method)
     header = describe(args, flags, task, reward, items)
+    if max(len(teams), len(solos)) > 1:
+        header["settings"]["title"] += " over a method's runs, or over problems if it has one"
     counts = [0] if args.greedy else [args.num_samples, 0]  # 0 is greedy
     if args.recombine:
         counts = [args.num_samples]
@@ -376,24 +387,28 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
         rollout = reference(flags, task, reward)
         with may_be_left_out(args, header, "reference"):
             records = play_method("reference", rollout, items, None, args.seed, 1)
-    for seat, players in seats.items():
+    for seat, (players, runs) in seats.items():
         names = [name for name, method in methods.items() if method.seat == seat]
-        if not names:
-            continue
-        player = None  # frees the memory of the one before
-        player = Player(*players, reward, args.checkpoint)
-        check_prompts(player.rollout(), items)
-        sampling = player.sampling.greedy() if args.greedy else player.sampling
-        for name in names:
-            rollout = player.rollout(methods[name].rollout, methods[name].trained)
-            with may_be_left_out(args, header, name):
-                for count in counts:
-                    records += play_method(name, rollout, items, sampling, args.seed, count)
-                if not (args.show or args.recombine):
-                    timing = latencies(name, rollout, items, sampling, args.seed)
-                    header["timing"][name] = timing
-            if args.samples:  # what is played is not lost, whatever comes
-                run_folder.write_lines(Path(args.samples), [header, *records])
+        for number, run in enumerate(runs or [None]):
+            if number:  # untrained agents are those of the first run
+                names = [name for name in names if methods[name].trained]
+            if not names:
+                break
+            player = None  # frees the memory of the one before
+            player = Player(players, run, reward, args.checkpoint)
+            check_prompts(player.rollout(), items)
+            sampling = player.sampling.greedy() if args.greedy else player.sampling
+            for name in names:
+                rollout = player.rollout(methods[name].rollout, methods[name].trained)
+                with may_be_left_out(args, header, name):
+                    for count in counts:
+                        played = play_method(name, rollout, items, sampling, args.seed, count)
+                        records += [{"run": number} | record for record in played]
+                    if not (number or args.show or args.recombine):
+                        timing = latencies(name, rollout, items, sampling, args.seed)
+                        header["timing"][name] = timing
+                if args.samples:  # what is played is not lost, whatever comes
+                    run_folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))
 
 
@@ -482,7 +497,7 @@ def table(args: Args) -> None:
     if args.recombine:
         summary = recombine.recombine(header, records, args.method)
     else:
-        summary = measures.summarize(header, records, args.method)
+        summary = measures.over_runs(header, records, args.method)
     if args.json:
         run_folder.write_json(Path(args.json), summary)
     if args.csv:
@@ -491,6 +506,7 @@ def table(args: Args) -> None:
         run_folder.write_lines(Path(args.samples), [header, *records])
     if args.show:
         shown = [record for record in records if record["method"] in summary["methods"]]
+        shown = [record for record in shown if not record.get("run")]  # of the first
         text = report.show(header, shown, args.show)
     elif args.recombine:
         text = report.block(summary["methods"], recombine.COLUMNS)
@@ -515,8 +531,8 @@ def ask(args: Args) -> None:
     from evaluation.load_team import Player, find_runs
     from training.plugins import TaskOptions, make_task
 
-    team, solo = find_runs(args.run, args.checkpoint)
-    run = team or solo
+    teams, solos = find_runs(args.run, args.checkpoint)
+    run = next(iter([*teams, *solos]), None)
     flags = run_flags(args, run)
     flags.temperature = args.temperature or 0.0  # greedy
     task = make_task(part_of(flags, TaskOptions))

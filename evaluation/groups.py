@@ -105,6 +105,24 @@ def check(members: list[Run]) -> None:
         raise ValueError(f"the group of {members[0].directory} has runs of different tasks")
 
 
+def check_seeds(folders: list[Path], defaults: dict) -> None:
+    """Raise ValueError if the runs in folders are not the seeds of one experiment.
+
+    defaults: all flags of train.py.
+    """
+    members = []
+    for directory in folders:
+        seed = read_args(directory)["args"]["seed"]
+        traits = experiment(directory, defaults)
+        members.append(Run(directory, seed, traits, pandas.DataFrame(), {}))
+    check(members)
+    if flags := [trait for trait in variation(members) if trait.startswith("--")]:
+        raise ValueError(
+            f"--run takes the seeds of one experiment, and these differ in {', '.join(flags)}: "
+            "--compare takes any runs"
+        )
+
+
 def name_of(members: list[Run], traits: list[str] | None) -> str:
     """Return the name of a group: these traits with their values, or the names of its runs.
 

@@ -18,14 +18,14 @@ from training.plugins import TaskOptions, make_task
 from training.reward_runner import Scorer
 
 
-def find_runs(names: list[str] | None, wanted: str) -> tuple[Path | None, Path | None]:
-    """Return the directories of the team's run and of the single agent's.
+def find_runs(names: list[str] | None, wanted: str) -> tuple[list[Path], list[Path]]:
+    """Return the directories of the team's runs and of the single agent's.
 
     wanted: the value of --checkpoint.
     """
-    runs = {}  # by kind of players
-    for name in names or []:
-        directory = run_folder.find_run(name)
+    teams: list[Path] = []
+    solos: list[Path] = []
+    for directory in run_folder.run_folders(names) if names else []:
         flags = run_folder.read_args(directory)["args"]
         checkpoint = directory / run_folder.CHECKPOINT
         if not (run_folder.has_agents(directory, flags) or checkpoint.is_file()):
@@ -35,13 +35,9 @@ def find_runs(names: list[str] | None, wanted: str) -> tuple[Path | None, Path |
             )
         if wanted == "best":
             run_folder.read_best(directory)
-        players = "one agent" if flags["num_agents"] == 1 else "a team"
-        if runs.setdefault(players, directory) != directory:
-            raise ValueError(
-                f"{directory} is one too many: --run takes a team's run and a single agent's, "
-                "--compare any number"
-            )
-    return runs.get("a team"), runs.get("one agent")
+        players = solos if flags["num_agents"] == 1 else teams
+        players.append(directory)
+    return teams, solos
 
 
 def single_flags(flags, model: str | None):

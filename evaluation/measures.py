@@ -134,6 +134,38 @@ def summarize(
     return {"settings": settings, "methods": table}
 
 
+def over_runs(header: dict, records: list[dict], methods: list[str] | None = None) -> dict:
+    """Return the table of `summarize`, with the mean over the runs of each method and its error.
+
+    A method that one run alone has played keeps its error over problems.
+    """
+    trained = {record["method"] for record in records if record.get("run")}
+    tables = []
+    for run in sorted({record.get("run", 0) for record in records}):
+        own = []
+        for record in records:
+            if record.get("run", 0) == run or record["method"] not in trained:
+                own.append(record)
+        tables.append(summarize(header, own, methods))
+    if len(tables) == 1:
+        return tables[0]
+    pooled = summarize(header, records, methods)["methods"]
+    for name, row in tables[0]["methods"].items():
+        rows = [table["methods"][name] for table in tables if name in table["methods"]]
+        for measure in list(row):
+            error = f"{measure}_se"
+            if name in trained and error in row and measure != "latency_s":
+                values = [row_of_run.get(measure, 0.0) for row_of_run in rows]
+                row[measure], row[error] = mean_and_error(values)
+        if "schemes" in row:
+            row["schemes"] = pooled[name]["schemes"]
+        if "vs" in row:
+            differences = [row_of_run["vs"]["difference"] for row_of_run in rows]
+            row["vs"] = pooled[name]["vs"]
+            row["vs"]["difference"], row["vs"]["difference_se"] = mean_and_error(differences)
+    return tables[0]
+
+
 def _measures(problems: list[list[dict]], task_measures: dict) -> dict:
     """Return every measure of one method, each with its error over problems.
 

@@ -309,7 +309,7 @@ def test_dev_evaluations_in_the_metrics_are_no_steps(run):
 
 EVAL = {
     "--run nowhere": "there is no run (no nowhere/args.json)",
-    "--run run --run run2": "run2 is one too many",
+    "--run run --run run2": "run and run2 are one group with one seed",
     "--run run --method trainde": "--method trainde (did you mean trained?)",
     "--method trained": "what applies here is naive",
     "--json no/x": "--json no/x: no file can be written there",

@@ -17,7 +17,7 @@ from helpers import read_json, refused_by_eval, run_eval, write_lines
 
 import train
 from evaluation import measures
-from evaluation.groups import Run, group_runs, notes
+from evaluation.groups import Run, check_seeds, group_runs, notes
 from magrpo import Algorithm, Episode
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
@@ -109,6 +109,14 @@ def test_runs_of_different_tasks_are_not_one_group_and_not_subtracted(tmp_path, 
     assert table["c"]["minus"].keys() == {"group", "metric/pass"}  # their returns: other units
     mixed = (tmp_path / "a-0", tmp_path / "b-1", "--group x=?-?")
     assert "has runs of different tasks" in refused_by_eval(capsys, "--compare", *mixed)
+
+
+def test_a_run_of_other_flags_is_no_seed_of_an_evaluation(tmp_path):
+    folders = [write_run(tmp_path / name, seed, [1.0]) for seed, name in enumerate("ab")]
+    check_seeds(folders, DEFAULTS | {"batch_size": 1})
+    folders.append(write_run(tmp_path / "c", 2, [1.0], lr=[0.1]))
+    with pytest.raises(ValueError, match="these differ in --lr"):
+        check_seeds(folders, DEFAULTS | {"batch_size": 1})
 
 
 def quantile(freedom: int) -> float:

@@ -292,6 +292,28 @@ def test_progress_is_lines_now_and_then_where_there_is_no_terminal(monkeypatch):
     assert said.getvalue() == "x: 20 problems\nx: 10 of 20\nx: 20 problems\n"
 
 
+def test_the_seeds_of_a_team_are_evaluated_together(whole, team, tmp_path):
+    """The untrained play once. The same agents again have no spread, and the table is kept."""
+    again = shutil.copytree(team, tmp_path / "again")
+    edit_json(again / "args.json", args=read_json(team / "args.json")["args"] | {"seed": 1})
+    flags = "--limit 2 --num-samples 4 --method naive trained"
+    run_eval("--run", team, again, flags, f"--json {tmp_path}/json --samples {tmp_path}/samples")
+    table = methods(tmp_path)
+    for name in ("return", "pass@1", "greedy/return"):
+        assert table["trained"][name] == pytest.approx(methods(whole)["trained"][name], abs=1e-12)
+        assert table["trained"][f"{name}_se"] < 1e-12
+        assert table["naive"][name] == methods(whole)["naive"][name]
+        assert table["naive"][f"{name}_se"] == methods(whole)["naive"][f"{name}_se"]
+    lines = map(json.loads, (tmp_path / "samples").read_text().splitlines()[1:])
+    runs = [(line["method"], line["run"]) for line in lines]
+    assert {*runs} == {("naive", 0), ("trained", 0), ("trained", 1)}
+    assert (
+        "standard error over a method's runs" in read_json(tmp_path / "json")["settings"]["title"]
+    )
+    run_eval(f"--from-samples {tmp_path}/samples --json {tmp_path}/json2")
+    assert read_json(tmp_path / "json2") == read_json(tmp_path / "json")
+
+
 def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
     header, *lines = map(json.loads, (whole / "samples").read_text().splitlines())
     evaluated = next(row for row in lines if row["method"] == "trained" and row["greedy"])

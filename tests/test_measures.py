@@ -66,6 +66,28 @@ def table() -> dict:
     return summary(records, {"a": {"seconds": [0.5, 1.5], "tokens": [10, 30]}})
 
 
+def test_the_measures_of_seeds_are_means_over_runs_and_those_of_one_run_are_not():
+    """The team passes 1, 2 and 4 of the 4 samples to a problem. The untrained play in run 0."""
+    records = []
+    for run, passed in enumerate((1, 2, 4)):
+        for item in (0, 1):
+            for sample in range(4):
+                records.append(record("trained", item, sample, sample < passed) | {"run": run})
+    records += [record("naive", item, 0, item == 0) | {"run": 0} for item in (0, 1)]
+    header = {"settings": {"title": ""}, "timing": {}, "measures": OWN}
+    trained, naive = measures.over_runs(header, records)["methods"].values()
+    for name, by_run in {"pass@1": (1 / 4, 1 / 2, 1), "pass@3": (3 / 4, 1, 1)}.items():
+        assert trained[name] == pytest.approx(statistics.fmean(by_run))
+        assert trained[f"{name}_se"] == pytest.approx(statistics.stdev(by_run) / 3**0.5)
+    assert "pass@5" not in trained  # a run has four samples
+    assert trained["schemes"]["decorator"]["count"] == 14
+    assert (naive["pass@1"], naive["pass@1_se"]) == (0.5, 0.5)  # over problems
+    gaps = [2.5 / 4 * (0.5 - share) for share in (1 / 4, 1 / 2, 1)]
+    assert naive["vs"]["difference"] == pytest.approx(statistics.fmean(gaps))
+    assert naive["vs"]["difference_se"] == pytest.approx(statistics.stdev(gaps) / 3**0.5)
+    assert (naive["vs"]["win"], naive["vs"]["loss"]) == (1, 1)  # against the mean over runs
+
+
 @pytest.mark.parametrize("whole", [0, 3])
 def test_a_part_that_a_response_lacks_is_0_as_in_training(whole):
     """One of four has the parts, in one of two problems."""
