@@ -16,13 +16,13 @@ The paper writes Eq. 2 as the gradient of -L_i. This is --joint aligned, the pap
 agents have the same R and A. The default for two agents is --joint cross, which scores every
 combination of the agents' responses. --joint K scores K combinations for each response. Then r_i^g
 is the mean over the combinations that contain a_i^g, and each agent has its own R and A. (The
-authors' library takes their sum, so its gradient grows with G.) In the first half of the steps
---optimism moves r_i^g from that mean towards the maximum, so that nobody unlearns what only needs a
-better partner. --optimism 0 turns it off. An agent also has its own R and A where a reward pays
-single agents. Temperature, top-k and top-p are part of pi_i.
+authors' library adds their rewards up, so its gradient grows with G.) In the first half of the
+steps --optimism moves r_i^g from that mean towards the maximum, so that nobody unlearns what only
+needs a better partner. --optimism 0 turns it off. An agent also has its own R and A where a reward
+pays single agents. Temperature, top-k and top-p are part of pi_i.
 
 One optimizer step learns from all turns of all problems of a batch. So in the code the factor 1/G
-of L_i is 1 / problems / the agent's responses to the problem at that turn (`rows`).
+of L_i is 1 / (problems x the agent's responses to a problem at that turn), see `rows`.
 
 The algorithm leaves out:
 
@@ -792,11 +792,11 @@ class MAGRPO(L.LightningModule):
         A frozen agent has no row, and so no backward pass, no gradient and no optimizer state. Nor
         has a response that --truncated drop leaves out.
 
-        The weight is 1 / problems / the agent's responses to the problem at that turn. Responses
-        that an episode's end or --truncated has left out are counted, too, because they share the
-        chance that the turn is reached, or that a response ends. --normalize divides the weight by
-        nothing (sum, the paper's), by the row's own length (sequence), or by the mean length of all
-        the agent's rows (token). It does not depend on micro-batches.
+        The weight is 1 / (problems x the agent's responses to a problem at that turn). The divisor
+        also counts the responses that were not made because episodes had ended, and those that
+        --truncated leaves out. So the loss estimates a mean over all episodes. --normalize divides
+        the weight by nothing (sum, the paper's), by the row's own length (sequence), or by the mean
+        length of all the agent's rows (token). It does not depend on micro-batches.
         """
         options = self.algorithm
         rows = []

@@ -10,6 +10,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import eval as evaluation
 import train
+from rewards import code, total
+from tasks import Coop
 from training import sweep
 
 README = (ROOT / "README.md").read_text()
@@ -21,7 +23,8 @@ PLUGIN = "my_task.py"
 
 
 def test_it_is_short_and_there_are_commands():
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 140
+    assert max(map(len, README.splitlines())) <= 100
     assert len(COMMANDS) > 20
     for text in HELPS:
         assert len(re.findall(r"^  python .*\.py", text, re.MULTILINE)) == 3  # examples
@@ -113,6 +116,15 @@ def test_the_metrics_table_is_complete():
     named = re.findall("`([^`]+)`", " ".join(rows))
     pattern = "|".join(re.sub(r"<\w+>", "[^/]+", name) for name in named)
     assert [name for name in NAMES if not re.fullmatch(pattern, name)] == []
+
+
+def test_the_programs_of_the_readme_earn_what_it_says():
+    [text] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    item = next(item for item in Coop().items("test") if "longest of the upper" in item["prompt"])
+    before, after = re.split(r"^# .*\n", text, flags=re.MULTILINE)[1:]
+    for program, earned in ((before, 1.5), (after, 4.0)):
+        helper, main = program.split("def solve")
+        assert total(code(item, [helper, f"def solve{main}"]), agents=2) == earned
 
 
 def test_the_map_of_magrpo_names_what_is_there_in_its_section():
