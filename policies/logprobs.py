@@ -142,7 +142,7 @@ def trees_of(base: "SharedModel", rows: list[Row], limit: float) -> Iterator[Tre
         alone = not base.takes_masks or size > base.window
         if tree and not (alone or tree.alone or len(tree.tokens) + size > limit):
             root = tree.rows[0]
-            if row.agent == root.agent and row.prompt[: len(root.prompt)] == root.prompt:
+            if row.agent == root.agent and begins_alike(root, row):
                 tree.add(row)
                 continue
         if tree:
@@ -151,6 +151,17 @@ def trees_of(base: "SharedModel", rows: list[Row], limit: float) -> Iterator[Tre
         tree.add(row)
     if tree:
         yield tree
+
+
+def begins_alike(root: Row, row: Row) -> bool:
+    """Return whether a row's prompt begins with the root's, or is of its problem and shares half.
+
+    The second is a later turn that shows other texts at its end.
+    """
+    size = len(root.prompt)
+    if row.problem == root.problem:
+        size = (size + 1) // 2
+    return row.prompt[:size] == root.prompt[:size]
 
 
 def batches(trees: list[Tree], limit: float) -> Iterator[list[Tree]]:

@@ -213,7 +213,9 @@ def divergences(module, nodes: list) -> Measures:
         spoken = [node for node in nodes if node.prompts[agent]]
         for node in spoken[:KL_PROBLEMS]:
             first = node.responses[agent][0]
-            rows.append(Row(agent, node.prompts[agent], first.tokens, logps=first.logps))
+            row = Row(agent, node.prompts[agent], first.tokens, problem=node.problem)
+            row.logps = first.logps
+            rows.append(row)
     module.team.score(rows, module.sampling, frozen=True)
     estimates = defaultdict(list)  # by agent
     for row in rows:
