@@ -201,10 +201,13 @@ def turns_of(agents) -> list[Row]:
                     size = int(torch.randint(0, 6, (), generator=random))
                     tokens = torch.randint(0, VOCAB, (size,), generator=random).tolist()
                     tokens = [10 + 2 * number + sample, *tokens, EOS]
-                    rows.append(Row(agent, prompt, tokens, 0.4 - 0.3 * sample, 1 / (1 + turn)))
+                    advantage = 0.4 - 0.3 * sample
+                    rows.append(Row(agent, prompt, tokens, advantage, 1 / (1 + turn), problem))
                     seen = tokens[: 9 - 3 * problem]
                     told = [20 + sample, number, *[9] * (30 if problem + turn == 0 else 1)]
-                    later.append((*prompt, *seen, *told))
+                    # of problem 2, the later prompts alike end unlike the first
+                    begun = prompt[:-1] if problem == 2 else (*prompt, *seen)
+                    later.append((*begun, *told))
             prompts = later[:3]
     return rows
 

@@ -8,7 +8,7 @@ import pytest
 from code_pairs import EVEN, FILTERED, SQUARES, main
 from helpers import SMALL, read_json, run_eval, total, train_run
 
-from examples import messages, own_pay, sudoku, tools, workflows
+from examples import ledger, messages, own_pay, sudoku, tools, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
 from tasks import Coop
@@ -65,6 +65,40 @@ def test_only_the_partner_reads_a_message(kind, reads):
     after = task.advance(ITEM, SENT)
     assert f"modulo {reads} of the numbers greater than 7" in task.observe(1, after, [])
     assert "modulo 3 of" in task.observe(0, after, [])
+
+
+def test_a_half_reaches_its_reader_alone_and_the_message_the_other():
+    task = ledger.Ledger(lines=5)
+    item = task.items("test")[0]
+    heard = task.advance(item, ["", "one\nand " + 60 * "x"])
+    assert [task.speakers(item, 0), task.speakers(heard, 1)] == [[1], [0]]
+    seen = [json.dumps(task.observe(agent, heard, [])) for agent in (0, 1)]
+    everything = json.dumps(ledger.Full(None, 1, lines=5).observe(0, item, []))
+    half = json.dumps(ledger.Half(None, 1, lines=5).observe(0, item, []))
+    for agent, lines in enumerate(item["halves"]):
+        assert len(lines) == 5
+        for line in lines:
+            assert line in seen[agent] and line in everything
+            assert line not in seen[1 - agent] and (line in half) == (agent == 0)
+    message = "one and " + 52 * "x"
+    assert message in seen[0] and message not in seen[1]
+    assert message not in json.dumps(ledger.Deaf().observe(0, heard, []))
+
+
+def test_a_ledger_is_paid_for_its_amounts_less_the_length_of_what_is_right():
+    items = [item for split in ledger.SIZES for item in ledger.Ledger().items(split)]
+    assert len({str(item["halves"]) for item in items}) == len(items) == 720
+    for item in items:
+        lines = item["halves"][0] + item["halves"][1]
+        own = [line.split()[2] for line in lines if line.startswith(item["who"])]
+        assert own == list(map(str, item["amounts"])) and len(own) in (2, 3)
+    item = {"amounts": [101, 202, 303]}
+    assert ledger.found(item, ["101, 202, 303", ""]) == {}
+    item["message"] = "303"
+    right = ledger.found(item, ["303, 101 and 202", ""])
+    assert right == {"f1": 1, "length": -0.001 * 19, "metric/exact": 1}
+    part = ledger.found(item, ["101, 9", ""])  # a half is right, a third is named
+    assert part == {"f1": pytest.approx(0.4), "length": 0, "metric/exact": 0}
 
 
 OWN = main("return sum(x * x for x in xs if x % 2 == 0)")
