@@ -17,6 +17,8 @@ import random
 import re
 from typing import ClassVar
 
+from examples.tools import output
+
 EXAMPLE = {"puzzle": "12.4.4122..34321", "solution": "1234341221434321"}
 WRONG = "1214241221434321"  # of the example
 COUNT = 650  # puzzles
@@ -30,6 +32,32 @@ CORRECT = (
     "A partner has filled it in like this:\n\n{board}\n\nThis board has mistakes. Correct them. "
     "Answer with the four rows of the solved board, and nothing else."
 )
+
+# The interpreter's seat: another puzzle, its solver, and what each response of Coded is asked.
+LATIN = (
+    "This is a 3 x 3 Latin square. Each row and each column holds 1, 2 and 3. A dot is an empty "
+    "cell.\n\n1 . 3\n. 3 1\n3 . 2\n\n"
+)
+SOLVE = (
+    "Write a Python function solve(board) that fills in every dot. The board is a text of its "
+    "cells, row by row, without spaces. Return the solved board as such a text."
+)
+BEGIN = "```python\ndef solve(board):\n"
+SOLVER = """\
+    if "." not in board:
+        return board
+    cell = board.index(".")
+    used = set()
+    for other in range(9):
+        if cell // 3 == other // 3 or cell % 3 == other % 3:
+            used.add(board[other])
+    for digit in "123":
+        if digit not in used:
+            solved = solve(board[:cell] + digit + board[cell + 1 :])
+            if solved:
+                return solved
+```"""
+OUTPUT = "A program returned: {output}\n\n"
 
 
 @functools.cache
@@ -127,6 +155,35 @@ class Sudoku:
         return None if board == item["solution"] else item | {"board": board}
 
 
+class Coded(Sudoku):
+    """The first response is a program, which the sandbox runs. The second reads its output."""
+
+    reward = f"{__file__}:answered"
+    stop = "\n```"
+
+    def begin(self, agent, item):
+        return "" if "output" in item else BEGIN
+
+    def observe(self, agent, item, history):
+        """Return the messages of a chat: an example with its answer, and the puzzle."""
+        if "output" in item:
+            example = EXAMPLE | {"output": EXAMPLE["solution"]}
+            asked = [RULES + OUTPUT.format(**shown) + FILL for shown in (example, item)]
+            reply = rows(EXAMPLE["solution"])
+        else:
+            asked = [LATIN + SOLVE, RULES + SOLVE]
+            reply = BEGIN + SOLVER
+        return [
+            {"role": "user", "content": asked[0].format(puzzle=rows(EXAMPLE["puzzle"]))},
+            {"role": "assistant", "content": reply},
+            {"role": "user", "content": asked[1].format(puzzle=rows(item["puzzle"]))},
+        ]
+
+    def advance(self, item, responses):
+        code = "".join(responses).removeprefix("```python\n")
+        return item | {"output": output(code, "solve", item["puzzle"])}
+
+
 def improvement(item, responses):
     """Pay for what a turn adds to the share of right cells, and for a solved board."""
     board = filled(item, "".join(responses))
@@ -140,3 +197,12 @@ def improvement(item, responses):
 
 improvement.maximum = 2.0
 improvement.per_episode = True
+
+
+def answered(item, responses):
+    """Pay for the board of the second response."""
+    return improvement(item, responses) if "output" in item else {}
+
+
+answered.maximum = 2.0
+answered.per_episode = True

@@ -78,10 +78,13 @@ def test_a_half_reaches_its_reader_alone_and_the_message_the_other():
     for agent, lines in enumerate(item["halves"]):
         assert len(lines) == 5
         for line in lines:
-            assert line in seen[agent] and line in everything
-            assert line not in seen[1 - agent] and (line in half) == (agent == 0)
+            assert line in seen[agent]
+            assert line in everything
+            assert line not in seen[1 - agent]
+            assert (line in half) == (agent == 0)
     message = "one and " + 52 * "x"
-    assert message in seen[0] and message not in seen[1]
+    assert message in seen[0]
+    assert message not in seen[1]
     assert message not in json.dumps(ledger.Deaf().observe(0, heard, []))
 
 
@@ -91,7 +94,8 @@ def test_a_ledger_is_paid_for_its_amounts_less_the_length_of_what_is_right():
     for item in items:
         lines = item["halves"][0] + item["halves"][1]
         own = [line.split()[2] for line in lines if line.startswith(item["who"])]
-        assert own == list(map(str, item["amounts"])) and len(own) in (2, 3)
+        assert own == list(map(str, item["amounts"]))
+        assert len(own) in (2, 3)
     item = {"amounts": [101, 202, 303]}
     assert ledger.found(item, ["101, 202, 303", ""]) == {}
     item["message"] = "303"
@@ -175,3 +179,23 @@ def test_a_sudoku_has_one_solution_and_pays_what_each_turn_adds():
     assert sudoku.improvement(after, ["", "no board"])["cells"] == 0
     assert task.advance(after, ["", solved]) is None
     assert sudoku.rows(sudoku.WRONG) in task.observe(1, after, [])[-1]["content"]
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+def test_a_program_for_a_sudoku_is_run_and_its_output_read(agents):
+    task = sudoku.Coded(None, agents)
+    item = task.items("test")[0]
+    assert task.begin(0, item) == sudoku.BEGIN
+    code = f"{sudoku.BEGIN}    return board.replace('.', '1')"
+    after = task.advance(item, [code, ""])
+    assert after["output"] == item["puzzle"].replace(".", "1")
+    assert sudoku.answered(item, [code, ""]) == {}
+    [last] = task.speakers(after, 1)
+    assert (last, task.begin(last, after)) == (agents - 1, "")
+    seen = task.observe(last, after, [])
+    assert after["output"] in seen[-1]["content"]
+    assert "replace" not in json.dumps(seen)
+    solved = sudoku.rows(item["solution"])
+    assert sudoku.answered(after, ["", solved]) == {"cells": 1, "solved": 1, "metric/cells": 1}
+    example = sudoku.BEGIN + sudoku.SOLVER.removesuffix(task.stop)
+    assert task.advance({"puzzle": "1.3.313.2"}, [example])["output"] == "123231312"
