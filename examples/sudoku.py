@@ -2,13 +2,15 @@
 
     python train.py --task examples/sudoku.py:Sudoku --turns 2 --branching chain --model MODEL
     python train.py --task examples/sudoku.py:Sudoku --turns 4 --task-arg empty=4 --model MODEL
+    python train.py --task examples/sudoku.py:Coded --turns 2 --branching chain --model MODEL
 
 The agents answer in turn, each with a whole board. An agent sees the puzzle and the board as it is,
 not what its partner wrote beside the board. The episode ends when the puzzle is solved.
 
 A turn is paid for the share of the empty cells that it puts right, less the share that it makes
 wrong, and 1 more if it solves the puzzle. So an episode earns the share that is right at its end,
-and 1 more if it is solved. Puzzles have one solution. Dev and test have puzzles of their own.
+and 1 more if it is solved. With Coded the first response is a program, which the sandbox runs, and
+only the second is paid. Puzzles have one solution. Dev and test have puzzles of their own.
 """
 
 import functools
