@@ -93,6 +93,7 @@ MODES = {  # what else may be given with the flag that chooses it
         "markdown",
         "latex",
     },
+    "runs": {"json", "csv"},
     "html": set(),
     "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
@@ -150,6 +151,12 @@ class Args:
     compare: list[str] | None = optional(
         "runs: a table of the means over seeds, and of the differences to the first group",
         nargs="+",
+    )
+    runs: list[str] | None = optional(
+        "a list of runs: their states, their returns, and the flags in which they differ (all in "
+        "runs/)",
+        nargs="*",
+        metavar="RUN",
     )
     html: list[str] | None = optional(
         "runs: one page of their curves and samples, page.html", nargs="+"
@@ -601,12 +608,27 @@ def compare(args: Args) -> None:
     print(printable(comparison.render(compared, metrics, notes)))
 
 
+def list_runs(args: Args) -> None:
+    """Print the list of runs, and write what the flags ask for."""
+    from evaluation import listing
+
+    folders = run_folder.run_folders(args.runs or ["runs"])
+    rows = listing.list_runs(folders, dataclasses.asdict(train.Args()))
+    if args.json:
+        run_folder.write_json(Path(args.json), {"runs": rows})
+    if args.csv:
+        report.write_csv(args.csv, "run", rows)
+    print(printable(listing.render(rows)))
+
+
 def main(argv: list[str]) -> None:
     try:
         args = parse(argv)
         os.environ[DEVICE] = args.device or ""
         if args.compare:
             compare(args)
+        elif args.runs is not None:
+            list_runs(args)
         elif args.html:
             from evaluation.page import write_page
 

@@ -8,6 +8,7 @@ import csv
 import dataclasses
 import json
 import math
+import re
 import statistics
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from magrpo import Algorithm, Episode
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
 from training.plugins import TaskOptions
-from training.run_folder import ASIDE, experiment
+from training.run_folder import ASIDE, experiment, lock_run_folder
 
 DEFAULTS = dataclasses.asdict(train.Args())
 
@@ -184,3 +185,22 @@ def test_means_and_paired_differences(tmp_path, capsys):
 
 def test_equal_values_have_no_interval():
     assert measures.t_interval(0.5, 1e-17, 3, 0.0, 1.0) == (None, None)
+
+
+def test_runs_are_listed_with_the_flags_in_which_those_of_a_task_differ(tmp_path, capsys):
+    for seed, rate in enumerate((1e-3, 3e-3, 3e-3)):
+        write_run(tmp_path / f"a-{seed}", seed, [0.5, 0.75], task="coop", lr=[rate] * 2)
+    write_run(tmp_path / "b", 0, [0.5, 0.75], task="build", lr=[7e-3] * 2)
+    (tmp_path / "b/summary.json").unlink()
+    (tmp_path / "a-2/metrics.jsonl").unlink()
+    with lock_run_folder(tmp_path / "a-2"):
+        run_eval("--runs", tmp_path, "--json", tmp_path / "json", "--csv", tmp_path / "csv")
+    rows = {Path(name).name: row for name, row in read_json(tmp_path / "json")["runs"].items()}
+    assert [row["state"] for row in rows.values()] == ["finished", "finished", "running", "stopped"]
+    assert [row["steps"] for row in rows.values()] == [5, 5, 0, 5]
+    assert rows["a-1"]["flags"] == {"--lr": [3e-3] * 2, "--seed": 1}
+    assert (rows["a-1"]["before"], rows["a-1"]["after"]) == (0.375, 0.625)
+    assert (rows["b"]["after"], rows["b"]["flags"]) == (None, {})
+    said = capsys.readouterr().out
+    assert re.search(r"a-1 +coop +finished +5 of 5 +0.375 +0.625 .* --lr 0.003 --seed 1", said)
+    assert "flags/--lr" in (tmp_path / "csv").read_text()

@@ -153,6 +153,18 @@ def lock_run_folder(directory: Path):
         yield
 
 
+def state(directory: Path) -> str:
+    """Return whether a run is "running", "finished" or "stopped"."""
+    with contextlib.suppress(FileNotFoundError), (directory / "lock").open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "running"
+        except OSError:  # a file system without locks
+            pass
+    return "finished" if read_summary(directory) else "stopped"
+
+
 def write_json(path: Path, value) -> None:
     write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
