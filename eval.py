@@ -94,7 +94,7 @@ MODES = {  # what else may be given with the flag that chooses it
         "latex",
     },
     "runs": {"json", "csv"},
-    "html": set(),
+    "html": {"watch"},
     "crossplay": {"limit", "num_samples", "greedy", "temperature", "top_p", "seed", "json"},
     "doctor": set(),
     "ask": {
@@ -161,6 +161,7 @@ class Args:
     html: list[str] | None = optional(
         "runs: one page of their curves and samples, page.html", nargs="+"
     )
+    watch: bool = flag(False, "with --html: the page again and again until its runs are finished")
     crossplay: list[str] | None = optional(
         "a table of runs whose agents change partners", nargs="+"
     )
@@ -291,6 +292,8 @@ def parse(argv: list[str]) -> Args:
     for name in given & MODES["compare"] - {"json", "csv"}:
         if not args.compare:
             top.error(f"--{name.replace('_', '-')} goes with --compare")
+    if args.watch and not args.html:
+        top.error("--watch goes with --html")
     if args.schemes and not args.out:
         top.error("--schemes are in the figure: it needs --out")
     for name in ("json", "csv", "samples", "out", "markdown", "latex"):
@@ -630,9 +633,11 @@ def main(argv: list[str]) -> None:
         elif args.runs is not None:
             list_runs(args)
         elif args.html:
-            from evaluation.page import write_page
+            from evaluation import page
 
-            print(f"page: {write_page(args.html)}")
+            print(f"page: {page.write_page(args.html, args.watch)}", flush=True)
+            if args.watch:
+                page.keep_up(args.html)
         elif args.crossplay:
             quiet()
             crossplay(args)

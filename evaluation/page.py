@@ -4,15 +4,19 @@ page.html is the template. A page holds the data of its runs, and works without 
 """
 
 import json
+import time
 from pathlib import Path
 
 from evaluation.palette import COLORS, scheme_colors
 from training import run_folder
 
+PAUSE = 15  # seconds between two versions of a page that is watched
 
-def write_page(names: list[str]) -> Path:
+
+def write_page(names: list[str], watched: bool = False) -> Path:
     """Write page.html beside the first run, and return its path.
 
+    watched: a browser that shows the page loads it again and again.
     Raise ValueError if a file of this name is there that is not such a page.
     """
     template = Path(__file__).with_name("page.html").read_text("utf-8")
@@ -26,25 +30,37 @@ def write_page(names: list[str]) -> Path:
     metrics = {name for row in rows for name in row}
     schemes = [name.removeprefix("scheme/") for name in metrics if name.startswith("scheme/")]
     data = {"runs": runs, "colors": COLORS, "schemes": scheme_colors(schemes)}
+    data["reload"] = PAUSE if watched else None
     # JavaScript reads Python's NaN and Infinity. Without a "<", no text ends the script.
     text = json.dumps(data).replace("<", "\\u003c")
     run_folder.write_whole(path, template.replace("/* the data */ {}", text))
     return path
 
 
+def keep_up(names: list[str]) -> None:
+    """Write the page again and again until its runs are finished."""
+    while not all(map(run_folder.read_summary, run_folder.run_folders(names))):
+        time.sleep(PAUSE)
+        write_page(names, watched=True)
+    write_page(names)
+
+
 def read_run(directory: Path) -> dict:
     """Return what the page shows of a run."""
-    path = directory / "samples.jsonl"
-    samples = run_folder.read_records(path)
     prompts = {}  # each list of prompts once: the samples of a group share it
-    with run_folder.reading(path):
-        for sample in samples:
-            sample["prompts"] = prompts.setdefault(tuple(sample["prompts"]), len(prompts))
+    records = {}
+    for name in ("samples", "examples"):
+        path = directory / f"{name}.jsonl"
+        records[name] = run_folder.read_records(path)
+        with run_folder.reading(path):
+            for record in records[name]:
+                asked = tuple(record["prompts"])
+                record["prompts"] = prompts.setdefault(asked, len(prompts))
     return {
         "name": str(directory),
         "record": run_folder.read_args(directory),
         "rows": run_folder.read_records(directory / "metrics.jsonl"),
-        "samples": samples,
+        **records,
         "prompts": list(prompts),
         "summary": run_folder.read_summary(directory),
     }

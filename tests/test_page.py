@@ -33,7 +33,7 @@ def run(trained, tmp_path) -> Path:
 def bare(run, tmp_path) -> Path:
     """A run that has not come to its end, and wrote no samples."""
     path = shutil.copytree(run, tmp_path / "bare")
-    for name in ("samples.jsonl", "summary.json"):
+    for name in ("samples.jsonl", "examples.jsonl", "summary.json"):
         (path / name).unlink()
     return path
 
@@ -67,13 +67,36 @@ def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
     [first, second] = data_of(page)
     asked = [first["prompts"][sample["prompts"]] for sample in first["samples"]]
     assert asked == [sample["prompts"] for sample in lines(run, "samples.jsonl")]
-    assert len(first["prompts"]) < len(asked)  # a group shares its prompts
+    # A group and a held-out problem share their prompts.
+    assert len(first["prompts"]) < len(asked) + len(first["examples"])
     assert first["summary"] == read_json(run / "summary.json")
     assert first["record"]["args"]["model"] == ["tiny"] * 2  # and not its path on this machine
     assert (second["samples"], second["summary"]) == ([], {})
+    # The same problems at every moment, the last step's too.
+    problems = {}
+    for example in first["examples"]:
+        if example["turn"] == 0:
+            problems.setdefault(example["step"], []).append(example["prompts"])
+    assert problems.keys() == {0, 1, 2, 3}
+    assert all(prompts == problems[0] for prompts in problems.values())
     text = page.read_text()
     assert "default-src 'none'" in text
     assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)", text)
+
+
+def test_a_page_is_watched_until_its_runs_are_finished(run, bare, monkeypatch, capsys):
+    waits = []
+
+    def finish(seconds):
+        waits.append(seconds)
+        assert f'"reload": {seconds}' in (bare.parent / "page.html").read_text()
+        shutil.copy(run / "summary.json", bare)
+
+    monkeypatch.setattr("time.sleep", finish)
+    run_eval("--watch --html", bare)
+    assert len(waits) == 1
+    assert '"reload": null' in (bare.parent / "page.html").read_text()
+    assert "--watch goes with --html" in refused_by_eval(capsys, "--watch")
 
 
 def test_no_text_of_a_run_leaves_the_script(run):
@@ -135,14 +158,17 @@ def opened(browser):
 def test_the_arrows_move_the_slider_and_changes_of_the_same_problem_are_marked(opened, run):
     spoil(run, [0, 1], prompts=["one", "problem"])
     tab = opened(run)
-    assert tab.text_content("#step") == "step 0 of 2"
+    assert tab.text_content("#step") == "step 0 of 3"
     tab.focus("#slider")  # which would move by itself, too
-    for _ in range(3):  # the last step is 2
+    for _ in range(4):  # the last stop is 3
         tab.keyboard.press("ArrowRight")
+    assert "since step 2" in tab.text_content("#samples h3")  # it shows a held-out problem
+    tab.locator("#view").select_option("first training problem of a step, sampled")
     assert "no change is marked" in tab.text_content("#samples h3")  # it has another problem
     assert tab.locator("#samples .added, #samples .past").count() == 0
     tab.keyboard.press("ArrowLeft")
-    assert tab.text_content("#step") == "step 1 of 2"
+    tab.keyboard.press("ArrowLeft")
+    assert tab.text_content("#step") == "step 1 of 3"
     assert tab.input_value("#slider") == "1"
     assert tab.locator("#samples .added").count() > 0
     tab.uncheck("#marked")
@@ -164,12 +190,17 @@ def test_runs_stand_beside_each_other_and_their_texts_stay_texts(opened, run, ba
     other = shutil.copytree(run, tmp_path / "<b>other")
     spoil(other, responses=[EVIL, ""])
     tab = opened(run, other, bare)
+    tab.locator("#view").select_option("first training problem of a step, sampled")
     cards = tab.locator("#samples > .card")
     assert [cards.nth(i).locator(".response").count() for i in range(3)] == [2, 2, 0]
     assert cards.nth(1).locator(".response").first.text_content() == EVIL
     assert tab.locator("b b, .text b, .text script").count() == 0
-    assert "no samples.jsonl" in cards.nth(2).text_content()
+    assert "no joint response" in cards.nth(2).text_content()
     assert "not finished" in tab.locator("#heldout > .card").nth(2).text_content()
     tab.locator("#charts select").first.select_option("kl/0")
     tab.click("#charts svg >> nth=0")
-    assert tab.text_content("#step") == "step 1 of 2"
+    assert tab.text_content("#step") == "step 1 of 3"
+    tab.click("#more")
+    assert tab.locator("#charts select").count() == 3
+    tab.locator("#to").fill("2")
+    assert tab.locator("#charts svg >> nth=0").text_content().count("step 0") == 1

@@ -21,7 +21,13 @@ from PIL import Image
 
 ACROSS = 4  # grids beside each other, of a picture that has several
 HATCHES = {0: "///", 1: "...", 2: "---", 3: "|||"}  # of the agents: stripes, dots, bars, posts
-WRONG: dict = {"marker": "x", "linestyle": "", "color": "red", "label": "wrong or missing"}
+WRONG: dict = {  # seen on every block
+    "marker": "X",
+    "linestyle": "",
+    "color": "white",
+    "markeredgecolor": "black",
+    "label": "wrong or missing",
+}
 
 
 def write(directory: Path, frames: list[dict], colors: dict) -> None:

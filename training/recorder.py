@@ -1,7 +1,8 @@
 """Record a run: what it writes, its evaluations, its checkpoints and its end by a signal.
 
 Lightning logs the numbers: log_dict those of a step, the logger those of an evaluation with its
-step. Recorder writes metrics.jsonl and samples.jsonl, which a resumed run cuts back.
+step. Recorder writes metrics.jsonl and samples.jsonl, which a resumed run cuts back. It writes
+examples.jsonl anew each time.
 """
 
 import contextlib
@@ -28,11 +29,18 @@ from training.doctor import remedy
 from training.held_out import as_markdown, episode, evaluate, play, played, sample_record
 from training.metrics import measure, memory_gib, problem_returns
 from training.report import model_card
-from training.run_folder import BEST, CHECKPOINT, json_line, write_json, write_whole
+from training.run_folder import (
+    BEST,
+    CHECKPOINT,
+    json_line,
+    write_json,
+    write_lines,
+    write_whole,
+)
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
-SHOWN = 3  # problems that are drawn
-FRAMES = 12  # drawings of a run
+SHOWN = 3  # held-out problems in examples.jsonl, which are drawn, too
+MOMENTS = 12  # at which they are played, besides the first
 
 
 class Stopped(BaseException):
@@ -139,6 +147,7 @@ class Recorder(L.Callback):
         self.start = time.perf_counter()  # as if earlier processes of this run had ended just then
         self.recorded = None  # steps whose metrics and samples are on disk. None: it has not begun
         self.schemes = []  # names of the ways of dividing the work that were seen
+        self.examples = []  # greedy joint responses to the same few problems, at each moment
         self.frames = []  # what was built so far, if the task can draw it
         self.best = None  # {"step", "return"} of the best evaluation on dev so far
         self.flat = 0  # the latest steps in which each group's rewards were all equal
@@ -147,6 +156,7 @@ class Recorder(L.Callback):
         return {
             "summary": self.summary,
             "schemes": self.schemes,
+            "examples": self.examples,
             "frames": self.frames,
             "best": self.best,
             "seconds": time.perf_counter() - self.start,
@@ -164,7 +174,7 @@ class Recorder(L.Callback):
         if self.recorded is None:
             self.test(trainer, module, "before")
             log_text(trainer, "flags", as_table(self.flags))
-            self.draw(trainer, module)
+            self.show_examples(trainer, module)
             self.save(trainer)
         self.recorded = module.global_step
         self.bar = tqdm(
@@ -195,8 +205,8 @@ class Recorder(L.Callback):
             improved = not self.best or measures["return"] > self.best["return"]
             if improved:
                 self.best = {"step": done, "return": measures["return"]}
-        if done % max(schedule.max_steps // FRAMES, 1) == 0 or last:
-            self.draw(trainer, module)
+        if done % max(schedule.max_steps // MOMENTS, 1) == 0 or last:
+            self.show_examples(trainer, module)
         if trainer.is_global_zero:
             self.append("metrics.jsonl", rows)
             if step % schedule.sample_every == 0:
@@ -264,29 +274,35 @@ class Recorder(L.Callback):
         with trainer.precision_plugin.forward_context():  # the precision of training
             return evaluate(module, self.held_out[split], f"held out, {when}")
 
-    def draw(self, trainer, module) -> None:
-        """Add a frame of what the team builds greedily, if the task can draw (pictures.py).
+    def show_examples(self, trainer, module) -> None:
+        """Play a few held-out problems greedily. Write what is done, and draw it if the task can.
 
         The first frame is the target.
         """
         task = module.rollout.task
-        if not task.colors:
-            return
         items = (self.held_out.get("test") or module.problems)[:SHOWN]
-        if not self.frames:
-            target = [task.draw(item, []) for item in items]
-            self.frames.append({"name": "target", "drawn": target, "returns": []})
+        if not task.colors and "test" not in self.held_out:
+            return
         greedy = module.sampling.greedy()
         seed = module.algorithm.seed
         with trainer.precision_plugin.forward_context():  # the precision of training
             turns = play(module.rollout, items, seed, 1, greedy, tqdm(disable=True))
+        done = module.global_step
+        for node in itertools.chain(*turns):
+            self.examples.append({"problem": node.problem, **sample_record(done, node, 0)})
+        if trainer.is_global_zero:
+            write_lines(self.directory / "examples.jsonl", self.examples)
+        if not task.colors:
+            return
+        if not self.frames:
+            target = [task.draw(item, []) for item in items]
+            self.frames.append({"name": "target", "drawn": target, "returns": []})
         drawn = []
         for root in turns[0]:
             *_, (node, _) = episode(root, 0)
             drawn.append(task.draw(node.item, played(node, 0)[0]))
         returns = problem_returns(turns, module.rollout)
-        name = f"step {module.global_step}"
-        self.frames.append({"name": name, "drawn": drawn, "returns": returns})
+        self.frames.append({"name": f"step {done}", "drawn": drawn, "returns": returns})
 
     def shares(self, module) -> dict[str, float]:
         """Return the share of each scheme among the step's aligned joint responses.
