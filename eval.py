@@ -16,7 +16,7 @@ The methods of the table:
 | single         | one untrained model does the whole task (--single-model: another, say a larger |
 |                | one), with as many new tokens as the team together, or as a second --run       |
 | single-trained | the agent of a second --run, which was trained with --num-agents 1             |
-| frozen-<i>     | agent i trained, its partners untrained: who has learned what?                 |
+| only-<i>       | only agent i trained, its partners untrained: who has learned what?            |
 | reference      | the data set's own solutions                                                   |
 
 Task, prompts, sampling and reward are those of training: the same objects play here. Responses

@@ -214,7 +214,7 @@ class Args:
     )
     checkpointing: bool = flag(
         False,
-        "gradient checkpointing: less memory for the update, which takes about half as long again "
+        "gradient checkpointing: less memory for the update, which takes longer: docs/install.md "
         "(by itself where memory is short, and on a GPU where a batch is large)",
     )
     judge: str | None = optional(

@@ -181,7 +181,7 @@ def plan(seats: dict[str, tuple], items: list[dict]) -> dict[str, Method]:
         methods["single-trained"] = Method("solo", trained=frozenset([0]))
     if len(agents) > 1 and team and not flags.share:
         for agent in agents:
-            methods[f"frozen-{agent}"] = Method("team", trained=frozenset([agent]))
+            methods[f"only-{agent}"] = Method("team", trained=frozenset([agent]))
     if all(isinstance(item.get("solution"), str) for item in items):
         methods["reference"] = Method(None, Reference)
     return methods
@@ -195,7 +195,7 @@ def choose(methods: dict[str, Method], names: list[str] | None) -> dict[str, Met
         if name not in methods:
             raise ValueError(
                 f"--method {name}{meant(name, methods)}: what applies here is "
-                f"{', '.join(methods)} (trained and frozen-<i> need a team's --run, "
+                f"{', '.join(methods)} (trained and only-<i> need a team's --run, "
                 "single-trained that of one agent)"
             )
     return {name: methods[name] for name in names}

@@ -39,7 +39,7 @@ from training.run_folder import data_hash
 
 SMALL = "--batch-size 1 --num-generations 2 --eval-limit 2 --max-steps 1 --max-new-tokens 24 "
 SMALL += "--lr 0.1 --advantage none"  # every agent moves
-METHODS = words("trained naive sequential discussion single single-trained frozen-0 frozen-1")
+METHODS = words("trained naive sequential discussion single single-trained only-0 only-1")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_it_measures_what_the_run_measured(whole, team, solo):
     assert table["trained"]["return"] != table["naive"]["return"]
 
 
-SAME = ["frozen-0 0 trained", "frozen-0 1 naive", "frozen-1 0 naive", "frozen-1 1 trained"]
+SAME = ["only-0 0 trained", "only-0 1 naive", "only-1 0 naive", "only-1 1 trained"]
 SAME += ["sequential 0 naive", "discussion 0 naive", "discussion 1 naive"]
 OTHER = ["trained 0 naive", "trained 1 naive", "sequential 1 naive"]
 

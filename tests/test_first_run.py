@@ -132,9 +132,9 @@ def test_without_flags_the_newest_run_is_evaluated(stopped, tmp_path, monkeypatc
     for number, name in enumerate(("b", "c", "a")):
         shutil.copytree(stopped, f"runs/{name}")
         os.utime(f"runs/{name}/args.json", (1000 + number, 1000 + number))
-    run_eval("--show 1 --greedy --method frozen-0 naive")
+    run_eval("--show 1 --greedy --method only-0 naive")
     printed = capsys.readouterr()
     assert "the newest run: runs/a" in printed.err
-    assert "--- frozen-0, greedy" in printed.out
+    assert "--- only-0, greedy" in printed.out
     run_eval("--task", DEFAULT, "--limit 1 --greedy --method naive")
     assert "newest" not in capsys.readouterr().err

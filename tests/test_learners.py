@@ -376,7 +376,7 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     apart = run(tmp_path / "apart", "--init", path, "--freeze 0 --max-steps 1")
     assert agent(apart) == agent(path) != agent(apart, 1)
     run_eval("--run", path, "--limit 1 --greedy --method trained")
-    frozen = f"--run {path} --method frozen-0"  # there is no such team
+    frozen = f"--run {path} --method only-0"  # there is no such team
     assert "what applies here is trained" in refused_by_eval(capsys, frozen)
     same = shutil.copytree(path, tmp_path / "same")
     returns = crossplay(path, same)

@@ -48,7 +48,7 @@ def test_a_workflow_trains_and_its_return_is_that_of_its_last_turn(tmp_path):
     table = read_json(tmp_path / "table.json")["methods"]
     # nobody speaks beside others, and a single agent has no second turn
     assert table["naive"]["return"] == table["sequential"]["return"]
-    names = ["trained", "naive", "sequential", "discussion", "frozen-0", "frozen-1"]
+    names = ["trained", "naive", "sequential", "discussion", "only-0", "only-1"]
     assert list(table) == names
 
 
