@@ -1,0 +1,104 @@
+"""Any data set of reasoning-gym, whose verifier is the reward: pip install reasoning-gym==0.1.25
+
+    python train.py --task examples/gym.py:Gym --num-agents 1 --model MODEL --chat-template
+    python train.py --task examples/gym.py:Gym --turns 2 --branching chain --model MODEL \\
+        --chat-template --task-arg dataset=countdown size=1000 'config={"max_numbers": 4}'
+
+One agent answers the question, which is GRPO. Two are a planner, who sees the question and writes a
+hint, and a solver, who sees both and answers at the second turn. Each split has a seed of its own,
+and dev and test leave out what is in train. `config` is the data set's own, as JSON.
+
+The answer stands between <answer> and </answer>. Without these tags it is the whole response. A
+verifier may give a part of 1, also to a wrong answer: countdown gives 0.05 for a wrong number.
+Rewards run in threads, so a verifier that sets an alarm (graph_color) ends the run.
+"""
+
+import functools
+import json
+
+# Problem i of a data set has the seed of the data set plus i.
+SEEDS = {"train": 0, "dev": 10_000_000, "test": 20_000_000}
+HELD_OUT = 5  # dev and test have a fifth of the problems of train
+FORM = "\n\nWrite your final answer between <answer> and </answer>.\n"
+PLAN = "\n\nDo not answer. Write a short hint for a partner, who will answer.\n"
+HINT = "\n\nA hint from your partner: {}"
+
+
+class Gym:
+    reward = f"{__file__}:verified"
+
+    def __init__(
+        self,
+        data=None,
+        num_agents=2,
+        dataset: str = "countdown",
+        size: int = 500,
+        config: str = "{}",
+    ):
+        if num_agents > 2:
+            raise ValueError(f"a planner and a solver are two agents, not {num_agents}")
+        self.num_agents = num_agents
+        self.source = (dataset, config)
+        self.size = size
+        make(*self.source, 1, 0)  # a mistake ends here
+
+    def items(self, split):
+        name, config = self.source
+        seen = set()
+        size = self.size
+        if split != "train":
+            seen = {entry["question"] for entry in make(name, config, size, SEEDS["train"])}
+            size //= HELD_OUT
+        items = []
+        for number, entry in enumerate(make(name, config, size, SEEDS[split])):
+            if entry["question"] not in seen:
+                item = {"task_id": f"{name}/{split}/{number}", "prompt": entry["question"]}
+                items.append(item | {"entry": entry, "source": self.source})
+        return items
+
+    def speakers(self, item, turn):
+        return None if self.num_agents == 1 else [turn % 2]
+
+    def observe(self, agent, item, history):
+        if self.num_agents == 1:
+            return item["prompt"] + FORM
+        if agent == 0:
+            return item["prompt"] + PLAN
+        return item["prompt"] + HINT.format(item["hint"]) + FORM
+
+    def advance(self, item, responses):
+        return item | {"hint": responses[0]}
+
+
+@functools.cache
+def make(name, config, size, seed):
+    """Return a data set. ValueError: its name is unknown, or it refuses its configuration."""
+    try:
+        import reasoning_gym
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{error}: examples/gym.py needs pip install reasoning-gym==0.1.25"
+        ) from error
+    try:
+        options = json.loads(config)
+        return reasoning_gym.create_dataset(name, size=size, seed=seed, **options)
+    except Exception as error:  # each data set checks its own configuration, mostly by assert
+        raise ValueError(f"reasoning-gym refuses {name} with {config}: {error}") from error
+
+
+def verified(item, responses):
+    """Return the verifier's score of the last response. The planner's turn is not scored."""
+    if len(responses) > 1 and "hint" not in item:
+        return {}
+    from reasoning_gym.utils import extract_answer
+
+    text = responses[-1]
+    answer = extract_answer(text)
+    if answer is None:
+        answer = text.strip()
+    score = float(make(*item["source"], 1, 0).score_answer(answer, item["entry"]))
+    return {"score": score, "metric/pass": float(score >= 1)}
+
+
+verified.maximum = 1.0
+verified.per_episode = True
