@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from magrpo import Algorithm
 from policies.loading import device
 from policies.memory import halving
 from policies.model_names import bases, located, recorded_name
@@ -16,6 +17,7 @@ from training.metrics import memory_gib, problem_returns, reward_spreads
 from training.run_folder import read_args, read_summary
 from training.terminal import printable
 
+MANY = 20_000  # joint responses of a step above which a run warns
 CARD = """\
 ---
 library_name: {library}
@@ -55,6 +57,13 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
     task and init: the flags.
     """
     options = module.algorithm
+    count = joint_responses(options, module.team.size, module.rollout.episode.turns)
+    if count > MANY:
+        print(
+            f"warning: a step scores {count:,} joint responses. Fewer: --joint K, in which each "
+            "response is in K; --branching chain, with several turns; --batch-size",
+            file=sys.stderr,
+        )
     rates = [f"{rate:g}" for rate in dict.fromkeys(options.lr)]
     splits = [f"{len(items)} of {split}" for split, items in held_out.items()]
     lines = [
@@ -78,6 +87,18 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
         lines.append(f"shared:  agents of one base are one policy ({count} in all)")
     lines.append(f"device:  {where()}")
     return "\n".join(lines)
+
+
+def joint_responses(options: Algorithm, agents: int, turns: int) -> int:
+    """Return the number of joint responses that a step scores, if all speak and no episode ends."""
+    group = options.num_generations
+    each = {"aligned": 1, "cross": group ** (agents - 1)}.get(options.joint, options.joint)
+    count = group * each  # of a node with G samples
+    if options.branching == "tree":
+        count *= sum(group**turn for turn in range(turns))  # nodes of a problem
+    else:
+        count += group * (turns - 1)
+    return options.batch_size * count
 
 
 def describe_base(base, module) -> str:
