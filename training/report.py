@@ -92,8 +92,8 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
 def joint_responses(options: Algorithm, agents: int, turns: int) -> int:
     """Return the number of joint responses that a step scores, if all speak and no episode ends."""
     group = options.num_generations
-    each = {"aligned": 1, "cross": group ** (agents - 1)}.get(options.joint, options.joint)
-    count = group * each  # of a node with G samples
+    named: dict = {"aligned": 1, "cross": group ** (agents - 1)}
+    count = group * named.get(options.joint, options.joint)  # of a node with G samples
     if options.branching == "tree":
         count *= sum(group**turn for turn in range(turns))  # nodes of a problem
     else:
