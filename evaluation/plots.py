@@ -48,7 +48,7 @@ def draw(groups: dict[str, list[Run]], metrics: list[str], path: Path, schemes: 
             figure.legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
         for panel in figure.axes:
             panel.set_xlabel("step")
-            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         figure.savefig(path, dpi=200)
 
 

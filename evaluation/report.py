@@ -100,7 +100,8 @@ def markdown(corner: str, rows: dict[str, dict]) -> str:
 def latex(corner: str, rows: dict[str, dict]) -> str:
     """Return the table that `align` returns, in LaTeX with the package booktabs."""
     table = _table(rows).rename_axis(corner).reset_index()
-    return table.to_latex(index=False, escape=True).replace("±", r"$\pm$")
+    text = table.to_latex(index=False, escape=True)
+    return text.replace("±", r"$\pm$").replace("--", "-{}-")  # LaTeX would join a flag's hyphens
 
 
 def _pairs(methods: dict) -> str:

@@ -52,3 +52,47 @@ def test_it_does_what_it_says(diff, plain, tmp_path):
     # Of the same seed, so the first rollout is the same, and what is learned from it is not.
     assert first["reward_std"] == pytest.approx(plain["reward_std"])
     assert first["grad_norm/0"] != pytest.approx(plain["grad_norm/0"], rel=1e-4)
+
+
+PAGE = ROOT / "docs/ablation.md"
+
+
+def test_the_ablation_of_the_docs_is_the_diff():
+    shown = re.search("```diff\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    assert set(shown.splitlines()) < set(
+        (ROOT / "examples/ablations/median.diff").read_text().split("\n")
+    )
+    assert len(PAGE.read_text().split()) <= 900
+
+
+@pytest.mark.slow
+def test_the_ablation_of_the_docs_makes_a_table_and_a_figure(tmp_path):
+    """Its commands in a shell, in a copy of the sources. The runs are smaller."""
+    folder = tmp_path / "code"
+    shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    printed = []
+    for command in re.findall("^(?:git apply|python) .*$", PAGE.read_text(), re.MULTILINE):
+        small = command.replace("--max-steps 60", SMALL)
+        environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            small,
+            shell=True,
+            cwd=folder,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        printed.append(done.stdout)
+    _, checked, batch, trained, table = printed
+    assert checked.strip() in PAGE.read_text()
+    assert "one joint response" in batch
+    assert "6 of 6 runs are finished" in trained
+    shown = PAGE.read_text().partition("```\nHeld-out problems")[2].partition("```")[0]
+    for line in shown.splitlines():  # the words, without the figures of 60 steps
+        assert " ".join(re.findall(r"[a-z/-]{2,}", line)) in " ".join(
+            re.findall(r"[a-z/-]{2,}", table)
+        )
+    assert (folder / "ablation.png").read_bytes()[1:4] == b"PNG"
+    assert (folder / "ablation.tex").read_text().count("tabular") == 4
