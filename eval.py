@@ -59,28 +59,6 @@ from training.terminal import drop_output, fail, printable, quiet, quit_on_signa
 
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show", "all", "recombine"},
-    "recombine": {
-        "from_samples",
-        "run",
-        "method",
-        "task",
-        "task_arg",
-        "data",
-        "model",
-        "single_model",
-        "chat_template",
-        "engine",
-        "engine_folder",
-        "split",
-        "limit",
-        "num_samples",
-        "temperature",
-        "top_p",
-        "max_new_tokens",
-        "seed",
-        "json",
-        "samples",
-    },
     "score": {"task", "task_arg", "reward", "judge", "data", "model", "chat_template", "samples"},
     "compare": {
         "json",
