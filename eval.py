@@ -272,6 +272,8 @@ def parse(argv: list[str]) -> Args:
             top.error(f"--{name.replace('_', '-')} goes with --compare")
     if args.watch and not args.html:
         top.error("--watch goes with --html")
+    if args.recombine and (args.greedy or args.show):
+        top.error("--recombine does not go with --greedy and --show")
     if args.schemes and not args.out:
         top.error("--schemes are in the figure: it needs --out")
     for name in ("json", "csv", "samples", "out", "markdown", "latex"):

@@ -48,6 +48,8 @@ def check(items: list[dict]) -> None:
 def usable(records: list[dict], items: list[dict]) -> list[dict]:
     """Return the records that can be recombined. Raise ValueError if there are none."""
     check(items)
+    if any(record.get("run") for record in records):
+        raise ValueError("--recombine is for one run of a team and one of an agent")
     records = [line for line in records if not line["greedy"] and line["method"] not in BOUND]
     if not records:
         raise ValueError("--recombine needs sampled answers of agents that do not see each other")

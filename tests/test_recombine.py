@@ -2,6 +2,7 @@
 tests/test_recombine.py"""
 
 import itertools
+import json
 from pathlib import Path
 from statistics import fmean
 
@@ -116,6 +117,14 @@ def test_sets_agree_in_any_order_and_one_test_leaves_nothing_to_score(tmp_path):
     row = row["naive, 3 samples"]
     assert row["majority"] == 1
     assert not {"rest", "first test"} & row.keys()
+
+
+def test_answers_of_two_runs_make_no_program(tmp_path, capsys):
+    file = samples(tmp_path, [ITEM], trained=[[["", main("x")]]])
+    head, line = file.read_text().splitlines()
+    file.write_text("\n".join([head, line, json.dumps(json.loads(line) | {"run": 1})]))
+    error = refused_by_eval(capsys, f"--recombine --from-samples {file}")
+    assert "--recombine is for one run of a team" in error
 
 
 def test_it_plays_and_reads_again_without_a_model(tmp_path, monkeypatch, capsys):
