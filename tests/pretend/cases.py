@@ -159,7 +159,7 @@ def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monke
     """It gives the same gradients, and comes by itself where a pass cannot hold the prompt."""
     model = small_kind("llama", num_hidden_layers=8, max_position_embeddings=512)
     base = SharedModel(model, Tokenizer(), [0], rank, 8).to("cuda")
-    rows = [Row(0, tuple([3, 4, 5, 6] * 100), [7, 8, 9], 0.5 - number) for number in range(2)]
+    rows = [Row(0, tuple([3, 4, 5, 6] * 100), [7, 8, 9], 0.5)]  # one pass in both cases
     grads = []
     kept = []
     for tokens in (404, 402):
