@@ -78,22 +78,22 @@ class Adapters:
         """Return x W + s (x A) B: A is one product for all layers, B one for each layer."""
         dtype = torch.float32 if self.updating else x.dtype
         downs, ups, scale = self.once(stack, layers, dtype)
-        grouped = self.groups.split(x.to(dtype))  # (n, C, in)
-        inner = torch.bmm(grouped, downs)  # (n, C, k r)
+        grouped = self.groups.split(x)  # (n, C, in)
+        even = self.groups.place is None
+        inner = torch.bmm(grouped.to(dtype), downs)  # (n, C, k r)
         parts = inner.chunk(len(layers), 2)  # of each layer, (n, C, r)
         outputs = []
         for layer, part, up in zip(layers, parts, ups, strict=True):
             base = _base(layer)
-            output = _call(base, x)
+            output = _call(base, grouped if even else x)
             alike = output.dtype == dtype  # not in a mixed --precision
-            if alike and type(base) is nn.Linear and self.groups.place is None:
-                grouped = self.groups.split(output)
-                grouped.baddbmm_(part, up, alpha=scale)  # in place
-                output = grouped.flatten(0, 1)
+            if even and alike and type(base) is nn.Linear:
+                output.baddbmm_(part, up, alpha=scale)
+                output = output.flatten(0, 1)
             else:
                 delta = torch.bmm(part, up)
                 delta = self.groups.join(delta).to(output.dtype)
-                output = torch.add(output, delta, alpha=scale)
+                output = torch.add(output.view_as(delta), delta, alpha=scale)
             outputs.append(output)
         return outputs
 

@@ -17,29 +17,30 @@ BLOCK = 128  # queries of a tree that attend at once
 
 
 class Block(NamedTuple):
-    """Queries of trees that attend at once, and the keys that any of them sees."""
+    """The keys that any of Q queries sees, side by side in a tree."""
 
-    queries: slice  # Q tokens
-    keys: Tensor  # (K,): places
-    seen: Tensor  # (R, 1, g Q, K), g times the same
+    places: Tensor  # (K,): of the keys
+    mask: Tensor  # (R, 1, g Q, K), added to the scores: -inf where a query does not see a key
 
 
 class TreeMask:
     """Say which tokens of R trees see which.
 
     A response sees its prompt and itself. So a block of queries needs few of the keys, and the
-    others are left out. sharing: g.
+    others are left out. All layers add the same masks: each layer would keep a copy of its own
+    for the backward pass if they were not numbers yet.
     """
 
-    def __init__(self, seen: Tensor, sharing: int):
-        """seen (R, 1, T, T)."""
+    def __init__(self, seen: Tensor, sharing: int, dtype: torch.dtype):
+        """seen (R, 1, T, T). sharing: g. dtype: of the queries."""
         self.blocks = []
-        for start in range(0, seen.shape[2], BLOCK):
-            queries = slice(start, start + BLOCK)
-            rows = seen[:, :, queries]
-            [keys] = rows.flatten(0, 2).any(0).nonzero(as_tuple=True)
-            rows = rows.index_select(3, keys).repeat(1, 1, sharing, 1)
-            self.blocks.append(Block(queries, keys, rows))
+        for rows in seen.split(BLOCK, 2):
+            seen_by_any = rows.flatten(0, 2).any(0)
+            places = seen_by_any.nonzero().squeeze(1)
+            rows = rows.index_select(3, places)
+            mask = torch.zeros(rows.shape, dtype=dtype, device=rows.device)
+            mask.masked_fill_(~rows, -math.inf)
+            self.blocks.append(Block(places, mask.repeat(1, 1, sharing, 1)))
 
 
 class Grid:
@@ -217,28 +218,33 @@ def attend(
 
     mask: which tokens see which. None: each sees all before it, and itself.
     """
-    rows, heads, tokens, _ = query.shape
-    sharing = heads // key.shape[1]  # g
-    if mask is None:
-        if query.is_cuda and query.dtype == torch.float32 and sharing > 1:
-            # a GPU's fused kernels group heads in 16 bits alone: the others would keep all scores
-            key = key.repeat_interleave(sharing, 1)
-            value = value.repeat_interleave(sharing, 1)
-        mixed = F.scaled_dot_product_attention(
-            query, key, value, is_causal=True, scale=scaling, enable_gqa=True
-        )
-    else:  # the queries that share a head's keys go beside each other: keys are never repeated
-        query = query.unflatten(1, (-1, sharing))  # (R, h, g, T, D)
-        parts = []
-        for block in mask.blocks:
-            part = F.scaled_dot_product_attention(
-                query[:, :, :, block.queries].flatten(2, 3),
-                key.index_select(2, block.keys),
-                value.index_select(2, block.keys),
-                block.seen,
-                scale=scaling,
-            )
-            parts.append(part.unflatten(2, (sharing, -1)))
-        mixed = torch.cat(parts, 3)
-    mixed = mixed.reshape(rows, heads, tokens, -1)  # a GPU's fused kernels return other strides
+    sharing = query.shape[1] // key.shape[1]  # g
+    if mask:
+        return attend_in_blocks(query, key, value, scaling, mask, sharing)
+    if query.is_cuda and query.dtype == torch.float32 and sharing > 1:
+        # a GPU's fused kernels group heads in 16 bits alone: the others would keep all scores
+        key = key.repeat_interleave(sharing, 1)
+        value = value.repeat_interleave(sharing, 1)
+    mixed = F.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scaling, enable_gqa=True
+    )
     return mixed.transpose(1, 2).contiguous()
+
+
+def attend_in_blocks(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float, mask: TreeMask, sharing: int
+) -> Tensor:
+    """Return what `attend` does. The queries that share a head's keys go beside each other."""
+    query = query.unflatten(1, (-1, sharing))  # (R, h, g, T, D)
+    parts = []
+    for queries, block in zip(query.split(BLOCK, 3), mask.blocks, strict=True):
+        mixed = F.scaled_dot_product_attention(
+            queries.flatten(2, 3),
+            key.index_select(2, block.places),
+            value.index_select(2, block.places),
+            block.mask,
+            scale=scaling,
+        )
+        mixed = mixed.unflatten(2, (sharing, -1))  # (R, h, g, Q, D)
+        parts.append(mixed.permute(0, 3, 1, 2, 4))
+    return torch.cat(parts, 1).flatten(2, 3)

@@ -89,7 +89,7 @@ class Fast:
         adapters = Adapters(base.row_adapters, size, base.device, updating=True)
         mask = None
         if layout.seen is not None:
-            mask = TreeMask(layout.seen, self.sharing)
+            mask = TreeMask(layout.seen, self.sharing, base.net.dtype)
         hidden = self.layers(
             layout.ids,
             positions,

@@ -155,7 +155,8 @@ def test_attention_has_a_gradient_where_all_scores_are_far_below_zero():
     key[..., 0] = -960  # scores of -120
     mask = torch.ones(1, 1, 192, 192, dtype=torch.bool, device=place).tril()
     query.requires_grad_()
-    attention.attend(query, key, value, 1 / 8, attention.TreeMask(mask, 1)).sum().backward()
+    seen = attention.TreeMask(mask, 1, query.dtype)
+    attention.attend(query, key, value, 1 / 8, seen).sum().backward()
     assert torch.isfinite(query.grad).all()
 
 
