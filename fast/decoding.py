@@ -40,7 +40,7 @@ class FastRows:
         last = lengths[:, None] - 1
         # padding repeats the last position: later ones might leave the model's context
         positions = steps.minimum(last)
-        names = fast.names(agents)
+        names = fast.base.adapters_of(agents)
         adapters = Adapters(names, ids.shape[1], ids.device, False, fast.merging(names), self.made)
         caches = [PromptCache() for _ in fast.layers.layers]
         hidden = fast.layers(ids, positions, adapters, caches)
@@ -53,7 +53,7 @@ class FastRows:
 
     def adapt(self) -> None:
         """Lay the adapters out for the rows, and record the step anew."""
-        names = self.fast.names(self.agents)
+        names = self.fast.base.adapters_of(self.agents)
         device = self.numbers.device
         merging = self.fast.merging(names)
         self.adapters = Adapters(names, 1, device, False, merging, self.made)

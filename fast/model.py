@@ -33,12 +33,6 @@ class Fast:
         self.sharing = query_heads // key_heads  # queries that share a head's keys
         self.bytes = mergeable_bytes(base.model)
 
-    def names(self, agents: list[int] | None) -> list[str]:
-        """Return the adapter of each agent's row, none for the frozen base."""
-        if agents is None or not self.base.lora:
-            return []
-        return [f"agent{self.base.policy_of[agent]}" for agent in agents]
-
     def merging(self, names: list[str]) -> bool:
         """Return whether decoding merges these adapters into copies of the weights."""
         return len(set(names)) * self.bytes <= MERGED_BYTES

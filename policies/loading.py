@@ -272,7 +272,7 @@ def save_agent(base: SharedModel, agent: int, path: Path) -> None:
 
 def save_adapter(base: SharedModel, agent: int, path: Path) -> None:
     """Write an agent's adapter in peft's format."""
-    name = f"agent{base.policy_of[agent]}"  # peft adds a folder of that name
+    [name] = base.adapters_of([agent])  # peft adds a folder of that name
     base.model.save_pretrained(str(path), selected_adapters=[name], save_embedding_layers=False)
     for file in (path / name).iterdir():
         file.replace(path / file.name)
@@ -292,7 +292,6 @@ def open_to_others(folder: Path) -> None:
 def load_agent(base: SharedModel, agent: int, path: Path, trust_remote_code: bool = False) -> None:
     """Read what `save_agent` wrote into this agent. Raise ValueError where it does not fit."""
     model = base.model
-    name = f"agent{base.policy_of[agent]}"
     needs = "it has to be whole, and of this team's model and --lora-rank"
     with loading(f"agent {agent} from {path}", needs):
         if not base.lora:
@@ -301,6 +300,7 @@ def load_agent(base: SharedModel, agent: int, path: Path, trust_remote_code: boo
             )
             model.load_state_dict(saved.state_dict())
             return
+        [name] = base.adapters_of([agent])
         weights = load_file(path / WEIGHTS)  # a .bin file is a pickle, which can run code
         agent_weights = get_peft_model_state_dict(
             model, adapter_name=name, save_embedding_layers=False

@@ -6,13 +6,11 @@ Shapes: R rows (responses), N tokens, D hidden units, V vocabulary.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 RANKED = 256  # number of the likeliest tokens that top-p sorts first
 MORE = 16  # how many times as many it sorts next, where they are too few
@@ -152,27 +150,3 @@ def target_logps(logits: Tensor, targets: Tensor, sampling: Sampling) -> Tensor:
     """Return log pi (N,) of target tokens (N,) from the model's logits (N, V)."""
     warped = warp(logits, sampling, targets[:, None])
     return -F.cross_entropy(warped, targets, reduction="none")
-
-
-def token_logps(hidden: Tensor, targets: Tensor, logps_of: Callable, size: int, trained: bool):
-    """Return logps_of(hidden, targets), log pi (N,) of target tokens (N,).
-
-    hidden (N, D) are the last hidden states. `size` tokens are computed at a time, because each has
-    V logits. A token's gradient is taken as soon as its logits are there.
-
-    trained: `logps_of` has trained weights, those of a full copy's output layer. Their gradient
-    needs the logits once more.
-    """
-    parts = list(zip(hidden.split(size), targets.split(size), strict=True))
-    if trained or not hidden.requires_grad:
-        options: dict = {"use_reentrant": False, "preserve_rng_state": False}  # there is no dropout
-        return torch.cat([checkpoint(logps_of, *part, **options) for part in parts])
-    values = []
-    slopes = []
-    for states, tokens in parts:
-        leaf = states.detach().requires_grad_()
-        logps = logps_of(leaf, tokens)
-        values.append(logps.detach())
-        slopes += torch.autograd.grad(logps, leaf, torch.ones_like(logps))
-    zero = hidden - hidden.detach()  # its gradient is 1, so that of the sum is the slopes
-    return torch.cat(values) + (torch.cat(slopes) * zero).sum(-1)

@@ -17,7 +17,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from jinja2 import TemplateError
@@ -28,9 +28,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
 from policies import decoding, logprobs
-from policies.decoding import Response
-from policies.logprobs import Layout, Row
-from policies.sampling import Sampling
 
 # Kinds whose kernels read the weight of out_proj past its adapter: peft refuses to adapt it.
 STATE_SPACE = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
@@ -62,71 +59,58 @@ class SharedModel(nn.Module):
         super().__init__()
         self.tokenizer = tokenizer
         self.agents = agents
-        self.lora = lora_rank > 0
         self.policy_of = {agent: agents[0] if share else agent for agent in agents}
         self.template_args: dict = {}  # what the chat template is given beside the messages
         self.halved = 0  # how often memory ran out (policies/memory.py)
-        self.eos = eos_tokens(model, tokenizer)
         self.stops: list[str] = []  # texts that end a response, too
-        self.context = context(model.config.get_text_config())  # in tokens
-        self.window = window(model.config.get_text_config())  # in tokens
         self.warned = False  # that a prompt spells special tokens
         self.raw = False  # whether a prompt came without the chat template
-        # Whether its weights have 8 bits.
-        self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
         # Whether it takes padding, positions and a mask. Without, it runs one prompt at a time.
         self.takes_masks = True
         self.checkpointing = False  # whether the update always uses gradient checkpointing
         self.recomputing = False  # whether it does now
         self.whole_logits = True  # whether a pass holds the logits of all its tokens
+        self.row_adapters: list[str] = []  # of the rows that run now; see `acting`
+        # what the model is, without adapters
+        config = model.config.get_text_config()
+        self.eos = eos_tokens(model, tokenizer)
+        self.context = context(config)  # in tokens
+        self.window = window(config)  # in tokens
+        self.vocabulary = config.vocab_size
+        self.keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+        # Whether its weights have 8 bits.
+        self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
+        # adapters, then what every layer needs, those of the adapters included
+        self.lora = lora_rank > 0
+        self.model = model
         if self.lora:
             targets = adapted(model, lora_targets == "attention")
-            config = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
-            model = get_peft_model(model, config, adapter_name=f"agent{agents[0]}")
-            if not share:
-                for agent in agents[1:]:
-                    model.add_adapter(f"agent{agent}", config)
-        self.model = model.eval()  # no dropout: the sampled policy is the scored one
-        for layer in model.modules():
-            if type(layer).__name__ == "Linear4bit":
-                # On a CPU, the first forward pass in evaluation mode repacks the weights for good
-                # into a faster form, through which no gradient passes.
-                layer.training = True
+            lora = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
+            first, *others = self.adapters_of([agents[0]] if share else agents)
+            self.model = get_peft_model(model, lora, adapter_name=first)
+            for name in others:
+                self.model.add_adapter(name, lora)
+        self.model.eval()  # no dropout: the sampled policy is the scored one
         self.mark_trained()
-        self.row_adapters: list[str] = []  # of the rows that run now; see `acting`
-        for layer in model.modules():
-            if isinstance(layer, LoraLayer):
-                layer.register_forward_pre_hook(self.name_adapters, with_kwargs=True)
-                if type(layer.base_layer).__name__ in ("Linear4bit", "Linear8bitLt"):
-                    # peft adds to the output in place, which bitsandbytes' own does not bear
-                    layer.base_layer.register_forward_hook(lambda _, inputs, output: output.clone())
-        self.vocabulary = self.net.config.get_text_config().vocab_size
-        parameters = inspect.signature(self.net.forward).parameters
-        self.keeps_logits = "logits_to_keep" in parameters
+        for layer in self.model.modules():
+            self.prepare(layer)
 
-    def sample(
-        self,
-        prompts: Sequence[tuple[int, ...]],
-        agents: Sequence[int] | None,
-        uniforms: Tensor,
-        sampling: Sampling,
-    ) -> list[list[Response]]:
-        """Sample responses; see decoding.decode."""
-        return decoding.decode(self, prompts, agents, uniforms, sampling)
+    # Functions of other files, whose first argument is this model
+    sample = decoding.decode
+    score = logprobs.score
+    token_logps = logprobs.token_logps
 
-    def score(
-        self,
-        rows: list[Row],
-        sampling: Sampling,
-        backward: Callable | None = None,
-        frozen: bool = False,
-    ) -> None:
-        """Score responses; see logprobs.score."""
-        logprobs.score(self, rows, sampling, backward, frozen)
-
-    def token_logps(self, layout: Layout, sampling: Sampling) -> Tensor:
-        """Return log-probabilities of tokens; see logprobs.token_logps."""
-        return logprobs.token_logps(self, layout, sampling)
+    def prepare(self, layer: nn.Module) -> None:
+        """Let gradients pass through 4 bits, and a LoRA layer take an adapter for each row."""
+        if type(layer).__name__ == "Linear4bit":
+            # On a CPU, the first forward pass in evaluation mode repacks the weights for good
+            # into a faster form, through which no gradient passes.
+            layer.training = True
+        if isinstance(layer, LoraLayer):
+            layer.register_forward_pre_hook(self.name_adapters, with_kwargs=True)
+            if type(layer.base_layer).__name__ in ("Linear4bit", "Linear8bitLt"):
+                # peft adds to the output in place, which bitsandbytes' own does not bear
+                layer.base_layer.register_forward_hook(lambda _, inputs, output: output.clone())
 
     def set_checkpointing(self) -> None:
         """Let the update always use gradient checkpointing. ValueError where the model cannot."""
@@ -160,14 +144,19 @@ class SharedModel(nn.Module):
         mark = f".agent{self.policy_of[agent]}." if self.lora else ""
         return [p for name, p in self.model.named_parameters() if mark in name]
 
+    def adapters_of(self, agents: Sequence[int] | None) -> list[str]:
+        """Return the adapter of each agent's row. The frozen base (None) has none."""
+        if agents is None or not self.lora:
+            return []
+        return [f"agent{self.policy_of[agent]}" for agent in agents]
+
     @contextlib.contextmanager
     def acting(self, agents: Sequence[int] | None):
         """Run rows as these agents, one each, or (None) all as the frozen base, the KL reference.
 
         Gradient checkpointing runs layers again in the backward pass, which has to be within, too.
         """
-        if agents is not None and self.lora:
-            self.row_adapters = [f"agent{self.policy_of[agent]}" for agent in agents]
+        self.row_adapters = self.adapters_of(agents)
         try:
             yield
         finally:
