@@ -176,6 +176,16 @@ def test_checkpointing_runs_each_layer_again_and_gives_the_same_gradients(rank, 
         assert torch.equal(got[name], gradient)
 
 
+def test_layers_keep_one_mask_for_the_backward_pass(monkeypatch):
+    """Of bools, each layer would make and keep numbers of its own."""
+    base = accelerated(small_base([0, 1]))
+    calls = watch(monkeypatch, F, "scaled_dot_product_attention")
+    gradients(base, random_rows(base, 4))
+    masks = [call[3] for call in calls]
+    assert {mask.dtype for mask in masks} == {torch.float32}
+    assert len({mask.data_ptr() for mask in masks}) < len(masks)
+
+
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
 def test_token_logps_have_the_gradient_of_the_plain_computation(sampling):
     """That of the hidden states, in five parts of the rows."""
