@@ -55,7 +55,7 @@ from training.flags import (
     part_of,
     server_url,
 )
-from training.terminal import drop_output, fail, printable, quiet, quit_on_signals
+from training.terminal import counted, drop_output, fail, printable, quiet, quit_on_signals
 
 MODES = {  # what else may be given with the flag that chooses it
     "from_samples": {"method", "json", "csv", "samples", "show", "all", "recombine"},
@@ -428,10 +428,10 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
     from training.report import where
 
     drawn = f"temperature {flags.temperature:g}, top-p {flags.top_p:g}"
-    sampled = "greedy" if args.greedy else f"{args.num_samples} samples at {drawn}"
+    sampled = "greedy" if args.greedy else f"{counted(args.num_samples, 'sample')} at {drawn}"
     count = len(items)
-    title = f"{flags.task}: {count} {args.split} problems, {sampled}, turns {flags.turns}"
-    title += f", seed {args.seed}"
+    title = f"{flags.task}: {counted(count, f'{args.split} problem')}, {sampled}"
+    title += f", turns {flags.turns}, seed {args.seed}"
     if args.checkpoint == "best":
         title += ", trained: the best on dev"
     largest = largest_return(reward, flags.turns, flags.gamma)
@@ -443,7 +443,7 @@ def describe(args: Args, flags: train.Args, task, reward, items: list[dict]) -> 
     settings = {
         "title": title,
         "timed": f"latency: seconds of decoding for one problem alone ({device}), "
-        f"mean over {min(TIMED, count)} problems",
+        f"mean over {counted(min(TIMED, count), 'problem')}",
         "reward": task.reward,
         "maximum": largest,
         **{name: getattr(flags, name) for name in HEADER},
@@ -538,10 +538,13 @@ def ask(args: Args) -> None:
     resolve_bits(flags)
     if flags.bits >= 16:
         sys.modules.setdefault("bitsandbytes", None)  # peft would load it, which takes a second
-    prompts, texts = Player(flags, run, checkpoint=args.checkpoint).ask(item, args.seed)
+    turns = Player(flags, run, checkpoint=args.checkpoint).ask(item, args.seed)
     origin = f"trained by {run}" if run else "untrained (--run: another team)"
-    print(report.side_by_side(prompts))
-    print(f"\nthe team {origin}:\n{report.side_by_side(texts)}")
+    for number, turn in enumerate(turns):
+        if number > 0:
+            print(f"\nturn {number}:")
+        print(report.side_by_side(turn["prompts"]))
+        print(f"\nthe team {origin}:\n{report.side_by_side(turn['responses'])}")
     text = inspect.cleandoc(type(task).__doc__ or "")
     if text and all(map(is_embedded, flags.model)):
         print(

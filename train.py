@@ -464,7 +464,7 @@ def train(args: Args) -> None:
         recorder = Recorder(directory, held_out, schedule, dataclasses.asdict(args), done)
         fit(module, recorder, args)
     if first:
-        print(report(directory))
+        print(report(directory, module.rollout.reward.maximum))
 
 
 def fit(module, recorder, args: Args) -> None:

@@ -262,7 +262,10 @@ def record(rollout: Rollout, root: Node, sample: int) -> dict:
         if parts:
             discount = rollout.episode.gamma ** rollout.turn(node)
             earned += discount * total(parts, len(texts))
-        turns.append({"responses": texts, "tokens": tokens, "parts": parts})
+        turn = {"responses": texts, "tokens": tokens, "parts": parts}
+        if feedback := node.feedback.get(number):
+            turn["feedback"] = feedback
+        turns.append(turn)
     line = {"return": normalised(earned, rollout), "turns": turns}
     if scheme := rollout.task.scheme(node.item, texts):
         line["scheme"] = scheme

@@ -21,6 +21,7 @@ from training.held_out import play, progress
 from training.metrics import problem_returns
 from training.plugins import TaskOptions, find_reward, make_task
 from training.run_folder import check_bases, write_json
+from training.terminal import counted
 
 SAME = (  # flags in which the runs may not differ
     "task",
@@ -84,22 +85,23 @@ def crossplay(
     numbers = range(len(runs))
     teams = list(itertools.product(numbers, numbers, strangers))
     sampling = player.sampling
-    sampled = f"{samples} samples"
+    sampled = counted(samples, "sample")
     if samples == 0:
         samples = 1
         sampling = sampling.greedy()
         sampled = "greedy"
     returns = np.zeros((len(runs), len(runs)))
-    with progress("cross-play", len(teams) * len(items)) as bar:
-        for row, column, stranger in teams:
-            team = list(weights[column])
-            team[stranger] = weights[row][stranger]
-            player.put(team)
-            rollout = player.rollout()
+    for row, column, stranger in teams:
+        team = list(weights[column])
+        team[stranger] = weights[row][stranger]
+        player.put(team)
+        rollout = player.rollout()
+        title = f"agent {stranger} of {runs[row].name}, partners of {runs[column].name}"
+        with progress(title, len(items)) as bar:
             turns = play(rollout, items, seed, samples, sampling, bar)
-            mean = statistics.fmean(problem_returns(turns, rollout))
-            returns[row, column] += mean / len(strangers)
-    return returns, f"held-out return, {len(items)} problems, {sampled}"
+        mean = statistics.fmean(problem_returns(turns, rollout))
+        returns[row, column] += mean / len(strangers)
+    return returns, f"held-out return, {counted(len(items), 'problem')}, {sampled}"
 
 
 def report(runs: list[Path], returns: np.ndarray, file: str | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from policies.model_names import TeamOptions
-from rewards import asks
+from rewards import asks, programs_started
 from training import run_folder
 from training.flags import engine_conflict, part_of
 from training.plugins import TaskOptions, make_task
@@ -177,11 +177,40 @@ class Player:
             episode = dataclasses.replace(episode, max_prompt_tokens=limit)
         return rollout_class(self.team, self.task, self.reward, episode)
 
-    def ask(self, item: dict, seed: int) -> tuple[list[str], list[str]]:
-        """Return the agents' prompts and responses to one item.
+    def ask(self, item: dict, seed: int) -> list[dict]:
+        """Return the agents' prompts and responses at each turn of one item.
 
-        This is Rollout.act for one node, without the seconds that Lightning takes to load.
+        This is a Rollout of one line, without the seconds that Lightning takes to load.
         """
+        import torch
+
+        from concurrency.threads import Threads
+        from policies.shared_model import TooLong
+
+        torch.manual_seed(seed)
+        threads = Threads(programs_started)
+        histories = [[] for _ in range(self.team.size)]
+        turns = []
+        while True:
+            try:
+                prompts, texts = self.answers(item, len(turns), histories)
+            except TooLong:
+                if not turns:
+                    raise
+                return turns
+            turns.append({"prompts": prompts, "responses": texts})
+            if len(turns) == self.flags.turns:
+                return turns
+            [next_item] = threads.map("advance", self.task.advance, [item], [texts])
+            if next_item is None:
+                return turns
+            [feedback] = threads.map("feedback", self.task.feedback, [item], [texts])
+            for history, text, told in zip(histories, texts, feedback, strict=True):
+                history.append((text, told))
+            item = next_item
+
+    def answers(self, item: dict, turn: int, histories: list) -> tuple[list[str], list[str]]:
+        """Return the agents' prompts and responses at one turn."""
         import torch
 
         from policies.shared_model import as_text
@@ -191,15 +220,14 @@ class Player:
         prompts = [""] * self.team.size
         texts = [""] * self.team.size
         asked = []
-        for agent in self.task.speakers(item, 0) or range(self.team.size):
+        for agent in self.task.speakers(item, turn) or range(self.team.size):
             base = self.team.base_of[agent]
             base.end_at(self.task.stop)
-            prompt = self.task.observe(agent, item, [])
+            prompt = self.task.observe(agent, item, histories[agent])
             prompts[agent] = as_text(prompt)
             texts[agent] = self.task.begin(agent, item)
             ids = base.encode(prompt, flags.chat_template, *limits, texts[agent])
             asked.append((agent, ids))
-        torch.manual_seed(seed)
         uniforms = torch.rand(len(asked), 1, flags.max_new_tokens, dtype=torch.float64)
         answers = self.team.sample(asked, uniforms, self.sampling)
         for (agent, _), [response] in zip(asked, answers, strict=True):

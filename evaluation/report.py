@@ -144,6 +144,8 @@ def show(header: dict, records: list[dict], count: int) -> str:
                         scores.append(f"{name} {value:.2f}")
                 head = f"--- {record['method']}, {decoding}, turn {number_of_turn}"
                 blocks += [f"{head}: {', '.join(scores)}", side_by_side(turn["responses"])]
+                if any(turn.get("feedback", [])):
+                    blocks += ["--- feedback", side_by_side(turn["feedback"])]
             blocks[-1] += f"\nreturn {record['return']:.3f}"
     return "\n".join(blocks)
 

@@ -284,12 +284,14 @@ def test_a_model_s_text_cannot_control_the_terminal():
 
 def test_progress_is_lines_now_and_then_where_there_is_no_terminal(monkeypatch):
     said = io.StringIO()
+    with held_out.progress("w", 1, said):
+        pass
     for pause in (0, 99):  # seconds
         monkeypatch.setattr(held_out, "PAUSE", pause)
         with held_out.progress("x", 20, said) as bar:
             bar.update(10)
             bar.update(10)
-    assert said.getvalue() == "x: 20 problems\nx: 10 of 20\nx: 20 problems\n"
+    assert said.getvalue() == "w: 1 problem\nx: 20 problems\nx: 10 of 20\nx: 20 problems\n"
 
 
 def test_the_seeds_of_a_team_are_evaluated_together(whole, team, tmp_path):
@@ -325,6 +327,34 @@ def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
     for text in evaluated["turns"][0]["responses"]:
         for line in text.splitlines():
             assert " ".join(line.split()) in said
+
+
+def test_two_turns_are_asked_and_shown_with_what_the_agents_are_told(tmp_path, capsys):
+    """A task with feedback, and with its problem in the prompts of both turns."""
+    (tmp_path / "told.py").write_text(
+        TEAM.replace("FOLDER/two.py", f"{tmp_path}/told.py").replace("CHECK", "pass")
+        + "Two.observe = lambda self, agent, item, history: f'# {item} {history}\\n'\n"
+        "Two.feedback = lambda self, item, responses: [f'told {len(responses[0])}', 'more']\n"
+    )
+    flags = f"--task {tmp_path}/told.py:Two --turns 2 --branching chain"
+    run = train_run(tmp_path / "run", SMALL, "--max-new-tokens 8 --eval-limit none", flags)
+    argv = f"--run {run} --limit 1 --method trained --greedy --samples {tmp_path}/samples"
+    run_eval(argv)
+    header, record = map(json.loads, (tmp_path / "samples").read_text().splitlines())
+    first, last = record["turns"]
+    assert first["feedback"] == [f"told {len(first['responses'][0])}", "more"]
+    assert header["items"][0]["task_id"] == 1
+    capsys.readouterr()
+    run_eval(f"--from-samples {tmp_path}/samples --show 1")
+    assert "--- feedback\nagent 0" in capsys.readouterr().out
+    flags = evaluation.run_flags(evaluation.parse([]), run)
+    item = make_task(part_of(flags, TaskOptions)).items("test")[0]
+    flags.temperature = 0.0
+    turns = load_team.Player(flags, run).ask(item, 0)
+    assert [turn["responses"] for turn in turns] == [first["responses"], last["responses"]]
+    assert first["feedback"][0] in turns[1]["prompts"][0]
+    evaluation.main(["--run", str(run), "--ask", json.dumps(item)])
+    assert "\nturn 1:\n" in capsys.readouterr().out
 
 
 # --- comparing, examining -------------------------------------------------------------------------

@@ -105,6 +105,7 @@ def mine(folder: Path, method: str = "rest(self): pass"):
 
 CONVERTED = [  # a method, what it is given, and what it returns in plain Python
     ("items(self, split): return [{'task_id': np.int64(7)}]", ["test"], [{"task_id": 7}]),
+    ("items(self, split): return [{}, {'task_id': None}]", ["a"], [{"task_id": 1}, {"task_id": 2}]),
     ("speakers(self, item, turn): return {np.int64(1), 0}", [{}, 0], [0, 1]),
     ("observe(self, agent, item, history): return np.str_('a')", [0, {}, []], "a"),
     (

@@ -161,7 +161,10 @@ def test_a_run_writes_what_it_promises(tmp_path):
     assert weights.stat().st_mode == (finished / "args.json").stat().st_mode  # as the umask says
     moved = finished.rename(tmp_path / "my run")
     for command in (f"eval.py --run '{moved}' --show", f"train.py --resume '{moved}' --max"):
-        assert command in report(moved)
+        assert command in report(moved, 4.0)
+    assert re.search(r"after \(turn 0, reward \d\.\d\d of 4\)", report(moved, 4.0))
+    assert f"page:      python eval.py --html '{moved}'" in report(moved, 4.0)
+    assert "max_steps: 3\n" in (moved / "hparams.yaml").read_text()
     assert f"--resume '{moved}'" in run_folder.resume_command(moved)
 
 

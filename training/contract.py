@@ -141,6 +141,8 @@ def _items(value) -> list[dict]:
     for number, item in enumerate(value, 1):
         try:
             items.append(_item(item))
+            if items[-1].get("task_id") is None:
+                items[-1]["task_id"] = number
         except ValueError as error:
             raise ValueError(f"item {number}: {error}") from error
     return items

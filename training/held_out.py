@@ -18,6 +18,7 @@ from policies.sampling import Sampling
 from policies.shared_model import as_text
 from rewards import total
 from training.metrics import mean_parts, problem_returns
+from training.terminal import counted
 
 ALIGNED_CHAIN = (1, True)  # Rollout's joints and chain: how held-out problems are played
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
@@ -33,7 +34,7 @@ class Lines:
         self.file = file
         self.done = 0
         self.printed = time.monotonic()
-        print(f"{title}: {total} problems", file=file, flush=True)
+        print(f"{title}: {counted(total, 'problem')}", file=file, flush=True)
 
     def update(self, count: int = 1) -> None:
         self.done += count
@@ -93,25 +94,29 @@ def evaluate(module: MAGRPO, items: list[dict], title="held out") -> tuple[dict,
     measures = {}
     per_problem = {}
     seed = module.algorithm.seed
-    passes = (("", EVAL_SAMPLES, module.sampling), ("greedy/", 1, module.sampling.greedy()))
-    with progress(title, 2 * len(items), sys.stdout, processes.place()[0] == 0) as bar:
-        for prefix, samples, sampling in passes:
+    passes = (
+        ("sampled", "", EVAL_SAMPLES, module.sampling),
+        ("greedy", "greedy/", 1, module.sampling.greedy()),
+    )
+    for way, prefix, samples, sampling in passes:
+        shown = processes.place()[0] == 0
+        with progress(f"{title}, {way}", len(items), sys.stdout, shown) as bar:
             turns = play(module.rollout, items, seed, samples, sampling, bar)
-            returns = problem_returns(turns, module.rollout)
-            deviation = statistics.stdev(returns) if len(items) > 1 else 0.0
-            per_problem[f"{prefix}return"] = returns
-            measures[f"{prefix}return"] = statistics.fmean(returns)
-            measures[f"{prefix}return_se"] = deviation / math.sqrt(len(items))
-            ends = []  # of each problem
-            for root in turns[0]:
-                ends.append([])
-                for sample in range(samples):
-                    *_, (node, number) = episode(root, sample)
-                    ends[-1].append(played(node, number)[1])
-            by_problem = list(map(mean_parts, ends))
-            for name, value in mean_parts(itertools.chain(*ends)).items():
-                measures[prefix + name] = value
-                per_problem[prefix + name] = [parts.get(name, 0.0) for parts in by_problem]
+        returns = problem_returns(turns, module.rollout)
+        deviation = statistics.stdev(returns) if len(items) > 1 else 0.0
+        per_problem[f"{prefix}return"] = returns
+        measures[f"{prefix}return"] = statistics.fmean(returns)
+        measures[f"{prefix}return_se"] = deviation / math.sqrt(len(items))
+        ends = []  # of each problem
+        for root in turns[0]:
+            ends.append([])
+            for sample in range(samples):
+                *_, (node, number) = episode(root, sample)
+                ends[-1].append(played(node, number)[1])
+        by_problem = list(map(mean_parts, ends))
+        for name, value in mean_parts(itertools.chain(*ends)).items():
+            measures[prefix + name] = value
+            per_problem[prefix + name] = [parts.get(name, 0.0) for parts in by_problem]
     return measures, per_problem, turns[0]
 
 

@@ -96,7 +96,9 @@ def make_logger(flags: dict, directory: Path, kept: int):
     """Return Lightning's logger of --logger, False for none. kept: the steps of a resumed run."""
     name = flags["logger"]
     if name == "tensorboard":
-        return TensorBoardLogger(directory, "", "", purge_step=kept)
+        logger = TensorBoardLogger(directory, "", "", default_hp_metric=False, purge_step=kept)
+        logger.log_hyperparams(flags)  # its hparams.yaml
+        return logger
     if name == "wandb":
         file = directory / "wandb_id"  # W&B's name for the run, which a resumed one goes on with
         if not file.exists():

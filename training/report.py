@@ -15,7 +15,7 @@ from training.doctor import ALL, remedy
 from training.held_out import as_markdown, sample_record
 from training.metrics import memory_gib, problem_returns, reward_spreads
 from training.run_folder import read_args, read_summary
-from training.terminal import printable
+from training.terminal import counted, printable
 
 MANY = 20_000  # joint responses of a step above which a run warns
 CARD = """\
@@ -45,6 +45,7 @@ NEXT = """\
 ask:       python eval.py --run {run} --ask "a problem in your words, or an item as JSON"
 show:      python eval.py --run {run} --show 3
 table:     python eval.py --run {run}
+page:      python eval.py --html {run}
 doctor:    python eval.py --doctor {run}  (20 steps or more)
 compare:   python eval.py --compare {run} ANOTHER_RUN
 continue:  python train.py --resume {run} --max-steps {steps}
@@ -65,12 +66,14 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
             file=sys.stderr,
         )
     rates = [f"{rate:g}" for rate in dict.fromkeys(options.lr)]
+    problems = counted(len(module.problems), "problem")
     splits = [f"{len(items)} of {split}" for split, items in held_out.items()]
     lines = [
-        f"task:    {task}, reward {module.rollout.task.reward}, {len(module.problems)} problems; "
+        f"task:    {task}, reward {module.rollout.task.reward}, {problems}; "
         f"held out: {', '.join(splits) or 'none'}",
-        f"plan:    {options.max_steps} steps of {options.batch_size} problems, "
-        f"{options.num_generations} samples an agent, lr {' '.join(rates)}",
+        f"plan:    {counted(options.max_steps, 'step')} of "
+        f"{counted(options.batch_size, 'problem')}, "
+        f"{counted(options.num_generations, 'sample')} an agent, lr {' '.join(rates)}",
     ]
     for number, base in enumerate(module.team.bases):
         lines.append(f"base {number}: {describe_base(base, module)}")
@@ -218,20 +221,22 @@ def near(name: str | Path) -> str:
     return str(Path(name).relative_to(here)) if Path(name).is_relative_to(here) else name
 
 
-def report(directory: Path) -> str:
-    """Return the short report at the end of a run."""
+def report(directory: Path, maximum: float) -> str:
+    """Return the short report at the end of a run. maximum: of its reward."""
     quoted = shlex.quote(str(directory))
     summary = read_summary(directory)
     before = summary["before"]
     after = summary["after"]
-    lines = [f"\n{summary['steps']} steps in {summary['seconds'] / 60:.1f} minutes: {directory}"]
+    steps = counted(summary["steps"], "step")
+    lines = [f"\n{steps} in {summary['seconds'] / 60:.1f} minutes: {directory}"]
     if after:
         lines.append("held-out test problems, share of the maximum return   before    after")
         for name, label in (("return", "sampled"), ("greedy/return", "greedy")):
             error = after[f"{name}_se"]
             lines.append(f"  {label:<50}{before[name]:8.3f} {after[name]:8.3f}  (se {error:.3f})")
     for when, sample in summary["example"].items():
-        lines.append(f"\none joint response {when} (reward {sample['reward']:.2f}):")
+        earned = f"turn {sample['turn']}, reward {sample['reward']:.2f} of {maximum:g}"
+        lines.append(f"\none joint response {when} ({earned}):")
         for agent, text in enumerate(sample["responses"]):
             for line in printable(text).split("\n"):
                 lines.append(f"  agent {agent} | {line}")

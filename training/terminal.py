@@ -56,6 +56,11 @@ def printable(text: str) -> str:
     return "".join(c for c in text.expandtabs(4) if c.isprintable() or c == "\n")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 problem, 2 problems."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def drop_output() -> None:
     """Drop what standard output still buffers, where its reader has gone, as `| head` does."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
