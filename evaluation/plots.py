@@ -7,7 +7,6 @@ from textwrap import fill
 import pandas
 
 from evaluation import palette
-from evaluation.comparison import bounds_of
 from evaluation.groups import Run
 
 
@@ -79,11 +78,12 @@ def draw_curves(axes, groups: dict[str, list[Run]], metric: str, half: int) -> N
             alpha=0.25,
             linewidth=0,
         )
-    title = (
-        f"training batches: mean ± standard error over n seeds, smoothed over {2 * half + 1} steps"
-    )
+    title = "training batches: mean ± standard error over n seeds"
+    if half:
+        title += f", smoothed over {2 * half + 1} steps"
     axes.set(title=title, ylabel=metric)
-    if bounds_of(groups, metric) == (0.0, 1.0):
+    values = pandas.concat(run.steps.filter([metric]) for run in itertools.chain(*groups.values()))
+    if values[metric].between(0, 1).all():
         axes.set_ylim(0, 1)
 
 

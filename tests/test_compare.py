@@ -32,7 +32,8 @@ def write_run(directory: Path, seed: int, after: list[float], files=(), **flags)
     """Write what --compare reads of a run. after: the returns of the held-out problems."""
     directory.mkdir(parents=True)
     record = {"args": flags | {"seed": seed, "max_steps": 5, "num_agents": 2}, "code": ["aaa"]}
-    record["files"] = {"magrpo.py": "1"} | dict(files)
+    if files is not None:
+        record["files"] = {"magrpo.py": "1"} | dict(files)
     (directory / "args.json").write_text(json.dumps(record))
     steps = [{"step": step, "return": 0.1 * step, "scheme/a": 1.0} for step in range(5)]
     write_lines(directory / "metrics.jsonl", steps)
@@ -63,7 +64,8 @@ def test_every_flag_changes_an_experiment_or_is_put_aside():
 
 def test_what_changes_no_algorithm_makes_no_group(tmp_path):
     """Names, logging, an older run without a flag, the same batch on two devices, seeds of --init.
-    Another file of the code that both have is another group, a file that one lacks is not."""
+    Another file of the code that both have is another group, a file that one lacks is not. An older
+    run recorded no files."""
     defaults = DEFAULTS | {"batch_size": 12}
     same = [
         write_run(tmp_path / "a-seed0", 0, [1.0], init=["runs/x-seed0/agents/0"]),
@@ -74,15 +76,17 @@ def test_what_changes_no_algorithm_makes_no_group(tmp_path):
         write_run(tmp_path / "a-seed3", 3, [1.0], {"new.py": "1"}, init=["runs/x/agents/0"]),
     ]
     other = write_run(tmp_path / "a-seed4", 4, [1.0], {"magrpo.py": "2"}, init=["runs/x/agents/0"])
+    old = write_run(tmp_path / "a-seed5", 5, [1.0], None, init=["runs/x/agents/0"])
     runs = [
         Run(path, seed, experiment(path, defaults), None, {"after": {}})
-        for seed, path in enumerate([*same, other])
+        for seed, path in enumerate([*same, other, old])
     ]
-    groups = group_runs(runs)
+    assert notes(group_runs(runs))[1:] == ["a-seed5 and a, b differ in code/version"]
+    groups = group_runs(runs[:5])
     assert list(map(len, groups.values())) == [4, 1]
     assert list(groups) == ["a, b", "a-seed4"]
     assert notes(groups) == ["a-seed4 and a, b differ in code/magrpo.py"]
-    merged = group_runs(runs, ["advantage"])
+    merged = group_runs(runs[:5], ["advantage"])
     assert list(map(len, merged.values())) == [5]
     assert notes(merged) == ["the runs of --advantage mean differ in code/magrpo.py"]
 

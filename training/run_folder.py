@@ -248,7 +248,9 @@ def experiment(directory: Path, defaults: dict) -> dict:
         if name not in ASIDE:
             traits[f"--{name.replace('_', '-')}"] = flags[name]
     traits["--data-hash"] = record.get("data_hash")
-    for file, digest in record.get("files", {"version": record["code"]}).items():
+    files = record.get("files", {})
+    traits["code/version"] = None if files else record["code"]  # an older run
+    for file, digest in files.items():
         traits[f"code/{file}"] = digest
     return traits
 
