@@ -29,8 +29,12 @@ def write_page(names: list[str], watched: bool = False) -> Path:
     rows = [row for run in runs for row in run["rows"]]
     metrics = {name for row in rows for name in row}
     schemes = [name.removeprefix("scheme/") for name in metrics if name.startswith("scheme/")]
-    data = {"runs": runs, "colors": COLORS, "schemes": scheme_colors(schemes)}
-    data["reload"] = PAUSE if watched else None
+    data = {
+        "runs": runs,
+        "colors": COLORS,
+        "schemes": scheme_colors(schemes),
+        "reload": PAUSE if watched else None,
+    }
     # JavaScript reads Python's NaN and Infinity. Without a "<", no text ends the script.
     text = json.dumps(data).replace("<", "\\u003c")
     run_folder.write_whole(path, template.replace("/* the data */ {}", text))
