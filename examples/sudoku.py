@@ -46,20 +46,21 @@ SOLVE = (
 )
 BEGIN = "```python\ndef solve(board):\n"
 SOLVER = """\
+    size = 3
     if "." not in board:
         return board
     cell = board.index(".")
     used = set()
-    for other in range(9):
-        if cell // 3 == other // 3 or cell % 3 == other % 3:
+    for other in range(size * size):
+        if cell // size == other // size or cell % size == other % size:
             used.add(board[other])
-    for digit in "123":
+    for digit in map(str, range(1, size + 1)):
         if digit not in used:
             solved = solve(board[:cell] + digit + board[cell + 1 :])
             if solved:
                 return solved
 ```"""
-OUTPUT = "A program returned: {output}\n\n"
+OUTPUT = "A program returned:\n\n{output}\n\n"
 
 
 @functools.cache
@@ -169,7 +170,7 @@ class Coded(Sudoku):
     def observe(self, agent, item, history):
         """Return the messages of a chat: an example with its answer, and the puzzle."""
         if "output" in item:
-            example = EXAMPLE | {"output": EXAMPLE["solution"]}
+            example = EXAMPLE | {"output": rows(EXAMPLE["solution"])}
             asked = [RULES + OUTPUT.format(**shown) + FILL for shown in (example, item)]
             reply = rows(EXAMPLE["solution"])
         else:
@@ -183,7 +184,8 @@ class Coded(Sudoku):
 
     def advance(self, item, responses):
         code = "".join(responses).removeprefix("```python\n")
-        return item | {"output": output(code, "solve", item["puzzle"])}
+        board = output(code, "solve", item["puzzle"])
+        return item | {"output": rows(board) if len(board) == 16 else board}
 
 
 def improvement(item, responses):
