@@ -172,7 +172,7 @@ def test_a_file_of_samples_controls_neither_a_terminal_nor_a_table(whole, tmp_pa
 def test_greedy_only_and_another_reward_and_turns(team, tmp_path):
     short = f"--limit 1 --method trained --json {tmp_path}/json --greedy"
     run_eval("--run", team, short, "--reward code_paper --turns 2 --split dev")
-    assert ": 1 dev problems, greedy" in read_json(tmp_path / "json")["settings"]["title"]
+    assert ": 1 dev problem, greedy" in read_json(tmp_path / "json")["settings"]["title"]
     row = methods(tmp_path)["trained"]
     assert not {"greedy/return", "pass@3"} & row.keys()
     assert row["tokens_per_problem"] > row["length/0"] + row["length/1"]  # of both turns
