@@ -298,7 +298,8 @@ def test_a_server_that_dies_loses_nothing(tiny, capsys, tmp_path):
         assert row["logp_difference/max"] < 1e-4
     paths = [Path(body["lora_path"]) for _, body in tiny.asked if "lora_path" in body]
     assert {path.parent.parent for path in paths} == {tmp_path}
-    tiny.left = 2 + 2 * 2 + 2 * 2 + 2  # the probe, the held-out problem, a step, half a step
+    # the probe, the held-out problem and its example, a step and its example, half a step
+    tiny.left = 2 + (2 * 2 + 2) + (2 * 2 + 2) + 2
     error = refused(capsys, argv, "--run", broken)
     assert "Connection error" in error
     assert f"--resume {broken}" in error

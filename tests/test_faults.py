@@ -57,7 +57,7 @@ def reward(item, responses):
     with lock:
         calls.append(1)
         number = len(calls)
-    if number > 10 and os.path.exists(os.path.join(here, "bad")):
+    if number > 16 and os.path.exists(os.path.join(here, "bad")):
         BAD
     return sum(map(len, responses)) % 7
 reward.maximum = 6.0
@@ -277,7 +277,7 @@ def test_a_signal_at_the_start_ends_a_run_with_one_line(tmp_path):
 
 def test_a_signal_is_not_taken_for_an_error_of_the_users_code(tmp_path, capsys):
     """It comes once, while the run waits for a reward: a second one would end this process."""
-    send = "if number == 11: os.kill(os.getpid(), 15)\n        time.sleep(1)"
+    send = "if number == 17: os.kill(os.getpid(), 15)\n        time.sleep(1)"
     (tmp_path / "bad").touch()
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", send))
     with pytest.raises(SystemExit) as stopped:
