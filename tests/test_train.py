@@ -116,8 +116,10 @@ def test_a_glob_s_other_files_are_no_runs(tmp_path, monkeypatch, capsys):
 def test_a_run_knows_its_code(tmp_path, capsys):
     """The last commit of code, and a hash of what differs from it; other code is told."""
     plug_in = tmp_path / "mine.py"
-    text = "def short(item, texts):\n    return 1.0\nshort.maximum = 1.0\n"
+    text = "import namesake.mine\ndef short(item, texts):\n    return 1.0\nshort.maximum = 1.0\n"
     plug_in.write_text(text)
+    (tmp_path / "namesake").mkdir()
+    (tmp_path / "namesake/mine.py").touch()
     path = run(tmp_path / "run", f"--max-steps 1 --reward {plug_in}:short")
     record = read_json(path / "args.json")
     assert record["code"] == [code_version(record["args"])]

@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -332,6 +333,7 @@ def loaded_files() -> dict[str, str]:
 
     These are the loaded modules that were not installed, so plug-ins and what they import are among
     them, and the sandbox's worker. A file elsewhere has its name alone: clones may stand anywhere.
+    Files of one name have one digest.
     """
     library = Path(os.__file__).resolve().parent
     paths = {ROOT / "sandbox/worker.py"}
@@ -340,11 +342,11 @@ def loaded_files() -> dict[str, str]:
         installed = {"site-packages", "dist-packages"} & {*path.parts} or library in path.parents
         if path.suffix == ".py" and path.is_file() and not installed:
             paths.add(path)
-    digests = {}
+    digests = defaultdict(hashlib.sha256)
     for path in sorted(paths):
         name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
-        digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return digests
+        digests[name].update(path.read_bytes())
+    return {name: digest.hexdigest()[:12] for name, digest in digests.items()}
 
 
 def _git(*arguments: str) -> bytes:
