@@ -288,6 +288,16 @@ def test_a_signal_is_not_taken_for_an_error_of_the_users_code(tmp_path, capsys):
     assert "stopped by SIGTERM at step" in said.out
 
 
+def test_a_signal_while_examples_are_recorded_loses_no_step(tmp_path, capsys):
+    """They are played after the update, and the step is written after them."""
+    (tmp_path / "bad").touch()
+    reward = REWARD.replace("number > 16", "number == 16")  # the second step's example
+    (tmp_path / "mine.py").write_text(reward.replace("BAD", "os.kill(os.getpid(), 15)"))
+    with pytest.raises(SystemExit):
+        in_this_process(tmp_path / "run", 4, f"--reward {tmp_path}/mine.py:reward --save-every 99")
+    assert "stopped by SIGTERM at step 2. Go on from step 2" in capsys.readouterr().out
+
+
 def test_the_first_signal_lets_an_update_end_and_the_second_does_not():
     process = multiprocessing.get_context("fork").Process(target=interrupt_itself)
     process.start()

@@ -287,8 +287,11 @@ class Recorder(L.Callback):
             return
         greedy = module.sampling.greedy()
         seed = module.algorithm.seed
+        may_end = module.rollout.interruptible
+        module.rollout.interruptible = contextlib.nullcontext  # the step is not yet recorded
         with trainer.precision_plugin.forward_context():  # the precision of training
             turns = play(module.rollout, items, seed, 1, greedy, tqdm(disable=True))
+        module.rollout.interruptible = may_end
         done = module.global_step
         for node in itertools.chain(*turns):
             self.examples.append({"problem": node.problem, **sample_record(done, node, 0)})
