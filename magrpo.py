@@ -34,7 +34,7 @@ The algorithm leaves out:
   --updates there are several updates, and with --engine another program has sampled.
 
 Read it in this order: the equations (pure functions), the rollout (steps 1 to 4), the
-LightningModule (steps 5 to 7). The team, and how a model is run fast, are in policies/.
+LightningModule (steps 5 to 7). The team is in policies/, and fast/ makes the same results faster.
 """
 
 import contextlib

@@ -519,7 +519,7 @@ def train_several(args: Args, argv: list[str]) -> int:
         find_names(run_args)
         if not run_args.epochs:
             resolve_steps(run_args, 0)
-        if (directory / "args.json").is_file():
+        if sweep.has_begun(directory):
             sweep.check_same(directory, recorded_flags(directory), run_args)
     return sweep.run_all(runs, args.jobs)
 

@@ -25,7 +25,9 @@ def find_runs(names: list[str] | None, wanted: str) -> tuple[list[Path], list[Pa
     """
     teams: list[Path] = []
     solos: list[Path] = []
-    for directory in run_folder.run_folders(names) if names else []:
+    if not names:
+        return teams, solos
+    for directory in run_folder.run_folders(names):
         flags = run_folder.read_args(directory)["args"]
         checkpoint = directory / run_folder.CHECKPOINT
         if not (run_folder.has_agents(directory, flags) or checkpoint.is_file()):

@@ -103,7 +103,8 @@ def run_all(runs: dict[Path, list[str]], jobs: int) -> int:
     while waiting or running:
         while waiting and len(running) < jobs:
             directory = waiting.pop(0)
-            tell(f"{directory} begins, {len(waiting)} after it")
+            verb = "goes on" if has_begun(directory) else "begins"
+            tell(f"{directory} {verb}, {len(waiting)} after it")
             running[directory] = start(directory, runs[directory], jobs)
         time.sleep(0.1)
         for directory, process in list(running.items()):
@@ -123,7 +124,7 @@ def run_all(runs: dict[Path, list[str]], jobs: int) -> int:
         return 130
     tell(f"{len(runs) - len(failed)} of {len(runs)} runs are finished")
     for directory in failed:
-        tell(f"{directory} failed: the same command tries it again")
+        tell(f"{directory} is not finished: the same command tries it again")
     return 1 if failed else 0
 
 
@@ -139,12 +140,16 @@ def unfinished(runs: Iterable[Path]) -> list[Path]:
     return waiting
 
 
+def has_begun(directory: Path) -> bool:
+    return (directory / "args.json").is_file()
+
+
 def start(directory: Path, flags: list[str], jobs: int) -> subprocess.Popen:
     """Start a run, or go on with it. Beside other runs, it has its share of the cores, and a log.
 
     A terminal's Ctrl-C does not reach it, because it has a process group of its own.
     """
-    if (directory / "args.json").is_file():
+    if has_begun(directory):
         flags = ["--resume", str(directory)]
     command = [sys.executable, os.path.relpath(ROOT / "train.py"), *flags]
     environment = dict(os.environ)
