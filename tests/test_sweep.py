@@ -122,7 +122,8 @@ def test_a_failure_stops_no_other_and_what_is_finished_is_skipped(monkeypatch, c
         "runs/coop-seed0 ended with exit status 2",
         "runs/coop-seed2 is finished",
         "3 of 4 runs are finished",
-        "runs/coop-seed0 failed",
+        "runs/coop-seed3 goes on, 0 after it",
+        "runs/coop-seed0 is not finished",
     ):
         assert f"sweep: {line}" in said
 
