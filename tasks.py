@@ -52,7 +52,6 @@ class Task:
     # Texts that end a response, whose text then ends before them.
     stop: str | tuple[str, ...] = ""
     modes: tuple[str, ...] = ()  # the names that --feedback takes
-    colors: ClassVar[dict[str, str]] = {}  # block -> "#rrggbb" in the legend's order, for `draw`
     # Columns of eval.py's table: name -> part of the reward. "pass@k" is the expected best of k
     # joint responses. A name without @k is the fraction of joint responses whose part exceeds 0.
     measures: ClassVar[dict[str, str]] = {}
@@ -114,13 +113,6 @@ class Task:
     def scheme(self, item: dict, responses: list[str]) -> str | None:
         """Return a name for how the work was divided. Training and eval.py count these names."""
         return None
-
-    def draw(self, item: dict, responses: list[str]) -> dict[str, list]:
-        """Return a picture of the team's work (training/pictures.py), for a task with `colors`.
-
-        Without responses, the picture shows the target.
-        """
-        return {}
 
     def check(self, item: dict) -> None:
         """Raise ValueError for an item of eval.py --ask that this task cannot use."""

@@ -175,7 +175,7 @@ PLUGINS = [  # what is replaced, by what, what is named
     ("def items(self, split)", "def items(self)", "Task.items has to take (split): too many"),
     ("agents=2): pass", "agents=2): self.stop = [b'a']", "a task's stop has to be a text or a"),
     ("agents=2): pass", "agents=2): self.measures = ['a']", "a task's measures has to be a dict"),
-    ("agents=2): pass", "agents=2): self.colors = {'a': 5}", "a task's colors has to hold texts"),
+    ("agents=2): pass", "agents=2): self.measures = {'a': 5}", "a task's measures has to hold"),
     ('[{"task_id": split}]', "{}", "Task.items has to return a list of dicts, not {}"),
     ('return [{"task_id": split}]', "return []", "has no items to train or to test on"),
     (

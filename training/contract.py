@@ -7,7 +7,6 @@ because it is plain Python and its texts are UTF-8.
 import copy
 import functools
 import inspect
-import itertools
 import operator
 from collections.abc import Callable
 
@@ -76,7 +75,6 @@ def guard(task: Task, agents: int) -> None:
         "feedback": (f"a list of {agents} texts", functools.partial(_texts, agents)),
         "advance": ("a dict or None", _optional(_item)),
         "scheme": ("a text or None", _optional(text)),
-        "draw": ("grids of cells (block, agent, wrong) by their titles", _picture),
         "check": ("None", _optional(plain)),
         "ask": ("a dict", _item),
     }
@@ -94,13 +92,11 @@ def guard(task: Task, agents: int) -> None:
     stops = [task.stop] if isinstance(task.stop, str) else task.stop
     if not isinstance(stops, list | tuple) or not all(isinstance(stop, str) for stop in stops):
         raise ValueError(f"a task's stop has to be a text or a list of texts, not {stops!r:.60}")
-    for name in ("colors", "measures"):
-        table = getattr(task, name)
-        if not isinstance(table, dict):
-            raise ValueError(f"a task's {name} has to be a dict, not {table!r:.60}")
-        for word in (*table, *table.values()):
-            if not isinstance(word, str):
-                raise ValueError(f"a task's {name} has to hold texts, not {word!r:.60}")
+    if not isinstance(task.measures, dict):
+        raise ValueError(f"a task's measures has to be a dict, not {task.measures!r:.60}")
+    for word in (*task.measures, *task.measures.values()):
+        if not isinstance(word, str):
+            raise ValueError(f"a task's measures has to hold texts, not {word!r:.60}")
 
 
 def advanced(advance: Callable, item: dict, responses: list[str]):
@@ -179,13 +175,3 @@ def _texts(count: int, value) -> list[str]:
     if isinstance(value, str) or len(value) != count:
         raise ValueError("every agent needs one")
     return [text(part) for part in value]
-
-
-def _picture(value) -> dict[str, list]:
-    if not isinstance(value, dict):
-        raise ValueError("it is not a dict")
-    picture = plain(value)
-    for rows in picture.values():
-        for cell in itertools.chain(*rows):
-            _, _, _ = cell
-    return picture

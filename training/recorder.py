@@ -27,7 +27,7 @@ from magrpo import MAGRPO
 from policies.loading import save_agent
 from training.doctor import remedy
 from training.held_out import as_markdown, episode, evaluate, play, played, sample_record
-from training.metrics import measure, memory_gib, problem_returns
+from training.metrics import measure, memory_gib
 from training.report import model_card
 from training.run_folder import (
     BEST,
@@ -39,7 +39,7 @@ from training.run_folder import (
 )
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
-SHOWN = 3  # held-out problems in examples.jsonl, which are drawn, too
+SHOWN = 3  # held-out problems in examples.jsonl
 MOMENTS = 12  # at which they are played, besides the first
 
 
@@ -150,7 +150,6 @@ class Recorder(L.Callback):
         self.recorded = None  # steps whose metrics and samples are on disk. None: it has not begun
         self.schemes = []  # names of the ways of dividing the work that were seen
         self.examples = []  # greedy joint responses to the same few problems, at each moment
-        self.frames = []  # what was built so far, if the task can draw it
         self.best = None  # {"step", "return"} of the best evaluation on dev so far
         self.flat = 0  # the latest steps in which each group's rewards were all equal
 
@@ -159,7 +158,6 @@ class Recorder(L.Callback):
             "summary": self.summary,
             "schemes": self.schemes,
             "examples": self.examples,
-            "frames": self.frames,
             "best": self.best,
             "seconds": time.perf_counter() - self.start,
         }
@@ -252,10 +250,6 @@ class Recorder(L.Callback):
         for agent in module.team.policies():
             card = model_card(self.directory, agent, module, self.summary)
             write_whole(self.directory / f"agents/{agent}/README.md", card)
-        if self.frames:
-            from training import pictures  # a run without pictures does not load matplotlib
-
-            pictures.write(self.directory, self.frames, module.rollout.task.colors)
         head = {"steps": module.global_step, "seconds": time.perf_counter() - self.start}
         write_json(self.directory / "summary.json", head | self.summary)
 
@@ -277,14 +271,10 @@ class Recorder(L.Callback):
             return evaluate(module, self.held_out[split], f"held out, {when}")
 
     def show_examples(self, trainer, module) -> None:
-        """Play a few held-out problems greedily. Write what is done, and draw it if the task can.
-
-        The first frame is the target.
-        """
-        task = module.rollout.task
-        items = (self.held_out.get("test") or module.problems)[:SHOWN]
-        if not task.colors and "test" not in self.held_out:
+        """Play a few held-out problems greedily, and write down what is done."""
+        if "test" not in self.held_out:
             return
+        items = self.held_out["test"][:SHOWN]
         greedy = module.sampling.greedy()
         seed = module.algorithm.seed
         may_end = module.rollout.interruptible
@@ -297,17 +287,6 @@ class Recorder(L.Callback):
             self.examples.append({"problem": node.problem, **sample_record(done, node, 0)})
         if trainer.is_global_zero:
             write_lines(self.directory / "examples.jsonl", self.examples)
-        if not task.colors:
-            return
-        if not self.frames:
-            target = [task.draw(item, []) for item in items]
-            self.frames.append({"name": "target", "drawn": target, "returns": []})
-        drawn = []
-        for root in turns[0]:
-            *_, (node, _) = episode(root, 0)
-            drawn.append(task.draw(node.item, played(node, 0)[0]))
-        returns = problem_returns(turns, module.rollout)
-        self.frames.append({"name": f"step {done}", "drawn": drawn, "returns": returns})
 
     def shares(self, module) -> dict[str, float]:
         """Return the share of each scheme among the step's aligned joint responses.

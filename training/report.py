@@ -240,8 +240,6 @@ def report(directory: Path, maximum: float) -> str:
         for agent, text in enumerate(sample["responses"]):
             for line in printable(text).split("\n"):
                 lines.append(f"  agent {agent} | {line}")
-    if (directory / "build.png").exists():
-        lines.append(f"\npictures:  {directory}/build.png, build.gif")
     lines.append("")
     if read_args(directory)["args"]["logger"] == "tensorboard":
         lines.append(f"curves:    tensorboard --logdir {quoted}")
