@@ -17,9 +17,9 @@ agents have the same R and A. The default for two agents is --joint cross, which
 combination of the agents' responses. --joint K scores K combinations for each response. Then r_i^g
 is the mean over the combinations that contain a_i^g, and each agent has its own R and A. (The
 authors' library adds their rewards up, so its gradient grows with G.) In the first half of the
-steps --optimism moves r_i^g from that mean towards the maximum, so that nobody unlearns what only
-needs a better partner. --optimism 0 turns it off. An agent also has its own R and A where a reward
-pays single agents. Temperature, top-k and top-p are part of pi_i.
+steps --optimism moves r_i^g from that mean towards the maximum. Then nobody unlearns a response
+that only needs a better partner. Nothing moves it with --optimism 0. An agent also has its own R
+and A where a reward pays single agents. Temperature, top-k and top-p are part of pi_i.
 
 One optimizer step learns from all turns of all problems of a batch. So in the code the factor 1/G
 of L_i is 1 / (problems x the agent's responses to a problem at that turn), see `rows`.
@@ -118,14 +118,14 @@ def sample_returns(
 ) -> Tensor:
     """Return R of every sample of every agent at one node (step 4): (n, G).
 
-    rewards (n, J): each agent's reward for each joint response. joints (J, n).
-    future (n, G): mean return of the node that joint response g opened, 0 on the last turn.
+    `rewards` (n, J) has each agent's reward for each joint response of `joints` (J, n). `future`
+    (n, G) is the mean return of the node that joint response g opened, 0 on the last turn.
 
     A sample's reward is the *mean* over its joint responses, so that the gradient's scale does not
     depend on G. Its future is that of its aligned joint response, because only this one is played
     on. The partners' samples are independent, so this is unbiased.
 
-    optimism moves the reward from the mean (0) to the maximum (1): what the sample earns if the
+    `optimism` moves the reward from the mean (0) to the maximum (1): what the sample earns if the
     partners learn to fit it. The maximum over their samples is biased upwards.
 
     A sample in none of the joint responses is left out: its R is NaN.
@@ -149,11 +149,11 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
         mean       (G-1)/G
         rloo, none 1
         std        not a constant
-        max        not a constant: it follows E[R] - E[best of G] / G, a bias against the best
-        maxrl      (1 - (1 - p)^(G-1)) / p, where R is 1 with chance p, and else 0: up to G - 1 for
-                   a rare success (arXiv 2602.02710)
+        max        not a constant. It follows E[R] - E[best of G] / G, a bias against the best.
+        maxrl      (1 - (1 - p)^(G-1)) / p, where R is 1 with chance p, and else 0. This is up to
+                   G - 1 for a rare success (arXiv 2602.02710).
 
-    ValueError: maxrl divides by the mean, and a return is negative.
+    Raise ValueError if a return is negative and maxrl would divide by the mean.
     """
     if mode == "none":
         return returns
@@ -181,17 +181,17 @@ def advantages_of_the_rest(returns: Tensor, mode: str) -> Tensor:
     NaN stays NaN.
     """
     values = returns.clone()
-    for own, is_left_out in zip(values, returns.isnan(), strict=True):
+    for group, is_left_out in zip(values, returns.isnan(), strict=True):
         if not is_left_out.all():
-            own[~is_left_out] = advantages(own[~is_left_out], mode)
+            group[~is_left_out] = advantages(group[~is_left_out], mode)
     return values
 
 
 def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
     """Return Eq. 2 over rows of responses: -sum_rows coef sum_tokens log pi.
 
-    logps and mask (R, T).
-    coef (R,): the advantage times the row's share of the batch. The losses of micro-batches add up.
+    logps and mask are (R, T). coef (R,) is the advantage times the row's share of the batch. The
+    losses of micro-batches add up.
     """
     return -(coef * (logps * mask).sum(-1)).sum()
 
@@ -207,11 +207,11 @@ def clipped_loss(
     """Return PPO's loss (arXiv 1707.06347, Eq. 7) for a rollout's later updates.
 
     Per token it is min(r A, r' A), where r = pi / old, and r' is r clipped to 1 - clip[0] and
-    1 + clip[1]. Shapes are those of policy_loss. old (R, T): log pi before the first update, in
-    which r = 1 and this is policy_loss.
+    1 + clip[1]. Shapes are those of policy_loss. old (R, T) is log pi before the first update. In
+    that update r = 1, and this is policy_loss.
 
-    level sequence: all tokens of a response y have r = (pi(y) / old(y))^(1 / |y|), and a token's
-    gradient is r A times that of its log pi (GSPO, arXiv 2507.18071, Eq. 7 and 14).
+    On the level `sequence`, all tokens of a response y have r = (pi(y) / old(y))^(1 / |y|). A
+    token's gradient is r A times that of its log pi (GSPO, arXiv 2507.18071, Eq. 7 and 14).
     """
     log_ratio = logps - old
     if level == "sequence":
@@ -225,7 +225,7 @@ def clipped_loss(
 
 
 def kl_loss(logps: Tensor, reference: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
-    """Return KL(pi || reference) over rows: 1/2 (log pi - log ref)^2 per token, summed.
+    """Return KL(pi || reference) over rows, the sum of 1/2 (log pi - log ref)^2 over tokens.
 
     Shapes are those of policy_loss. The expected gradient, over tokens that pi sampled, is the
     exact gradient of KL(pi || ref) token by token, given the tokens before it. It leaves out the
@@ -348,10 +348,11 @@ class Rollout:
 
         An episode ends after --turns, or earlier where the task's `advance` returns None or the
         next turn's prompts do not fit.
-        key: (seed, stream, step, number of the first item), which decides every random number.
-        joints: the number of joint responses that score each response (math.inf: all).
-        optimism: its weight in `sample_returns`.
-        truncated: drop leaves joint responses with a cut-off response out of the samples' returns.
+
+        The key (seed, stream, step, number of the first item) decides every random number. `joints`
+        is the number of joint responses that score each response (math.inf for all). `optimism` is
+        its weight in `sample_returns`. With `truncated` drop, joint responses with a cut-off
+        response do not count in the samples' returns.
         """
         turns = []
         with self.interruptible():
@@ -478,7 +479,7 @@ class Rollout:
     def move_on(self, nodes: list[Node]) -> None:
         """Ask the task for the next item of each aligned joint response, and for its feedback.
 
-        Where the episode is over, nobody would read the feedback, which may be costly.
+        After the end of an episode nobody would read the feedback, which may be costly.
         """
         for node in nodes:
             texts = [node.texts((sample,) * self.team.size) for sample in range(node.samples)]
@@ -535,9 +536,9 @@ def back_up(turns: list[list[Node]], gamma: float, optimism: float, drop: bool) 
 
     Only the samples' returns are optimistic. The values are means, so the logged `return` is, too.
 
-    drop: the samples' returns are over the joint responses that are whole, in which no response was
-    cut off. The future of one that is played on counts only where it is whole. (DAPO, arXiv
-    2503.14476, leaves cut-off responses out of the loss: overlong filtering.)
+    With `drop`, the samples' returns are over the joint responses that are complete, in which no
+    response was cut off. The future of one that is played on counts only if it is complete. (DAPO,
+    arXiv 2503.14476, leaves cut-off responses out of the loss. It calls this overlong filtering.)
     """
     for nodes in reversed(turns):
         for node in nodes:
@@ -552,10 +553,10 @@ def back_up(turns: list[list[Node]], gamma: float, optimism: float, drop: bool) 
             rewards = node.rewards
             joints = node.joints
             if drop:
-                ended = torch.tensor([[r.ended for r in own] for own in node.responses])  # (n, S)
-                whole = ended.gather(1, joints.T).all(0)  # (J,)
-                rewards = rewards[:, whole]
-                joints = joints[whole]
+                ended = torch.tensor([[r.ended for r in rs] for rs in node.responses])  # (n, S)
+                complete = ended.gather(1, joints.T).all(0)  # (J,)
+                rewards = rewards[:, complete]
+                joints = joints[complete]
                 if node.children:
                     future[:, ~ended.all(0)] = math.nan
             node.returns = sample_returns(rewards, joints, future, gamma, optimism)
@@ -577,7 +578,7 @@ def _order(seed: int, epoch: int, size: int) -> np.ndarray:
 
 @dataclass
 class Curriculum:
-    """What --keep-problems remembers of a run. It decides which problems the next step plays.
+    """The memory of --keep-problems. It decides which problems the next step plays.
 
     A problem is outside where the share of its joint responses that pass is below LOW or above
     HIGH. After k visits outside in a row, it is left out of the next 2^k - 1 epochs. So it is tried
@@ -672,7 +673,7 @@ class Algorithm:
     clip: list[float] | None = None
     ratio: str = "token"
     lr: tuple[float, ...] = (1e-4, 1e-4)  # of each agent
-    grad_clip: float = 1.0  # largest gradient norm of one agent; 0: any
+    grad_clip: float = 1.0  # largest gradient norm of one agent (0 for any)
     lr_schedule: str = "linear"
     warmup_steps: int = 0
     max_steps: int = 130
@@ -794,9 +795,11 @@ class MAGRPO(L.LightningModule):
 
         The weight is 1 / (problems x the agent's responses to a problem at that turn). The divisor
         also counts the responses that were not made because episodes had ended, and those that
-        --truncated leaves out. So the loss estimates a mean over all episodes. --normalize divides
-        the weight by nothing (sum, the paper's), by the row's own length (sequence), or by the mean
-        length of all the agent's rows (token). It does not depend on micro-batches.
+        --truncated leaves out. So the loss estimates a mean over all episodes.
+
+        With --normalize sum (the paper's) this is the weight. With sequence it is divided by the
+        row's own length, and with token by the mean length of all the agent's rows. It does not
+        depend on micro-batches.
         """
         options = self.algorithm
         rows = []

@@ -109,7 +109,7 @@ def code(item: dict, responses: list[str]) -> Scores:
     """Return the levels of the strict reward, 0 to 4 in all.
 
     Cooperation rewards a part for what the team loses without it. The team passes a fraction p of
-    the tests. With a stand-in for the part it passes at most a fraction q, so the part adds
+    the tests. With a stand-in for the part it passes at most a fraction q. Then the part adds
     (p - q) / (1 - q). For one helper, c is the smaller of what the helper adds and what main adds.
     For several helpers, c is the mean.
 

@@ -87,8 +87,8 @@ class Task:
     def observe(self, agent: int, item: dict, history: History) -> str | list[dict]:
         """Return one agent's prompt.
 
-        It is a text, or the messages of a chat, [{"role": ..., "content": ...}, ...], which the
-        model's chat template renders.
+        It is a text, or the messages of a chat, [{"role": ..., "content": ...}, ...]. The model's
+        chat template renders these.
         """
         raise NotImplementedError(f"{type(self).__name__} has no observe(agent, item, history)")
 
@@ -158,7 +158,7 @@ class CodeTask(Task):
         expert_url: str | None = None,
         expert_model: str | None = None,
     ):
-        """feedback_tests: how many tests --feedback tests may show; 0: all. The rest: expert's."""
+        """Set the feedback. `feedback_tests` is how many tests it may show (0 for all)."""
         from programs.feedback import configured
 
         super().__init__(data, num_agents)

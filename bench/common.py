@@ -56,8 +56,8 @@ def make_model(
     model.generation_config.pad_token_id = vocab + 1
     model.save_pretrained(folder)
     words = {f"w{number}": number for number in range(vocab)}
-    # An unknown word is no end of a sequence: the project would take it for one that the tokenizer
-    # adds to every text, and cut off the last token of a prompt.
+    # An unknown word must not be the end of a sequence. The project would believe that the
+    # tokenizer adds it to every text, and cut off the last token of a prompt.
     tokenizer = Tokenizer(WordLevel({**words, "<eos>": vocab, "<pad>": vocab + 1}, "w0"))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     PreTrainedTokenizerFast(

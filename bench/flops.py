@@ -28,8 +28,8 @@ def model_flops(
 ) -> int:
     """Return the FLOPs of the products that every token needs once in a step.
 
-    layers, head: the parameters of all layers, and of the output layer
-    trained: "adapters" or "full"
+    `layers` and `head` count the parameters of all layers and of the output layer. `trained` is
+    "adapters" or "full".
 
     Every token is multiplied by the layers. Only a response token is multiplied by the head. The
     rollout runs a token forward, and the update runs it forward and backward. A prompt counts once

@@ -3,10 +3,10 @@
     python -m bench.gpu [--shapes 0.5B 3B] [--rows 32 128] [--bits 16 4]
 
 Models have the shapes of Qwen2.5 and random weights. Decoding is that of bench.engine: two agents
-with adapters, 8 rows a prompt, with and without the graph of fast/graphs.py, and transformers'
-generate by one model without adapters. An update is the forward and backward pass of all rows, with
-and without --checkpointing. Memory is the most that tensors took meanwhile, less what they took
-before.
+with adapters and 8 rows a prompt, with and without the graph of fast/graphs.py. Beside it stands
+transformers' generate, by one model without adapters. An update is the forward and backward pass of
+all rows, with and without --checkpointing. Memory is the most that tensors took meanwhile, less
+what they took before.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python -m bench.growth
 
 Each line is a process of its own that makes one step of few problems. Seconds are of the CPU, so a
-busy machine changes little. Those of the reward contain the sandbox's. Memory is this process's.
+busy machine changes little. The reward's include the sandbox's. Memory is this process's.
 """
 
 import json

@@ -3,7 +3,7 @@
     python -m bench.long --steps 2000 --at 200 1000 2000
 
 A step is one problem with two short samples per agent. Caches are those of functools, in entries.
-Those that grow are bounded.
+Each cache that grows has a bound.
 """
 
 import argparse

@@ -3,8 +3,9 @@
     python -m bench.memory [--card] [--only bits agents ...]
 
 Each line is two processes: train.py with a Qwen2 of random weights (8 layers), once with --dry-run
-and once for two steps. On a CPU, memory is the resident set, with Python and its libraries. --card
-runs on the pretend card of tests/pretend, where memory is the most that tensors take at a time.
+and once for two steps. On a CPU, memory is the resident set, with Python and its libraries. With
+--card it runs on the pretend card of tests/pretend, where memory is the most that tensors take at a
+time.
 """
 
 import argparse

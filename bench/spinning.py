@@ -37,9 +37,9 @@ def main() -> None:
     flags = parser.parse_args()
     for _ in range(flags.rounds):
         load, *_ = os.getloadavg()
-        one = wall_seconds(flags.steps, 1)
-        two = wall_seconds(flags.steps, 2)
-        print(f"load {load:.1f}: one run {one:.0f} s, two {two:.0f} s, {two / one:.2f} times")
+        alone = wall_seconds(flags.steps, 1)
+        both = wall_seconds(flags.steps, 2)
+        print(f"load {load:.1f}: one run {alone:.0f} s, two {both:.0f} s, {both / alone:.2f} times")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Call a user's functions in threads, with a limit on the seconds that each may take.
 
-So a reward, `feedback` and `advance` may be called at once. What they share needs a lock. Coroutine
+So a reward, `feedback` and `advance` may be called at once. Shared values need a lock. Coroutine
 functions run in one event loop, all calls of a turn at once.
 """
 
@@ -35,10 +35,10 @@ async def awaited(function: Callable, *arguments):
 
 
 class Threads:
-    """As many threads as Python finds right for this machine's cores.
+    """Threads, as many as Python finds right for this machine's cores.
 
-    progress: a number that grows while functions get on, such as that of the programs that the
-    sandbox has started. Each program has limits of its own, and a call may need many.
+    `progress` returns a number that grows while functions get on, such as the number of programs
+    that the sandbox has started. Each program has limits of its own, and a call may need many.
     """
 
     def __init__(self, progress: Callable[[], int]):

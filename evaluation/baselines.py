@@ -47,7 +47,7 @@ def below(text: str, prompt: Prompt) -> Prompt:
 
 
 class Sequential(Rollout):
-    """Of those who speak at a turn, each sees the responses of the agents before it.
+    """Each agent that speaks at a turn sees the responses of the agents before it.
 
     They stand above its own prompt.
     """
@@ -77,10 +77,10 @@ class Sequential(Rollout):
             responses = (response for [response] in answers)
             for node, speaking in zip(nodes, speakers, strict=True):
                 if agent in speaking:
-                    own = list(itertools.islice(responses, node.samples))
+                    samples = list(itertools.islice(responses, node.samples))
                 else:
-                    own = [Response([], "", [], 0.0, True)] * node.samples
-                node.responses.append(own)
+                    samples = [Response([], "", [], 0.0, True)] * node.samples
+                node.responses.append(samples)
 
 
 class Discussion(Rollout):
@@ -123,8 +123,8 @@ class Discussion(Rollout):
         for sample in range(node.samples):
             texts = []
             for agent in range(self.team.size):
-                others = [other for other in speakers if other != agent]
-                texts.append(shown(node, sample, others))
+                partners = [speaker for speaker in speakers if speaker != agent]
+                texts.append(shown(node, sample, partners))
             node.feedback[sample] = texts
 
 

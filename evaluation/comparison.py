@@ -14,7 +14,7 @@ from evaluation.report import align, cell
 from training.flags import meant, named
 
 METRICS = ["before/return", "return", "greedy/return"]  # where no --metric is given
-UNIT = {"--reward", "--turns", "--gamma"}  # traits that make the unit of what is no metric/...
+UNIT = {"--reward", "--turns", "--gamma"}  # they make the unit of all but metric/...
 HEAD = "Held-out problems after training (before/...: before it): mean ± standard error over seeds"
 PAIRS = "Difference of the n pairs of runs with one seed: mean [95 % interval, Student's t]"
 FEET = {
@@ -36,17 +36,17 @@ def compare(groups: dict[str, list[Run]], metrics: list[str]) -> dict[str, dict]
         minus: dict = {"group": first}
         traits = {*variation([groups[first][0], members[0]])}
         for metric in metrics:
-            least, most = bounds_of(groups, metric)
+            low, high = bounds_of(groups, metric)
             values, problems = measured(members, metric)
-            row[metric] = estimate(values, problems, least, most)
+            row[metric] = estimate(values, problems, low, high)
             has_unit = metric.startswith("metric/") or not traits & UNIT
             if has_unit and not traits & PROBLEMS and not metric.startswith("before/"):
                 first_values, first_problems = measured(groups[first], metric)
                 minus[metric] = estimate(
                     (values - first_values).dropna(),
                     problems - first_problems,
-                    least - most,
-                    most - least,
+                    low - high,
+                    high - low,
                 )
         if name != first:
             row["minus"] = minus
@@ -86,10 +86,12 @@ def bounds_of(groups: dict[str, list[Run]], metric: str) -> tuple[float, float]:
     return (0.0, 1.0) if values.between(0, 1).all() else (-math.inf, math.inf)
 
 
-def estimate(values: pandas.Series, problems: pandas.DataFrame, least: float, most: float) -> dict:
+def estimate(
+    values: pandas.Series, problems: pandas.DataFrame, lowest: float, highest: float
+) -> dict:
     """Return the mean over seeds, its standard error and its 95 % interval within bounds.
 
-    values: by seed. problems: by problem and seed. One seed has the error over its problems.
+    `values` is by seed, `problems` by problem and seed. One seed has the error over its problems.
     """
     if values.empty:
         return {}
@@ -101,7 +103,7 @@ def estimate(values: pandas.Series, problems: pandas.DataFrame, least: float, mo
         drawn = by_problem
     mean = values.mean()
     _, error = mean_and_error(drawn.tolist())
-    low, high = t_interval(mean, error, len(drawn), least, most)
+    low, high = t_interval(mean, error, len(drawn), lowest, highest)
     return {
         "mean": mean,
         "se": error,

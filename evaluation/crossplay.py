@@ -67,8 +67,9 @@ def crossplay(
 ) -> tuple[np.ndarray, str]:
     """Play every team. Return the held-out returns and the title of their table.
 
-    returns[run of agent 0, run of its partners]. flags: those of each run (train.Args).
-    limit: test problems, or 0 for all. samples: joint responses per problem, or 0 for one greedy.
+    The returns have an axis for the run of agent 0, and one for the run of its partners. `flags`
+    has train.Args of each run. `limit` is the number of test problems (0 for all), and `samples`
+    that of joint responses per problem (0 for one greedy).
     """
     check(runs, flags)
     first = replace(flags[0], share=False)  # agents of one policy may be of different runs here

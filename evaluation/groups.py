@@ -20,7 +20,7 @@ PROBLEMS = {"--task", "--task-arg", "--data-hash", "--eval-limit"}
 
 @dataclass
 class Run:
-    """What a comparison reads of a run."""
+    """The contents of a run that a comparison reads."""
 
     directory: Path
     seed: int
@@ -51,7 +51,7 @@ def read_runs(folders: list[Path], defaults: dict) -> list[Run]:
 
 
 def variation(runs: list[Run]) -> list[str]:
-    """Return the traits in which runs differ. One that a run lacks is not a difference."""
+    """Return the traits in which runs differ. A trait that a run lacks is not a difference."""
     values = defaultdict(set)
     for run in runs:
         for trait, value in run.traits.items():
@@ -66,7 +66,7 @@ def group_runs(
 ) -> dict[str, list[Run]]:
     """Return the runs by the name of their group, in the order given.
 
-    flags: those of --group-by. globs: of --group, the folders of a group by its name.
+    `flags` is --group-by. `globs` is --group, the folders of a group by its name.
     """
     traits = variation(runs)
     if flags:
@@ -95,10 +95,10 @@ def check(members: list[Run]) -> None:
     """Raise ValueError if runs are not the seeds of one task."""
     seeds = {}
     for run in members:
-        other = seeds.setdefault(run.seed, run)
-        if other is not run:
+        first = seeds.setdefault(run.seed, run)
+        if first is not run:
             raise ValueError(
-                f"{other.directory} and {run.directory} are one group with one seed: leave one "
+                f"{first.directory} and {run.directory} are one group with one seed: leave one "
                 "out, or tell them apart with --group-by or --group"
             )
     if PROBLEMS.intersection(variation(members)):

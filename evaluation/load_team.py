@@ -104,9 +104,10 @@ class Player:
         reward: Callable | None = None,
         checkpoint: str = "last",
     ):
-        """directory: the run whose trained agents play. reward: none for --ask.
+        """Load the agents.
 
-        checkpoint: which of the run's agents, as in `load_agents`.
+        `directory` is the run whose trained agents play, and `checkpoint` says which of them, as in
+        `load_agents`. --ask needs no `reward`.
         """
         from policies.judging import LikelihoodModel, make_judge
         from policies.loading import device
@@ -164,7 +165,8 @@ class Player:
     ):
         """Return the rollout in which these agents, some of them trained, play the run's task.
 
-        rollout_class: None: as in training. The prompts of a baseline may hold partners' texts.
+        Without a `rollout_class` it is that of training. The prompts of a baseline may hold
+        partners' texts.
         """
         from magrpo import Episode, Rollout
 

@@ -72,8 +72,8 @@ def t_interval(
     mean: float,
     error: float | None,
     count: int,
-    least: float,
-    most: float,
+    lowest: float,
+    highest: float,
 ) -> tuple[float | None, float | None]:
     """Return the 95 % interval of a mean of `count` values: Student's t, cut at the mean's bounds.
 
@@ -83,7 +83,7 @@ def t_interval(
     if error is None or error < TIE:
         return None, None
     half = t95(count) * error
-    return max(mean - half, least), min(mean + half, most)
+    return max(mean - half, lowest), min(mean + half, highest)
 
 
 def summarize(
@@ -91,7 +91,7 @@ def summarize(
     records: list[dict],
     methods: list[str] | None = None,
 ) -> dict:
-    """Return the table: {"settings", "methods": {name: {measure: value}}}, in the records' order.
+    """Return the table {"settings", "methods": {name: {measure: value}}}, in the records' order.
 
     header: the first line of a --samples file. Greedy decoding's measures have the prefix greedy/.
     Every method after the first has "vs", a paired comparison of its return with the first one's.
@@ -142,11 +142,11 @@ def over_runs(header: dict, records: list[dict], methods: list[str] | None = Non
     trained = {record["method"] for record in records if record.get("run")}
     tables = []
     for run in sorted({record.get("run", 0) for record in records}):
-        own = []
+        played = []
         for record in records:
             if record.get("run", 0) == run or record["method"] not in trained:
-                own.append(record)
-        tables.append(summarize(header, own, methods))
+                played.append(record)
+        tables.append(summarize(header, played, methods))
     if len(tables) == 1:
         return tables[0]
     pooled = summarize(header, records, methods)["methods"]

@@ -1,11 +1,13 @@
 """--recombine: k answers of each agent make k^n programs, at the cost of k.
 
-The agents answer alone, so any answers of theirs make a program. One agent's functions are
-recombined, too, as the control. A program has to be chosen without its verdict, in two ways.
+The agents answer alone, so any of their answers make a program together. One agent's functions are
+recombined, too, as the control. Then a program is chosen without knowing its verdict. There are two
+ways.
 
-- The first test chooses: a program that passes it, if any does, is scored on the other tests.
-- The majority chooses: the programs run on the inputs of all tests, and most of them agree on the
-  outputs. No expected value is used. A program that returns nothing has no vote.
+The first test may choose. A program that passes it is scored on the other tests.
+
+The majority may choose. The programs run on the inputs of all tests, and the output on which most
+of them agree wins. No expected value is used. A program that returns nothing has no vote.
 
 Only answers of the first turn are recombined. Later ones belong to one joint response.
 """
@@ -40,7 +42,7 @@ assert output is None, hash(output)
 
 
 def check(items: list[dict]) -> None:
-    """Raise ValueError where answers are no programs."""
+    """Raise ValueError where answers are not programs."""
     if not all(item.get("entry_point") and item.get("tests") for item in items):
         raise ValueError("--recombine needs a task whose answers are functions with tests")
 
@@ -73,7 +75,8 @@ def play(item: dict, samples: list[list[str]]) -> dict[tuple[int, ...], Verdict]
     samples: joint responses. A verdict has the item's tests, and then its questions.
     """
     item = item | {"tests": [*item["tests"], *questions(item)]}
-    authors = list(zip(*samples, strict=True))
+    agents = range(len(samples[0]))
+    authors = [[texts[agent] for texts in samples] for agent in agents]
     if len(authors) == 1:  # one agent wrote both functions
         authors *= 2
 
@@ -89,21 +92,27 @@ def play(item: dict, samples: list[list[str]]) -> dict[tuple[int, ...], Verdict]
 def estimates(verdicts: list[Verdict], tests: int) -> list[float]:
     """Return the MEASURES of programs of one problem: chances that the chosen one passes."""
     passed = np.array([verdict.passed[:tests] for verdict in verdicts])  # (programs, tests)
-    whole = passed.all(1)
+    passed_all = passed.all(1)
     rest = passed[:, 1:].all(1) if tests > 1 else np.full(len(passed), np.nan)
     first = passed[:, 0] | ~passed[:, 0].any()
     outputs = [tuple(verdict.errors[tests:]) for verdict in verdicts]
-    votes = Counter(told for told in outputs if "AssertionError" in str(told))
-    most = max(votes.values(), default=0)
-    agree = [votes[told] == most for told in outputs]
-    return [whole.mean(), whole.max(), whole[agree].mean(), rest.mean(), rest[first].mean()]
+    votes = Counter(output for output in outputs if "AssertionError" in str(output))
+    largest = max(votes.values(), default=0)
+    agree = [votes[output] == largest for output in outputs]
+    return [
+        passed_all.mean(),
+        passed_all.max(),
+        passed_all[agree].mean(),
+        rest.mean(),
+        rest[first].mean(),
+    ]
 
 
 def recombine(header: dict, records: list[dict], methods: list[str] | None) -> dict:
-    """Return the table of usable records, {"settings", "methods": {row: {measure: value}}}.
+    """Return the table {"settings", "methods": {row: {measure: value}}} of usable records.
 
-    A method that costs more than the cheapest is shown with about as many tokens, too: with fewer
-    samples, averaged over all neighbours in the ring of its samples.
+    A method that costs more than the cheapest is also shown with about as many tokens. It then has
+    fewer samples. Its figures are means over all neighbours in the ring of its samples.
     """
     tokens = defaultdict(list)
     samples = defaultdict(lambda: defaultdict(list))  # [method][item]
@@ -121,7 +130,7 @@ def recombine(header: dict, records: list[dict], methods: list[str] | None) -> d
         items = [header["items"][number] for number in problems]
         grids = list(map(play, items, problems.values()))
         for count in dict.fromkeys([size, max(1, round(budget / costs[method]))]):
-            for kind, combine in KINDS.items():
+            for label, combine in KINDS.items():
                 values = np.zeros((len(items), size, len(MEASURES)))
                 for place, start in np.ndindex(*values.shape[:2]):
                     ring = [(start + step) % size for step in range(count)]
@@ -132,5 +141,5 @@ def recombine(header: dict, records: list[dict], methods: list[str] | None) -> d
                 for name, column in zip(MEASURES, values.mean(1).T, strict=True):
                     if known := column[~np.isnan(column)].tolist():
                         row[name], row[f"{name}_se"] = mean_and_error(known)
-                table[f"{method}, {count} {kind}"] = row
+                table[f"{method}, {count} {label}"] = row
     return {"settings": header["settings"], "methods": table}

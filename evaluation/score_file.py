@@ -12,9 +12,9 @@ from training.run_folder import json_lines, write_lines
 
 
 def read(path: str) -> dict[int, dict]:
-    """Return the rows of a file, {"item": {...}, "responses": [...]}, by their line numbers.
+    """Return the rows of a file by their line numbers. ValueError names a bad line.
 
-    ValueError names a bad line.
+    A row is {"item": {...}, "responses": [...]}.
     """
     rows = dict(json_lines(Path(path)))
     for number, row in rows.items():
@@ -32,7 +32,7 @@ def read(path: str) -> dict[int, dict]:
 def score(flags, file: str, samples: str | None) -> str:
     """Score a file and return the table of the means.
 
-    flags: those of train.py, resolved. samples: a file that gets each line with its score.
+    `flags` are those of train.py, resolved. `samples` is a file that gets each line with its score.
     """
     rows = read(file)
     reward = find_reward(make_task(part_of(flags, TaskOptions)))

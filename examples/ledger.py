@@ -45,15 +45,15 @@ def ledger(draw, lines):
     """Return a ledger with two halves of so many lines each."""
     who = draw.choice(NAMES)
     amounts = draw.sample(range(100, 1000), 2 * lines)
-    own = draw.sample(range(2 * lines), draw.randint(2, 3))  # the lines that count
+    counting = draw.sample(range(2 * lines), draw.randint(2, 3))  # the lines that count
     texts = []
     for line, amount in enumerate(amounts):
-        payer = who if line in own else other(draw, who)
+        payer = who if line in counting else other(draw, who)
         texts.append(f"{payer} paid {amount} to {other(draw, payer)}.")
     return {
         "who": who,
         "halves": [texts[:lines], texts[lines:]],
-        "amounts": [amounts[line] for line in sorted(own)],
+        "amounts": [amounts[line] for line in sorted(counting)],
     }
 
 

@@ -7,8 +7,8 @@
 The agents answer in turn, each with a whole board. An agent sees the puzzle and the board as it is,
 not what its partner wrote beside the board. The episode ends when the puzzle is solved.
 
-A turn is paid for the share of the empty cells that it puts right, less the share that it makes
-wrong, and 1 more if it solves the puzzle. So an episode earns the share that is right at its end,
+A turn earns the share of the empty cells that it puts right, less the share that it makes wrong. If
+it solves the puzzle, it earns 1 more. So an episode earns the share that is right at its end,
 and 1 more if it is solved. With Coded the first response is a program, which the sandbox runs, and
 only the second is paid. Puzzles have one solution. Dev and test have puzzles of their own.
 """

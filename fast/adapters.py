@@ -34,11 +34,10 @@ def mergeable_bytes(model: nn.Module) -> float:
 class Adapters:
     """Compute linear layers for rows that have an adapter each.
 
-    names: of each row's adapter, equal ones side by side; without any, the frozen model.
-    tokens: of a row.
-    updating: gradients are taken, and adapters compute in single precision, as these need it.
-    Otherwise no weight changes, and `made` holds what is made of the weights.
-    merging: whether adapters are merged into the weights.
+    `names` has the adapter of each row, equal ones side by side. Without names, the frozen model
+    runs. `tokens` is the number of tokens of a row. While `updating`, gradients are taken, so the
+    adapters compute in single precision. Otherwise no weight changes, and `made` holds what is made
+    of the weights. `merging` says whether adapters are merged into the weights.
     """
 
     def __init__(

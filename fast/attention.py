@@ -27,12 +27,12 @@ class TreeMask:
     """Say which tokens of R trees see which.
 
     A response sees its prompt and itself. So a block of queries needs few of the keys, and the
-    others are left out. All layers add the same masks: each layer would keep a copy of its own
-    for the backward pass if they were not numbers yet.
+    others are left out. All layers add the same masks. If these were not numbers yet, each layer
+    would keep a copy of its own for the backward pass.
     """
 
     def __init__(self, seen: Tensor, sharing: int, dtype: torch.dtype):
-        """seen (R, 1, T, T). sharing: g. dtype: of the queries."""
+        """Take seen (R, 1, T, T), g (`sharing`) and the dtype of the queries."""
         self.blocks = []
         for rows in seen.split(BLOCK, 2):
             seen_by_any = rows.flatten(0, 2).any(0)
@@ -124,7 +124,8 @@ class RowCache:
     for every token. (To grow it by concatenation copies the whole cache for every token, which
     took 3/4 of the decode's time on a CPU.)
 
-    With a `clock` every token is the same work: on the whole store, whose later places are masked.
+    With a `clock` every token is the same work. It runs on the whole store, whose later places are
+    masked.
     """
 
     def __init__(self, prompts: PromptCache, grid: Grid, rows: int, room: int, clock: Clock | None):

@@ -88,10 +88,10 @@ class Layers:
     ) -> Tensor:
         """Return the last hidden states (N, hidden) of tokens (R, T).
 
-        caches: one for each layer, which then computes the attention (attention.py).
-        mask: which tokens see which. None: all earlier ones.
-        needed: the places (M,) whose states are returned alone, (M, hidden), and their adapters.
-        recomputing: each layer keeps its input alone, and runs again in the backward pass.
+        With `caches`, one for each layer, the caches compute the attention (attention.py). The
+        `mask` says which tokens see which. Without it, a token sees all earlier ones. `needed` has
+        places (M,) and their adapters. Only the states of these places are returned, (M, hidden).
+        While `recomputing`, each layer keeps its input alone, and runs again in the backward pass.
         """
         shape = tokens.shape
         rotation = self.rotations(positions)
@@ -99,7 +99,7 @@ class Layers:
         x = x.flatten(0, 1)  # (N, hidden)
         run = self.run
         if recomputing:
-            # there is no dropout
+            # Without dropout, running again needs no random numbers.
             options = {"use_reentrant": False, "preserve_rng_state": False}
             run = functools.partial(checkpoint, self.run, **options)
         for index, layer in enumerate(self.layers):
@@ -107,8 +107,8 @@ class Layers:
             if caches:
                 attention = caches[index].attend
             last = index + 1 == len(self.layers)
-            own = needed if last else None
-            x = run(layer, x, shape, rotation, adapters, attention, mask, own)
+            places = needed if last else None
+            x = run(layer, x, shape, rotation, adapters, attention, mask, places)
         return self.norm(x)
 
     def run(
@@ -138,10 +138,10 @@ class Layers:
         mixed = attention(query, key, value.transpose(1, 2), layer.scaling, mask)
         mixed = mixed.view(len(x), -1)
         if needed:
-            places, own = needed
+            places, their_adapters = needed
             x = x[places]
             mixed = mixed[places]
-            linear = own.linear
+            linear = their_adapters.linear
         [output] = linear(layer.output, mixed)
         x = x + output
         normed = layer.post_norm(x)

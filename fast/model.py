@@ -23,7 +23,7 @@ from policies.shared_model import SharedModel
 class Fast:
     """Run one base of a kind that layers.py knows.
 
-    What is longer than the attention window of its layers runs the plain way.
+    A text that is longer than the attention window of its layers runs the plain way.
     """
 
     def __init__(self, base: SharedModel):
@@ -101,7 +101,8 @@ class Fast:
         if hidden.requires_grad and not base.head.weight.requires_grad:
             return TokenLogps.apply(hidden, layout.targets, logps_of, count)
         parts = zip(hidden.split(count), layout.targets.split(count), strict=True)
-        # A trained output layer needs the logits once more. There is no dropout.
+        # A trained output layer needs the logits once more. Without dropout they are
+        # the same, so no state of random numbers is kept.
         options = {"use_reentrant": False, "preserve_rng_state": False}
         return torch.cat([checkpoint(logps_of, *part, **options) for part in parts])
 

@@ -1,7 +1,7 @@
 """Sampling responses: every agent, prompt and sample of a model decoded together.
 
-The stages are those of any decoder: run the prompts (`prefill`), choose a token of every row, drop
-the rows that have ended (`Rows.keep`), run the new tokens (`Rows.step`).
+The stages are those of any decoder. Run the prompts (`prefill`). Then choose a token of every row,
+drop the rows that have ended (`Rows.keep`), and run the new tokens (`Rows.step`).
 
 Shapes: P prompts, S samples of each, R rows (responses), T tokens of a response, W positions that
 are read so far, V vocabulary.

@@ -126,8 +126,8 @@ class Server:
 class Engine:
     """Sample with the servers of a team.
 
-    urls: one for each of the team's bases, in their order. folder: where the servers' machines and
-    this one find adapters. None: a temporary folder of this machine.
+    `urls` has one for each of the team's bases, in their order. The servers' machines and this one
+    find adapters in `folder`. Without it, this is a temporary folder of this machine.
     """
 
     def __init__(self, team, urls: list[str], folder: str | None):

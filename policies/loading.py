@@ -205,8 +205,8 @@ def check(base: SharedModel) -> None:
 def largest_gap(base: SharedModel) -> float:
     """Return the largest difference in nats between the ways to run the frozen base.
 
-    The log-probabilities of a few tokens, as the base samples them and as it scores them, are
-    compared with those of transformers' forward pass on one whole text at a time.
+    A few tokens have log-probabilities when the base samples them, and when it scores them. Both
+    are compared with those of transformers' forward pass on one whole text at a time.
     """
     prompts = [(5, 3, 9, 4), (7, 2)]  # any tokens
     uniforms = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 2, 3)

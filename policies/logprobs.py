@@ -132,8 +132,8 @@ def trees_of(base: "SharedModel", rows: list[Row], limit: float) -> Iterator[Tre
     """Yield the trees of rows: one for all prompts of an agent that begin with the same prompt.
 
     A tree has at most `limit` tokens, if one response has. A response has a tree of its own where
-    the model takes no mask, and where it does not fit into the attention window: our mask would
-    widen it.
+    the model takes no mask. It also has one where it does not fit into the attention window, which
+    our mask would widen.
     """
     limit = min(limit, base.context)  # some models keep tables of so many places
     tree = None
@@ -250,8 +250,8 @@ def pack(costs: list[float], limit: float) -> Iterator[list[int]]:
     order = sorted(range(len(costs)), key=lambda number: -costs[number])
     while order:
         largest = costs[order[0]]
-        most = max(1, int(limit / largest))
-        batches = math.ceil(len(order) / most)
+        capacity = max(1, int(limit / largest))  # items
+        batches = math.ceil(len(order) / capacity)
         count = math.ceil(len(order) / batches)
         yield order[:count]
         order = order[count:]

@@ -42,8 +42,8 @@ def group_limits(root: Path) -> list[int]:
     A group's limit holds for all groups below it. Version 2 has one tree of groups, and version 1
     has a tree for each kind of limit.
     """
-    own = root / "proc/self/cgroup"
-    lines = own.read_text("utf-8").splitlines() if own.is_file() else []
+    listing = root / "proc/self/cgroup"
+    lines = listing.read_text("utf-8").splitlines() if listing.is_file() else []
     limits = []
     for line in lines:
         _, kinds, path = line.split(":", 2)
@@ -136,10 +136,10 @@ def update_tokens(base: "SharedModel", recomputing: bool) -> float:
 
 
 def prompts_at_once(base: "SharedModel", prompt: int, samples: int, limit: int, copies: int) -> int:
-    """Return how many prompts one decode takes. prompt: tokens of the longest one.
+    """Return how many prompts one decode takes. `prompt` is the number of tokens of the longest.
 
-    A prompt needs memory for its pass, for so many copies of its keys and values, for those of the
-    responses, and for the logits of one token of each response.
+    A prompt needs memory for four things: its pass, `copies` of its keys and values, the keys and
+    values of the responses, and the logits of one token of each response.
     """
     if not base.takes_masks:
         return 1

@@ -2,10 +2,9 @@
 
 loading.py loads and saves it, decoding.py samples responses, logprobs.py scores them.
 
-- The sampled distribution is the scored one (sampling.py). No module is ever in training mode, so
-  there is never dropout.
-- A prompt is run once for its G responses, in decoding and in the update.
-- Agents that share a base share every forward pass: each row has its own adapter.
+The sampled distribution is the scored one (sampling.py). No module is ever in training mode, so
+there is never dropout. A prompt is run once for its G responses, in decoding and in the update.
+Agents that share a base share every forward pass. Each row has its own adapter.
 
 Shapes: R rows of T tokens. V vocabulary.
 """
@@ -220,8 +219,8 @@ class SharedModel(nn.Module):
     ) -> tuple[int, ...]:
         """Return a prompt's token ids. Raise ValueError where the prompt cannot be used whole.
 
-        TooLong: it has to fit into `limit`, and with `room` new tokens into the model's context.
-        begun: the beginning of the answer, the end of the prompt.
+        It is TooLong if it does not fit into `limit`, or with `room` new tokens into the model's
+        context. `begun` is the beginning of the answer. It ends the prompt.
         """
         ids = self.ids(prompt, chat, begun)
         if len(ids) > limit:
@@ -352,12 +351,11 @@ def window(config) -> float:
 
 
 def adapted(model, attention_only: bool) -> list[str] | str:
-    """Return which linear layers carry adapters, as peft takes it: all that peft can adapt.
+    """Return which linear layers carry adapters, as peft takes it.
 
-    attention_only: those of the mixers alone, which are attention and what takes its place.
-
-    Experts of a mixture are stacked weights and not linear layers. In a mixture, the layers are
-    those of the mixers: of attention and of what takes its place.
+    These are all that peft can adapt. With `attention_only`, they are those of the mixers alone. A
+    mixer is attention, or what takes its place. A mixture of experts has adapters in its mixers
+    alone, too, because its experts are stacked weights and not linear layers.
     """
     modules = [module for module in model.modules() if not isinstance(module, nn.Conv1d)]
     stacked = False

@@ -1,7 +1,7 @@
 """Extract a function from a model's response, with everything that it needs.
 
 `extract` keeps the helper functions, classes, imports and constants that the function uses, and the
-statements that fill them, transitively. What only shows the function is dropped: prints,
+statements that fill them, transitively. It drops what only shows the function: prints,
 assertions, examples, and the text around the code. Code fences may be missing, unclosed or
 repeated. If a name is defined twice, the last definition wins, as in Python. All decisions on code
 rest on syntax trees and symbol tables, never on patterns. They do not see names in texts, as in
@@ -144,8 +144,8 @@ def _needed(
             for key in bound:
                 changers[key].append(index)
     _, reads = _slice(nodes, changers, name)
-    own = {name, *(reads & defined)}
-    touched = _touched(list(nodes.values()), own, foreign)
+    own_functions = {name, *(reads & defined)}
+    touched = _touched(list(nodes.values()), own_functions, foreign)
     for index, names in zip(nodes, touched, strict=True):
         for key in names:
             changers[key].append(index)
@@ -176,13 +176,15 @@ def _slice(
     return sources, reads
 
 
-def _touched(nodes: list[ast.stmt], own: set[str], foreign: frozenset[str]) -> Iterator[set[str]]:
+def _touched(
+    nodes: list[ast.stmt], own_functions: set[str], foreign: frozenset[str]
+) -> Iterator[set[str]]:
     """Yield the names whose values each top-level statement may change, beside what it binds.
 
-    These are the names in its effects and in those of the functions that it mentions, and from
-    there the names in the statements that bind a name: row in row = T[0] may be a part of T. Own
-    functions do not count. They do their work whenever a test calls them, so another call of theirs
-    is an example. An assertion changes nothing.
+    These are the names in its effects, and in those of the functions that it mentions. From there
+    they are also the names in the statements that bind a name, because row in row = T[0] may be a
+    part of T. Own functions do not count. They do their work whenever a test calls them, so another
+    call of theirs is an example. An assertion changes nothing.
     """
     fixed = {*dir(builtins), *foreign}  # modules and functions, which no call changes
     leads_to = defaultdict(set)
@@ -190,8 +192,8 @@ def _touched(nodes: list[ast.stmt], own: set[str], foreign: frozenset[str]) -> I
     for node in nodes:
         if isinstance(node, _FIXED):
             fixed |= _binds(node)
-        if isinstance(node, _DEFINITION) and node.name not in own:
-            helpers[node.name] = _effects(node, own, _TAKING)
+        if isinstance(node, _DEFINITION) and node.name not in own_functions:
+            helpers[node.name] = _effects(node, own_functions, _TAKING)
             leads_to[node.name] |= names_in(node)
         for part in ast.walk(node):
             if isinstance(part, ast.Assign | ast.AnnAssign | ast.For):
@@ -204,19 +206,20 @@ def _touched(nodes: list[ast.stmt], own: set[str], foreign: frozenset[str]) -> I
             node = ast.Tuple([*node.decorator_list, *getattr(node, "bases", [])])
         touched = set()
         if not isinstance(node, ast.Assert):
-            touched |= _effects(node, own, active)
+            touched |= _effects(node, own_functions, active)
             for helper in _reachable(names_in(node), leads_to) & helpers.keys():
                 touched |= helpers[helper]
         yield _reachable(touched - fixed, leads_to) - fixed
 
 
-def _effects(code: ast.AST, own: set[str], active: set[str]) -> set[str]:
+def _effects(code: ast.AST, own_functions: set[str], active: set[str]) -> set[str]:
     """Return the names in what code does beside binding names.
 
     It stores into objects, binds global names, calls active functions, and evaluates expressions
     whose values it drops: what is there for its effect. A print and a call of an own function have
     none.
     """
+    idle = own_functions | {"print"}
     names = set()
     for node in ast.walk(code):
         match node:
@@ -226,7 +229,7 @@ def _effects(code: ast.AST, own: set[str], active: set[str]) -> set[str]:
                 names.add(_root(node))
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in active:
                 names |= names_in(node)
-            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in own | {"print"}:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in idle:
                 pass
             case ast.Expr() | ast.Assign(targets=[ast.Name(id="_")]):
                 names |= names_in(node)

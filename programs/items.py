@@ -116,11 +116,11 @@ def check_imports(item: dict) -> None:
     """
     solution = extract(item.get("solution", ""), item["entry_point"], frozenset())
     texts = {"tests": "\n".join([item["setup"], *item["tests"]]), "solution": solution.source}
-    for kind, text in texts.items():
+    for source, text in texts.items():
         for module in sorted(modules_in(syntax_tree(text))):
             if not can_import(module):
                 raise ValueError(
-                    f"its {kind} import {module}, which the sandbox does not have and cannot be "
+                    f"its {source} import {module}, which the sandbox does not have and cannot be "
                     "given (docs/sandbox.md): write it without, or leave out the row"
                 )
 

@@ -1,6 +1,6 @@
 """Check and convert what a user's task returns, once, where it enters: `guard`.
 
-What comes after it may rely on types and shapes. A checkpoint and a file can hold every value,
+All later code may rely on types and shapes. A checkpoint and a file can hold every value,
 because it is plain Python and its texts are UTF-8.
 """
 

@@ -91,17 +91,17 @@ def fifth(values: list) -> int:
 def nothing_to_learn(run: Run) -> bool | None:
     """Return whether the joint responses of a group all earn the same, far from the maximum.
 
-    The maximum may be earned on the last turn, discounted. Where episodes end early, it may be that
-    of the turns which are played: None.
+    The maximum may be earned on the last turn, discounted. If episodes end early, it may be that of
+    the turns which are played. Then the answer is None.
     """
     if run.end("frac_reward_zero_std") < ALL:
         return False
     turns = run.flags["turns"]
-    most = ALL * run.flags["gamma"] ** (turns - 1)
-    if run.end("return") >= most:
+    full = ALL * run.flags["gamma"] ** (turns - 1)
+    if run.end("return") >= full:
         return False
     played = run.end(PLAYED) if turns > 1 else 1
-    return None if run.end("return") >= most * played / turns else True
+    return None if run.end("return") >= full * played / turns else True
 
 
 def silent_agent(run: Run) -> bool:

@@ -30,7 +30,7 @@ def named(known) -> str:
 def flag(default, text: str, parse=None, **options):
     """Return a dataclass field that is a flag, with its help text.
 
-    parse: argparse's `type`. options: other options of argparse, such as choices or nargs.
+    `parse` is argparse's `type`. `options` are others of argparse, such as choices or nargs.
     """
     options["help"] = text
     if parse:

@@ -175,7 +175,7 @@ def clip_fraction(rows: list[Row], options: Algorithm) -> float:
     low, high = options.clip
     log_ratios = [row.scored - row.old for row in rows]
     if options.ratio == "sequence":
-        log_ratios = [own.mean().expand_as(own) for own in log_ratios]
+        log_ratios = [ratios.mean().expand_as(ratios) for ratios in log_ratios]
     ratio = gathered(log_ratios).exp()
     outside = (ratio < 1 - low) | (ratio > 1 + high)
     return float(outside.double().mean())

@@ -162,39 +162,39 @@ def task_arguments(name: str, cls: type, words: dict[str, str]) -> dict:
             raise ValueError(
                 f"unknown --task-arg {word!r}{meant(word, parameters)}; {name} has: {listed}"
             )
-        kind = type_of(cls, parameters[word])
-        for read in readings(kind):
+        wanted = type_of(cls, parameters[word])
+        for read in readings(wanted):
             with contextlib.suppress(KeyError, ValueError):
                 values[word] = read(text)
                 break
         else:
             raise ValueError(
-                f"--task-arg {word}={text}: it is not {inspect.formatannotation(kind)}; a word may "
-                "be an int, a float, a bool (true, false), a str or one of a Literal"
+                f"--task-arg {word}={text}: it is not {inspect.formatannotation(wanted)}; a word "
+                "may be an int, a float, a bool (true, false), a str or one of a Literal"
             )
     return values
 
 
 def type_of(cls: type, parameter: inspect.Parameter):
     """Return the type of a constructor's parameter: in words if they mean nothing at run time."""
-    kind = parameter.annotation
-    if kind is parameter.empty:
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
         no_default = parameter.default in (None, parameter.empty)
         return str if no_default else type(parameter.default)
-    if isinstance(kind, str):
+    if isinstance(annotation, str):
         with contextlib.suppress(NameError):  # of an import for TYPE_CHECKING alone
-            return eval(kind, inspect.unwrap(cls.__init__).__globals__)  # type: ignore[misc]
-    return kind
+            return eval(annotation, inspect.unwrap(cls.__init__).__globals__)  # type: ignore[misc]
+    return annotation
 
 
-def readings(kind) -> list[Callable]:
+def readings(wanted) -> list[Callable]:
     """Return the functions that may turn a word into a value of a type, by preference."""
-    if typing.get_origin(kind) in (typing.Union, UnionType):
-        functions = map(readings, typing.get_args(kind))
+    if typing.get_origin(wanted) in (typing.Union, UnionType):
+        functions = map(readings, typing.get_args(wanted))
         return list(itertools.chain(*functions))
-    if typing.get_origin(kind) is typing.Literal:
-        return [{str(value): value for value in typing.get_args(kind)}.__getitem__]
-    return [READ[kind]] if kind in READ else []
+    if typing.get_origin(wanted) is typing.Literal:
+        return [{str(value): value for value in typing.get_args(wanted)}.__getitem__]
+    return [READ[wanted]] if wanted in READ else []
 
 
 def find_reward(task: Task):

@@ -197,9 +197,9 @@ def code_to_load(flags: dict, agent: int, folder: Path, dtype: str) -> str:
         base = str(Path(base).parent)
     elif flags["bits"] < 16:
         names += ", BitsAndBytesConfig"
-        kind = f'load_in_{flags["bits"]}bit=True, bnb_4bit_quant_type="nf4"'
-        kind += f', bnb_4bit_compute_dtype="{dtype}"'
-        options += f", quantization_config=BitsAndBytesConfig({kind})"
+        bits = f'load_in_{flags["bits"]}bit=True, bnb_4bit_quant_type="nf4"'
+        bits += f', bnb_4bit_compute_dtype="{dtype}"'
+        options += f", quantization_config=BitsAndBytesConfig({bits})"
     lines = [f"from transformers import {names}", "", f'folder = "{near(folder)}"']
     if flags["lora_rank"]:
         lines.insert(0, "from peft import PeftModel")
@@ -217,8 +217,8 @@ def code_to_load(flags: dict, agent: int, folder: Path, dtype: str) -> str:
 def near(name: str | Path) -> str:
     """Return an embedded model's name, a path from the current folder, or another name as it is."""
     name = recorded_name(str(name))
-    here = Path.cwd()
-    return str(Path(name).relative_to(here)) if Path(name).is_relative_to(here) else name
+    current = Path.cwd()
+    return str(Path(name).relative_to(current)) if Path(name).is_relative_to(current) else name
 
 
 def report(directory: Path, maximum: float) -> str:

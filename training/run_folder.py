@@ -218,7 +218,7 @@ def reading(path: Path):
 
 
 def read_args(directory: Path) -> dict:
-    """Return a run's args.json: {"args": flags, "bases": fingerprints, "code": versions, ...}.
+    """Return a run's args.json, {"args": flags, "bases": fingerprints, "code": versions, ...}.
 
     The embedded models have the names that every clone knows (finding.recorded_name).
     """
@@ -234,9 +234,10 @@ def read_args(directory: Path) -> dict:
 def experiment(directory: Path, defaults: dict) -> dict:
     """Return what tells a run from those of other experiments, by the names of its traits.
 
-    These are "--task" and the other flags that change the algorithm or the task, the hash of the
-    data, and "code/<file>", the digests of the files that were executed. defaults: all flags, of
-    which an older run may lack some. Folders of --init lose the endings that are their seeds.
+    These are "--task" and the other flags that change the algorithm or the task. The hash of the
+    data and "code/<file>", the digests of the files that were executed, are traits, too. `defaults`
+    has all flags, because an older run may lack some. Folders of --init lose the endings that are
+    their seeds.
     """
     record = read_args(directory)
     flags = defaults | record["args"]

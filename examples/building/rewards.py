@@ -2,8 +2,8 @@
 
 Nothing built earns 0, everything correct earns 1. A team's score V is intersection over union: its
 correct cells over the cells that the target or a block has. So a wrong block counts against the
-team. The reward is V, capped by the least useful agent: the part of V that is lost without that
-agent, divided by the share of the target that its partners cannot build.
+team. The reward is V, capped by the least useful agent. The cap is the part of V that is lost
+without that agent, divided by the share of the target that its partners cannot build.
 
     reward = min( V(team), min_i (V(team) - V(team without i)) / least )
 

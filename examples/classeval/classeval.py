@@ -30,8 +30,8 @@ def classeval(item, responses):
     | tests       | 1.0 x p, the share of tests that pass, where the empty skeleton is at 0    |
     | cooperation | 1.5 c if p = 1, else (1 - p) c                                             |
 
-    c is the smallest contribution of an agent, (p - q) / (1 - q) as in `code`. q is the p of the
-    class without the agent's methods, where a partner's version of a method takes its place. So a
+    c is the smallest contribution of an agent, (p - q) / (1 - q) as in `code`. Here q is the p of
+    the class without the agent's methods. A partner's version of a method takes its place. So a
     method that no test needs adds nothing. Neither does a method that a partner wrote as well.
 
     Logged and not paid:

@@ -10,7 +10,7 @@ The weights are the same each time, for a given version of torch. It takes one t
 The corpora (corpus.py, builders.py, divisions.py) have problems of train only, for teams of several
 sizes, and some second turns. Every response is drawn without regard to a partner's.
 
-What is designed:
+These things are designed:
 
 - A helper and a main function each follow one of a few conventions. They say what the helper does:
   decide which elements to keep (predicate), change one element (transform), keep (filter), keep and
