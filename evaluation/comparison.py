@@ -17,7 +17,7 @@ METRICS = ["before/return", "return", "greedy/return"]  # where no --metric is g
 UNIT = {"--reward", "--turns", "--gamma"}  # they make the unit of all but metric/...
 HEAD = "Held-out problems after training (before/...: before it): mean ± standard error over seeds"
 PAIRS = "Difference of the n pairs of runs with one seed: mean [95 % interval, Student's t]"
-FEET = {
+MARKS = {
     "*": "*: one seed; the error is over its problems, and another seed may differ by more",
     "!": "!: two seeds hardly show their spread; train three or more",
 }
@@ -123,7 +123,7 @@ def render(
 ) -> str:
     """Return the table, the differences and notes in a form of report.py.
 
-    comment: what begins a line that is not of a table.
+    `comment` begins the lines of the notes.
     """
     rows = defaultdict(dict)
     pairs = defaultdict(dict)
@@ -136,13 +136,18 @@ def render(
                 pair = pairs[f"{name} - {minus['group']}"]
                 pair["n"] = len(minus[metric].get("seeds", ()))
                 pair[metric] = difference_cell(minus[metric])
-    blocks = [indent(HEAD, comment), form("group", rows)]
+    blocks = [form("group", rows, caption(HEAD, rows))]
     if pairs:
-        blocks += [indent(PAIRS, comment), form("difference", pairs)]
-    text = "\n\n".join(blocks)
-    feet = [foot for mark, foot in FEET.items() if mark in text]
-    below = "\n".join([*feet, *notes])
-    return f"{text}\n\n{indent(below, comment)}"
+        blocks.append(form("difference", pairs, caption(PAIRS, pairs)))
+    blocks.append(indent("\n".join(notes), comment))
+    return "\n\n".join(blocks)
+
+
+def caption(title: str, rows: dict[str, dict]) -> str:
+    """Return a table's title, with a line for each mark of its cells."""
+    cells = " ".join(str(cell) for row in rows.values() for cell in row.values())
+    marks = [text for mark, text in MARKS.items() if mark in cells]
+    return "\n".join([title, *marks])
 
 
 def mean_cell(numbers: dict) -> str:
@@ -163,5 +168,5 @@ def difference_cell(numbers: dict) -> str:
 
 
 def mark(numbers: dict) -> str:
-    """Return the mark of a cell of one or two seeds, which a line below explains."""
+    """Return the mark of a cell of one or two seeds, which the caption explains."""
     return {1: "*", 2: "!"}.get(len(numbers["seeds"]), "")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas
 
+from training.flags import meant
 from training.run_folder import experiment, read_args, read_records, read_summary, stem
 
 # Traits of runs that are tested on other problems.
@@ -73,7 +74,10 @@ def group_runs(
         known = {trait.removeprefix("--"): trait for trait in runs[0].traits}
         for flag in flags:
             if flag not in known:
-                raise ValueError(f"--group-by {flag}: no flag tells groups apart by that name")
+                hint = meant(flag, known)
+                raise ValueError(
+                    f"--group-by {flag}: no flag tells groups apart by that name{hint}"
+                )
         traits = [known[flag] for flag in flags]
     globs = globs or {}
     groups = defaultdict(list)
@@ -165,5 +169,8 @@ def notes(groups: dict[str, list[Run]]) -> list[str]:
             lines.append(f"the runs of {name} differ in {', '.join(traits)}")
         for run in members:
             if not run.summary:
-                lines.append(f"{run.directory} is not finished: the figure alone has it")
+                lines.append(
+                    f"{run.directory} is not finished: no table has it, and the figure of --out "
+                    "has its steps so far"
+                )
     return lines

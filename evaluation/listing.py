@@ -9,7 +9,10 @@ from evaluation.report import align, cell
 from training.run_folder import experiment, read_args, read_records, read_summary, state
 
 WRITTEN = ("args.json", "metrics.jsonl", "summary.json")
-FOOT = "running: a process holds the run's lock; date: of the last write"
+FOOT = """running: a process holds the run's lock
+unfinished: it was stopped, or it failed, and --resume goes on
+before, after: the held-out returns of a finished run
+date: the time of the last write"""
 
 
 def list_runs(folders: list[Path], defaults: dict) -> dict[str, dict]:

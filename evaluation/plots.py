@@ -46,7 +46,7 @@ def draw(groups: dict[str, list[Run]], metrics: list[str], path: Path, schemes: 
             entries = figure.axes[-1].get_legend_handles_labels()
             figure.legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
         for panel in figure.axes:
-            panel.set_xlabel("step")
+            panel.set_xlabel("step (the first one is 0)")
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         figure.savefig(path, dpi=200)
 
@@ -60,16 +60,18 @@ def smooth(curves: pandas.DataFrame, half: int) -> pandas.DataFrame:
 def draw_curves(axes, groups: dict[str, list[Run]], metric: str, half: int) -> None:
     """Draw the mean over the seeds of each group and its standard error, as far as all have come.
 
-    A group has its color in every picture.
+    A group has its color in every picture. Lines differ in their dashes, too, so that a curve shows
+    through the gaps of one that covers it.
     """
     colors = palette.scheme_colors(groups, palette.LINES)
-    for name, members in groups.items():
+    dashes = itertools.cycle(("-", "--", "-.", ":"))
+    for (name, members), dash in zip(groups.items(), dashes, strict=False):
         curves = {run.seed: run.steps[metric] for run in members if metric in run.steps}
         seeds = smooth(pandas.DataFrame(curves).dropna(), half)
         mean = seeds.mean(axis=1)
         error = seeds.sem(axis=1)  # not a number, and not drawn, for one seed
         label = fill(f"{name} (n = {len(curves)})", 110)
-        axes.plot(mean, color=colors[name], label=label)
+        axes.plot(mean, dash, color=colors[name], label=label)
         axes.fill_between(
             mean.index,
             mean - error,

@@ -2,6 +2,7 @@
 
 import fnmatch
 import itertools
+import re
 import shutil
 import textwrap
 from pathlib import Path
@@ -70,16 +71,17 @@ def cell(value: float | None, error: float | None) -> str:
     return text if error is None else f"{text} ±{error:.{digits}f}"
 
 
-def align(corner: str, rows: dict[str, dict]) -> str:
+def align(corner: str, rows: dict[str, dict], caption: str = "") -> str:
     """Return the table of rows by name, which hold cells by column. Return "" without a cell.
 
-    corner: the heading of the rows' names.
+    `corner` is the heading of the rows' names. The caption stands above the table.
     """
     table = _table(rows)
     if table.empty:
         return ""
     columns = table.T.rename_axis(corner).reset_index()
-    return columns.T.to_string(header=False)  # the headings are its first row
+    text = columns.T.to_string(header=False)  # the headings are its first row
+    return f"{caption}\n\n{text}".lstrip()
 
 
 def _table(rows: dict[str, dict]):
@@ -88,20 +90,23 @@ def _table(rows: dict[str, dict]):
     return pandas.DataFrame(rows.values(), rows, dtype=object).fillna("-")
 
 
-def markdown(corner: str, rows: dict[str, dict]) -> str:
+def markdown(corner: str, rows: dict[str, dict], caption: str) -> str:
     """Return the table that `align` returns, in Markdown."""
     table = _table(rows).rename_axis(corner).reset_index()
-    lines = []
+    lines = [caption, ""]
     for cells in [table.columns, ["---"] * len(table.columns), *table.values]:
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
-def latex(corner: str, rows: dict[str, dict]) -> str:
+def latex(corner: str, rows: dict[str, dict], caption: str) -> str:
     """Return the table that `align` returns, in LaTeX with the package booktabs."""
     table = _table(rows).rename_axis(corner).reset_index()
-    text = table.to_latex(index=False, escape=True)
-    return text.replace("±", r"$\pm$").replace("--", "-{}-")  # LaTeX would join a flag's hyphens
+    caption = caption.replace("%", r"\%").replace("\n", ". ")
+    text = table.to_latex(index=False, escape=True, caption=caption)
+    text = text.replace("--", "-{}-")  # LaTeX would join a flag's hyphens
+    text = re.sub(r"(?<![\w-])-(?=\d)", "$-$", text)  # a minus, and not a hyphen
+    return text.replace("±", r"$\pm$")
 
 
 def _pairs(methods: dict) -> str:

@@ -86,6 +86,8 @@ def test_what_changes_no_algorithm_makes_no_group(tmp_path):
     assert list(map(len, groups.values())) == [4, 1]
     assert list(groups) == ["a, b", "a-seed4"]
     assert notes(groups) == ["a-seed4 and a, b differ in code/magrpo.py"]
+    with pytest.raises(ValueError, match="did you mean advantage"):
+        group_runs(runs[:5], ["advantag"])
     merged = group_runs(runs[:5], ["advantage"])
     assert list(map(len, merged.values())) == [5]
     assert notes(merged) == ["the runs of --advantage mean differ in code/magrpo.py"]
@@ -165,7 +167,10 @@ def test_means_and_paired_differences(tmp_path, capsys):
     said = capsys.readouterr().out
     cell = f"{gaps.mean():+.3f} [{minus['low']:+.3f}, {minus['high']:+.3f}]"
     assert said.count("standard error") == 1
-    for text in (said, (tmp_path / "md").read_text(), (tmp_path / "tex").read_text()):
+    tex = (tmp_path / "tex").read_text()
+    assert r"95 \% interval" in tex
+    assert r"\toprule" in tex
+    for text in (said, (tmp_path / "md").read_text(), tex.replace("$-$", "-")):
         assert f"{cell}\n" in text.replace(" |", "").replace(r" \\", "").replace("  ", "")
         assert "b and a differ in code/magrpo.py" in text
     with (tmp_path / "csv").open() as file:
@@ -200,7 +205,8 @@ def test_runs_are_listed_with_the_flags_in_which_those_of_a_task_differ(tmp_path
     with lock_run_folder(tmp_path / "a-2"):
         run_eval("--runs", tmp_path, "--json", tmp_path / "json", "--csv", tmp_path / "csv")
     rows = {Path(name).name: row for name, row in read_json(tmp_path / "json")["runs"].items()}
-    assert [row["state"] for row in rows.values()] == ["finished", "finished", "running", "stopped"]
+    states = ["finished", "finished", "running", "unfinished"]
+    assert [row["state"] for row in rows.values()] == states
     assert [row["steps"] for row in rows.values()] == [5, 5, 0, 5]
     assert rows["a-1"]["flags"] == {"--lr": [3e-3] * 2, "--seed": 1}
     assert (rows["a-1"]["before"], rows["a-1"]["after"]) == (0.375, 0.625)

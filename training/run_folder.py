@@ -155,7 +155,7 @@ def lock_run_folder(directory: Path):
 
 
 def state(directory: Path) -> str:
-    """Return whether a run is "running", "finished" or "stopped"."""
+    """Return whether a run is "running", "finished" or "unfinished"."""
     with contextlib.suppress(FileNotFoundError), (directory / "lock").open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -163,7 +163,7 @@ def state(directory: Path) -> str:
             return "running"
         except OSError:  # a file system without locks
             pass
-    return "finished" if read_summary(directory) else "stopped"
+    return "finished" if read_summary(directory) else "unfinished"
 
 
 def write_json(path: Path, value) -> None:
