@@ -117,9 +117,12 @@ def small_model(seed: int = 0, **changes):
     return model
 
 
-def small_base(agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False) -> SharedModel:
+def small_base(
+    agents=(0, 1), rank: int = 4, seed: int = 0, share: bool = False, model=None
+) -> SharedModel:
     """A base whose adapters are not at their start, where they would do nothing."""
-    base = SharedModel(small_model(seed), Tokenizer(), list(agents), rank, 2 * rank, share)
+    model = model or small_model(seed)
+    base = SharedModel(model, Tokenizer(), list(agents), rank, 2 * rank, share)
     move_adapters(base)
     return base
 
@@ -225,6 +228,15 @@ def as_the_card_says(folder: Path) -> tuple:
 
 def edit_json(path: Path, **changes):
     path.write_text(json.dumps(read_json(path) | changes), encoding="utf-8")
+
+
+def args_of(run: Path) -> dict:
+    """Return the flags that a run was started with."""
+    return read_json(run / "args.json")["args"]
+
+
+def edit_args(run: Path, /, **changes):
+    edit_json(run / "args.json", args=args_of(run) | changes)
 
 
 def copied_model(path: Path) -> Path:

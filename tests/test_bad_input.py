@@ -17,6 +17,7 @@ from helpers import (
     ROOT,
     SMALL,
     copied_model,
+    edit_args,
     edit_json,
     output_of,
     read_json,
@@ -257,11 +258,6 @@ def run(whole, tmp_path) -> Path:
     path = tmp_path / "run/args.json"
     path.write_text(path.read_text().replace(str(whole), str(tmp_path)))
     return tmp_path / "run"
-
-
-def edit_args(run: Path, **changes):
-    record = read_json(run / "args.json")
-    edit_json(run / "args.json", args=record["args"] | changes)
 
 
 def other_base(run: Path):

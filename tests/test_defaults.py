@@ -1,10 +1,8 @@
 """Bits of the frozen base where --bits does not say: python -m pytest tests/test_defaults.py"""
 
-import json
-
 import pytest
 import torch
-from helpers import SMALL, copied_model, read_json, resume, run_eval, train_run, watch
+from helpers import SMALL, args_of, copied_model, resume, run_eval, train_run, watch
 
 import train
 from policies import loading
@@ -79,7 +77,7 @@ def test_a_run_records_it_and_keeps_it(cpu, tmp_path, monkeypatch):
     run = train_run(tmp_path / "run", SMALL, "--model", model)
     cpu({})
     resume(run, "--max-steps 2")
-    assert read_json(run / "args.json")["args"]["bits"] == 16
+    assert args_of(run)["bits"] == 16
     run_eval("--run", run, "--method naive --limit 1 --max-new-tokens 8 --greedy")
     assert [bits for _, bits, *_ in loaded] == [16, 16, 16]
 
@@ -97,13 +95,3 @@ def test_a_run_records_it_and_keeps_it(cpu, tmp_path, monkeypatch):
 )
 def test_optimism_is_on_where_partners_learn_and_several_joint_responses_count(argv, expected):
     assert train.parse(argv.split()).optimism == expected
-
-
-def test_an_older_run_goes_on_without_optimism(tmp_path):
-    recorded = vars(train.parse(["--optimism", "0", "--updates", "2"]))
-    for name in ("optimism", "ratio"):
-        del recorded[name]
-    (tmp_path / "args.json").write_text(json.dumps({"args": recorded}))
-    assert train.parse(["--resume", str(tmp_path)]).optimism == 0
-    with pytest.raises(ValueError, match="not --ratio"):  # it has had the default
-        train.parse(["--resume", str(tmp_path), "--ratio", "sequence"])

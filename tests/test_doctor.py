@@ -71,6 +71,7 @@ FLAT = {"frac_reward_zero_std": (0.999, 0.999)}
 STILL = {"reward/tests": (0.3, 0.3), "metric/pass": (0.2, 0.2), "metric/coop": (0.1, 0.15)}
 LONG = {"completions/0/mean_length": (25, 400)}
 APART = {"logp_difference/mean": (0.1, 0.1)}
+SHOCK = {"turn_1/reward": (1.0, 2.4), "mean_turns": (2.0, 2.0)}
 
 
 @pytest.mark.parametrize(
@@ -85,18 +86,6 @@ APART = {"logp_difference/mean": (0.1, 0.1)}
         # of whole responses: what is much in 400 tokens is not in 20
         ("rollout mismatch", True, APART | LONG),
         ("rollout mismatch", False, LONG | {"logp_difference/mean": (0.01, 0.01)}),
-    ],
-)
-def test_signs_in_the_metrics(sign, fires, ends):
-    assert verdicts(rows(**ends))[sign] is fires
-
-
-SHOCK = {"turn_1/reward": (1.0, 2.4), "mean_turns": (2.0, 2.0)}
-
-
-@pytest.mark.parametrize(
-    ("sign", "fires", "ends"),
-    [
         ("feedback shock", True, SHOCK),
         ("feedback shock", False, SHOCK | {"turn_1/reward": (1.4, 3.6)}),
         ("feedback shock", None, SHOCK | {"mean_turns": (1.4, 1.4)}),  # the hard ones alone
@@ -107,8 +96,9 @@ SHOCK = {"turn_1/reward": (1.0, 2.4), "mean_turns": (2.0, 2.0)}
         ("nothing to learn", None, FLAT | SHOCK | {"return": (0.5, 0.5), "mean_turns": (1, 1)}),
     ],
 )
-def test_signs_of_several_turns(sign, fires, ends):
-    assert verdicts(rows(**ends), turns=2, gamma=0.9)[sign] is fires
+def test_signs_in_the_metrics(sign, fires, ends):
+    turns = 2 if SHOCK.keys() <= ends.keys() else 1
+    assert verdicts(rows(**ends), turns=turns, gamma=0.9)[sign] is fires
 
 
 def test_turns_are_compared_step_by_step():

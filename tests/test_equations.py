@@ -30,7 +30,6 @@ from magrpo import (
     generator,
     kl_loss,
     learning_rate_factor,
-    optimism_weight,
     pass_shares,
     policy_loss,
     sample_returns,
@@ -264,32 +263,6 @@ def test_a_return_lies_between_the_mean_and_the_best_of_its_own_joint_responses(
         assert float(returns[agent, sample]) == pytest.approx(want)
 
 
-@pytest.mark.parametrize("group", [2, 3, 4])
-@pytest.mark.parametrize("optimism", [0.0, 0.5, 1.0])
-def test_optimism_overrates_a_response_that_needs_luck(group, optimism):
-    """Agent 0 calls its partner, which earns 1 if the partner fits (probability q) and else 0.
-    Enumerated over the partner's samples, it seems to earn more by w (1 - (1 - q)^G - q)."""
-    chance = 0.3
-    joints = arrangement(2, group, math.inf)
-    expected = 0.0
-    for fits in itertools.product((0.0, 1.0), repeat=group):
-        probability = math.prod(chance if fit else 1 - chance for fit in fits)
-        rewards = doubles(fits)[:, joints[:, 1]].expand(2, -1)
-        returns = sample_returns(rewards, joints, torch.zeros(2, group), 1.0, optimism)
-        expected += probability * float(returns[0, 0])
-        assert returns[1].tolist() == [*fits], "the partner's own returns have no such bias"
-    bias = optimism * (1 - (1 - chance) ** group - chance)
-    assert expected == pytest.approx(chance + bias)
-
-
-def test_optimism_falls_to_0_and_stays_there():
-    weights = [optimism_weight(step, 0.8, 0.5, 10) for step in range(10)]
-    assert weights == pytest.approx([0.8, 0.64, 0.48, 0.32, 0.16, 0, 0, 0, 0, 0])
-    assert weights[5:] == [0.0] * 5
-    assert optimism_weight(9, 1.0, 1.0, 10) == pytest.approx(0.1)
-    assert optimism_weight(0, 0.0, 0.5, 10) == 0.0
-
-
 class Game(Task):
     """Two agents, two actions, two turns. Agent 0 acts at both turns, knowing its first action;
     agent 1 chooses at turn 0 only. Samples come from a script, so that all can be listed."""
@@ -361,20 +334,21 @@ def true_two_turn_gradient(logits, gamma: float, ends: bool) -> torch.Tensor:
     return true
 
 
-def two_turn_gradient(branching, joint, mode, gamma, silent=False, ends=False):
+def module_of(game: Game, *options, gamma: float = 1.0, **more) -> MAGRPO:
+    """options, more: what the algorithm has beyond two samples and one problem."""
+    algorithm = Algorithm(2, 1, *options, **more)
+    episode = Episode(turns=2, gamma=gamma)
+    return MAGRPO(
+        game, game, Scorer(game.reward), [{}], algorithm, episode, Sampling(1.0, 0, 1.0, 1)
+    )
+
+
+def two_turn_gradient(branching, joint, mode, gamma=1.0, silent=False, ends=False):
     """Return the expected estimate and the true gradient."""
     logits = doubles(0.4, -0.3, 0.7, -0.6).requires_grad_()
     logps = torch.stack([-logits, logits], 1).sigmoid().log()  # (4, 2)
     game = Game(silent, ends)
-    module = MAGRPO(
-        game,
-        game,
-        Scorer(game.reward),
-        [{}],
-        Algorithm(2, 1, joint, branching, mode),
-        Episode(turns=2, gamma=gamma),
-        Sampling(1.0, 0, 1.0, 1),
-    )
+    module = module_of(game, joint, branching, mode, gamma=gamma)
     objectives = 0.0
     for script in itertools.product((0, 1), repeat=8 if branching == "tree" else 6):
         game.script = iter(script)
@@ -400,16 +374,19 @@ def two_turn_gradient(branching, joint, mode, gamma, silent=False, ends=False):
 @pytest.mark.parametrize("branching", ["tree", "chain"])
 @pytest.mark.parametrize("joint", ["aligned", "cross"])
 @pytest.mark.parametrize(
-    ("mode", "scale", "silent"), [("mean", 0.5, False), ("rloo", 1.0, False), ("rloo", 1.0, True)]
+    ("mode", "gamma", "silent"),
+    [("mean", 1.0, False), ("rloo", 1.0, False), ("rloo", 0.5, True), ("rloo", 0.0, False)],
 )
-def test_two_turns_estimate_the_true_gradient(branching, joint, mode, scale, silent):
-    got, true = two_turn_gradient(branching, joint, mode, 1.0, silent)
-    torch.testing.assert_close(got, scale * true, rtol=1e-9, atol=1e-9)
+def test_two_turns_estimate_the_true_gradient(branching, joint, mode, gamma, silent):
+    got, true = two_turn_gradient(branching, joint, mode, gamma, silent)
+    seen = slice(0, 4 if gamma else 2)
+    scale = 0.5 if mode == "mean" else 1.0
+    torch.testing.assert_close(got[seen], scale * true[seen], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("branching", ["tree", "chain"])
 def test_an_episode_that_ends_early_estimates_the_true_gradient(branching):
-    got, true = two_turn_gradient(branching, "cross", "rloo", 1.0, ends=True)
+    got, true = two_turn_gradient(branching, "cross", "rloo", ends=True)
     if branching == "chain":  # the group of a line that is left alone has no gradient
         true[2:] *= 1 - doubles(0.4).sigmoid()
     assert bool(true[2])
@@ -422,21 +399,12 @@ def test_optimism_is_a_function_of_the_step_and_changes_no_value(branching, join
     def nodes(optimism, step):
         game = Game(silent=True, ends=False)
         game.script = itertools.cycle([0, 1, 1])
-        algorithm = Algorithm(2, 1, joint, branching, optimism=optimism, max_steps=4)
-        module = MAGRPO(
-            game,
-            game,
-            Scorer(game.reward),
-            [{}],
-            algorithm,
-            Episode(turns=2),
-            Sampling(1.0, 0, 1.0, 1),
-        )
+        module = module_of(game, joint, branching, optimism=optimism, max_steps=4)
         with at_step(step):
             return [*itertools.chain(*module.play(1))]
 
-    for step, weight in enumerate((1.0, 0.5, 0.0, 0.0)):
-        for plain, optimistic in zip(nodes(0.0, step), nodes(1.0, step), strict=True):
+    for step, weight in enumerate((0.8, 0.4, 0.0, 0.0)):
+        for plain, optimistic in zip(nodes(0.0, step), nodes(0.8, step), strict=True):
             assert plain.value == optimistic.value
             spread = torch.zeros_like(plain.returns)
             # One who speaks alone, and one whose joint responses are aligned, has one reward.
@@ -446,13 +414,6 @@ def test_optimism_is_a_function_of_the_step_and_changes_no_value(branching, join
                 spread[1] = table[1].amax(0) - table[1].mean(0)
                 assert spread.any()
             torch.testing.assert_close(optimistic.returns, plain.returns + weight * spread)
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.5])
-def test_gamma_weighs_the_next_turn(gamma):
-    got, true = two_turn_gradient("tree", "aligned", "rloo", gamma)
-    seen = slice(0, 4 if gamma else 2)
-    torch.testing.assert_close(got[seen], true[seen], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(

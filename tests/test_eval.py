@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from helpers import (
+    edit_args,
     edit_json,
     output_of,
     read_json,
@@ -32,10 +33,9 @@ from evaluation import baselines as playing
 from evaluation import load_team, report
 from magrpo import Rollout
 from tasks import Coop
-from training import held_out
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
-from training.run_folder import data_hash
+from training.run_folder import data_hash, read_records
 
 SMALL = "--batch-size 1 --num-generations 2 --eval-limit 2 --max-steps 1 --max-new-tokens 24 "
 SMALL += "--lr 0.1 --advantage none"  # every agent moves
@@ -72,7 +72,7 @@ def methods(path: Path) -> dict:
 
 def records(path: Path, method: str) -> list[dict]:
     """The sampled records of a method."""
-    lines = map(json.loads, (path / "samples").read_text().splitlines()[1:])
+    lines = read_records(path / "samples")[1:]
     return [record for record in lines if record["method"] == method and not record["greedy"]]
 
 
@@ -223,6 +223,7 @@ class Game:
         return "go"
     def advance(self, item, responses):
         return None if item["turn"] == item["due"] else item | {"turn": item["turn"] + 1}
+    def scheme(self, item, responses): return f"turn {item['turn']}"
 def won(item, responses): return float(item["turn"] == item["due"])
 won.maximum = 1.0
 won.per_episode = ONCE
@@ -243,13 +244,14 @@ def test_equal_play_has_equal_returns(alternate, once, largest, tmp_path, monkey
     argv = f"--task {tmp_path}/game.py:Game --turns 3 --greedy --max-new-tokens 2"
     run_eval(argv, f"--samples {tmp_path}/samples --json {tmp_path}/json")
     returns = defaultdict(list)
-    header, *lines = map(json.loads, (tmp_path / "samples").read_text().splitlines())
+    header, *lines = read_records(tmp_path / "samples")
     for line in lines:
         returns[line["method"]].append(line["return"])
     names = words("naive sequential discussion", "" if alternate else "single", "reference")
     assert list(returns) == names
     for values in returns.values():
         assert values == pytest.approx([0.5**due / largest for due in (0, 1, 1, 2)])
+    assert [line["scheme"] for line in lines[:4]] == ["turn 0", "turn 1", "turn 1", "turn 2"]
     unit = f"reward {tmp_path}/game.py:won, {largest:g} in an episode of 3 turns, gamma 0.5;"
     assert unit in header["settings"]["title"]
 
@@ -282,22 +284,10 @@ def test_a_model_s_text_cannot_control_the_terminal():
     assert report.printable("a\x1b[2Jb\r\n\tc\x07") == "a[2Jb\n    c"
 
 
-def test_progress_is_lines_now_and_then_where_there_is_no_terminal(monkeypatch):
-    said = io.StringIO()
-    with held_out.progress("w", 1, said):
-        pass
-    for pause in (0, 99):  # seconds
-        monkeypatch.setattr(held_out, "PAUSE", pause)
-        with held_out.progress("x", 20, said) as bar:
-            bar.update(10)
-            bar.update(10)
-    assert said.getvalue() == "w: 1 problem\nx: 20 problems\nx: 10 of 20\nx: 20 problems\n"
-
-
 def test_the_seeds_of_a_team_are_evaluated_together(whole, team, tmp_path):
     """The untrained play once. The same agents again have no spread, and the table is kept."""
     again = shutil.copytree(team, tmp_path / "again")
-    edit_json(again / "args.json", args=read_json(team / "args.json")["args"] | {"seed": 1})
+    edit_args(again, seed=1)
     flags = "--limit 2 --num-samples 4 --method naive trained"
     run_eval("--run", team, again, flags, f"--json {tmp_path}/json --samples {tmp_path}/samples")
     table = methods(tmp_path)
@@ -306,9 +296,8 @@ def test_the_seeds_of_a_team_are_evaluated_together(whole, team, tmp_path):
         assert table["trained"][f"{name}_se"] < 1e-12
         assert table["naive"][name] == methods(whole)["naive"][name]
         assert table["naive"][f"{name}_se"] == methods(whole)["naive"][f"{name}_se"]
-    lines = map(json.loads, (tmp_path / "samples").read_text().splitlines()[1:])
-    runs = [(line["method"], line["run"]) for line in lines]
-    assert {*runs} == {("naive", 0), ("trained", 0), ("trained", 1)}
+    runs = {(line["method"], line["run"]) for line in read_records(tmp_path / "samples")[1:]}
+    assert runs == {("naive", 0), ("trained", 0), ("trained", 1)}
     assert (
         "standard error over a method's runs" in read_json(tmp_path / "json")["settings"]["title"]
     )
@@ -317,7 +306,7 @@ def test_the_seeds_of_a_team_are_evaluated_together(whole, team, tmp_path):
 
 
 def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
-    header, *lines = map(json.loads, (whole / "samples").read_text().splitlines())
+    header, *lines = read_records(whole / "samples")
     evaluated = next(row for row in lines if row["method"] == "trained" and row["greedy"])
     prompt = header["items"][0]["prompts"][0].rpartition("# write")[0]
     argv = ["--run", str(team), "--ask", prompt]
@@ -340,7 +329,7 @@ def test_two_turns_are_asked_and_shown_with_what_the_agents_are_told(tmp_path, c
     run = train_run(tmp_path / "run", SMALL, "--max-new-tokens 8 --eval-limit none", flags)
     argv = f"--run {run} --limit 1 --method trained --greedy --samples {tmp_path}/samples"
     run_eval(argv)
-    header, record = map(json.loads, (tmp_path / "samples").read_text().splitlines())
+    header, record = read_records(tmp_path / "samples")
     first, last = record["turns"]
     assert first["feedback"] == [f"told {len(first['responses'][0])}", "more"]
     assert header["items"][0]["task_id"] == 1
@@ -422,31 +411,26 @@ def test_a_task_may_ask_in_chat_messages(team):
     assert header["items"] == [{"task_id": 1, "prompts": ["[user] Hi."] * 2}]
 
 
-def test_another_task_has_its_own_problems(team):
-    edit_json(team / "args.json", args=read_json(team / "args.json")["args"] | {"data": "x.jsonl"})
-    own = evaluation.run_flags(evaluation.parse([]), team)
-    other = evaluation.run_flags(evaluation.parse(["--task", "humaneval"]), team)
-    edit_json(team / "args.json", args=read_json(team / "args.json")["args"] | {"data": None})
-    assert (own.data, other.data) == ("x.jsonl", None)
-
-
 def test_rows_that_a_run_was_not_trained_on_play_on_purpose_alone(team, tmp_path, capsys):
     other = shutil.copytree(team, tmp_path / "other")
     file = tmp_path / "rows.jsonl"
     file.write_text("{}")
     edit_json(other / "args.json", data_hash=data_hash(str(file)))
-    edit_json(
-        other / "args.json", args=read_json(other / "args.json")["args"] | {"data": str(file)}
-    )
-    evaluation.run_flags(evaluation.parse([]), other)
+    edit_args(other, data=str(file))
+
+    def data_with(*flags) -> str | None:
+        return evaluation.run_flags(evaluation.parse([*flags]), other).data
+
+    assert data_with() == str(file)
+    assert data_with("--task", "humaneval") is None  # it has its own problems
     file.write_text("{ }")
     assert "rows.jsonl has other rows than those that" in refused_by_eval(capsys, "--run", other)
-    evaluation.run_flags(evaluation.parse(["--data", str(file)]), other)
+    assert data_with("--data", str(file))
     assert "note: " in capsys.readouterr().err
 
 
 def test_an_agent_alone_plays_as_the_team_does(team, solo, tmp_path, capsys):
     other = shutil.copytree(solo, tmp_path / "solo")
-    edit_json(other / "args.json", args=read_json(solo / "args.json")["args"] | {"top_p": 0.9})
+    edit_args(other, top_p=0.9)
     told = refused_by_eval(capsys, "--run", team, "--run", other)
     assert "was trained with another --top-p than the team plays with" in told

@@ -93,13 +93,6 @@ def test_imports_run_one_way():
         assert other_rooms <= {room, *allowed(room)}, name
 
 
-@pytest.mark.parametrize("target", ["train", "test"])
-def test_only_what_needs_the_tools_of_the_tests_installs_them(target):
-    dry = ["make", "--dry-run", "--always-make", target]
-    printed = output_of(dry, cwd=ROOT).stdout
-    assert ("-r requirements-dev.txt" in printed) == (target == "test")
-
-
 @pytest.fixture(scope="module")
 def core(tmp_path_factory) -> Path:
     """A copy without what can be deleted, and without the tests of that."""

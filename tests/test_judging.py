@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from helpers import (
     SMALL,
     assert_close,
@@ -21,6 +20,7 @@ from helpers import (
     small_base,
     train_run,
 )
+from test_memory import scarce
 
 from policies import logprobs
 from policies.judging import PLAIN, LikelihoodModel
@@ -38,14 +38,18 @@ likely.maximum, likely.needs_model = 2.0, True
 
 @pytest.fixture
 def base():
-    return small_base((0, 1))
+    return small_base()
 
 
-def test_answers_are_the_frozen_bases_log_probabilities(base):
+def test_answers_are_the_frozen_bases_log_probabilities(base, monkeypatch):
+    """Where memory runs out, it asks less at once."""
+    scarce(monkeypatch, logprobs, "lay_out", 1)
+    monkeypatch.setattr(logprobs, "update_tokens", lambda base, *_: 400 / 2**base.halved)
     questions = [("HELLO", "WORLD"), ("HI", "ABCDEFG"), ("HELLO", "X"), ("HELLO", "")]
     judge = LikelihoodModel(base, chat=False)
     answers = judge(questions)
     assert len(answers.pop()) == 0
+    assert base.halved
     for question, answer in zip(questions, answers, strict=False):
         row = judge.row(*question)
         score_alone(base, [row], PLAIN, frozen=True)
@@ -57,22 +61,6 @@ def test_a_prompt_may_be_empty_and_a_text_too_long(base):
     assert len(judge([("", "ABC")])[0]) == 3
     with pytest.raises(ValueError, match="a reward asks of 604 tokens"):
         judge([("AB", "C" * 602)])
-
-
-def test_where_memory_runs_out_it_asks_less_at_once(base, monkeypatch):
-    judge = LikelihoodModel(base, chat=False)
-    [expected] = judge([("HELLO", "WORLD")])
-    whole = logprobs.lay_out
-    failures = [torch.OutOfMemoryError("CUDA out of memory")]
-
-    def run(*args):
-        if failures:
-            raise failures.pop()
-        return whole(*args)
-
-    monkeypatch.setattr(logprobs, "lay_out", run)
-    [answer] = judge([("HELLO", "WORLD")])
-    assert_close(answer, expected)
 
 
 def scorer(reward, judge, maximum=99.0):

@@ -12,9 +12,11 @@ from helpers import (
     ROOT,
     WORLD,
     WORLD_FLAGS,
+    args_of,
     assert_close,
     at_step,
     copied_model,
+    edit_args,
     edit_json,
     read_json,
     refused,
@@ -27,10 +29,7 @@ from helpers import (
 from test_magrpo import Echo, long_answers, moved, new_module, rewarding, small_team, snapshot
 from test_train import adapters, assert_same_run, lines, signalled_after
 
-from evaluation.baselines import record
-from magrpo import Episode, Rollout
 from policies import model_names
-from policies.sampling import Sampling
 from policies.shared_model import SharedModel
 from training import initial_agents
 from training.contract import advanced
@@ -96,20 +95,6 @@ def test_the_next_turn_is_in_the_world_that_the_joint_response_made(argv):
                 assert child.observations[0] == f"{node.item['word']}:0:{history}{text}"
     last = module.turns[2][0]
     assert sample_record(0, last, 0)["prompts"][0].endswith(last.item["said"])
-
-
-def test_an_evaluation_plays_in_the_world_that_moves_on():
-    task = Diary()
-    task.scheme = lambda item, responses: f"day {item['day']}"
-    reward = Scorer(rewarding(lambda item, texts: item.get("day", 0) / 4, 1.0))
-    rollout = Rollout(small_team(), task, reward, Episode(turns=3, gamma=0.5))
-    sampling = Sampling(1.0, 0, 1.0, 4)
-    [root], *_ = rollout(task.items("test")[:1], (0, 1, 0, 0), 2, sampling, 1, True)
-    for sample in range(2):
-        line = record(rollout, root, sample)
-        assert line["scheme"] == "day 2"  # that of the last turn
-        assert [turn["parts"]["reward"] for turn in line["turns"]] == [0, 0.25, 0.5]
-        assert line["return"] == pytest.approx((0.5 * 0.25 + 0.25 * 0.5) / 1.75)
 
 
 class Ending(Diary):
@@ -349,8 +334,7 @@ def test_a_run_begins_where_the_one_it_names_ended(trained, tmp_path, monkeypatc
     assert summary(path)["returns"]["before"] == summary(trained)["returns"]["after"]
     assert agent(path, 1) == agent(trained, 1)  # the frozen one, by no bit
     assert agent(path, 0) != agent(trained, 0)
-    args = read_json(path / "args.json")["args"]
-    assert args["init"] == [f"{trained.name}/agents/{i}" for i in range(2)]
+    assert args_of(path)["init"] == [f"{trained.name}/agents/{i}" for i in range(2)]
     steps = {n.rpartition(".")[0]: float(v) for n, v in adapters(path).items() if "step" in n}
     assert set(steps.values()) == {1.0}  # Adam's own count, of agent 0 alone
     assert len(steps) == sum("agent0" in name for name in adapters(path))
@@ -405,9 +389,9 @@ def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
         assert returns[number][number] == pytest.approx(after)
     assert len({*returns[0], *returns[1]}) > 1
     assert "two runs or more" in refused_by_eval(capsys, "--crossplay", trained)
-    own = read_json(other / "args.json")["args"]
+    own = args_of(other)
     for name, value in (("top_k", 5), ("bits", 16), ("template_arg", {"a": 1})):
-        edit_json(other / "args.json", args=own | {name: value})
+        edit_args(other, **own | {name: value})
         told = refused_by_eval(capsys, "--crossplay", trained, other)
         assert f"{other} has another {name} than" in told
 

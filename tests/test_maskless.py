@@ -7,11 +7,10 @@ import transformers
 from helpers import (
     WORLD,
     WORLD_FLAGS,
-    Tokenizer,
     assert_close,
-    move_adapters,
     random_rows,
     refused,
+    small_base,
     train_run,
     uniforms,
 )
@@ -19,7 +18,6 @@ from test_policies import EXPERTS, KINDS, LLAMA, gradients, looped, small_kind
 
 from policies.loading import check
 from policies.sampling import Sampling
-from policies.shared_model import SharedModel
 from training.run_folder import read_records
 
 LINEAR = {f"linear_{name}": 2 for name in ("num_key_heads", "num_value_heads")}
@@ -39,11 +37,10 @@ OTHERS = {
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_model_without_masks_runs_prompt_by_prompt(kind, monkeypatch, capsys):
     monkeypatch.setitem(KINDS, kind, OTHERS[kind])
-    base = SharedModel(small_kind(kind), Tokenizer(), [0, 1], 4, 8)
+    base = small_base(model=small_kind(kind))
     check(base)
     [warning] = capsys.readouterr().err.splitlines()
     assert "runs prompt by prompt, which is slower" in warning
-    move_adapters(base)
     rows = random_rows(base)
     prompts = [row.prompt for row in rows]
     agents = [row.agent for row in rows]

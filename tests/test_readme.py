@@ -75,10 +75,12 @@ def test_every_flag_and_make_target_that_it_names_exists():
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", TEXT, re.MULTILINE)) <= targets
 
 
-@pytest.mark.parametrize("target", ["train", "real"])
-def test_make_passes_flags_on(target):
-    make = ["make", "--dry-run", target, "ARGS=--max-steps 3"]
-    assert " --max-steps 3\n" in output_of(make, cwd=ROOT).stdout
+@pytest.mark.parametrize("target", ["train", "real", "test"])
+def test_make_passes_flags_on_and_only_tests_install_their_tools(target):
+    make = ["make", "--dry-run", "--always-make", target, "ARGS=--max-steps 3"]
+    printed = output_of(make, cwd=ROOT).stdout
+    assert (" --max-steps 3\n" in printed) == (target != "test")
+    assert ("-r requirements-dev.txt" in printed) == (target == "test")
 
 
 def test_the_task_and_the_reward_of_the_readme_train(tmp_path, monkeypatch, capsys):

@@ -194,21 +194,6 @@ def test_what_does_not_end_is_no_evidence(monkeypatch):
     assert outcomes.count("timeout") == teams.MOST_HANGS
 
 
-def test_a_stand_in_beside_a_right_team_ends_at_its_first_failure(monkeypatch):
-    limits = []
-
-    def noted(item, team, may_fail, judged=teams.run):
-        limits.append(may_fail)
-        return judged(item, team, may_fail)
-
-    monkeypatch.setattr(teams, "run", noted)
-    team = teams.team_parts(SQUARES, [EVEN, FILTER])
-    for p, limit in ((1.0, 0), (0.8, len(TESTS))):
-        limits.clear()
-        assert set(teams.contributions(SQUARES, [EVEN, FILTER], team, p)) == {"aux", "solve"}
-        assert set(limits) == {limit}
-
-
 SLOPE = {  # helper, main: each passes some tests, of which a stand-in passes others
     "below 7": ("def aux(x):\n    return x % 2 == 0 and x < 7\n", FILTER),
     "main looks for it": (EVEN, main("return sum(x * x for x in xs if aux(x) and x < 11)")),

@@ -19,6 +19,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 import sandbox_programs as programs
 
@@ -79,30 +80,16 @@ def verdict_of(box: Sandbox, code: str, tests: list[str], **options):
     return verdict
 
 
-def family(pid: int) -> set[int]:
-    """The descendants of a process."""
-    descendants = set()
-    for child in children(pid):
-        descendants |= {child} | family(child)
-    return descendants
-
-
-def children(pid: int) -> set[int]:
-    pids = set()
-    with contextlib.suppress(OSError):  # it may end meanwhile
-        for task in Path(f"/proc/{pid}/task").glob("*/children"):
-            pids |= set(map(int, task.read_text().split()))
-    return pids
+def family(pid: int, recursive: bool = True) -> set[int]:
+    """The descendants of a process, or its children."""
+    return {process.pid for process in psutil.Process(pid).children(recursive)}
 
 
 def alive(pids: set[int]) -> set[int]:
     living = set()
     for pid in pids:
-        with contextlib.suppress(OSError):  # a zombie is dead, however late init reaps it
-            if (
-                Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-                != "Z"
-            ):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:  # however late init reaps it
                 living.add(pid)
     return living
 
@@ -416,7 +403,7 @@ def kill_worker(box: Sandbox, victim: str) -> int:
     [runner] = box._workers.values()
     pid = runner.process.pid
     if victim == "zygote":
-        [pid] = children(pid)
+        [pid] = family(pid, recursive=False)
     os.kill(pid, signal.SIGKILL)
     return pid
 
@@ -483,7 +470,7 @@ def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
     with open("/dev/null", encoding="utf-8") as _held, Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])
         [runner] = box._workers.values()
-        [zygote] = children(runner.process.pid)
+        [zygote] = family(runner.process.pid, recursive=False)
         for pid, most in ((runner.process.pid, 6), (zygote, 4)):
             assert os.getsid(pid) != os.getsid(0)
             assert os.getpgid(pid) == runner.process.pid

@@ -8,13 +8,13 @@ import os
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import (
     ROOT,
     WORLD,
+    args_of,
     checkpoint_of,
     output_of,
     read_json,
@@ -140,7 +140,7 @@ def test_a_run_knows_its_code(tmp_path, capsys):
 
 def test_a_run_writes_what_it_promises(tmp_path):
     finished = run(tmp_path / "run", "--max-steps 3")
-    args = read_json(finished / "args.json")["args"]
+    args = args_of(finished)
     assert (args["max_steps"], args["joint"]) == (3, "cross")
     metrics = read_records(finished / "metrics.jsonl")
     assert [row["step"] for row in metrics] == [0, 1, 2]
@@ -226,7 +226,7 @@ def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
 def test_every_switch_trains_and_writes(argv, tmp_path):
     path = run(tmp_path / "run", "--eval-limit 1 --max-new-tokens 12 --max-steps 1", argv)
     assert len(lines(path, "metrics.jsonl")) == 1
-    agents = read_json(path / "args.json")["args"]["num_agents"]
+    agents = args_of(path)["num_agents"]
     weights = "model.safetensors" if "--lora-rank 0" in argv else "adapter_model.safetensors"
     for agent in range(agents):
         assert (path / f"agents/{agent}" / weights).is_file()
@@ -286,12 +286,6 @@ def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, cap
 def test_a_users_task_may_take_a_folder_as_its_data(tmp_path):
     assert data_hash(str(tmp_path)) is None
     assert data_hash(__file__) != data_hash(os.__file__)
-
-
-def test_a_step_may_show_no_scheme_after_one_that_did():
-    recorder = object.__new__(Recorder)
-    recorder.schemes = ["filter"]
-    assert recorder.shares(SimpleNamespace(turns=[])) == {"scheme/filter": 0}
 
 
 def test_flag_files_comments_and_later_flags(tmp_path):

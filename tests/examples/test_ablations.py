@@ -1,18 +1,14 @@
 """Every worked ablation applies, trains and does what it says: pytest tests/test_ablations.py"""
 
-import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import ROOT, output_of, read_json
 
-import train
-
-ROOT = Path(train.__file__).parent
 DIFFS = sorted((ROOT / "examples/ablations").glob("*.diff"))
 SMALL = "--batch-size 2 --num-generations 4 --eval-limit 1 --max-new-tokens 40 --max-steps 1"
 LEFT_BEHIND = shutil.ignore_patterns(".*", "runs", "tests", "docs", "bench", "__pycache__")
@@ -23,18 +19,18 @@ def test_it_is_short_says_what_it_shows_and_applies(diff):
     header, _, body = diff.read_text().partition("\ndiff --git ")
     assert len(header.split()) > 30
     assert len(re.findall(r"^(?:\+(?!\+\+)|-(?!--))", body, re.MULTILINE)) < 20
-    subprocess.run(["git", "apply", "--check", diff], cwd=ROOT, check=True)
+    output_of(["git", "apply", "--check", diff], cwd=ROOT)
 
 
 def run(folder: Path, diff: Path | None) -> dict:
     """The first metrics of a small run of a copy of the sources, with the diff applied."""
     shutil.copytree(ROOT, folder, ignore=LEFT_BEHIND)
     if diff:
-        subprocess.run(["git", "apply", diff], cwd=folder, check=True)
+        output_of(["git", "apply", diff], cwd=folder)
     chosen = ["--advantage", "median"] if diff and diff.stem == "median" else []
     command = [sys.executable, "train.py", *SMALL.split(), *chosen, "--run", "x"]
-    subprocess.run(command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
-    return json.loads((folder / "runs/x/metrics.jsonl").read_text().splitlines()[0])
+    output_of(command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    return read_json(folder / "runs/x/metrics.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +71,7 @@ def test_the_ablation_of_the_docs_makes_a_table_and_a_figure(tmp_path):
     for command in re.findall("^(?:git apply|python) .*$", PAGE.read_text(), re.MULTILINE):
         small = command.replace("--max-steps 60", SMALL)
         environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            small,
-            shell=True,
-            cwd=folder,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        printed.append(done.stdout)
+        printed.append(output_of(["sh", "-c", small], cwd=folder, env=environment).stdout)
     _, checked, batch, trained, table = printed
     assert checked.strip() in PAGE.read_text()
     assert "one joint response" in batch

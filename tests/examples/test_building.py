@@ -145,21 +145,13 @@ def test_the_last_block_of_a_cell_stays_and_air_takes_it_away():
     assert build(BOX, texts).cells == {(0, 0, 0): ("glass", 1)}
 
 
-def hacks(item: dict) -> dict[str, list[str]]:
-    """Teams whose answer is none, of both tasks. The docs have others (building_teams.py)."""
-    strings = "rows" in item
-    team = "each a half of the targets, checkered" if strings else "cells in turn"
-    one, two = (teams.LETTERS if strings else teams.HOUSES)[team](item)
-    idle = "/setblock 0 0 0 air\n" if strings else "/fill 0 0 0 0 0 0 air\n"
+def test_the_whole_box_and_more_commands_than_are_read_earn_nothing():
+    """The docs have other hacks (building_teams.py)."""
     whole = "\n".join(f"/fill 0 0 0 5 6 6 {block}" for block in houses.INVENTORY.values())
-    return {
-        "the whole box": [whole, whole],
-        "more commands than are read": [idle * 300 + one, idle * 300 + two],
-    }
-
-
-@pytest.mark.parametrize("hack", hacks(STRINGS[0]))
-def test_hacks_earn_nothing(hack):
     for item in [*STRINGS, *HOUSES]:
-        reward = rewards.strbuild if "rows" in item else rewards.housebuild
-        assert total(reward(item, hacks(item)[hack])) == 0
+        reward, team = rewards.housebuild, teams.HOUSES["cells in turn"]
+        if "rows" in item:
+            reward, team = rewards.strbuild, teams.LETTERS["each a half of the targets, checkered"]
+        idle = "/setblock 0 0 0 air\n/fill 0 0 0 0 0 0 air\n" * 300
+        assert total(reward(item, [idle + text for text in team(item)])) == 0
+        assert total(reward(item, [whole, whole])) == 0

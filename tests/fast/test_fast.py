@@ -8,10 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import (
-    Tokenizer,
     assert_close,
     assert_same_gradients,
-    move_adapters,
     of_a_cpu,
     random_rows,
     small_base,
@@ -25,6 +23,7 @@ from test_policies import (
     PROMPTS,
     WARPED,
     assert_same_answers,
+    assert_same_scores,
     gradients,
     rows_of,
     sampled,
@@ -77,8 +76,7 @@ def test_it_computes_what_the_plain_way_computes(kind, rank, merged_bytes, monke
     monkeypatch.setattr(model, "MERGED_BYTES", merged_bytes)
     monkeypatch.setattr(decoding, "LOOK", {"cpu": 5 if merged_bytes else 1})
     monkeypatch.setattr(attention, "BLOCK", 7)
-    base = SharedModel(small_kind(kind), Tokenizer(), [0, 1, 2] if rank else [0], rank, 8)
-    move_adapters(base)
+    base = small_base([0, 1, 2] if rank else [0], rank, model=small_kind(kind))
     agents = AGENTS if rank else [0] * len(PROMPTS)
     sampling = PLAIN if rank else Sampling(0.0, 0, 1.0, 8)
     slow = sampled(base, PROMPTS, agents, 3, sampling)
@@ -90,13 +88,12 @@ def test_it_computes_what_the_plain_way_computes(kind, rank, merged_bytes, monke
     quick, plain = in_turn(base)
     for freeze in (False, True):
         expected = scored(base, rows, WARPED, freeze, plain)
-        for got, want in zip(scored(base, rows, WARPED, freeze, quick), expected, strict=True):
-            assert_close(got, want)
+        assert_same_scores(scored(base, rows, WARPED, freeze, quick), expected)
     assert_same_gradients(gradients(base, rows, quick), gradients(base, rows, plain))
 
 
 def test_models_of_other_kinds_stay_plain():
-    base = SharedModel(small_kind("gpt2"), Tokenizer(), [0], 4, 8)
+    base = small_base(model=small_kind("gpt2"))
     fast.accelerate([base])
     assert "sample" not in vars(base)
 
@@ -118,16 +115,14 @@ def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch, capsys):
 
 
 def test_beyond_a_window_it_is_the_plain_way():
-    base = SharedModel(small_kind("mistral", sliding_window=24), Tokenizer(), [0], 4, 8)
-    move_adapters(base)
+    base = small_base(model=small_kind("mistral", sliding_window=24))
     prompts = [tuple(range(3, 13)), (*range(3, 20), *range(3, 16))]
     slow = sampled(base, prompts, [0, 0])
     rows = rows_of(prompts, [0, 0], slow)
     expected = scored(base, rows)
     accelerated(base)
     assert_same_answers(sampled(base, prompts, [0, 0]), slow)
-    for got, want in zip(scored(base, rows), expected, strict=True):
-        assert_close(got, want)
+    assert_same_scores(scored(base, rows), expected)
 
 
 def test_attention_may_return_the_strides_of_a_gpu(monkeypatch):
@@ -137,9 +132,7 @@ def test_attention_may_return_the_strides_of_a_gpu(monkeypatch):
         mixed = compute(*args, **options)
         return mixed.transpose(1, 2).contiguous().transpose(1, 2)
 
-    base = SharedModel(small_kind("llama"), Tokenizer(), [0, 1], 4, 8)
-    move_adapters(base)
-    accelerated(base)
+    base = accelerated(small_base(model=small_kind("llama")))
     rows = turns_of([0, 1])
     expected = gradients(base, rows)
     monkeypatch.setattr(F, "scaled_dot_product_attention", fused)

@@ -12,8 +12,6 @@ import pytest
 import torch
 from helpers import (
     ROOT,
-    Tokenizer,
-    move_adapters,
     output_of,
     resume,
     rounding,
@@ -32,7 +30,6 @@ from policies import memory
 from policies.loading import load_model
 from policies.logprobs import Row
 from policies.sampling import Sampling
-from policies.shared_model import SharedModel
 from training.run_folder import read_records
 
 PLAIN = Sampling(1.0, 0, 1.0, 64)
@@ -133,8 +130,7 @@ def test_a_decode_waits_for_the_card_at_every_eighth_token():
 @pytest.mark.parametrize("agents", [[0, 0, 1, 2], None])
 def test_graphs_decode_what_the_step_itself_decodes(agents, monkeypatch):
     """Rows end at different times, so the rest is laid out anew, and a new graph is recorded."""
-    base = SharedModel(small_kind("qwen2"), Tokenizer(), [0, 1, 2], 4, 8)
-    move_adapters(base)
+    base = small_base([0, 1, 2], model=small_kind("qwen2"))
     accelerate([base])
     numbers = torch.rand(4, 8, 40, dtype=torch.float64)
     work = ([(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)], agents, numbers, PLAIN)
@@ -158,7 +154,7 @@ def test_graphs_decode_what_the_step_itself_decodes(agents, monkeypatch):
 def test_checkpointing_with_eight_layers_takes_a_third_of_the_memory(rank, monkeypatch):
     """It gives the same gradients, and comes by itself where a pass cannot hold the prompt."""
     model = small_kind("llama", num_hidden_layers=8, max_position_embeddings=512)
-    base = SharedModel(model, Tokenizer(), [0], rank, 8).to("cuda")
+    base = small_base([0], rank, model=model).to("cuda")
     rows = [Row(0, tuple([3, 4, 5, 6] * 100), [7, 8, 9], 0.5)]  # one pass in both cases
     grads = []
     kept = []
