@@ -140,7 +140,7 @@ def render(
     if pairs:
         blocks.append(form("difference", pairs, caption(PAIRS, pairs)))
     blocks.append(indent("\n".join(notes), comment))
-    return "\n\n".join(blocks)
+    return "\n\n".join(filter(None, blocks))
 
 
 def caption(title: str, rows: dict[str, dict]) -> str:

@@ -106,7 +106,7 @@ def latex(corner: str, rows: dict[str, dict], caption: str) -> str:
     text = table.to_latex(index=False, escape=True, caption=caption)
     text = text.replace("--", "-{}-")  # LaTeX would join a flag's hyphens
     text = re.sub(r"(?<![\w-])-(?=\d)", "$-$", text)  # a minus, and not a hyphen
-    return text.replace("±", r"$\pm$")
+    return text.replace("±", r"$\pm$ ")
 
 
 def _pairs(methods: dict) -> str:
