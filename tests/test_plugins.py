@@ -117,11 +117,6 @@ CONVERTED = [  # a method, what it is given, and what it returns in plain Python
     ("feedback(self, item, responses): return np.array(['a', 'b'])", [{}, []], ["a", "b"]),
     ("advance(self, item, responses): return {'task_id': Kind.A}", [{}, []], {"task_id": "a"}),
     ("scheme(self, item, responses): return Kind.A", [{}, []], "a"),
-    (
-        "draw(self, item, responses): return {'x': [[(Kind.A, np.int64(0), np.True_)]]}",
-        [{}, []],
-        {"x": [[("a", 0, True)]]},
-    ),
 ]
 
 
@@ -145,7 +140,6 @@ REFUSED = [
     ("feedback(self, item, responses): return ['a', None]", [{}, []], "None is not a text"),
     ("advance(self, item, responses): return item['task']", [{"task": 7}, []], "a dict or None"),
     ("scheme(self, item, responses): return 7", [{}, []], "a text or None, not 7"),
-    ("draw(self, item, responses): return {'x': [[('a', 0)]]}", [{}, []], "grids of cells"),
     ("ask(self, text): return text", ["a"], "a dict, not 'a'"),
     ("check(self, item): raise SystemExit", [{}], "Mine.check raised SystemExit"),
 ]
