@@ -384,11 +384,15 @@ def test_a_real_server(tmp_path):
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, env=os.environ | options, stdout=log, stderr=log)
     argv = f"{SMALL} --max-steps 4 --temperature 0.8 --top-p 0.95 --top-k 50"
+    argv += " --truncated drop --max-new-tokens 22"
+    played = f"--engine {url} --recombine --limit 2 --num-samples 2 --method trained single"
+    samples = tmp_path / "samples"
     runs = [tmp_path / "run", tmp_path / "again"]
     try:
         wait_for(process, f"{url}/v1/models")
         for run in runs:
             train_run(run, argv, "--engine", url)
+        run_eval(f"--run {runs[0]} --samples {samples}", played)
     finally:
         process.terminate()
         process.wait(60)
@@ -397,6 +401,10 @@ def test_a_real_server(tmp_path):
     assert max(row["logp_difference/max"] for row in rows) < 1e-4  # each step has new adapters
     for name in ("return", "completions/0/mean_length", "completions/1/mean_length"):
         assert rows[0][name] == again[0][name]  # its seeds are the key's
+    cut = [row[f"completions/{agent}/clipped_ratio"] for row in rows for agent in (0, 1)]
+    assert 0 < sum(cut) < len(cut)
+    assert len(lines(runs[0], "examples.jsonl")) > 0
+    assert len(samples.read_text().splitlines()) == 1 + 2 * 2 * 2
 
 
 def wait_for(process, url: str):
