@@ -108,11 +108,9 @@ LENGTHS = [  # ratio, then length of tldr, arxiv, arxiv_released; None: nothing 
 @pytest.mark.parametrize(("ratio", "tldr", "arxiv", "arxiv_released"), LENGTHS)
 def test_bands_of_length(ratio, tldr, arxiv, arxiv_released):
     text = " ".join(f"word{i:03}" for i in range(130))
-    sizes = (round(len(text) / min(ratio, 1)), round(len(text) * max(ratio, 1)))
-    if ratio < 1:
-        sizes = (sizes[0], len(text))
-    pair = [text + "z" * (size - len(text)) for size in sizes]
-    pair[1] = pair[1][:-1] + "y"
+    one = text.ljust(round(len(text) / min(ratio, 1)), "z")
+    two = text.ljust(round(len(text) * max(ratio, 1)), "z")
+    pair = [one, two[:-1] + "y"]
     for reward, value in (
         (PAPER["tldr"], tldr),
         (RELEASED["tldr"], tldr),
