@@ -153,8 +153,16 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
         maxrl      (1 - (1 - p)^(G-1)) / p, where R is 1 with chance p, and else 0. This is up to
                    G - 1 for a rare success (arXiv 2602.02710).
 
+    A sample that is left out (NaN) stays so, and the others are its agent's group.
     Raise ValueError if a return is negative and maxrl would divide by the mean.
     """
+    is_left_out = returns.isnan()
+    if is_left_out.any():
+        values = returns.clone()
+        for group, left_out in zip(values, is_left_out, strict=True):
+            if not left_out.all():
+                group[~left_out] = advantages(group[~left_out], mode)
+        return values
     if mode == "none":
         return returns
     group = returns.shape[-1]
@@ -173,18 +181,6 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
     if mode in ("mean", "max"):
         return centred
     raise ValueError(f"unknown --advantage {mode!r}")
-
-
-def advantages_of_the_rest(returns: Tensor, mode: str) -> Tensor:
-    """Return the advantages where samples are left out (NaN): each agent's, over the others.
-
-    NaN stays NaN.
-    """
-    values = returns.clone()
-    for group, is_left_out in zip(values, returns.isnan(), strict=True):
-        if not is_left_out.all():
-            group[~is_left_out] = advantages(group[~is_left_out], mode)
-    return values
 
 
 def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
@@ -779,10 +775,7 @@ class MAGRPO(L.LightningModule):
         """Set the advantages of every node (step 5)."""
         for group in self.groups():
             returns = torch.cat([node.returns for node in group], 1)  # (n, G)
-            compute = advantages
-            if self.algorithm.truncated == "drop":
-                compute = advantages_of_the_rest
-            values = compute(returns, self.algorithm.advantage)
+            values = advantages(returns, self.algorithm.advantage)
             sizes = [node.samples for node in group]
             for node, part in zip(group, values.split(sizes, 1), strict=True):
                 node.advantages = part

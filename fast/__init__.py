@@ -9,13 +9,12 @@ log-probabilities (model.py). policies/ does not know this folder.
 - graphs.py: a GPU repeats a decoding step without waiting for the host
 """
 
-import math
 import sys
 from collections.abc import Iterable
 
 from fast.layers import is_known
 from fast.model import Fast
-from policies.loading import largest_gap, tolerance
+from policies.loading import gap_in_words, tolerance
 from policies.shared_model import SharedModel
 
 
@@ -28,12 +27,7 @@ def accelerate(bases: Iterable[SharedModel]) -> None:
         base.sample = fast.sample
         base.token_logps = fast.token_logps
         base.whole_logits = False
-        try:
-            gap = largest_gap(base)
-            reason = f"log-probabilities are {gap:.2g} off"
-        except Exception as error:  # of a kind's new version: anything may come
-            gap = math.inf
-            reason = f"{error!s:.120}"
+        gap, reason = gap_in_words(base)
         if not gap < tolerance(base):
             del base.sample, base.token_logps  # the class's own are the plain way
             base.whole_logits = True

@@ -181,25 +181,26 @@ def check(base: SharedModel) -> None:
     """
     name = type(base.net).__name__
     base.takes_masks = False
-    try:
-        noise = largest_gap(base)
-    except Exception as error:  # of a model's own code: many kinds
-        raise ValueError(f"{name} cannot be trained here ({error!s:.120})") from error
+    noise, reason = gap_in_words(base)
     if not noise < tolerance(base):
-        raise ValueError(
-            f"{name} cannot be trained here: one token after the other, transformers gives other "
-            f"log-probabilities than for a whole text ({noise:.2g} off)"
-        )
+        raise ValueError(f"{name} cannot be trained here: one token after the other, {reason}")
     base.takes_masks = True
-    try:
-        gap = largest_gap(base)
-        reason = f"with masks its log-probabilities are {gap:.2g} off"
-    except Exception as error:  # of many kinds, as above
-        gap = math.inf
-        reason = f"with masks it fails: {error!s:.120}"
+    gap, reason = gap_in_words(base)
     if not gap < max(tolerance(base), 3 * noise):  # a deep model rounds more often
         base.takes_masks = False
-        print(f"warning: {name} runs prompt by prompt, which is slower ({reason})", file=sys.stderr)
+        print(
+            f"warning: {name} runs prompt by prompt, which is slower (with masks {reason})",
+            file=sys.stderr,
+        )
+
+
+def gap_in_words(base: SharedModel) -> tuple[float, str]:
+    """Return the largest gap, inf where the model fails, and what is wrong with the model."""
+    try:
+        gap = largest_gap(base)
+    except Exception as error:  # of a model's own code: many kinds
+        return math.inf, f"it fails: {error!s:.120}"
+    return gap, f"its log-probabilities are {gap:.2g} off"
 
 
 def largest_gap(base: SharedModel) -> float:

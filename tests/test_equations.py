@@ -22,7 +22,6 @@ from magrpo import (
     Episode,
     Node,
     advantages,
-    advantages_of_the_rest,
     agent_rewards,
     arrangement,
     back_up,
@@ -227,7 +226,7 @@ def test_without_what_was_cut_off_the_gradient_is_that_of_whole_joint_responses(
         node.rewards = rewards.expand(2, -1)
         back_up([[node]], 1.0, 0.0, True)
         assert node.value == pytest.approx(float(rewards.mean()))  # what is logged has all
-        values = advantages_of_the_rest(node.returns, mode).nan_to_num() / group
+        values = advantages(node.returns, mode).nan_to_num() / group
         picked = torch.stack([own[row] for own, row in zip(logps, actions, strict=True)])
         probability = picked.sum().exp().detach()
         objectives = objectives + probability * (values * picked).sum()

@@ -71,6 +71,8 @@ def allowed(room: str) -> set[str]:
         names = TABLES if ROOMS.index(room) < ROOMS.index("magrpo") else set()
         if room == "evaluation":
             names = {*names, "programs"}  # which --recombine puts together
+        if room == "training":
+            names = {*names, "sandbox"}  # which counts the cores
         return {*ROOMS[ROOMS.index(room) + 1 :], *names}
     return {*SUBJECTS, "tasks"}  # the tables and the subjects
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from sandbox.box import cores
 from training.run_folder import ROOT, read_summary, run_path, task_stem, warn_of_other_code
 
 OWN = ("--seed", "--sweep", "--jobs", "--run")  # a run has none of these, or another value
@@ -168,12 +169,6 @@ def start(directory: Path, flags: list[str], jobs: int) -> subprocess.Popen:
             stderr=file,
             process_group=0,
         )
-
-
-def cores() -> int:
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
 
 
 def log_path(directory: Path) -> Path:
