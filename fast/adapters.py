@@ -3,7 +3,7 @@
 Only `Adapters.linear` knows what an adapter computes.
 
 Shapes of a pass: N tokens, ordered by adapter. n adapters. C tokens of the adapter that has the
-most. k layers that read the same input. r is the rank of the adapters.
+most. r is the rank of the adapters.
 """
 
 import math
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 # Decoding merges adapters into a copy of the base's weights per agent, of so many bytes in all.
 MERGED_BYTES = 2**26
-Linears = tuple[nn.Module, ...]  # k linear layers that read the same input
 
 
 def mergeable_bytes(model: nn.Module) -> float:
@@ -24,8 +23,10 @@ def mergeable_bytes(model: nn.Module) -> float:
     total = 0
     for layer in model.modules():
         if isinstance(layer, LoraLayer):
-            base = _base(layer)
-            if type(base) is not nn.Linear or base.weight.dtype != torch.float32:
+            base = layer.base_layer
+            if type(base) is not nn.Linear:
+                return math.inf
+            if base.weight.dtype != torch.float32:
                 return math.inf
             total += base.weight.nbytes
     return total
@@ -54,97 +55,84 @@ class Adapters:
         self.merging = merging
         self.made = made
         if names:
-            self.groups = Groups([names.count(name) * tokens for name in self.names], device)
+            counts = [names.count(name) for name in self.names]
+            sizes = [count * tokens for count in counts]
+            self.groups = Groups(sizes, device)
 
-    def linear(self, layers: Linears, x: Tensor) -> list[Tensor]:
-        """Return W x + s B A x, (N, in) -> (N, out), of each of the layers."""
-        if not self.names or not isinstance(layers[0], LoraLayer):
-            return [_call(_base(layer), x) for layer in layers]
-        return self.merged(layers, x) if self.merging else self.beside(layers, x)
+    def linear(self, layer: nn.Module, x: Tensor) -> Tensor:
+        """Return W x + s B A x, (N, in) -> (N, out)."""
+        if not isinstance(layer, LoraLayer):
+            return _call(layer, x)
+        if not self.names:
+            return _call(layer.base_layer, x)
+        if self.merging:
+            return self.merged(layer, x)
+        return self.beside(layer, x)
 
-    def merged(self, layers: Linears, x: Tensor) -> list[Tensor]:
-        """Return x (W + s B A), by one product for all layers and agents.
+    def merged(self, layer: LoraLayer, x: Tensor) -> Tensor:
+        """Return x (W + s B A), by one product for all agents.
 
         A token of a small model costs by the number of products, not by their size.
         """
-        weight, bias, sizes = self.once(merge, layers, x.dtype)
-        x = self.groups.split(x)
-        outputs = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
-        outputs = self.groups.join(outputs)
-        return outputs.split_with_sizes(sizes, 1)
+        weights, bias = self.once(merge, layer, x.dtype)
+        rows = self.groups.split(x)
+        outputs = torch.bmm(rows, weights)
+        if bias is not None:
+            outputs += bias
+        return self.groups.join(outputs)
 
-    def beside(self, layers: Linears, x: Tensor) -> list[Tensor]:
-        """Return x W + s (x A) B: A is one product for all layers, B one for each layer."""
+    def beside(self, layer: LoraLayer, x: Tensor) -> Tensor:
+        """Return x W + s (x A) B, by one product each for all agents."""
         dtype = torch.float32 if self.updating else x.dtype
-        downs, ups, scale = self.once(stack, layers, dtype)
-        grouped = self.groups.split(x)  # (n, C, in)
-        even = self.groups.place is None
-        inner = torch.bmm(grouped.to(dtype), downs)  # (n, C, k r)
-        parts = inner.chunk(len(layers), 2)  # of each layer, (n, C, r)
-        outputs = []
-        for layer, part, up in zip(layers, parts, ups, strict=True):
-            base = _base(layer)
-            output = _call(base, grouped if even else x)
-            alike = output.dtype == dtype  # not in a mixed --precision
-            if even and alike and type(base) is nn.Linear:
-                output.baddbmm_(part, up, alpha=scale)
-                output = output.flatten(0, 1)
-            else:
-                delta = torch.bmm(part, up)
-                delta = self.groups.join(delta).to(output.dtype)
-                output = torch.add(output.view_as(delta), delta, alpha=scale)
-            outputs.append(output)
-        return outputs
+        down, up, scale = self.once(stack, layer, dtype)
+        rows = self.groups.split(x)  # (n, C, in)
+        inner = torch.bmm(rows.to(dtype), down)  # (n, C, r)
+        base = layer.base_layer
+        if self.groups.even:
+            output = _call(base, rows)  # (n, C, out)
+            # not in a mixed --precision
+            if output.dtype == dtype and type(base) is nn.Linear:
+                output.baddbmm_(inner, up, alpha=scale)
+                return output.flatten(0, 1)
+            output = output.flatten(0, 1)
+        else:
+            output = _call(base, x)
+        delta = torch.bmm(inner, up)
+        delta = self.groups.join(delta)
+        delta = delta.to(output.dtype)
+        return torch.add(output, delta, alpha=scale)
 
-    def once(self, make: Callable, layers: Linears, dtype: torch.dtype) -> tuple:
-        """Return make(layers, names, dtype), which `made` holds while no weight changes."""
+    def once(self, make: Callable, layer: LoraLayer, dtype: torch.dtype) -> tuple:
+        """Return make(layer, names, dtype), which `made` holds while no weight changes."""
         if self.updating:
-            return make(layers, self.names, dtype)
-        key = (layers[0], self.names)
+            return make(layer, self.names, dtype)
+        key = (layer, self.names)
         if key not in self.made:
-            self.made[key] = make(layers, self.names, dtype)
+            self.made[key] = make(layer, self.names, dtype)
         return self.made[key]
 
 
-def stack(layers: Linears, names: tuple, dtype) -> tuple[Tensor, list[Tensor], float]:
-    """Return the adapters of n agents: A, B and s.
-
-    A has all layers side by side (n, in, k r). B is a list by layer, (n, r, out) each.
-    """
+def stack(layer: LoraLayer, names: tuple, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
+    """Return the adapters of n agents: A (n, in, r), B (n, r, out) and s."""
     downs = []
     ups = []
     for name in names:
-        downs += [layer.lora_A[name].weight for layer in layers]  # (r, in) each
-    down = torch.cat(downs)  # (n k r, in)
-    down = down.unflatten(0, (len(names), -1))
-    down = down.transpose(1, 2).to(dtype)
-    for layer in layers:
-        up = torch.stack([layer.lora_B[name].weight for name in names])
-        up = up.transpose(1, 2)
-        ups.append(up.to(dtype))
-    scale = layers[0].scaling[names[0]]
-    return down, ups, scale
+        downs.append(layer.lora_A[name].weight)  # (r, in)
+        ups.append(layer.lora_B[name].weight)  # (out, r)
+    down = torch.stack(downs)
+    up = torch.stack(ups)
+    down = down.transpose(1, 2)
+    up = up.transpose(1, 2)
+    scale = layer.scaling[names[0]]
+    return down.to(dtype), up.to(dtype), scale
 
 
-def merge(layers: Linears, names: tuple, dtype) -> tuple[Tensor, Tensor | None, list[int]]:
-    """Return W + s B A of each agent, the layers' bias, and the size of each layer's output.
-
-    The layers stand side by side (n, in, k out).
-    """
-    downs, ups, scale = stack(layers, names, dtype)
-    parts = downs.chunk(len(layers), 2)
-    merged = []
-    for layer, down, up in zip(layers, parts, ups, strict=True):
-        weight = _base(layer).weight.T
-        merged.append(torch.baddbmm(weight, down, up, alpha=scale))
-    biases = [_base(layer).bias for layer in layers]
-    bias = None if biases[0] is None else torch.cat(biases)
-    sizes = [up.shape[2] for up in ups]
-    return torch.cat(merged, 2), bias, sizes
-
-
-def _base(layer: nn.Module) -> nn.Module:
-    return layer.base_layer if isinstance(layer, LoraLayer) else layer
+def merge(layer: LoraLayer, names: tuple, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """Return W + s B A of each agent (n, in, out), and the layer's bias."""
+    down, up, scale = stack(layer, names, dtype)
+    weight = layer.base_layer.weight.T
+    merged = torch.baddbmm(weight, down, up, alpha=scale)
+    return merged, layer.base_layer.bias
 
 
 def _call(base: nn.Module, x: Tensor) -> Tensor:
@@ -164,29 +152,35 @@ class Groups:
     def __init__(self, sizes: list[int], device: torch.device):
         self.count = len(sizes)
         self.size = max(sizes)
-        self.place = None  # of each row. None: groups are equal in size, and no row has to move
-        if min(sizes) < self.size:
+        self.even = min(sizes) == self.size  # groups are equal in size, and no row has to move
+        if not self.even:
             places = []
             for number, size in enumerate(sizes):
                 start = number * self.size
                 places.append(torch.arange(start, start + size))
-            self.place = torch.cat(places).to(device)
+            place = torch.cat(places)
+            self.place = place.to(device)  # of each row
 
     def pad(self, x: Tensor) -> Tensor:
         """(N, ...) -> (n C, ...)."""
-        if self.place is None:
+        if self.even:
             return x
-        padded = x.new_zeros(self.count * self.size, *x.shape[1:])
+        shape = x.shape[1:]
+        padded = x.new_zeros(self.count * self.size, *shape)
         return padded.index_copy_(0, self.place, x)
 
     def unpad(self, x: Tensor) -> Tensor:
         """(n C, ...) -> (N, ...)."""
-        return x if self.place is None else x.index_select(0, self.place)
+        if self.even:
+            return x
+        return x.index_select(0, self.place)
 
     def split(self, x: Tensor) -> Tensor:
         """(N, X) -> (n, C, X)."""
-        return self.pad(x).view(self.count, self.size, -1)
+        padded = self.pad(x)
+        return padded.view(self.count, self.size, -1)
 
     def join(self, x: Tensor) -> Tensor:
         """(n, C, X) -> (N, X)."""
-        return self.unpad(x.view(self.count * self.size, -1))
+        rows = x.flatten(0, 1)
+        return self.unpad(rows)

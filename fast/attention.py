@@ -40,7 +40,8 @@ class TreeMask:
             rows = rows.index_select(3, places)
             mask = torch.zeros(rows.shape, dtype=dtype, device=rows.device)
             mask.masked_fill_(~rows, -math.inf)
-            self.blocks.append(Block(places, mask.repeat(1, 1, sharing, 1)))
+            mask = mask.repeat(1, 1, sharing, 1)
+            self.blocks.append(Block(places, mask))
 
 
 class Grid:
@@ -71,8 +72,9 @@ class Grid:
         real = real[self.prompts]
         self.padding = None  # (P h, 1, W), added to the scores: -inf at a prompt's padding
         if not real.all():
-            padding = torch.where(real, 0.0, -math.inf)[:, None]
-            self.padding = padding.repeat_interleave(heads, 0)
+            padding = torch.where(real, 0.0, -math.inf)  # (P, W)
+            padding = padding.repeat_interleave(heads, 0)
+            self.padding = padding[:, None]
 
     def by_prompt(self, x: Tensor) -> Tensor:
         """(R h, g, X) -> (P h, S g, X)."""
@@ -95,7 +97,12 @@ class PromptCache:
     """Hold the keys and values (P, h, W, D) that one layer makes of prompts."""
 
     def attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: None
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        scaling: float,
+        mask: None,
     ) -> Tensor:
         """Return causal attention over the prompts, as `attend` does."""
         self.keys = keys.contiguous()
@@ -128,20 +135,29 @@ class RowCache:
     masked.
     """
 
-    def __init__(self, prompts: PromptCache, grid: Grid, rows: int, room: int, clock: Clock | None):
+    def __init__(
+        self,
+        prompts: PromptCache,
+        grid: Grid,
+        rows: int,
+        room: int,
+        clock: Clock | None,
+    ):
         keys = prompts.keys
         values = prompts.values
         if not keys.is_cuda:  # a CPU makes the products in single precision: cast only once
             keys = keys.float()
             values = values.float()
-        self.keys = keys.flatten(0, 1).transpose(1, 2)  # (P h, D, W)
+        keys = keys.flatten(0, 1)
+        self.keys = keys.transpose(1, 2)  # (P h, D, W)
         self.values = values.flatten(0, 1)  # (P h, W, D)
         self.grid = grid
         self.clock = clock
         self.used = room if clock else 0  # places of the store that a token attends to
-        shape = (rows, grid.heads, room)
-        self.row_keys = keys.new_zeros(*shape, keys.shape[3])  # (R, h, T, D)
-        self.row_values = values.new_zeros(*shape, values.shape[3])
+        size = keys.shape[-1]
+        shape = (rows, grid.heads, room, size)  # (R, h, T, D)
+        self.row_keys = keys.new_zeros(shape)
+        self.row_values = values.new_zeros(shape)
 
     def store(self, keys: Tensor, values: Tensor) -> None:
         """Put a token's keys and values (R, h, 1, D) behind those before it."""
@@ -149,12 +165,18 @@ class RowCache:
             self.row_keys.index_copy_(2, self.clock.place, keys)
             self.row_values.index_copy_(2, self.clock.place, values)
             return
-        self.row_keys.select(2, self.used).copy_(keys.select(2, 0))
-        self.row_values.select(2, self.used).copy_(values.select(2, 0))
+        place = slice(self.used, self.used + 1)
+        self.row_keys[:, :, place] = keys
+        self.row_values[:, :, place] = values
         self.used += 1
 
     def attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, scaling: float, mask: None
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        scaling: float,
+        mask: None,
     ) -> Tensor:
         """Return attention over a row's prompt and its response so far, this token included.
 
@@ -173,9 +195,11 @@ class RowCache:
         response = products(query, keys.transpose(1, 2))  # (R h, g, T)
         if self.clock:
             response += self.clock.mask
-        scores = torch.cat([prompt, grid.by_prompt(response)], -1)
+        response = grid.by_prompt(response)
+        scores = torch.cat([prompt, response], -1)
         weights = scores.softmax(-1).to(self.values.dtype)
-        prompt, response = weights.split_with_sizes([grid.width, self.used], -1)
+        sizes = [grid.width, self.used]
+        prompt, response = weights.split_with_sizes(sizes, -1)
         mixed = torch.bmm(prompt, self.values)
         mixed = grid.by_row(mixed)  # (R h, g, D)
         response = grid.by_row(response).to(mixed.dtype)
@@ -204,16 +228,22 @@ def products(queries: Tensor, keys: Tensor) -> Tensor:
 
     Scores rounded to 16 bits would move log-probabilities by several hundredths.
     """
-    if queries.dtype == torch.float32 and not torch.is_autocast_enabled(queries.device.type):
+    device = queries.device.type
+    single = queries.dtype == torch.float32
+    if single and not torch.is_autocast_enabled(device):
         return torch.bmm(queries, keys)
-    if queries.is_cuda and queries.dtype != torch.float32:
+    if queries.is_cuda and not single:
         return torch.bmm(queries, keys, out_dtype=torch.float32)
-    with torch.autocast(queries.device.type, enabled=False):
+    with torch.autocast(device, enabled=False):
         return torch.bmm(queries.float(), keys.float())
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float, mask: TreeMask | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float,
+    mask: TreeMask | None,
 ) -> Tensor:
     """Return attention (R, T, H, D) of query (R, H, T, D) over key and value (R, h, T, D).
 
@@ -233,12 +263,18 @@ def attend(
 
 
 def attend_in_blocks(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float, mask: TreeMask, sharing: int
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float,
+    mask: TreeMask,
+    sharing: int,
 ) -> Tensor:
     """Return what `attend` does. The queries that share a head's keys go beside each other."""
     query = query.unflatten(1, (-1, sharing))  # (R, h, g, T, D)
     parts = []
-    for queries, block in zip(query.split(BLOCK, 3), mask.blocks, strict=True):
+    blocks = query.split(BLOCK, 3)
+    for queries, block in zip(blocks, mask.blocks, strict=True):
         mixed = F.scaled_dot_product_attention(
             queries.flatten(2, 3),
             key.index_select(2, block.places),
@@ -247,5 +283,7 @@ def attend_in_blocks(
             scale=scaling,
         )
         mixed = mixed.unflatten(2, (sharing, -1))  # (R, h, g, Q, D)
-        parts.append(mixed.permute(0, 3, 1, 2, 4))
-    return torch.cat(parts, 1).flatten(2, 3)
+        mixed = mixed.permute(0, 3, 1, 2, 4)
+        parts.append(mixed)
+    mixed = torch.cat(parts, 1)  # (R, T, h, g, D)
+    return mixed.flatten(2, 3)

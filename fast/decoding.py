@@ -3,6 +3,8 @@
 Shapes: P prompts, R rows, V vocabulary.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -15,41 +17,70 @@ from fast.graphs import Graph
 class FastRows:
     """The rows that are still decoded; see policies.decoding.Rows."""
 
-    def __init__(self, fast, prompts: list, agents: list[int] | None, samples: int, limit: int):
+    def __init__(
+        self,
+        fast,
+        prompts: list,
+        agents: list[int] | None,
+        samples: int,
+        limit: int,
+    ):
+        device = fast.base.device
+        count = len(prompts)
         self.fast = fast
         self.place = 0  # of the next token in the responses
-        self.places = torch.arange(limit, device=fast.base.device)
+        self.places = torch.arange(limit, device=device)
         self.made: dict = {}  # of the weights, which do not change while decoding
-        device = fast.base.device
-        self.numbers = torch.arange(len(prompts) * samples, device=device)
-        self.owners = [number for number in range(len(prompts)) for _ in range(samples)]
-        self.agents = agents and [agents[owner] for owner in self.owners]
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
-        self.starts = lengths.repeat_interleave(samples)[:, None]  # (R, 1)
-        self.clock = Clock(limit, device) if fast.has_graph() else None
+        self.numbers = torch.arange(count * samples, device=device)
+        self.owners = []  # the prompt of each row
+        for number in range(count):
+            self.owners += [number] * samples
+        self.agents = None
+        if agents:
+            self.agents = [agents[owner] for owner in self.owners]
+        sizes = [len(prompt) for prompt in prompts]
+        lengths = torch.tensor(sizes, device=device)
+        starts = lengths.repeat_interleave(samples)
+        self.starts = starts[:, None]  # (R, 1)
+        self.clock = None
+        if fast.has_graph():
+            self.clock = Clock(limit, device)
         logits = self.prefill(prompts, agents, lengths, limit)  # (P, V)
         self.logits = logits.repeat_interleave(samples, 0)
         self.adapt()
 
-    def prefill(self, prompts: list, agents: list[int] | None, lengths: Tensor, limit: int):
-        """Run the prompts, padded on the right. Return the logits (P, V) that follow them."""
+    def prefill(
+        self,
+        prompts: list,
+        agents: list[int] | None,
+        lengths: Tensor,
+        limit: int,
+    ) -> Tensor:
+        """Run the prompts, padded on the right to W. Return the logits (P, V) that follow them."""
         fast = self.fast
-        ids = pad_sequence([torch.tensor(prompt) for prompt in prompts], batch_first=True)
-        ids = ids.to(lengths.device)
-        steps = torch.arange(ids.shape[1], device=ids.device)
-        last = lengths[:, None] - 1
+        device = lengths.device
+        rows = [torch.tensor(prompt) for prompt in prompts]
+        ids = pad_sequence(rows, batch_first=True)
+        width = ids.shape[1]
+        places = torch.arange(width, device=device)
+        last = lengths - 1  # (P,)
         # padding repeats the last position: later ones might leave the model's context
-        positions = steps.minimum(last)
+        positions = places.minimum(last[:, None])
         names = fast.base.adapters_of(agents)
-        adapters = Adapters(names, ids.shape[1], ids.device, False, fast.merging(names), self.made)
-        caches = [PromptCache() for _ in fast.layers.layers]
-        hidden = fast.layers(ids, positions, adapters, caches)
-        self.real = steps <= last  # (P, W)
-        self.grid = Grid(self.owners, self.real, heads=caches[0].keys.shape[1])
-        rows = len(self.owners)
-        self.caches = [RowCache(cache, self.grid, rows, limit, self.clock) for cache in caches]
-        rows = torch.arange(len(prompts), device=ids.device) * ids.shape[1]
-        return fast.logits(hidden[rows + last[:, 0]])
+        merging = fast.merging(names)
+        adapters = Adapters(names, width, device, False, merging, self.made)
+        prompt_caches = [PromptCache() for _ in fast.layers.layers]
+        hidden = fast.layers(ids.to(device), positions, adapters, prompt_caches)
+        self.real = places < lengths[:, None]  # (P, W)
+        heads = prompt_caches[0].keys.shape[1]
+        self.grid = Grid(self.owners, self.real, heads)
+        self.caches = []
+        for cache in prompt_caches:
+            row_cache = RowCache(cache, self.grid, len(self.owners), limit, self.clock)
+            self.caches.append(row_cache)
+        numbers = torch.arange(len(prompts), device=device)
+        ends = numbers * width + last  # in the flattened ids
+        return fast.logits(hidden[ends])
 
     def adapt(self) -> None:
         """Lay the adapters out for the rows, and record the step anew."""
@@ -57,7 +88,9 @@ class FastRows:
         device = self.numbers.device
         merging = self.fast.merging(names)
         self.adapters = Adapters(names, 1, device, False, merging, self.made)
-        self.forward = Graph(self.run) if self.clock else self.run
+        self.forward: Callable[..., Tensor] = self.run
+        if self.clock:
+            self.forward = Graph(self.run)
 
     def run(self, tokens: Tensor, positions: Tensor, place: Tensor) -> Tensor:
         """Return the logits (R, V) after tokens (R, 1), which stand at this place (1,)."""
@@ -69,7 +102,8 @@ class FastRows:
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
         place = self.places[self.place, None]
-        self.logits = self.forward(tokens[:, None], self.starts + place, place)
+        positions = self.starts + place
+        self.logits = self.forward(tokens[:, None], positions, place)
         self.place += 1
 
     def keep(self, going_on: Tensor) -> None:

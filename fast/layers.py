@@ -35,14 +35,17 @@ class Layer:
     def __init__(self, layer: nn.Module):
         attention = layer.self_attn
         mlp = layer.mlp
-        self.qkv = (attention.q_proj, attention.k_proj, attention.v_proj)
-        self.output = (attention.o_proj,)
+        self.query = attention.q_proj
+        self.key = attention.k_proj
+        self.value = attention.v_proj
+        self.output = attention.o_proj
         self.scaling = attention.scaling
         query_heads = attention.q_proj.out_features // attention.head_dim
         key_heads = attention.k_proj.out_features // attention.head_dim
         self.heads = [query_heads, key_heads]
-        self.gate_up = (mlp.gate_proj, mlp.up_proj)
-        self.down = (mlp.down_proj,)
+        self.gate = mlp.gate_proj
+        self.up = mlp.up_proj
+        self.down = mlp.down_proj
         self.activation = mlp.act_fn.forward
         self.input_norm = norm(layer.input_layernorm)
         self.post_norm = norm(layer.post_attention_layernorm)
@@ -71,7 +74,8 @@ class Layers:
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines (R, T, 1, D) of the rotary angles at positions (R, T)."""
-        cos, sin = self.net.rotary_emb(self.net.embed_tokens.weight, positions)
+        weights = self.net.embed_tokens.weight  # for their type and device alone
+        cos, sin = self.net.rotary_emb(weights, positions)
         first, second = sin.chunk(2, -1)
         sin = torch.cat([-first, second], -1)
         return cos.unsqueeze(-2), sin.unsqueeze(-2)
@@ -83,15 +87,13 @@ class Layers:
         adapters: Adapters,
         caches: list | None = None,
         mask: TreeMask | None = None,
-        needed: tuple[Tensor, Adapters] | None = None,
         recomputing: bool = False,
     ) -> Tensor:
         """Return the last hidden states (N, hidden) of tokens (R, T).
 
         With `caches`, one for each layer, the caches compute the attention (attention.py). The
-        `mask` says which tokens see which. Without it, a token sees all earlier ones. `needed` has
-        places (M,) and their adapters. Only the states of these places are returned, (M, hidden).
-        While `recomputing`, each layer keeps its input alone, and runs again in the backward pass.
+        `mask` says which tokens see which. Without it, a token sees all earlier ones. While
+        `recomputing`, each layer keeps its input alone, and runs again in the backward pass.
         """
         shape = tokens.shape
         rotation = self.rotations(positions)
@@ -106,9 +108,7 @@ class Layers:
             attention = attend
             if caches:
                 attention = caches[index].attend
-            last = index + 1 == len(self.layers)
-            places = needed if last else None
-            x = run(layer, x, shape, rotation, adapters, attention, mask, places)
+            x = run(layer, x, shape, rotation, adapters, attention, mask)
         return self.norm(x)
 
     def run(
@@ -120,32 +120,32 @@ class Layers:
         adapters: Adapters,
         attention: Callable,
         mask: TreeMask | None,
-        needed: tuple[Tensor, Adapters] | None,
     ) -> Tensor:
-        """Return what a layer makes of x (N, hidden), or of the needed places."""
+        """Return what a layer makes of x (N, hidden)."""
         linear = adapters.linear
-        cos, sin = rotation
+        heads_of = (*shape, -1, self.size)  # (R, T, heads, D)
         normed = layer.input_norm(x)
-        parts = linear(layer.qkv, normed)
-        query, key, value = (part.view(*shape, -1, self.size) for part in parts)
+        query = linear(layer.query, normed).view(heads_of)
+        key = linear(layer.key, normed).view(heads_of)
+        value = linear(layer.value, normed).view(heads_of)
         if layer.q_norm:
             query = layer.q_norm(query)
             key = layer.k_norm(key)
         heads = torch.cat([query, key], 2)
-        heads = heads * cos + heads.roll(self.size // 2, -1) * sin  # rotated by position
-        heads = heads.transpose(1, 2)
+        heads = self.rotated(heads, *rotation)
+        heads = heads.transpose(1, 2)  # (R, heads, T, D)
         query, key = heads.split_with_sizes(layer.heads, 1)
-        mixed = attention(query, key, value.transpose(1, 2), layer.scaling, mask)
+        value = value.transpose(1, 2)
+        mixed = attention(query, key, value, layer.scaling, mask)
         mixed = mixed.view(len(x), -1)
-        if needed:
-            places, their_adapters = needed
-            x = x[places]
-            mixed = mixed[places]
-            linear = their_adapters.linear
-        [output] = linear(layer.output, mixed)
-        x = x + output
+        x = x + linear(layer.output, mixed)
         normed = layer.post_norm(x)
-        gate, up = linear(layer.gate_up, normed)
+        gate = linear(layer.gate, normed)
+        up = linear(layer.up, normed)
         inner = layer.activation(gate) * up
-        [output] = linear(layer.down, inner)
-        return x + output
+        return x + linear(layer.down, inner)
+
+    def rotated(self, heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Return heads (R, T, heads, D), turned by the angles of their positions."""
+        swapped = heads.roll(self.size // 2, -1)
+        return heads * cos + swapped * sin

@@ -3,7 +3,7 @@
 Shapes: B trees of L tokens, N tokens of responses, D hidden units, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from policies.decoding import Response, decode_in_parts
 from policies.logprobs import Layout
 from policies.sampling import Sampling, target_logps
 from policies.shared_model import SharedModel
+
+# Logits that are computed at a time: as many as a CPU's cache holds, or as keep a GPU's cores busy.
+LOGITS = {"cpu": 2**21, "gpu": 2**26}
 
 
 class Fast:
@@ -44,22 +47,21 @@ class Fast:
         """
         return self.base.device.type == "cuda" and not self.base.int8
 
-    def token_adapters(self, layout: Layout) -> Adapters:
-        """Return the adapters of the responses' tokens."""
-        names = []
-        if self.base.row_adapters:
-            trees = layout.predicted // layout.ids.shape[1]
-            names = [self.base.row_adapters[tree] for tree in trees.tolist()]
-        return Adapters(names, 1, self.base.device, updating=True)
-
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, D) -> (N, V)."""
         return self.base.head(hidden)
 
-    def sample(self, prompts, agents, uniforms: Tensor, sampling: Sampling) -> list[list[Response]]:
+    def sample(
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        agents: Sequence[int] | None,
+        uniforms: Tensor,
+        sampling: Sampling,
+    ) -> list[list[Response]]:
         """Sample responses, as decoding.decode does."""
         samples, limit = uniforms.shape[1:]
-        if max(map(len, prompts), default=0) + limit > self.base.window:
+        longest = max(map(len, prompts), default=0)
+        if longest + limit > self.base.window:
             return decoding.decode(self.base, prompts, agents, uniforms, sampling)
 
         def start(prompts, agents) -> FastRows:
@@ -68,18 +70,15 @@ class Fast:
         return decode_in_parts(self.base, start, 1, prompts, agents, uniforms, sampling)
 
     def token_logps(self, layout: Layout, sampling: Sampling) -> Tensor:
-        """Return log-probabilities (N,), as logprobs.token_logps does.
-
-        Logits are computed for as many tokens at a time as the CPU's cache holds, or as keep a
-        GPU's cores busy.
-        """
+        """Return log-probabilities (N,), as logprobs.token_logps does."""
         base = self.base
         rows, size = layout.ids.shape
         if size > base.window and layout.seen is None:
             return logprobs.token_logps(base, layout, sampling)
         positions = layout.positions
         if positions is None:
-            positions = torch.arange(size, device=base.device).expand(rows, -1)
+            positions = torch.arange(size, device=base.device)
+            positions = positions.expand(rows, -1)
         adapters = Adapters(base.row_adapters, size, base.device, updating=True)
         mask = None
         if layout.seen is not None:
@@ -89,22 +88,29 @@ class Fast:
             positions,
             adapters,
             mask=mask,
-            needed=(layout.predicted, self.token_adapters(layout)),
             recomputing=base.recomputing,
         )
-        logits = 2 ** (21 if base.device.type == "cpu" else 26)
-        count = max(logits // len(base.head.weight), 64)
+        hidden = hidden[layout.predicted]
+        kind = "cpu" if base.device.type == "cpu" else "gpu"
+        count = max(LOGITS[kind] // len(base.head.weight), 64)
 
         def logps_of(states: Tensor, tokens: Tensor) -> Tensor:
             return target_logps(self.logits(states), tokens, sampling)
 
         if hidden.requires_grad and not base.head.weight.requires_grad:
             return TokenLogps.apply(hidden, layout.targets, logps_of, count)
-        parts = zip(hidden.split(count), layout.targets.split(count), strict=True)
         # A trained output layer needs the logits once more. Without dropout they are
         # the same, so no state of random numbers is kept.
         options = {"use_reentrant": False, "preserve_rng_state": False}
-        return torch.cat([checkpoint(logps_of, *part, **options) for part in parts])
+        logps = []
+        for states, tokens in in_parts(hidden, layout.targets, count):
+            logps.append(checkpoint(logps_of, states, tokens, **options))
+        return torch.cat(logps)
+
+
+def in_parts(hidden: Tensor, targets: Tensor, count: int) -> Iterable[tuple[Tensor, Tensor]]:
+    """Return states (n, D) and target tokens (n,), at most `count` at a time."""
+    return zip(hidden.split(count), targets.split(count), strict=True)
 
 
 class TokenLogps(torch.autograd.Function):
@@ -114,15 +120,23 @@ class TokenLogps(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden: Tensor, targets: Tensor, logps_of: Callable, count: int) -> Tensor:
+    def forward(
+        ctx,
+        hidden: Tensor,
+        targets: Tensor,
+        logps_of: Callable,
+        count: int,
+    ) -> Tensor:
         values = []
         slopes = []
-        for states, tokens in zip(hidden.split(count), targets.split(count), strict=True):
+        for states, tokens in in_parts(hidden, targets, count):
             leaf = states.detach().requires_grad_()
             with torch.enable_grad():
                 logps = logps_of(leaf, tokens)
             values.append(logps.detach())
-            slopes += torch.autograd.grad(logps, leaf, torch.ones_like(logps))
+            ones = torch.ones_like(logps)
+            [slope] = torch.autograd.grad(logps, leaf, ones)
+            slopes.append(slope)
         ctx.save_for_backward(torch.cat(slopes))
         return torch.cat(values)
 
