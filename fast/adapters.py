@@ -6,30 +6,10 @@ Shapes of a pass: N tokens, ordered by adapter. n adapters. C tokens of the adap
 most. r is the rank of the adapters.
 """
 
-import math
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
-
-# Decoding merges adapters into a copy of the base's weights per agent, of so many bytes in all.
-MERGED_BYTES = 2**26
-
-
-def mergeable_bytes(model: nn.Module) -> float:
-    """Return bytes of the weights that carry adapters; inf where one of them cannot be merged."""
-    total = 0
-    for layer in model.modules():
-        if isinstance(layer, LoraLayer):
-            base = layer.base_layer
-            if type(base) is not nn.Linear:
-                return math.inf
-            if base.weight.dtype != torch.float32:
-                return math.inf
-            total += base.weight.nbytes
-    return total
 
 
 class Adapters:
@@ -38,7 +18,7 @@ class Adapters:
     `names` has the adapter of each row, equal ones side by side. Without names, the frozen model
     runs. `tokens` is the number of tokens of a row. While `updating`, gradients are taken, so the
     adapters compute in single precision. Otherwise no weight changes, and `made` holds what is made
-    of the weights. `merging` says whether adapters are merged into the weights.
+    of the weights.
     """
 
     def __init__(
@@ -47,12 +27,10 @@ class Adapters:
         tokens: int,
         device: torch.device,
         updating: bool,
-        merging: bool = False,
         made: dict | None = None,
     ):
         self.names = tuple(dict.fromkeys(names))
         self.updating = updating
-        self.merging = merging
         self.made = made
         if names:
             counts = [names.count(name) for name in self.names]
@@ -65,26 +43,12 @@ class Adapters:
             return _call(layer, x)
         if not self.names:
             return _call(layer.base_layer, x)
-        if self.merging:
-            return self.merged(layer, x)
-        return self.beside(layer, x)
+        return self.adapted(layer, x)
 
-    def merged(self, layer: LoraLayer, x: Tensor) -> Tensor:
-        """Return x (W + s B A), by one product for all agents.
-
-        A token of a small model costs by the number of products, not by their size.
-        """
-        weights, bias = self.once(merge, layer, x.dtype)
-        rows = self.groups.split(x)
-        outputs = torch.bmm(rows, weights)
-        if bias is not None:
-            outputs += bias
-        return self.groups.join(outputs)
-
-    def beside(self, layer: LoraLayer, x: Tensor) -> Tensor:
+    def adapted(self, layer: LoraLayer, x: Tensor) -> Tensor:
         """Return x W + s (x A) B, by one product each for all agents."""
         dtype = torch.float32 if self.updating else x.dtype
-        down, up, scale = self.once(stack, layer, dtype)
+        down, up, scale = self.stacked(layer, dtype)
         rows = self.groups.split(x)  # (n, C, in)
         inner = torch.bmm(rows.to(dtype), down)  # (n, C, r)
         base = layer.base_layer
@@ -102,13 +66,13 @@ class Adapters:
         delta = delta.to(output.dtype)
         return torch.add(output, delta, alpha=scale)
 
-    def once(self, make: Callable, layer: LoraLayer, dtype: torch.dtype) -> tuple:
-        """Return make(layer, names, dtype), which `made` holds while no weight changes."""
+    def stacked(self, layer: LoraLayer, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
+        """Return the adapters of a layer, which `made` holds while no weight changes."""
         if self.updating:
-            return make(layer, self.names, dtype)
+            return stack(layer, self.names, dtype)
         key = (layer, self.names)
         if key not in self.made:
-            self.made[key] = make(layer, self.names, dtype)
+            self.made[key] = stack(layer, self.names, dtype)
         return self.made[key]
 
 
@@ -125,14 +89,6 @@ def stack(layer: LoraLayer, names: tuple, dtype: torch.dtype) -> tuple[Tensor, T
     up = up.transpose(1, 2)
     scale = layer.scaling[names[0]]
     return down.to(dtype), up.to(dtype), scale
-
-
-def merge(layer: LoraLayer, names: tuple, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Return W + s B A of each agent (n, in, out), and the layer's bias."""
-    down, up, scale = stack(layer, names, dtype)
-    weight = layer.base_layer.weight.T
-    merged = torch.baddbmm(weight, down, up, alpha=scale)
-    return merged, layer.base_layer.bias
 
 
 def _call(base: nn.Module, x: Tensor) -> Tensor:

@@ -67,8 +67,7 @@ class FastRows:
         # padding repeats the last position: later ones might leave the model's context
         positions = places.minimum(last[:, None])
         names = fast.base.adapters_of(agents)
-        merging = fast.merging(names)
-        adapters = Adapters(names, width, device, False, merging, self.made)
+        adapters = Adapters(names, width, device, False, self.made)
         prompt_caches = [PromptCache() for _ in fast.layers.layers]
         hidden = fast.layers(ids.to(device), positions, adapters, prompt_caches)
         self.real = places < lengths[:, None]  # (P, W)
@@ -86,8 +85,7 @@ class FastRows:
         """Lay the adapters out for the rows, and record the step anew."""
         names = self.fast.base.adapters_of(self.agents)
         device = self.numbers.device
-        merging = self.fast.merging(names)
-        self.adapters = Adapters(names, 1, device, False, merging, self.made)
+        self.adapters = Adapters(names, 1, device, False, self.made)
         self.forward: Callable[..., Tensor] = self.run
         if self.clock:
             self.forward = Graph(self.run)

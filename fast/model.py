@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from fast.adapters import MERGED_BYTES, Adapters, mergeable_bytes
+from fast.adapters import Adapters
 from fast.attention import TreeMask
 from fast.decoding import FastRows
 from fast.layers import Layers
@@ -34,11 +34,6 @@ class Fast:
         self.layers = Layers(base.net.base_model)
         query_heads, key_heads = self.layers.layers[0].heads
         self.sharing = query_heads // key_heads  # queries that share a head's keys
-        self.bytes = mergeable_bytes(base.model)
-
-    def merging(self, names: list[str]) -> bool:
-        """Return whether decoding merges these adapters into copies of the weights."""
-        return len(set(names)) * self.bytes <= MERGED_BYTES
 
     def has_graph(self) -> bool:
         """Return whether a decoding step can be recorded as a CUDA graph.
