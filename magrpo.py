@@ -18,7 +18,7 @@ combination of the agents' responses. --joint K scores K combinations for each r
 is the mean over the combinations that contain a_i^g, and each agent has its own R and A. (The
 authors' library adds their rewards up, so its gradient grows with G.) In the first half of the
 steps --optimism moves r_i^g from that mean towards the maximum. Then nobody unlearns a response
-that only needs a better partner. Nothing moves it with --optimism 0. An agent also has its own R
+that only needs a better partner. --optimism 0 keeps the mean. An agent also has its own R
 and A where a reward pays single agents. Temperature, top-k and top-p are part of pi_i.
 
 One optimizer step learns from all turns of all problems of a batch. So in the code the factor 1/G

@@ -20,7 +20,8 @@ from policies.sampling import Sampling, target_logps
 from policies.shared_model import SharedModel
 
 # Logits that are computed at a time: as many as a CPU's cache holds, or as keep a GPU's cores busy.
-LOGITS = {"cpu": 2**21, "gpu": 2**26}
+CPU_LOGITS = 2**21
+GPU_LOGITS = 2**26
 
 
 class Fast:
@@ -86,8 +87,8 @@ class Fast:
             recomputing=base.recomputing,
         )
         hidden = hidden[layout.predicted]
-        kind = "cpu" if base.device.type == "cpu" else "gpu"
-        count = max(LOGITS[kind] // len(base.head.weight), 64)
+        logits = CPU_LOGITS if base.device.type == "cpu" else GPU_LOGITS
+        count = max(logits // len(base.head.weight), 64)
 
         def logps_of(states: Tensor, tokens: Tensor) -> Tensor:
             return target_logps(self.logits(states), tokens, sampling)

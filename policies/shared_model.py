@@ -219,8 +219,8 @@ class SharedModel(nn.Module):
     ) -> tuple[int, ...]:
         """Return a prompt's token ids. Raise ValueError where the prompt cannot be used whole.
 
-        It is TooLong if it does not fit into `limit`, or with `room` new tokens into the model's
-        context. `begun` is the beginning of the answer. It ends the prompt.
+        The error is TooLong if the prompt does not fit into `limit`, or with `room` new tokens into
+        the model's context. `begun` is the beginning of the answer. It ends the prompt.
         """
         ids = self.ids(prompt, chat, begun)
         if len(ids) > limit:
