@@ -8,13 +8,16 @@ self-play. With three agents and more, each cell averages over which agent comes
 
 import itertools
 import statistics
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pandas
 
 from evaluation.load_team import Player, load_agents
+from magrpo import Episode
+from policies.model_names import TeamOptions
+from policies.sampling import Sampling
 from training.defaults import resolve_bits
 from training.flags import part_of
 from training.held_out import play, progress
@@ -23,27 +26,10 @@ from training.plugins import TaskOptions, find_reward, make_task
 from training.run_folder import check_bases, write_json
 from training.terminal import counted
 
-SAME = (  # flags in which the runs may not differ
-    "task",
-    "task_arg",
-    "reward",
-    "data",
-    "turns",
-    "num_agents",
-    "model",
-    "lora_rank",
-    "lora_alpha",
-    "lora_targets",
-    "bits",
-    "judge",
-    "chat_template",
-    "template_arg",
-    "feedback",
-    "max_new_tokens",
-    "temperature",
-    "top_p",
-    "top_k",
-)
+OPTIONS = (TaskOptions, TeamOptions, Episode, Sampling)
+FREE = {"share", "trust_remote_code"}  # they change no response
+# The other flags of a response and of its return: runs may not differ in them.
+SAME = {"judge"} | {field.name for options in OPTIONS for field in fields(options)} - FREE
 
 
 def check(runs: list[Path], flags: list) -> None:
@@ -51,7 +37,7 @@ def check(runs: list[Path], flags: list) -> None:
     if len(runs) < 2:
         raise ValueError("--crossplay takes two runs or more, whose agents change partners")
     for run, run_flags in zip(runs, flags, strict=True):
-        for name in SAME:
+        for name in sorted(SAME):
             if getattr(run_flags, name) != getattr(flags[0], name):
                 raise ValueError(f"--crossplay: {run} has another {name} than {runs[0]}")
     if flags[0].num_agents < 2:

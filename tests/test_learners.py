@@ -390,7 +390,7 @@ def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
     assert len({*returns[0], *returns[1]}) > 1
     assert "two runs or more" in refused_by_eval(capsys, "--crossplay", trained)
     own = args_of(other)
-    for name, value in (("top_k", 5), ("bits", 16), ("template_arg", {"a": 1})):
+    for name, value in (("gamma", 0.5), ("top_k", 5), ("bits", 16), ("template_arg", {"a": 1})):
         edit_args(other, **own | {name: value})
         told = refused_by_eval(capsys, "--crossplay", trained, other)
         assert f"{other} has another {name} than" in told
