@@ -88,7 +88,7 @@ class Task:
         """Return one agent's prompt.
 
         It is a text, or the messages of a chat, [{"role": ..., "content": ...}, ...]. The model's
-        chat template renders these.
+        chat template renders these. It gets copies of the item and the history.
         """
         raise NotImplementedError(f"{type(self).__name__} has no observe(agent, item, history)")
 

@@ -126,6 +126,20 @@ def test_what_a_task_returns_becomes_plain_python(method, given, want, tmp_path)
     assert repr(got) == repr(want)
 
 
+CHANGING = [  # methods that change what they are given
+    ("observe(self, agent, item, history): return item.pop('a') + history.pop()", [0]),
+    ("advance(self, item, responses): return {'task_id': item.pop('a') + responses.pop()}", []),
+]
+
+
+@pytest.mark.parametrize(("method", "agent"), CHANGING)
+def test_a_task_that_changes_an_item_or_a_history_changes_its_own_copy(method, agent, tmp_path):
+    function = getattr(mine(tmp_path, method), method.partition("(")[0])
+    given = [*agent, {"a": "b"}, ["c"]]
+    assert function(*given) == function(*given)
+    assert given[-2:] == [{"a": "b"}, ["c"]]
+
+
 REFUSED = [
     ("items(self, split): return [{}, {'task_id': uuid.UUID(int=0)}]", ["test"], "item 2: UUID"),
     ("items(self, split): return [{'task_id': '\\ud800'}]", ["test"], "item 1: .*surrogates not"),

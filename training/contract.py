@@ -83,8 +83,9 @@ def guard(task: Task, agents: int) -> None:
         method = getattr(task, name)
         _, *parameters = inspect.signature(getattr(Task, name)).parameters
         check_signature(where, method, *parameters)
-        if name == "advance" and type(task).advance is not Task.advance:
-            method = functools.partial(advanced, method)
+        is_own = getattr(type(task), name) is not getattr(Task, name)
+        if name in ("observe", "advance") and is_own:
+            method = functools.partial(unshared, method)
         check = checked
         if name == "feedback" and inspect.iscoroutinefunction(method):
             check = checked_later
@@ -99,9 +100,9 @@ def guard(task: Task, agents: int) -> None:
             raise ValueError(f"a task's measures has to hold texts, not {word!r:.60}")
 
 
-def advanced(advance: Callable, item: dict, responses: list[str]):
-    """Return what `advance` returns for a copy of the item, which it may change."""
-    return advance(copy.deepcopy(item), responses)
+def unshared(method: Callable, *arguments):
+    """Return what a method returns for copies of its arguments, which it may change."""
+    return method(*copy.deepcopy(arguments))
 
 
 def checked(where: str, wanted: str, convert: Callable, method: Callable, *arguments, **named):
