@@ -32,7 +32,7 @@ from test_train import adapters, assert_same_run, lines, signalled_after
 from policies import model_names
 from policies.shared_model import SharedModel
 from training import initial_agents
-from training.contract import advanced
+from training.contract import unshared
 from training.held_out import episode, evaluate, sample_record
 from training.metrics import measure, normalised
 from training.plugins import check_prompts
@@ -199,7 +199,7 @@ def test_an_advance_may_change_the_item_that_it_is_given():
         return item
 
     item = {"board": []}
-    assert [advanced(advance, item, [text])["board"] for text in "ab"] == [["a"], ["b"]]
+    assert [unshared(advance, item, [text])["board"] for text in "ab"] == [["a"], ["b"]]
     assert item == {"board": []}
 
 
