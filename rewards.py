@@ -238,8 +238,8 @@ def _levels(item: dict, team: Team, is_defined) -> Scores:
 def _share_kept(team: Team, responses: list[str]) -> float:
     """Return the fraction of the text that the functions are made of, averaged over agents."""
     kept = [part.kept for part in team.values()]
-    if len(responses) == 1:  # one agent wrote both functions
-        kept = [kept[0] | kept[1]]
+    if len(responses) == 1:  # one agent wrote all functions
+        kept = [frozenset().union(*kept)]
     return sum(map(share_of, responses, kept)) / len(responses)
 
 

@@ -80,7 +80,7 @@ def team_parts(item: dict, responses: list[str]) -> Team:
     """Return the parts of a team's responses."""
     names = part_names(item, len(responses))
     if len(responses) == 1:
-        responses = responses * 2
+        responses = responses * len(names)
     team = {}
     for name, text in zip(names, responses, strict=True):
         team[name] = extract(text, name, frozenset(names) - {name})

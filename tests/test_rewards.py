@@ -108,6 +108,10 @@ def test_one_agent_writes_both():
         (both[:-9], 0.4),
     ):
         assert total(rewards.code(SQUARES, [text])) == pytest.approx(worth)
+    square = "def square(x):\n    return x * x\n"
+    all_three = EVEN + square + main("return sum(square(x) for x in xs if aux(x))")
+    item = SQUARES | {"helpers": ["aux", "square"]}
+    assert total(rewards.code(item, [all_three])) == 4.0
 
 
 HONEST = {  # forms of a helper, all of them needed: each team earns 4.0
