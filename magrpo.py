@@ -609,16 +609,6 @@ class Curriculum:
         self.rests[number] = (streak, epoch + 2 ** min(streak, MOST_DOUBLINGS))
 
 
-def pass_shares(turns: list[list[Node]]) -> dict[int, float]:
-    """Return the share of each problem's episodes that pass, where they are scored at their end."""
-    shares = {}
-    for root in turns[0]:
-        share = pass_share(root)
-        if not math.isnan(share):
-            shares[root.problem] = share
-    return shares
-
-
 def pass_share(node: Node) -> float:
     """Return the share of a node's episodes that pass. NaN: none is scored at its end.
 
@@ -730,8 +720,11 @@ class MAGRPO(L.LightningModule):
     def record_visits(self, count: int) -> None:
         """Note how the step's problems went. The step is complete, so it may be saved."""
         chosen, position = self.next_problems(count)
-        for problem, share in pass_shares(self.turns).items():
-            self.visits.record(*chosen[problem], share, self.algorithm.keep_problems)
+        for root in self.turns[0]:
+            share = pass_share(root)
+            if not math.isnan(share):
+                number, epoch = chosen[root.problem]
+                self.visits.record(number, epoch, share, self.algorithm.keep_problems)
         self.visits.position = position
 
     def play(self, count: int) -> list[list[Node]]:

@@ -24,12 +24,12 @@ def accelerate(bases: Iterable[SharedModel]) -> None:
         if not is_known(base.net.config) or not base.takes_masks:
             continue
         fast = Fast(base)
-        base.sample = fast.sample
+        base.prefill = fast.prefill
         base.token_logps = fast.token_logps
-        base.whole_logits = False
+        base.fast_tokens = base.window
         gap, reason = gap_in_words(base)
         if not gap < tolerance(base):
-            del base.sample, base.token_logps  # the class's own are the plain way
-            base.whole_logits = True
+            del base.prefill, base.token_logps  # the class's own are the plain way
+            base.fast_tokens = 0
             name = type(base.net).__name__
             print(f"warning: {name} runs the plain way, slower ({reason})", file=sys.stderr)

@@ -79,7 +79,7 @@ class FastRows:
             self.caches.append(row_cache)
         numbers = torch.arange(len(prompts), device=device)
         ends = numbers * width + last  # in the flattened ids
-        return fast.logits(hidden[ends])
+        return fast.base.head(hidden[ends])
 
     def adapt(self) -> None:
         """Lay the adapters out for the rows, and record the step anew."""
@@ -95,7 +95,7 @@ class FastRows:
         if self.clock:
             self.clock.set(place)
         hidden = self.fast.layers(tokens, positions, self.adapters, self.caches)
-        return self.fast.logits(hidden)
+        return self.fast.base.head(hidden)
 
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""

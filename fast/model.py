@@ -3,7 +3,7 @@
 Shapes: B trees of L tokens, N tokens of responses, D hidden units, V vocabulary.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -14,7 +14,6 @@ from fast.attention import TreeMask
 from fast.decoding import FastRows
 from fast.layers import Layers
 from policies import decoding, logprobs
-from policies.decoding import Response, decode_in_parts
 from policies.logprobs import Layout
 from policies.sampling import Sampling, target_logps
 from policies.shared_model import SharedModel
@@ -43,27 +42,12 @@ class Fast:
         """
         return self.base.device.type == "cuda" and not self.base.int8
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(N, D) -> (N, V)."""
-        return self.base.head(hidden)
-
-    def sample(
-        self,
-        prompts: Sequence[tuple[int, ...]],
-        agents: Sequence[int] | None,
-        uniforms: Tensor,
-        sampling: Sampling,
-    ) -> list[list[Response]]:
-        """Sample responses, as decoding.decode does."""
-        samples, limit = uniforms.shape[1:]
-        longest = max(map(len, prompts), default=0)
+    def prefill(self, prompts, agents, samples: int, limit: int):
+        """Let the model read the prompts. Return S rows of each, as decoding.prefill does."""
+        longest = max(map(len, prompts))
         if longest + limit > self.base.window:
-            return decoding.decode(self.base, prompts, agents, uniforms, sampling)
-
-        def start(prompts, agents) -> FastRows:
-            return FastRows(self, prompts, agents, samples, limit)
-
-        return decode_in_parts(self.base, start, 1, prompts, agents, uniforms, sampling)
+            return decoding.prefill(self.base, prompts, agents, samples, limit)
+        return FastRows(self, prompts, agents, samples, limit)
 
     def token_logps(self, layout: Layout, sampling: Sampling) -> Tensor:
         """Return log-probabilities (N,), as logprobs.token_logps does."""
@@ -91,7 +75,7 @@ class Fast:
         count = max(logits // len(base.head.weight), 64)
 
         def logps_of(states: Tensor, tokens: Tensor) -> Tensor:
-            return target_logps(self.logits(states), tokens, sampling)
+            return target_logps(base.head(states), tokens, sampling)
 
         if hidden.requires_grad and not base.head.weight.requires_grad:
             return TokenLogps.apply(hidden, layout.targets, logps_of, count)

@@ -7,7 +7,7 @@ Shapes: P prompts, S samples of each, R rows (responses), T tokens of a response
 are read so far, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -81,28 +81,8 @@ def decode(
 ) -> list[list[Response]]:
     """Sample S responses to each prompt, by its agent. Agents are sorted.
 
-    agents None: by the frozen model. Only the uniforms (P, S, T) in [0, 1) decide the tokens.
-    """
-    samples = uniforms.shape[1]
-
-    def start(prompts, agents) -> Rows:
-        return prefill(base, prompts, agents, samples)
-
-    return decode_in_parts(base, start, samples, prompts, agents, uniforms, sampling)
-
-
-def decode_in_parts(
-    base: "SharedModel",
-    start: Callable,
-    copies: int,
-    prompts: Sequence[tuple[int, ...]],
-    agents: Sequence[int] | None,
-    uniforms: Tensor,
-    sampling: Sampling,
-) -> list[list[Response]]:
-    """Decode as many prompts at once as memory bears.
-
-    start(prompts, agents) returns their rows. copies: how often these hold a prompt's cache.
+    As many prompts are decoded at once as memory bears. agents None: by the frozen model. Only the
+    uniforms (P, S, T) in [0, 1) decide the tokens.
     """
     samples, limit = uniforms.shape[1:]
 
@@ -110,11 +90,11 @@ def decode_in_parts(
         answers: list[list[Response]] = []
         while len(answers) < len(prompts):
             longest = max(map(len, prompts[len(answers) :]))
-            count = prompts_at_once(base, longest, samples, limit, copies)
+            count = prompts_at_once(base, longest, samples, limit)
             part = slice(len(answers), len(answers) + count)
             part_uniforms = uniforms[part].flatten(0, 1)  # (R, T)
             with torch.inference_mode():  # a step's kernels cost an eighth less than in no_grad
-                rows = start(prompts[part], agents and agents[part])
+                rows = base.prefill(prompts[part], agents and agents[part], samples, limit)
                 responses = decode_rows(base, rows, part_uniforms, sampling)
             for first in range(0, len(responses), samples):
                 answers.append(responses[first : first + samples])
@@ -170,11 +150,12 @@ def stopped(base: "SharedModel", tokens: Tensor, new: int) -> Tensor:
     return torch.tensor([base.is_stopped(tail) for tail in tails], device=tokens.device)
 
 
-def prefill(base: "SharedModel", prompts, agents, samples: int) -> Rows:
+def prefill(base: "SharedModel", prompts, agents, samples: int, limit: int) -> Rows:
     """Let the model read the prompts, padded on the left to W. Return S rows of each.
 
     A prompt is read once, and its cache is copied. The caches of a model that takes no mask may be
-    of any kind, so its one prompt is read by all of its rows.
+    of any kind, so its one prompt is read by all of its rows. The caches grow with the responses:
+    only fast/ needs their limit in tokens.
     """
     if not base.takes_masks:
         prompts = [prompt for prompt in prompts for _ in range(samples)]

@@ -82,10 +82,12 @@ class Server:
         seed: int,
         samples: int,
         sampling: Sampling,
-        ends: list[int],
-        stops: list[str],
+        ends: dict,
     ) -> list[tuple]:
-        """Return token ids and log-probabilities of each sample, with the token that ends it."""
+        """Return token ids and log-probabilities of each sample, with the token that ends it.
+
+        ends: the fields of the request that say where a sample ends.
+        """
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -97,13 +99,12 @@ class Server:
             "top_p": sampling.top_p,
             "min_p": 0.0,  # a checkpoint may ship another, and another penalty
             "repetition_penalty": 1.0,
-            "stop_token_ids": ends,
-            "stop": stops,
             "skip_special_tokens": False,  # a stop may be one
             "spaces_between_special_tokens": False,
             "ignore_eos": True,  # the ends have it, too
             "logprobs": 0,  # of the sampled tokens alone
             "return_token_ids": True,
+            **ends,
         }
         answer = await self.ask("sample", "/completions", body)
         rows: list = [None] * samples
@@ -178,15 +179,10 @@ class Engine:
         requests = []
         for (agent, prompt), policy, seed in zip(prompts, policies, seeds, strict=True):
             base = self.base_of[agent]
-            ends = sorted(base.eos) if stop else []
+            ends = {"stop_token_ids": sorted(base.eos), "stop": base.stops} if stop else {}
+            samples = uniforms.shape[1]
             request = self.servers[base].complete(
-                self.names[policy],
-                prompt,
-                seed,
-                uniforms.shape[1],
-                sampling,
-                ends,
-                base.stops if stop else [],
+                self.names[policy], prompt, seed, samples, sampling, ends
             )
             requests.append(request)
         return await asyncio.gather(*requests)

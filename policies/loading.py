@@ -46,15 +46,7 @@ PROBE = Sampling(1.0, 0, 1.0, 3)  # for the tokens that compare the paths
 def load_base(name: str, agents: list[int], options: TeamOptions) -> SharedModel:
     """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
     model, tokenizer = load_model(name, options.bits, options.trust_remote_code)
-    base = SharedModel(
-        model,
-        tokenizer,
-        agents,
-        options.lora_rank,
-        options.lora_alpha,
-        options.share,
-        options.lora_targets,
-    )
+    base = SharedModel(model, tokenizer, agents, options)
     base.template_args = {name: as_json(text) for name, text in options.template_arg.items()}
     check(base)
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)

@@ -102,7 +102,7 @@ def update_bytes(base: "SharedModel", recomputing: bool) -> int:
     if recomputing:
         inputs = config.num_hidden_layers * config.hidden_size
         kept = activations + base.net.dtype.itemsize * inputs
-    if base.whole_logits:
+    if not base.fast_tokens:  # the plain way holds the logits of all tokens
         kept += len(base.head.weight) * LOGIT_BYTES
     return kept
 
@@ -135,14 +135,16 @@ def update_tokens(base: "SharedModel", recomputing: bool) -> float:
     return min(tokens, fastest)
 
 
-def prompts_at_once(base: "SharedModel", prompt: int, samples: int, limit: int, copies: int) -> int:
+def prompts_at_once(base: "SharedModel", prompt: int, samples: int, limit: int) -> int:
     """Return how many prompts one decode takes. `prompt` is the number of tokens of the longest.
 
-    A prompt needs memory for four things: its pass, `copies` of its keys and values, the keys and
-    values of the responses, and the logits of one token of each response.
+    A prompt needs memory for four things: its pass, its keys and values, those of the responses,
+    and the logits of one token of each response. The plain way copies a prompt's keys and values
+    for each of its responses.
     """
     if not base.takes_masks:
         return 1
+    copies = 1 if prompt + limit <= base.fast_tokens else samples
     size = base.net.dtype.itemsize if base.device.type == "cuda" else 4  # fast/ casts them
     cache = cache_numbers(base) * size * (copies * prompt + samples * limit)
     logits = samples * len(base.head.weight) * LOGIT_BYTES

@@ -30,11 +30,6 @@ class Sampling:
         return Sampling(0.0, 0, 1.0, self.max_new_tokens)
 
 
-def capped(x: Tensor, softcap: float | None) -> Tensor:
-    """Return scores or logits within +-softcap, as Gemma 2 has them."""
-    return x if softcap is None else softcap * torch.tanh(x / softcap)
-
-
 def warp(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
     """Return logits (R, V) of the sampled distribution: temperature, then top-k, then top-p.
 

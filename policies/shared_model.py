@@ -27,6 +27,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
 from policies import decoding, logprobs
+from policies.model_names import TeamOptions
 
 # Kinds whose kernels read the weight of out_proj past its adapter: peft refuses to adapt it.
 STATE_SPACE = ("falcon_h1", "falcon_mamba", "mamba", "mamba2", "nemotron_h")
@@ -45,20 +46,11 @@ class SharedModel(nn.Module):
     rows of a batch are always ordered by agent.
     """
 
-    def __init__(
-        self,
-        model,
-        tokenizer,
-        agents: list[int],
-        lora_rank: int,
-        lora_alpha: int,
-        share: bool = False,
-        lora_targets: str = "all",
-    ):
+    def __init__(self, model, tokenizer, agents: list[int], options: TeamOptions):
         super().__init__()
         self.tokenizer = tokenizer
         self.agents = agents
-        self.policy_of = {agent: agents[0] if share else agent for agent in agents}
+        self.policy_of = {agent: agents[0] if options.share else agent for agent in agents}
         self.template_args: dict = {}  # what the chat template is given beside the messages
         self.halved = 0  # how often memory ran out (policies/memory.py)
         self.stops: list[str] = []  # texts that end a response, too
@@ -68,7 +60,7 @@ class SharedModel(nn.Module):
         self.takes_masks = True
         self.checkpointing = False  # whether the update always uses gradient checkpointing
         self.recomputing = False  # whether it does now
-        self.whole_logits = True  # whether a pass holds the logits of all its tokens
+        self.fast_tokens: float = 0  # tokens of the longest text that fast/ runs
         self.row_adapters: list[str] = []  # of the rows that run now; see `acting`
         # what the model is, without adapters
         config = model.config.get_text_config()
@@ -80,12 +72,15 @@ class SharedModel(nn.Module):
         # Whether its weights have 8 bits.
         self.int8 = any(weight.dtype == torch.int8 for weight in model.parameters())
         # adapters, then what every layer needs, those of the adapters included
-        self.lora = lora_rank > 0
+        self.lora = options.lora_rank > 0
         self.model = model
         if self.lora:
-            targets = adapted(model, lora_targets == "attention")
-            lora = LoraConfig(r=lora_rank, lora_alpha=lora_alpha, target_modules=targets)
-            first, *others = self.adapters_of([agents[0]] if share else agents)
+            lora = LoraConfig(
+                r=options.lora_rank,
+                lora_alpha=options.lora_alpha,
+                target_modules=adapted(model, options.lora_targets == "attention"),
+            )
+            first, *others = dict.fromkeys(self.adapters_of(agents))
             self.model = get_peft_model(model, lora, adapter_name=first)
             for name in others:
                 self.model.add_adapter(name, lora)
@@ -96,6 +91,7 @@ class SharedModel(nn.Module):
 
     # Functions of other files, whose first argument is this model
     sample = decoding.decode
+    prefill = decoding.prefill
     score = logprobs.score
     token_logps = logprobs.token_logps
 
@@ -233,13 +229,13 @@ class SharedModel(nn.Module):
                 f"a prompt of {len(ids)} tokens and --max-new-tokens {room} are more than "
                 f"the model's context of {self.context} ({prompt!r:.60}...)"
             )
-        if max(ids, default=0) >= self.vocabulary:
+        if len(ids) < 2:
+            raise ValueError(f"a prompt needs at least two tokens, this one is {prompt!r}")
+        if max(ids) >= self.vocabulary:
             raise ValueError(
                 f"the tokenizer is of another model: token {max(ids)}, and the model knows "
                 f"{self.vocabulary}"
             )
-        if len(ids) < 2:
-            raise ValueError(f"a prompt needs at least two tokens, this one is {prompt!r}")
         return tuple(ids)
 
     def ids(self, prompt: Prompt, chat: bool, begun: str = "") -> list[int]:

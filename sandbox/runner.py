@@ -1,4 +1,4 @@
-"""TestRunner programs: run a data set's tests against a candidate.
+"""Judge programs: run a data set's tests against a candidate.
 
 The runner receives plain data alone. It never runs a line of the candidate, and never holds one of
 its objects.

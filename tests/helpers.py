@@ -20,7 +20,7 @@ import train
 from magrpo import MAGRPO
 from policies.decoding import decode
 from policies.logprobs import Row, Tree, lay_out, token_logps
-from policies.model_names import EMBEDDED
+from policies.model_names import EMBEDDED, TeamOptions
 from policies.shared_model import SharedModel
 
 ROOT = Path(train.__file__).parent
@@ -122,7 +122,8 @@ def small_base(
 ) -> SharedModel:
     """A base whose adapters are not at their start, where they would do nothing."""
     model = model or small_model(seed)
-    base = SharedModel(model, Tokenizer(), list(agents), rank, 2 * rank, share)
+    options = TeamOptions([], share, rank, 2 * rank)
+    base = SharedModel(model, Tokenizer(), list(agents), options)
     move_adapters(base)
     return base
 

@@ -106,8 +106,8 @@ class Server(LocalServer):
         prompt = tuple(body["prompt"])
         with self.lock:
             base = self.base
-            base.eos = frozenset(body["stop_token_ids"])
-            base.stops = body["stop"]
+            base.eos = frozenset(body.get("stop_token_ids", ()))
+            base.stops = body.get("stop", [])
             agents = None
             if body["model"] != "base":
                 agents = [0]

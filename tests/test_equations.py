@@ -29,7 +29,7 @@ from magrpo import (
     generator,
     kl_loss,
     learning_rate_factor,
-    pass_shares,
+    pass_share,
     policy_loss,
     sample_returns,
     team_mean,
@@ -508,10 +508,10 @@ def test_an_episode_that_goes_on_has_not_passed_yet():
         return Node(7, {}, (), [[], []], 2, joints=joints, parts=parts, children=list(children))
 
     last = node(1, 0, 0, 0)
-    assert pass_shares([[last]]) == {7: 0.25}
+    assert pass_share(last) == 0.25
     first = node(0, 1, 1, 1, children=[last, None])  # 00 is played on, 11 is over
-    assert pass_shares([[first], [last]]) == {7: (0.25 + 1) / 2}  # each episode counts once
-    assert pass_shares([[node(0, 1, 1, 1, children=[None, None])]]) == {7: 0.5}
+    assert pass_share(first) == (0.25 + 1) / 2  # each episode counts once
+    assert pass_share(node(0, 1, 1, 1, children=[None, None])) == 0.5
     last.parts = [{}] * 4
-    assert pass_shares([[first], [last]]) == {7: 1.0}
-    assert pass_shares([[last]]) == {}
+    assert pass_share(first) == 1.0
+    assert math.isnan(pass_share(last))

@@ -10,9 +10,10 @@ import torch
 from helpers import assert_same_gradients, random_rows, small_base, uniforms, watch
 from test_policies import gradients
 
-from policies import decoding, logprobs, memory
+from policies import logprobs, memory
 from policies.logprobs import Row
 from policies.sampling import Sampling
+from policies.shared_model import SharedModel
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 PROMPTS = [tuple(range(3, 12 - number)) for number in range(6)]
@@ -28,9 +29,9 @@ def tokens(base) -> list[list[list[int]]]:
 def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     base = small_base()
     want = tokens(base)
-    passes = watch(monkeypatch, decoding, "prefill")
+    passes = watch(monkeypatch, SharedModel, "prefill")
     monkeypatch.setattr(memory, "host", lambda: 2**30)
-    bytes_of_one = 2**30 / memory.prompts_at_once(base, 9, 2, 8, 2)
+    bytes_of_one = 2**30 / memory.prompts_at_once(base, 9, 2, 8)
     monkeypatch.setattr(memory, "host", lambda: (count + 0.5) * bytes_of_one)
     assert tokens(base) == want
     sizes = [len(prompts) for _, prompts, *_ in passes]
@@ -76,12 +77,12 @@ def scarce(monkeypatch, module, name: str, most: int, error=SHORTAGES[0]):
 @pytest.mark.parametrize("error", SHORTAGES)
 def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
     base = small_base()
-    bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8, 2)
+    bytes_of_eight = 8 * memory.host() / memory.prompts_at_once(base, 9, 2, 8)
     monkeypatch.setattr(memory, "host", lambda: bytes_of_eight)
     rows = random_rows(base, 12)
     answers = tokens(base)
     whole = gradients(base, rows)
-    scarce(monkeypatch, decoding, "prefill", 2, error)
+    scarce(monkeypatch, SharedModel, "prefill", 2, error)
     assert tokens(base) == answers
     assert base.halved == 2  # 8, 4, 2 prompts
     scarce(monkeypatch, logprobs, "lay_out", 1, error)
@@ -92,7 +93,7 @@ def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
 
 
 def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
-    scarce(monkeypatch, decoding, "prefill", 2, RuntimeError("CUDA error: device-side assert"))
+    scarce(monkeypatch, SharedModel, "prefill", 2, RuntimeError("CUDA error: device-side assert"))
     base = small_base()
     with pytest.raises(RuntimeError, match="device-side assert"):
         tokens(base)
@@ -100,7 +101,7 @@ def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
 
 
 def test_where_it_never_suffices_the_user_reads_why(monkeypatch):
-    scarce(monkeypatch, decoding, "prefill", 0)
+    scarce(monkeypatch, SharedModel, "prefill", 0)
     with pytest.raises(RuntimeError, match="out of memory, however little is done at once: give"):
         tokens(small_base())
 

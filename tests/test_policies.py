@@ -248,7 +248,8 @@ def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monk
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_bigcode", "opt", "mixtral"])
 def test_adapters_of_attention_alone(kind):
-    base = SharedModel(small_kind(kind), Tokenizer(), [0], 4, 8, lora_targets="attention")
+    options = TeamOptions([], lora_targets="attention")
+    base = SharedModel(small_kind(kind), Tokenizer(), [0], options)
     names = [name for name, layer in base.named_modules() if isinstance(layer, LoraLayer)]
     assert names
     for name in names:

@@ -22,7 +22,7 @@ from test_train import command
 import eval as evaluation
 import train
 from policies.loading import load_agent, load_model
-from policies.model_names import EMBEDDED
+from policies.model_names import EMBEDDED, TeamOptions
 from policies.shared_model import SharedModel
 
 SECRETS = {
@@ -61,7 +61,7 @@ def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     assert "UnpicklingError" in refused(capsys, "--resume", run, "--max-steps 2")
     adapter.mkdir()
     torch.save({"a": torch.ones(1)}, adapter / "adapter_model.bin")  # peft would read it
-    base = SharedModel(*load_model(str(EMBEDDED), 32, False), [0], 4, 8)
+    base = SharedModel(*load_model(str(EMBEDDED), 32, False), [0], TeamOptions([]))
     with pytest.raises(ValueError, match=r"adapter_model\.safetensors"):
         load_agent(base, 0, adapter)
     assert not mark.exists()

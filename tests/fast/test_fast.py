@@ -47,7 +47,7 @@ KINDS = ("llama", "mistral", "qwen2", "qwen3")
 def accelerated(base: SharedModel) -> SharedModel:
     """Let a base run the fast way, and see that it does."""
     fast.accelerate([base])
-    assert "sample" in vars(base)
+    assert "prefill" in vars(base)
     return base
 
 
@@ -94,7 +94,7 @@ def test_it_computes_what_the_plain_way_computes(kind, rank, look, monkeypatch):
 def test_models_of_other_kinds_stay_plain():
     base = small_base(model=small_kind("gpt2"))
     fast.accelerate([base])
-    assert "sample" not in vars(base)
+    assert "prefill" not in vars(base)
 
 
 @of_a_cpu
@@ -109,7 +109,7 @@ def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch, capsys):
     monkeypatch.setattr(layers.Layer, "__init__", spoilt)
     base = load_base("tiny", [0], TeamOptions([], bits=bits))
     fast.accelerate([base])
-    assert ("sample" in vars(base)) == (factor == 1)
+    assert ("prefill" in vars(base)) == (factor == 1)
     assert ("runs the plain way, slower" in capsys.readouterr().err) == (factor != 1)
 
 
