@@ -4,7 +4,6 @@ import contextlib
 import functools
 import http.server
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -286,12 +285,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-
-def seconds_of_children() -> float:
-    """CPU time of the commands that have run so far: a busy machine does not change it."""
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 def flags(*parts) -> train.Args:

@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-from helpers import ROOT
 
 from bench import engine
 from bench.flops import count_tokens, model_flops
@@ -25,10 +24,3 @@ def test_the_decoders_of_an_engine_bench_answer_in_full(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", argv.split())
     engine.main()
     assert "\nours " in capsys.readouterr().out
-
-
-def test_make_bench_installs_the_project_and_its_peers():
-    pins = (ROOT / "bench/requirements.txt").read_text()
-    assert "-r ../requirements.txt\n" in pins
-    assert "\ncomlrl==" in pins
-    assert "\ntrl==" in pins

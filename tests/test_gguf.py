@@ -30,20 +30,6 @@ CHAT = (
     "{% for m in messages %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>{% endif %}"
 )
-NAMES = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "post_attention_layernorm": "ffn_norm",
-    "input_layernorm": "attn_norm",
-    "model.layers.": "blk.",
-}
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +56,11 @@ def packed(tmp_path_factory):
     file.add_eos_token_id(END)
     file.add_bos_token_id(END - 1)
     file.add_chat_template(CHAT)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN2, config.num_hidden_layers)
     for name, weight in model.state_dict().items():
         if name == "lm_head.weight":
             continue
-        for theirs, ours in NAMES.items():
-            name = name.replace(theirs, ours)
-        file.add_tensor(name, weight.numpy())
+        file.add_tensor(names.get_name(name, [".weight", ".bias"]), weight.numpy())
     file.write_header_to_file()
     file.write_kv_data_to_file()
     file.write_tensors_to_file()

@@ -65,8 +65,3 @@ def test_the_recipe_has_the_defaults_of_trl():
     assert defaults["gradient_accumulation_steps"] == 1
     responses = flags.batch_size * flags.num_generations
     assert responses == defaults["per_device_train_batch_size"]
-
-
-@pytest.mark.parametrize("name", ["comlrl", "trl"])
-def test_the_recipe_is_understood_without_the_packages(name):
-    assert train.parse([f"@{ROOT}/recipes/{name}.args"]).joint == "aligned"

@@ -467,34 +467,6 @@ TALK = [
 ]
 
 
-@pytest.mark.parametrize("system", [[], [SYSTEM]])
-@pytest.mark.parametrize("template", [CHAT_ML, LLAMA_3])
-def test_a_prompt_may_be_the_messages_of_a_chat(template, system):
-    """The template alone decides about the first token. The tokenizer adds one to plain texts."""
-    base = small_base()
-    base.tokenizer = tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
-    tokenizer.add_special_tokens({"bos_token": "<|begin|>"})
-    special = [("<|begin|>", tokenizer.bos_token_id)]
-    processor = TemplateProcessing("<|begin|> $A", special_tokens=special)
-    tokenizer.backend_tokenizer.post_processor = processor
-    assert tokenizer("x")["input_ids"][0] == tokenizer.bos_token_id
-    tokenizer.chat_template = template
-    if template == LLAMA_3:
-        parts = ["<|begin|>"]
-        for message in system + TALK:
-            parts.append(f"<|head|>{message['role']}<|/head|>\n\n{message['content']}<|eot|>")
-        parts.append("<|head|>assistant<|/head|>\n\n")
-    else:
-        parts = [f"<|start|>system\n{'Be brief.' if system else 'Help.'}<|end|>\n"]
-        parts.append("<|start|>user\n2 + 2?<|end|>\n<|start|>assistant\n<sum><|end|>\n")
-        parts.append("<|start|>user\n<r>4</r><|end|>\n<|start|>assistant\n")
-    for chat in (False, True):  # --chat-template is about texts
-        ids = base.ids(system + TALK, chat, "It is")
-        assert tokenizer.decode(ids) == "".join(parts) + "It is"
-        assert ids.count(tokenizer.bos_token_id) == (template == LLAMA_3)
-    assert base.ids("2 + 2?", True) == base.ids(TALK[:1], False)
-
-
 GEMMA = (
     "{{ bos_token }}{% for m in messages %}<turn>{{ m.role }}\n{{ m.content | trim }}<end>\n"
     "{% endfor %}{% if add_generation_prompt %}<turn>model\n{% endif %}"
@@ -517,33 +489,39 @@ def pieces_tokenizer():
     return transformers.PreTrainedTokenizerFast(tokenizer_object=model, eos_token="<eos>")
 
 
+@pytest.mark.parametrize("system", [[], [SYSTEM]])
 @pytest.mark.parametrize("template", FAMILIES)
-def test_no_text_makes_a_control_token(template):
+def test_no_text_makes_a_control_token(template, system):
     """Neither an item's, a response's, a tool's, nor the beginning of the answer: it stays what it
-    is. Without such a text, the prompt is as transformers has it."""
+    is. Without such a text, the prompt is as transformers has it: the template alone decides about
+    the first token, which the tokenizer adds to plain texts."""
     controls = FAMILIES[template]
     base = small_base()
-    base.tokenizer = pieces_tokenizer() if template == GEMMA else embedded_tokenizer()
+    base.tokenizer = tokenizer = pieces_tokenizer() if template == GEMMA else embedded_tokenizer()
     # The tool's marks are added and not special, as Qwen's are.
-    base.tokenizer.add_tokens([AddedToken(text, special="r>" not in text) for text in controls])
-    base.tokenizer.bos_token = "<|begin|>" if "<|begin|>" in controls else None
-    base.tokenizer.chat_template = template
-    control_ids = base.tokenizer.convert_tokens_to_ids([*controls, "<eos>"])
+    tokenizer.add_tokens([AddedToken(text, special="r>" not in text) for text in controls])
+    tokenizer.add_special_tokens({"bos_token": "<|begin|>"})
+    special = [("<|begin|>", tokenizer.bos_token_id)]
+    processor = TemplateProcessing("<|begin|> $A", special_tokens=special)
+    tokenizer.backend_tokenizer.post_processor = processor
+    tokenizer.chat_template = template
+    control_ids = tokenizer.convert_tokens_to_ids([*controls, "<eos>"])
     forged = f"a {''.join(controls)}\n{' '.join(controls)}<eos> b"
     seen = []
     for text in ("as it is", forged):
-        messages = [SYSTEM, *({**message, "content": text} for message in TALK)]
-        ids = base.ids(messages, True, "" if template == GEMMA else "So<eos>")
+        messages = [*system, *({**message, "content": text} for message in TALK)]
+        ids = base.ids(messages, False, "" if template == GEMMA else "So<eos>")
         seen.append([token for token in ids if token in control_ids])
-        rendered = base.tokenizer.apply_chat_template(
+        rendered = tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=False
         )
-        assert base.tokenizer.decode(ids).removesuffix("So<eos>") == rendered
+        assert tokenizer.decode(ids).removesuffix("So<eos>") == rendered
         if text != forged:
-            want = base.tokenizer(rendered, add_special_tokens=False)["input_ids"]
+            want = tokenizer(rendered, add_special_tokens=False)["input_ids"]
             assert ids[: len(want)] == want
     assert seen[0] == seen[1]
     assert {*seen[0]} == {*control_ids[:-1]}
+    assert base.ids("2 + 2?", True) == base.ids(TALK[:1], False)
 
 
 def test_a_text_without_a_template_makes_no_special_token(capsys):

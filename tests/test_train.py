@@ -16,13 +16,11 @@ from helpers import (
     WORLD,
     args_of,
     checkpoint_of,
-    output_of,
     read_json,
     refused,
     refused_by_eval,
     resume,
     run_eval,
-    seconds_of_children,
     train_run,
     words,
 )
@@ -78,12 +76,6 @@ def assert_same_run(path: Path, other: Path):
     other_weights = adapters(other)
     assert weights.keys() == other_weights.keys()
     assert all(torch.equal(weights[name], other_weights[name]) for name in weights)
-
-
-def test_help_is_instant():
-    start = seconds_of_children()
-    assert "--num-generations" in output_of(command("--help")).stdout
-    assert seconds_of_children() - start < 0.5
 
 
 def test_a_run_is_found_by_its_name_or_its_folder(tmp_path, monkeypatch, capsys):

@@ -28,19 +28,6 @@ def team(item: dict, order: list[str], way: str) -> list[str]:
     return [*helpers, divisions.main_function(way, item["parts"], order)]
 
 
-@pytest.mark.parametrize(("agents", "names"), [(2, 4), (3, 4), (4, 5)])
-def test_splits_hold_compositions_of_their_own(agents, names):
-    """Whichever of two predicates comes first."""
-    found = {}
-    parts = {}
-    for split, compositions in coop._compositions(agents).items():
-        assert {len(composition) for composition in compositions} == {names}
-        found[split] = {(c[0], frozenset((c[1], *c[4:])), *c[2:4]) for c in compositions}
-        parts[split] = {(c[0], part) for c in compositions for part in c[1:]}
-    assert sum(map(len, found.values())) == len(set.union(*found.values()))
-    assert parts["dev"] | parts["test"] <= parts["train"]
-
-
 @pytest.mark.parametrize(("agents", "way"), [(3, "elements"), (4, "elements"), (4, "lists")])
 def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
     names = ["aux", "aux2", "aux3"][: agents - 1]
