@@ -332,4 +332,10 @@ def pay(item, responses):
     return {"reward": len(responses[-1]) % 7, "agent/0": len(responses[0]) / 999}
 pay.maximum = 9.0
 """
-WORLD_FLAGS = "--task world.py:World --reward world.py:pay --turns 2"
+
+
+def world(folder: Path) -> str:
+    """Write the plug-in into a folder. Return the flags that play two turns of it."""
+    file = folder / "world.py"
+    file.write_text(WORLD, encoding="utf-8")
+    return f"--task {file}:World --reward {file}:pay --turns 2"

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from helpers import (
     ROOT,
-    WORLD,
-    WORLD_FLAGS,
     args_of,
     assert_close,
     at_step,
@@ -25,6 +23,7 @@ from helpers import (
     run_eval,
     train_run,
     watch,
+    world,
 )
 from test_magrpo import Echo, long_answers, moved, new_module, rewarding, small_team, snapshot
 from test_train import adapters, assert_same_run, lines, signalled_after
@@ -32,7 +31,6 @@ from test_train import adapters, assert_same_run, lines, signalled_after
 from policies import model_names
 from policies.shared_model import SharedModel
 from training import initial_agents
-from training.contract import unshared
 from training.held_out import episode, evaluate, sample_record
 from training.metrics import measure, normalised
 from training.plugins import check_prompts
@@ -75,28 +73,6 @@ class Diary(Echo):
         return ["!", "!"]
 
 
-@pytest.mark.parametrize("argv", ["--branching tree", "--branching chain", "--joint aligned"])
-def test_the_next_turn_is_in_the_world_that_the_joint_response_made(argv):
-    task = Diary()
-
-    def reward(item, texts):
-        return {"reward": float(len(texts[0])), "metric/day": item.get("day", 0)}
-
-    module = step(make(reward, "--turns 3", argv, task=task))
-    assert set(task.asked) == {0, 1}  # no feedback after the last turn
-    for turn, nodes in enumerate(module.turns):
-        for node in nodes:
-            assert node.item.get("day", 0) == turn
-            assert {parts["metric/day"] for parts in node.parts} == {turn}
-            for sample, child in enumerate(node.children):
-                text = node.responses[1][sample].text
-                assert child.item["said"] == text
-                history = "".join(r + f for r, f in child.histories[0])
-                assert child.observations[0] == f"{node.item['word']}:0:{history}{text}"
-    last = module.turns[2][0]
-    assert sample_record(0, last, 0)["prompts"][0].endswith(last.item["said"])
-
-
 class Ending(Diary):
     """Its episodes end when agent 1's response has an even length."""
 
@@ -105,7 +81,7 @@ class Ending(Diary):
 
 
 @pytest.mark.parametrize("branching", ["tree", "chain"])
-def test_a_turn_is_opened_only_where_the_episode_goes_on(branching):
+def test_a_turn_is_opened_where_the_episode_goes_on_in_the_world_that_the_agents_made(branching):
     task = Ending()
     module = step(make(lambda item, texts: 1.0, "--turns 3 --branching", branching, task=task))
     opened = [len(module.turns[0])]
@@ -113,8 +89,14 @@ def test_a_turn_is_opened_only_where_the_episode_goes_on(branching):
         going_on = 0
         for node in nodes:
             for sample, child in enumerate(node.children):
-                assert bool(child) == len(node.responses[1][sample].text) % 2
-                going_on += bool(child)
+                text = node.responses[1][sample].text
+                assert bool(child) == len(text) % 2
+                if child:
+                    going_on += 1
+                    assert (child.item["day"], child.item["said"]) == (len(opened), text)
+                    history = "".join(r + f for r, f in child.histories[0])
+                    assert child.observations[0] == f"{node.item['word']}:0:{history}{text}"
+                    assert sample_record(0, child, 0)["prompts"][0] == child.observations[0]
                 assert float(node.returns[0, sample]) == 1 + (child.value if child else 0)
         opened.append(going_on)
     assert [len(nodes) for nodes in module.turns] == opened[: len(module.turns)]
@@ -189,18 +171,6 @@ def test_the_unit_of_returns_does_not_depend_on_the_batch(due, per_episode, larg
     assert evaluate(module, module.problems[:2])[0]["return"] == pytest.approx(0.5**due / largest)
     with pytest.raises(ValueError, match="an episode earned"):
         normalised(2 * 1.75, module.rollout)
-
-
-def test_an_advance_may_change_the_item_that_it_is_given():
-    """It has a copy: the other joint responses of the group start from the same world."""
-
-    def advance(item, responses):
-        item["board"].append(responses[0])
-        return item
-
-    item = {"board": []}
-    assert [unshared(advance, item, [text])["board"] for text in "ab"] == [["a"], ["b"]]
-    assert item == {"board": []}
 
 
 # --- pay of one's own -----------------------------------------------------------------------------
@@ -430,9 +400,8 @@ def test_a_stopped_run_goes_on_exactly(trained, tmp_path, monkeypatch):
     """From its checkpoint alone, with all there is: a world that moves on, own pay, --init, a
     frozen agent. The agents that it began with need not be there any more."""
     monkeypatch.chdir(tmp_path)
-    Path("world.py").write_text(WORLD, encoding="utf-8")
     shutil.copytree(trained, "from")
-    argv = f"{WORLD_FLAGS} --init from --freeze 1 --max-steps 4"
+    argv = f"{world(tmp_path)} --init from --freeze 1 --max-steps 4"
     whole = run(tmp_path / "whole", argv)
     for metrics in lines(whole, "metrics.jsonl"):
         assert metrics["agent/0/reward"] > 0

@@ -1,18 +1,15 @@
 """Models that take no attention mask: python -m pytest tests/test_maskless.py"""
 
-from pathlib import Path
-
 import pytest
 import transformers
 from helpers import (
-    WORLD,
-    WORLD_FLAGS,
     assert_close,
     random_rows,
     refused,
     small_base,
     train_run,
     uniforms,
+    world,
 )
 from test_policies import EXPERTS, KINDS, LLAMA, gradients, looped, small_kind
 
@@ -88,9 +85,7 @@ def test_a_state_space_model_trains_with(flags, tmp_path, monkeypatch):
     """Every agent that is not frozen learns, from what was sampled."""
     monkeypatch.setitem(KINDS, "mamba", OTHERS["mamba"])
     model = saved("mamba", tmp_path / "model")
-    monkeypatch.chdir(tmp_path)
-    Path("world.py").write_text(WORLD, encoding="utf-8")
-    run = train_run(tmp_path / "run", SMALL, WORLD_FLAGS, flags, "--max-steps 1 --model", model)
+    run = train_run(tmp_path / "run", SMALL, world(tmp_path), flags, "--max-steps 1 --model", model)
     [metrics] = read_records(run / "metrics.jsonl")
     assert metrics["logp_difference/max"] < 1e-3
     learned = [metrics[f"grad_norm/{agent}"] > 0 for agent in range(2)]

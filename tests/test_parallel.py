@@ -14,8 +14,6 @@ import psutil
 import pytest
 import torch
 from helpers import (
-    WORLD,
-    WORLD_FLAGS,
     assert_same_gradients,
     checkpoint_of,
     output_of,
@@ -24,6 +22,7 @@ from helpers import (
     rounding,
     started,
     train_run,
+    world,
 )
 from test_faults import wait, written
 from test_sandbox import soon
@@ -64,16 +63,15 @@ def together(tmp_path_factory):
     return path
 
 
-ALL = f"{WORLD_FLAGS} --freeze 1 --joint 2 --normalize token --kl-coef 0.1 --eval-limit 3"
+ALL = "--freeze 1 --joint 2 --normalize token --kl-coef 0.1 --eval-limit 3"
 
 
-def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path, monkeypatch):
+def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path):
     """Also with a world that moves on, pay of one's own, some of the pairs, an agent that rests."""
-    monkeypatch.chdir(tmp_path)
-    Path("world.py").write_text(WORLD, encoding="utf-8")
+    argv = f"{ALL} {world(tmp_path)} --max-steps 1"
     two = tmp_path / "two"
-    assert end(start(TWO, ALL, "--max-steps 1 --run", two))[0] == 0
-    one = train_run(tmp_path / "one", SMALL, "--batch-size 4", ALL, "--max-steps 1")
+    assert end(start(TWO, argv, "--run", two))[0] == 0
+    one = train_run(tmp_path / "one", SMALL, "--batch-size 4", argv)
     assert lines(two, "samples.jsonl") == lines(one, "samples.jsonl")
     [got], [want] = lines(two, "metrics.jsonl"), lines(one, "metrics.jsonl")
     for name in ("logp_difference/mean", "logp_difference/max"):  # rounding error and no more

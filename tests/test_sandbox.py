@@ -29,6 +29,8 @@ from sandbox.box import Program, Sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent
 LINUX = sys.platform == "linux"
+# for kernel locks, a limit of memory, /proc
+of_linux = pytest.mark.skipif(not LINUX, reason="macOS has less")
 QUICK = {"test_timeout": 0.5, "total_timeout": 2.0, "memory_mb": 256, "restarts": 0}
 PATIENT = {"test_timeout": 20.0, "total_timeout": 60.0}
 REFUSALS = (
@@ -152,7 +154,7 @@ def assert_failed(cases: list[programs.Case], box: Sandbox):
         assert verdict.seconds < 60  # 7 for a runner that hangs; the rest is for a busy machine
 
 
-@pytest.mark.skipif(not LINUX, reason="kernel locks are Linux's")
+@of_linux
 def test_attacks_on_the_machine_are_refused_and_leave_no_trace(canary):
     folder, server, signals = canary
     secret = folder / "secret.txt"
@@ -177,7 +179,7 @@ def test_attacks_on_the_machine_are_refused_and_leave_no_trace(canary):
     assert soon(lambda: not alive(pids))
 
 
-@pytest.mark.skipif(not LINUX, reason="no memory limit elsewhere")
+@of_linux
 def test_time_and_memory_are_bounded():
     before = state()
     with Sandbox(workers=6, **QUICK) as box:
@@ -361,7 +363,7 @@ def test_setup_is_out_of_the_programs_reach(box):
 # ---- workers ------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@of_linux
 def test_close_interrupts_what_runs_and_leaves_nothing():
     before = state()
     box = Sandbox(workers=3, test_timeout=60, total_timeout=60)
@@ -383,7 +385,7 @@ def test_close_interrupts_what_runs_and_leaves_nothing():
         box.run([ADD])
 
 
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@of_linux
 @pytest.mark.parametrize("victim", ["runner", "zygote"])
 def test_a_worker_killed_from_outside_is_replaced(victim):
     code = "import time\ndef f():\n    time.sleep(0.7)\n    return 1"
@@ -419,7 +421,7 @@ def test_a_worker_that_does_not_start_is_an_error(monkeypatch):
         box.run([ADD])
 
 
-@pytest.mark.skipif(not LINUX, reason="it reads /proc on Linux alone")
+@of_linux
 def test_a_worker_that_cannot_lock_itself_says_why(monkeypatch, tmp_path):
     copy = shutil.copytree(ROOT, tmp_path / "sandbox")
     source = (copy / "locks.py").read_text()
@@ -448,7 +450,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@of_linux
 @pytest.mark.parametrize("fork", [False, True])
 def test_workers_die_with_the_trainer(fork):
     code = TRAINER.format(root=str(ROOT.parent), fork=fork)
@@ -465,7 +467,7 @@ def test_workers_die_with_the_trainer(fork):
         os.killpg(trainer.pid, signal.SIGKILL)  # the fork
 
 
-@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@of_linux
 def test_a_worker_holds_nothing_of_the_trainers_and_hears_no_ctrl_c():
     with open("/dev/null", encoding="utf-8") as _held, Sandbox(workers=1, **PATIENT) as box:
         box.run([ADD])

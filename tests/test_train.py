@@ -13,7 +13,6 @@ import pytest
 import torch
 from helpers import (
     ROOT,
-    WORLD,
     args_of,
     checkpoint_of,
     read_json,
@@ -23,6 +22,7 @@ from helpers import (
     run_eval,
     train_run,
     words,
+    world,
 )
 from tqdm import tqdm
 
@@ -193,13 +193,9 @@ def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
         ("--epochs 0.0004", 1),
     ],
 )
-def test_epochs_are_of_the_problems(argv, steps, tmp_path, monkeypatch):
+def test_epochs_are_of_the_problems(argv, steps, tmp_path):
     """Of 4, 2 a step and process."""
-    monkeypatch.chdir(tmp_path)
-    Path("world.py").write_text(
-        WORLD.replace("    def items", "    reward = 'code'\n    def items"), encoding="utf-8"
-    )
-    args = train.parse(words("--task world.py:World --batch-size 2", argv))
+    args = train.parse(words(world(tmp_path), "--batch-size 2", argv))
     train.prepare(args)
     assert args.max_steps == steps
 
