@@ -378,25 +378,28 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
         with may_be_left_out(args, header, "reference"):
             records = play_method("reference", rollout, items, None, args.seed, 1)
     for seat, (players, runs) in seats.items():
-        names = [name for name, method in methods.items() if method.seat == seat]
         for number, run in enumerate(runs or [None]):
-            if number:  # untrained agents are those of the first run
-                names = [name for name in names if methods[name].trained]
-            if not names:
-                break
+            seated = {}
+            for name, method in methods.items():
+                # Untrained agents are those of the first run.
+                if method.seat == seat and (method.trained or number == 0):
+                    seated[name] = method
+            if not seated:
+                continue
             player = None  # frees the memory of the one before
             player = Player(players, run, reward, args.checkpoint)
             check_prompts(player.rollout(), items)
             sampling = player.sampling.greedy() if args.greedy else player.sampling
-            for name in names:
-                rollout = player.rollout(methods[name].rollout, methods[name].trained)
+            for name, method in seated.items():
+                rollout = player.rollout(method.rollout, method.trained)
                 with may_be_left_out(args, header, name):
+                    played = []
                     for count in counts:
-                        played = play_method(name, rollout, items, sampling, args.seed, count)
-                        records += [{"run": number} | record for record in played]
+                        played += play_method(name, rollout, items, sampling, args.seed, count)
                     if not (number or args.show or args.recombine):
                         timing = latencies(name, rollout, items, sampling, args.seed)
                         header["timing"][name] = timing
+                    records += [{"run": number} | record for record in played]
                 if args.samples:  # what is played is not lost, whatever comes
                     run_folder.write_lines(Path(args.samples), [header, *records])
     return header, sorted(records, key=lambda record: list(methods).index(record["method"]))

@@ -54,33 +54,31 @@ class Sequential(Rollout):
 
     def act(self, nodes, sampling):
         size = self.team.size
-        speakers = [self.speakers(node.item, self.turn(node)) for node in nodes]
+        for node in nodes:
+            silence = [Response([], "", [], 0.0, True)] * node.samples
+            node.responses = [silence] * size
         for agent in range(size):
+            speaking = []
             asked = []
             uniforms = []
-            for node, speaking in zip(nodes, speakers, strict=True):
-                if agent not in speaking:
+            for node in nodes:
+                speakers = self.speakers(node.item, self.turn(node))
+                if agent not in speakers:
                     continue
+                speaking.append(node)
                 shape = (size, node.samples, sampling.max_new_tokens)
-                numbers = generator(*node.key).random(shape)
-                uniforms.append(numbers[agent])
-                own_prompt = self.task.observe(agent, node.item, node.histories[agent])
-                before = speaking[: speaking.index(agent)]
+                uniforms.append(generator(*node.key).random(shape)[agent])
+                prompt = self.task.observe(agent, node.item, node.histories[agent])
+                before = speakers[: speakers.index(agent)]
                 for sample in range(node.samples):
-                    prompt = below(shown(node, sample, before), own_prompt)
-                    ids = self.encode(agent, node.item, prompt)
+                    ids = self.encode(agent, node.item, below(shown(node, sample, before), prompt))
                     asked.append((agent, node.item, ids))
-            answers = []
-            if asked:
-                uniforms = torch.from_numpy(np.concatenate(uniforms))[:, None]
-                answers = self.answers(asked, uniforms, sampling)
-            responses = (response for [response] in answers)
-            for node, speaking in zip(nodes, speakers, strict=True):
-                if agent in speaking:
-                    samples = list(itertools.islice(responses, node.samples))
-                else:
-                    samples = [Response([], "", [], 0.0, True)] * node.samples
-                node.responses.append(samples)
+            if not asked:
+                continue
+            uniforms = torch.from_numpy(np.concatenate(uniforms))[:, None]
+            answers = iter(self.answers(asked, uniforms, sampling))
+            for node in speaking:
+                node.responses[agent] = [next(answers)[0] for _ in range(node.samples)]
 
 
 class Discussion(Rollout):

@@ -4,6 +4,7 @@ They agree in the flags that change the algorithm or the task, and in the code t
 executes, unless --group or --group-by say otherwise.
 """
 
+import itertools
 import json
 import sys
 from collections import defaultdict
@@ -30,20 +31,26 @@ class Run:
     summary: dict  # {} before its end
 
 
+def read_run(directory: Path, defaults: dict) -> Run:
+    """Return a run. defaults: all flags of train.py."""
+    seed = read_args(directory)["args"]["seed"]
+    rows = read_records(directory / "metrics.jsonl")
+    rows = [row for row in rows if "return" in row]  # others are evaluations
+    steps = pandas.DataFrame(rows, [row["step"] for row in rows])
+    traits = experiment(directory, defaults)
+    return Run(directory, seed, traits, steps, read_summary(directory))
+
+
 def read_runs(folders: list[Path], defaults: dict) -> list[Run]:
-    """Return the runs that have made a step. defaults: all flags of train.py."""
+    """Return the runs that have made a step. defaults: as of `read_run`."""
     runs = []
     empty = []
     for directory in folders:
-        seed = read_args(directory)["args"]["seed"]
-        rows = read_records(directory / "metrics.jsonl")
-        rows = [row for row in rows if "return" in row]  # others are evaluations
-        if not rows:
+        run = read_run(directory, defaults)
+        if run.steps.empty:
             empty.append(f"{directory}: no step was made")
-            continue
-        traits = experiment(directory, defaults)
-        steps = pandas.DataFrame(rows).set_index("step")
-        runs.append(Run(directory, seed, traits, steps, read_summary(directory)))
+        else:
+            runs.append(run)
     if not runs:
         raise ValueError("; ".join(empty))
     for line in empty:
@@ -71,14 +78,15 @@ def group_runs(
     """
     traits = variation(runs)
     if flags:
-        known = {trait.removeprefix("--"): trait for trait in runs[0].traits}
+        known = {trait.removeprefix("--"): [trait] for trait in runs[0].traits}
+        known["code"] = [trait for trait in traits if trait.startswith("code/")]
         for flag in flags:
             if flag not in known:
                 hint = meant(flag, known)
                 raise ValueError(
                     f"--group-by {flag}: no flag tells groups apart by that name{hint}"
                 )
-        traits = [known[flag] for flag in flags]
+        traits = list(itertools.chain(*(known[flag] for flag in flags)))
     globs = globs or {}
     groups = defaultdict(list)
     for run in runs:
@@ -112,13 +120,9 @@ def check(members: list[Run]) -> None:
 def check_seeds(folders: list[Path], defaults: dict) -> None:
     """Raise ValueError if the runs in folders are not the seeds of one experiment.
 
-    defaults: all flags of train.py.
+    defaults: as of `read_run`.
     """
-    members = []
-    for directory in folders:
-        seed = read_args(directory)["args"]["seed"]
-        traits = experiment(directory, defaults)
-        members.append(Run(directory, seed, traits, pandas.DataFrame(), {}))
+    members = [read_run(directory, defaults) for directory in folders]
     check(members)
     if flags := [trait for trait in variation(members) if trait.startswith("--")]:
         raise ValueError(

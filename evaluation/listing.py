@@ -4,9 +4,9 @@ from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
 
-from evaluation.groups import Run, in_words, variation
+from evaluation.groups import in_words, read_run, variation
 from evaluation.report import align, cell
-from training.run_folder import experiment, read_args, read_records, read_summary, state
+from training.run_folder import read_args, state
 
 WRITTEN = ("args.json", "metrics.jsonl", "summary.json")
 FOOT = """running: a process holds the run's lock
@@ -21,24 +21,22 @@ def list_runs(folders: list[Path], defaults: dict) -> dict[str, dict]:
     by_task = defaultdict(list)
     for directory in folders:
         flags = read_args(directory)["args"]
-        traits = experiment(directory, defaults) | {"--seed": flags["seed"]}
-        traits = {name: value for name, value in traits.items() if name.startswith("--")}
-        run = Run(directory, flags["seed"], traits, None, read_summary(directory))
+        run = read_run(directory, defaults)
+        run.traits["--seed"] = run.seed
         by_task[flags["task"]].append(run)
         files = [directory / name for name in WRITTEN]
         written = max(file.stat().st_mtime for file in files if file.exists())
-        records = read_records(directory / "metrics.jsonl")
         rows[str(directory)] = {
             "task": flags["task"],
             "state": state(directory),
-            "steps": max((record["step"] + 1 for record in records), default=0),
+            "steps": len(run.steps),
             "max_steps": flags["max_steps"],
             "before": run.summary.get("before", {}).get("return"),
             "after": run.summary.get("after", {}).get("return"),
             "date": datetime.fromtimestamp(written).isoformat(" ", "minutes"),
         }
     for runs in by_task.values():
-        differing = variation(runs)
+        differing = [trait for trait in variation(runs) if trait.startswith("--")]
         for run in runs:
             rows[str(run.directory)]["flags"] = {name: run.traits[name] for name in differing}
     return rows

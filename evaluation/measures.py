@@ -160,7 +160,11 @@ def over_runs(header: dict, records: list[dict], methods: list[str] | None = Non
         if "schemes" in row:
             row["schemes"] = pooled[name]["schemes"]
         if "vs" in row:
-            differences = [row_of_run["vs"]["difference"] for row_of_run in rows]
+            differences = []
+            for row_of_run in rows:
+                vs = row_of_run.get("vs", {})
+                if vs.get("method") == row["vs"]["method"]:  # in this run, both have played
+                    differences.append(vs["difference"])
             row["vs"] = pooled[name]["vs"]
             row["vs"]["difference"], row["vs"]["difference_se"] = mean_and_error(differences)
     return tables[0]

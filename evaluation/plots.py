@@ -96,7 +96,7 @@ def shares_of(members: list[Run]) -> pandas.DataFrame:
     """
     common = min(len(run.steps) for run in members)
     rows = pandas.concat(run.steps.filter(regex="^scheme/") for run in members)
-    shares = rows.fillna(0.0).groupby("step").mean()[:common]
+    shares = rows.fillna(0.0).groupby(level=0).mean()[:common]
     shares.columns = shares.columns.str.removeprefix("scheme/")
     return shares[shares.sum(axis=1) > 0]
 

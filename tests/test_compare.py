@@ -88,6 +88,11 @@ def test_what_changes_no_algorithm_makes_no_group(tmp_path):
     assert notes(groups) == ["a-seed4 and a, b differ in code/magrpo.py"]
     with pytest.raises(ValueError, match="did you mean advantage"):
         group_runs(runs[:5], ["advantag"])
+    by_code = group_runs(runs[:5], ["advantage", "code"])
+    assert list(by_code) == [
+        "--advantage mean code/magrpo.py 1",
+        "--advantage mean code/magrpo.py 2",
+    ]
     merged = group_runs(runs[:5], ["advantage"])
     assert list(map(len, merged.values())) == [5]
     assert notes(merged) == ["the runs of --advantage mean differ in code/magrpo.py"]

@@ -32,6 +32,7 @@ import rewards
 from evaluation import baselines as playing
 from evaluation import load_team, report
 from magrpo import Rollout
+from policies.shared_model import TooLong
 from tasks import Coop
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
@@ -398,6 +399,22 @@ def test_a_baseline_whose_prompts_do_not_fit_is_left_out(monkeypatch, tmp_path, 
     with pytest.raises(SystemExit):
         run_eval(flags, "--method sequential")
     assert "error: a prompt has" in capsys.readouterr().err
+
+
+def test_a_method_that_fails_in_its_greedy_play_is_left_out_whole(monkeypatch, tmp_path):
+    """Its prompts may fit in the sampled play alone. The title says that it is left out."""
+    play = playing.play_method
+
+    def play_method(name, *arguments):
+        if name == "sequential" and arguments[-1] == 0:
+            raise TooLong("a prompt has 9 tokens")
+        return play(name, *arguments)
+
+    monkeypatch.setattr(playing, "play_method", play_method)
+    flags = "--task coop --model tiny --limit 1 --num-samples 1 --max-new-tokens 4"
+    run_eval(flags, f"--json {tmp_path}/json")
+    assert list(methods(tmp_path)) == ["naive", "discussion", "single", "reference"]
+    assert "no method sequential: TooLong: " in read_json(tmp_path / "json")["settings"]["title"]
 
 
 def test_a_task_may_ask_in_chat_messages(team):

@@ -88,6 +88,22 @@ def test_the_measures_of_seeds_are_means_over_runs_and_those_of_one_run_are_not(
     assert (naive["vs"]["win"], naive["vs"]["loss"]) == (1, 1)  # against the mean over runs
 
 
+def test_methods_of_unlike_numbers_of_runs_are_paired_where_both_played():
+    """The team passes 1 and 2 of the 4 samples, the agent alone 0, 3 and 4."""
+    records = []
+    for name, counts in {"trained": (1, 2), "single-trained": (0, 3, 4)}.items():
+        for run, passed in enumerate(counts):
+            for sample in range(4):
+                records.append(record(name, 0, sample, sample < passed) | {"run": run})
+    records += [record("naive", 0, 0, True) | {"run": 0}]
+    header = {"settings": {"title": ""}, "timing": {}, "measures": OWN}
+    _, alone, naive = measures.over_runs(header, records)["methods"].values()
+    assert alone["pass@1"] == pytest.approx((0 + 3 + 4) / 12)
+    assert alone["vs"]["method"] == naive["vs"]["method"] == "trained"
+    assert alone["vs"]["difference"] == pytest.approx(2.5 / 4 * (-1 / 4 + 1 / 4) / 2)
+    assert naive["vs"]["difference"] == pytest.approx(2.5 / 4 * (3 / 4 + 1 / 2) / 2)
+
+
 @pytest.mark.parametrize("whole", [0, 3])
 def test_a_part_that_a_response_lacks_is_0_as_in_training(whole):
     """One of four has the parts, in one of two problems."""
