@@ -8,7 +8,7 @@ from textwrap import indent
 
 import pandas
 
-from evaluation.groups import PROBLEMS, Run, variation
+from evaluation.groups import PROBLEMS, Groups, Run, variation
 from evaluation.measures import mean_and_error, t_interval
 from evaluation.report import align, cell
 from training.flags import meant, named
@@ -23,7 +23,7 @@ MARKS = {
 }
 
 
-def compare(groups: dict[str, list[Run]], metrics: list[str]) -> dict[str, dict]:
+def compare(groups: Groups, metrics: list[str]) -> dict[str, dict]:
     """Return the measures of each group, and "minus", their differences to those of the first.
 
     Groups of different problems are not subtracted, and returns of different units neither.
@@ -54,7 +54,7 @@ def compare(groups: dict[str, list[Run]], metrics: list[str]) -> dict[str, dict]
     return table
 
 
-def check_metrics(groups: dict[str, list[Run]], metrics: list[str]) -> None:
+def check_metrics(groups: Groups, metrics: list[str]) -> None:
     """Raise ValueError for a metric that no run has, unless no run has any."""
     known = {}
     for run in itertools.chain(*groups.values()):
@@ -80,10 +80,12 @@ def measured(members: list[Run], metric: str) -> tuple[pandas.Series, pandas.Dat
     return pandas.Series(values, dtype=float), pandas.DataFrame(problems)
 
 
-def bounds_of(groups: dict[str, list[Run]], metric: str) -> tuple[float, float]:
+def bounds_of(groups: Groups, metric: str) -> tuple[float, float]:
     """Return the bounds of a metric: 0 and 1 where all values lie between them, else none."""
     values = pandas.concat([measured(members, metric)[0] for members in groups.values()])
-    return (0.0, 1.0) if values.between(0, 1).all() else (-math.inf, math.inf)
+    if values.between(0, 1).all():
+        return 0.0, 1.0
+    return -math.inf, math.inf
 
 
 def estimate(

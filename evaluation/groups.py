@@ -31,6 +31,9 @@ class Run:
     summary: dict  # {} before its end
 
 
+Groups = dict[str, list[Run]]  # by their names
+
+
 def read_run(directory: Path, defaults: dict) -> Run:
     """Return a run. defaults: all flags of train.py."""
     seed = read_args(directory)["args"]["seed"]
@@ -71,7 +74,7 @@ def group_runs(
     runs: list[Run],
     flags: list[str] | None = None,
     globs: dict[str, str] | None = None,
-) -> dict[str, list[Run]]:
+) -> Groups:
     """Return the runs by the name of their group, in the order given.
 
     `flags` is --group-by. `globs` is --group, the folders of a group by its name.
@@ -144,7 +147,7 @@ def name_of(members: list[Run], traits: list[str] | None) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
-def tell_apart(names: dict[str, str], groups: dict[str, list[Run]]) -> None:
+def tell_apart(names: dict[str, str], groups: Groups) -> None:
     """Add the traits in which groups of one name differ to their names."""
     keys_by_name = defaultdict(list)
     for key, name in names.items():
@@ -162,7 +165,7 @@ def in_words(trait: str, value) -> str:
     return f"{trait} {' '.join(map(str, values))}"
 
 
-def notes(groups: dict[str, list[Run]]) -> list[str]:
+def notes(groups: Groups) -> list[str]:
     """Return in what groups and the runs of a group differ, and which runs are not finished."""
     lines = []
     first, *_ = groups

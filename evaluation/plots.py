@@ -7,10 +7,10 @@ from textwrap import fill
 import pandas
 
 from evaluation import palette
-from evaluation.groups import Run
+from evaluation.groups import Groups, Run
 
 
-def draw(groups: dict[str, list[Run]], metrics: list[str], path: Path, schemes: bool) -> None:
+def draw(groups: Groups, metrics: list[str], path: Path, schemes: bool) -> None:
     """Draw a panel for each metric that is measured at every step.
 
     schemes: below them, a panel of each group that has schemes.
@@ -40,8 +40,8 @@ def draw(groups: dict[str, list[Run]], metrics: list[str], path: Path, schemes: 
             figure.legend(*entries, loc="outside upper left", fontsize=8, frameon=False)
         names = set(itertools.chain(*divided.values()))
         colors = palette.scheme_colors(names)
-        for (name, shares), panel in zip(divided.items(), panels, strict=True):
-            draw_schemes(panel, name, smooth(shares, half), colors)
+        for name, panel in zip(divided, panels, strict=True):
+            draw_schemes(panel, name, smooth(divided[name], half), colors)
         if divided:  # all panels of schemes have the same legend
             entries = figure.axes[-1].get_legend_handles_labels()
             figure.legend(*entries, loc="outside lower left", ncols=5, fontsize=8)
@@ -57,7 +57,7 @@ def smooth(curves: pandas.DataFrame, half: int) -> pandas.DataFrame:
     return windows.mean()
 
 
-def draw_curves(axes, groups: dict[str, list[Run]], metric: str, half: int) -> None:
+def draw_curves(axes, groups: Groups, metric: str, half: int) -> None:
     """Draw the mean over the seeds of each group and its standard error, as far as all have come.
 
     A group has its color in every picture. Lines differ in their dashes, too, so that a curve shows
@@ -65,8 +65,11 @@ def draw_curves(axes, groups: dict[str, list[Run]], metric: str, half: int) -> N
     """
     colors = palette.scheme_colors(groups, palette.LINES)
     dashes = itertools.cycle(("-", "--", "-.", ":"))
-    for (name, members), dash in zip(groups.items(), dashes, strict=False):
-        curves = {run.seed: run.steps[metric] for run in members if metric in run.steps}
+    for name, dash in zip(groups, dashes, strict=False):
+        curves = {}
+        for run in groups[name]:
+            if metric in run.steps:
+                curves[run.seed] = run.steps[metric]
         seeds = smooth(pandas.DataFrame(curves).dropna(), half)
         mean = seeds.mean(axis=1)
         error = seeds.sem(axis=1)  # not a number, and not drawn, for one seed
@@ -84,7 +87,8 @@ def draw_curves(axes, groups: dict[str, list[Run]], metric: str, half: int) -> N
     if half:
         title += f", smoothed over {2 * half + 1} steps"
     axes.set(title=title, ylabel=metric)
-    values = pandas.concat(run.steps.filter([metric]) for run in itertools.chain(*groups.values()))
+    runs = itertools.chain(*groups.values())
+    values = pandas.concat(run.steps.filter([metric]) for run in runs)
     if values[metric].between(0, 1).all():
         axes.set_ylim(0, 1)
 
@@ -110,4 +114,8 @@ def draw_schemes(axes, name: str, shares: pandas.DataFrame, colors: dict[str, st
         labels=shares.columns,
         colors=colors.values(),
     )
-    axes.set(title=fill(name, 100), ylabel="share of the joint responses", ylim=(0, 1))
+    axes.set(
+        title=fill(name, 100),
+        ylabel="share of the joint responses",
+        ylim=(0, 1),
+    )

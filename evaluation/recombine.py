@@ -74,27 +74,34 @@ def play(item: dict, samples: list[list[str]]) -> dict[tuple[int, ...], Verdict]
 
     samples: joint responses. A verdict has the item's tests, and then its questions.
     """
-    item = item | {"tests": [*item["tests"], *questions(item)]}
-    agents = range(len(samples[0]))
-    authors = [[texts[agent] for texts in samples] for agent in agents]
+    asked = item | {"tests": [*item["tests"], *questions(item)]}
+    authors = list(range(len(samples[0])))
     if len(authors) == 1:  # one agent wrote both functions
         authors *= 2
 
     def verdict(joint: tuple[int, ...]) -> Verdict:
-        texts = [texts[number] for texts, number in zip(authors, joint, strict=True)]
-        return run(item, team_parts(item, texts))
+        texts = []
+        for author, number in zip(authors, joint, strict=True):
+            texts.append(samples[number][author])
+        return run(asked, team_parts(asked, texts))
 
-    joints = list(itertools.product(range(len(samples)), repeat=len(authors)))
+    numbers = range(len(samples))
+    joints = list(itertools.product(numbers, repeat=len(authors)))
     with ThreadPoolExecutor() as pool:
-        return dict(zip(joints, pool.map(verdict, joints), strict=True))
+        verdicts = pool.map(verdict, joints)
+        return dict(zip(joints, verdicts, strict=True))
 
 
 def estimates(verdicts: list[Verdict], tests: int) -> list[float]:
     """Return the MEASURES of programs of one problem: chances that the chosen one passes."""
     passed = np.array([verdict.passed[:tests] for verdict in verdicts])  # (programs, tests)
     passed_all = passed.all(1)
-    rest = passed[:, 1:].all(1) if tests > 1 else np.full(len(passed), np.nan)
-    first = passed[:, 0] | ~passed[:, 0].any()
+    rest = np.full(len(passed), np.nan)
+    if tests > 1:
+        rest = passed[:, 1:].all(1)
+    first = passed[:, 0]
+    if not first.any():
+        first = ~first
     outputs = [tuple(verdict.errors[tests:]) for verdict in verdicts]
     votes = Counter(output for output in outputs if "AssertionError" in str(output))
     largest = max(votes.values(), default=0)
@@ -117,25 +124,30 @@ def recombine(header: dict, records: list[dict], methods: list[str] | None) -> d
     tokens = defaultdict(list)
     samples = defaultdict(lambda: defaultdict(list))  # [method][item]
     for record in records:
+        method = record["method"]
         turn = record["turns"][0]
-        tokens[record["method"]].append(sum(turn["tokens"]))
-        samples[record["method"]][record["item"]].append(turn["responses"])
-    costs = {method: statistics.fmean(counts) for method, counts in tokens.items()}
-    sizes = {method: min(map(len, problems.values())) for method, problems in samples.items()}
+        tokens[method].append(sum(turn["tokens"]))
+        samples[method][record["item"]].append(turn["responses"])
+    costs = {}
+    sizes = {}
+    for method, problems in samples.items():
+        costs[method] = statistics.fmean(tokens[method])
+        sizes[method] = min(map(len, problems.values()))
     budget = min(costs[method] * sizes[method] for method in costs)
     table = {}
     for method in methods or samples:
-        problems = samples[method]
         size = sizes[method]
-        items = [header["items"][number] for number in problems]
-        grids = list(map(play, items, problems.values()))
-        for count in dict.fromkeys([size, max(1, round(budget / costs[method]))]):
+        items = [header["items"][number] for number in samples[method]]
+        grids = list(map(play, items, samples[method].values()))
+        affordable = max(1, round(budget / costs[method]))
+        for count in dict.fromkeys([size, affordable]):
             for label, combine in KINDS.items():
                 values = np.zeros((len(items), size, len(MEASURES)))
-                for place, start in np.ndindex(*values.shape[:2]):
+                for place, start in np.ndindex(len(items), size):
                     ring = [(start + step) % size for step in range(count)]
-                    joints = combine(*[ring] * len(max(grids[place])))
-                    verdicts = [grids[place][joint] for joint in joints]
+                    grid = grids[place]
+                    joints = combine(*[ring] * len(max(grid)))
+                    verdicts = [grid[joint] for joint in joints]
                     values[place, start] = estimates(verdicts, len(items[place]["tests"]))
                 row = {"tokens": count * costs[method]}
                 for name, column in zip(MEASURES, values.mean(1).T, strict=True):

@@ -67,12 +67,19 @@ def scorer_of(flags, reward) -> Scorer:
 
 
 def render(rows: list[dict], maximum: float) -> str:
-    """Return the table of the rewards and of their parts."""
+    """Return the table of the rewards and of their parts, of what is scored.
+
+    A reward returns {} for what it does not score.
+    """
     import pandas  # comes with datasets
 
-    values = [{"reward": row["reward"]} | row["parts"] for row in rows]
+    values = [{"reward": row["reward"]} | row["parts"] for row in rows if row["parts"]]
+    if not values:
+        raise ValueError("the reward scores no line: it returned {} each time")
     frame = pandas.DataFrame(values).fillna(0.0)
     table = frame.agg(["mean", "min", "max"]).T
     table.columns = ["mean", "least", "most"]
     text = table.map("{:.3f}".format).to_string()
-    return f"{len(rows)} joint responses, of a maximum of {maximum:g}\n{text}"
+    left_out = len(rows) - len(values)
+    note = f"; {left_out} are not scored" if left_out else ""
+    return f"{len(values)} joint responses, of a maximum of {maximum:g}{note}\n{text}"

@@ -442,6 +442,14 @@ def test_a_training_holds_its_lock(tmp_path, monkeypatch, capsys):
         assert "another process is at work" in refused(capsys, "--resume", tmp_path / "run")
 
 
+def test_a_run_that_was_stopped_before_it_wrote_its_flags_begins_anew(tmp_path):
+    """Only its lock is there, and --resume has nothing to go on with."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/lock").touch()
+    in_this_process(tmp_path / "run", 1)
+    assert len(run_folder.read_records(tmp_path / "run/metrics.jsonl")) == 1
+
+
 def test_a_resumed_run_goes_on_with_its_run_of_wandb(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "WandbLogger", lambda name, folder, number, **_: number)
     numbers = [recorder.make_logger({"logger": "wandb"}, tmp_path, step) for step in (0, 3)]

@@ -116,9 +116,12 @@ def task_stem(task: str) -> str:
 
 
 def refuse_name(name: str) -> Path:
-    """Return the folder of --run. Raise ValueError if it exists."""
+    """Return the folder of --run. Raise ValueError if it holds a run.
+
+    A run that was stopped before it wrote its flags has left its lock alone.
+    """
     path = run_path(name)
-    if path.exists():
+    if path.exists() and os.listdir(path) not in ([], ["lock"]):
         raise ValueError(
             f"{path} already holds a run: choose another --run, or {resume_command(path)}"
         )
@@ -126,10 +129,10 @@ def refuse_name(name: str) -> Path:
 
 
 def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
-    """Make runs/<run>, or the first free runs/<task>-<number>. Never use one that exists."""
+    """Make runs/<run>, or the first free runs/<task>-<number>. Never use one that holds a run."""
     if run:
         path = refuse_name(run)
-        path.mkdir(parents=True)
+        path.mkdir(parents=True, exist_ok=True)
         return path
     stem = task_stem(task)
     for number in itertools.count(1):
