@@ -498,8 +498,10 @@ def table(args: Args) -> None:
     if args.samples:
         run_folder.write_lines(Path(args.samples), [header, *records])
     if args.show:
-        shown = [record for record in records if record["method"] in summary["methods"]]
-        shown = [record for record in shown if not record.get("run")]  # of the first
+        shown = []
+        for record in records:
+            if record["method"] in summary["methods"] and not record.get("run"):  # of the first
+                shown.append(record)
         text = report.show(header, shown, args.show)
     elif args.recombine:
         text = report.block(summary["methods"], recombine.COLUMNS)

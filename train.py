@@ -435,7 +435,7 @@ def train(args: Args) -> None:
     first = is_first(args.processes)
     directory = run_folder.find_run(args.resume) if args.resume else None
     with contextlib.ExitStack() as held:
-        if first and args.resume and not args.dry_run:
+        if first and args.resume:
             held.enter_context(run_folder.lock_run_folder(directory))
         if first and args.run and not args.resume:
             run_folder.refuse_name(args.run)

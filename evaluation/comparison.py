@@ -147,7 +147,9 @@ def render(
 
 def caption(title: str, rows: dict[str, dict]) -> str:
     """Return a table's title, with a line for each mark of its cells."""
-    cells = " ".join(str(cell) for row in rows.values() for cell in row.values())
+    cells = ""
+    for row in rows.values():
+        cells += " ".join(map(str, row.values()))
     marks = [text for mark, text in MARKS.items() if mark in cells]
     return "\n".join([title, *marks])
 

@@ -70,7 +70,6 @@ def crossplay(
         weights.append(player.copies())
     strangers = range(1 if first.num_agents == 2 else first.num_agents)
     numbers = range(len(runs))
-    teams = list(itertools.product(numbers, numbers, strangers))
     sampling = player.sampling
     sampled = counted(samples, "sample")
     if samples == 0:
@@ -78,7 +77,7 @@ def crossplay(
         sampling = sampling.greedy()
         sampled = "greedy"
     returns = np.zeros((len(runs), len(runs)))
-    for row, column, stranger in teams:
+    for row, column, stranger in itertools.product(numbers, numbers, strangers):
         team = list(weights[column])
         team[stranger] = weights[row][stranger]
         player.put(team)

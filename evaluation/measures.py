@@ -176,8 +176,10 @@ def _measures(problems: list[list[dict]], task_measures: dict) -> dict:
     problems: the records of each.
     """
     part_names = {}
+    longest = []
     for record in itertools.chain(*problems):
         part_names |= dict.fromkeys(record["turns"][-1]["parts"])
+        longest.append(sum(max(turn["tokens"]) for turn in record["turns"]))
     per_item = defaultdict(list)
     for records in problems:
         for name, value in _of_problem(records, task_measures, part_names).items():
@@ -185,9 +187,6 @@ def _measures(problems: list[list[dict]], task_measures: dict) -> dict:
     measures = {}
     for name, values in per_item.items():
         measures[name], measures[f"{name}_se"] = mean_and_error(values)
-    longest = []
-    for record in itertools.chain(*problems):
-        longest.append(sum(max(turn["tokens"]) for turn in record["turns"]))
     if any(longest):
         measures["longest"] = statistics.fmean(longest)
         measures |= _spread("longest", longest)
@@ -229,8 +228,9 @@ def _of_problem(records: list[dict], task_measures: dict, part_names: dict) -> d
     measures["mean_turns"] = len(turns) / len(records)
     tokens = np.array([turn["tokens"] for turn in turns])  # 0 where an agent did not speak
     if tokens.any():  # solutions of the data set were not decoded
-        for agent, count in enumerate(tokens.sum(0) / np.maximum((tokens > 0).sum(0), 1)):
-            measures[f"length/{agent}"] = float(count)
+        spoken = np.maximum((tokens > 0).sum(0), 1)  # turns of each agent
+        for agent, length in enumerate(tokens.sum(0) / spoken):
+            measures[f"length/{agent}"] = float(length)
         measures["tokens_per_problem"] = tokens.sum() / len(records)
     return measures
 

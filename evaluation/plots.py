@@ -29,7 +29,8 @@ def draw(groups: Groups, metrics: list[str], path: Path, schemes: bool) -> None:
     rows = len(curves) + len(divided)
     if not rows:
         raise ValueError(f"--out: no step has {' '.join(metrics)}")
-    half = min(min(len(run.steps) for run in runs) // 10, 5)
+    shortest = min(len(run.steps) for run in runs)
+    half = min(shortest // 10, 5)
     with rc_context({"font.size": 9, "axes.titlesize": 9}):
         figure = Figure((8, 3 * rows + 0.2 * len(groups)), layout="constrained")
         panels = iter(figure.subplots(rows, squeeze=False)[:, 0])

@@ -94,7 +94,8 @@ def markdown(corner: str, rows: dict[str, dict], caption: str) -> str:
     """Return the table that `align` returns, in Markdown."""
     table = _table(rows).rename_axis(corner).reset_index()
     lines = [caption, ""]
-    for cells in [table.columns, ["---"] * len(table.columns), *table.values]:
+    rule = ["---"] * len(table.columns)
+    for cells in [table.columns, rule, *table.values]:
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 

@@ -135,8 +135,9 @@ CHANGING = [  # methods that change what they are given
 @pytest.mark.parametrize(("method", "agent"), CHANGING)
 def test_a_task_that_changes_an_item_or_a_history_changes_its_own_copy(method, agent, tmp_path):
     function = getattr(mine(tmp_path, method), method.partition("(")[0])
+    name = "history" if agent else "responses"
     given = [*agent, {"a": "b"}, ["c"]]
-    assert function(*given) == function(*given)
+    assert function(*given) == function(*given[:-1], **{name: given[-1]})
     assert given[-2:] == [{"a": "b"}, ["c"]]
 
 

@@ -100,9 +100,9 @@ def guard(task: Task, agents: int) -> None:
             raise ValueError(f"a task's measures has to hold texts, not {word!r:.60}")
 
 
-def unshared(method: Callable, *arguments):
+def unshared(method: Callable, *arguments, **named):
     """Return what a method returns for copies of its arguments, which it may change."""
-    return method(*copy.deepcopy(arguments))
+    return method(*copy.deepcopy(arguments), **copy.deepcopy(named))
 
 
 def checked(where: str, wanted: str, convert: Callable, method: Callable, *arguments, **named):
