@@ -107,6 +107,7 @@ REPLACE = (
 )
 PROGRAM = ("entry_point", "helpers", "setup", "tests")  # what a program of an item is run with
 HEADER = ("task", "data", "turns", "temperature", "top_p")  # flags in the header of a table
+DEFAULTS = dataclasses.asdict(train.Args())  # of train.py's flags
 CHOSEN = ("run", "task", "model", "from_samples")  # each says what plays
 HEADINGS = {  # of --help, by their first flag
     "ask": "modes",
@@ -341,7 +342,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     teams, solos = find_runs(args.run, args.checkpoint)
     for runs in (teams, solos):
         if len(runs) > 1:
-            check_seeds(runs, dataclasses.asdict(train.Args()))
+            check_seeds(runs, DEFAULTS)
             if args.recombine:
                 raise ValueError("--recombine is for one run of a team and one of an agent")
     team, solo = (runs[0] if runs else None for runs in (teams, solos))
@@ -491,10 +492,7 @@ def table(args: Args) -> None:
         summary = recombine.recombine(header, records, args.method)
     else:
         summary = measures.over_runs(header, records, args.method)
-    if args.json:
-        run_folder.write_json(Path(args.json), summary)
-    if args.csv:
-        report.write_csv(args.csv, "method", summary["methods"])
+    write_table(args, summary, "method", summary["methods"])
     if args.samples:
         run_folder.write_lines(Path(args.samples), [header, *records])
     if args.show:
@@ -509,6 +507,14 @@ def table(args: Args) -> None:
     else:
         text = report.render(summary, header["measures"], args.all)
     print(printable(text))
+
+
+def write_table(args: Args, content: dict, corner: str, rows: dict) -> None:
+    """Write the content to --json, and its rows to --csv."""
+    if args.json:
+        run_folder.write_json(Path(args.json), content)
+    if args.csv:
+        report.write_csv(args.csv, corner, rows)
 
 
 def newest(args: Args) -> list[str] | None:
@@ -572,9 +578,8 @@ def compare(args: Args) -> None:
     """Print the table of groups of runs, and write what the flags ask for."""
     from evaluation import comparison, groups
 
-    defaults = dataclasses.asdict(train.Args())
     folders = run_folder.run_folders(args.compare)
-    runs = groups.read_runs(folders, defaults)
+    runs = groups.read_runs(folders, DEFAULTS)
     grouped = groups.group_runs(runs, args.group_by, args.group)
     notes = groups.notes(grouped)
     metrics = args.metric or comparison.METRICS
@@ -583,12 +588,9 @@ def compare(args: Args) -> None:
         from evaluation import plots
 
         plots.draw(grouped, metrics, Path(args.out), args.schemes)
-    if args.json:
-        folders = {name: [str(run.directory) for run in grouped[name]] for name in grouped}
-        content = {"groups": compared, "runs": folders, "notes": notes}
-        run_folder.write_json(Path(args.json), content)
-    if args.csv:
-        report.write_csv(args.csv, "group", compared)
+    members = {name: [str(run.directory) for run in grouped[name]] for name in grouped}
+    content = {"groups": compared, "runs": members, "notes": notes}
+    write_table(args, content, "group", compared)
     for file, form, comment in (
         (args.markdown, report.markdown, ""),
         (args.latex, report.latex, "% "),
@@ -604,11 +606,8 @@ def list_runs(args: Args) -> None:
     from evaluation import listing
 
     folders = run_folder.run_folders(args.runs or ["runs"])
-    rows = listing.list_runs(folders, dataclasses.asdict(train.Args()))
-    if args.json:
-        run_folder.write_json(Path(args.json), {"runs": rows})
-    if args.csv:
-        report.write_csv(args.csv, "run", rows)
+    rows = listing.list_runs(folders, DEFAULTS)
+    write_table(args, {"runs": rows}, "run", rows)
     print(printable(listing.render(rows)))
 
 
