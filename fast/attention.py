@@ -116,8 +116,8 @@ class Clock:
     place (1,) is its index. mask (T,) is added to scores: -inf at the places after it.
     """
 
-    def __init__(self, room: int, device: torch.device):
-        self.places = torch.arange(room, device=device)
+    def __init__(self, places: Tensor):
+        self.places = places  # 0 to T - 1
 
     def set(self, place: Tensor) -> None:
         self.place = place

@@ -43,8 +43,9 @@ class FastRows:
         starts = lengths.repeat_interleave(samples)
         self.starts = starts[:, None]  # (R, 1)
         self.clock = None
-        if fast.has_graph():
-            self.clock = Clock(limit, device)
+        # A step that a graph repeats may not wait for the GPU. Layers in 8 bits wait.
+        if device.type == "cuda" and not fast.base.int8:
+            self.clock = Clock(self.places)
         logits = self.prefill(prompts, agents, lengths, limit)  # (P, V)
         self.logits = logits.repeat_interleave(samples, 0)
         self.adapt()

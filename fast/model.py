@@ -35,13 +35,6 @@ class Fast:
         query_heads, key_heads = self.layers.layers[0].heads
         self.sharing = query_heads // key_heads  # queries that share a head's keys
 
-    def has_graph(self) -> bool:
-        """Return whether a decoding step can be recorded as a CUDA graph.
-
-        It may not wait for the GPU. Layers in 8 bits wait.
-        """
-        return self.base.device.type == "cuda" and not self.base.int8
-
     def prefill(self, prompts, agents, samples: int, limit: int):
         """Let the model read the prompts. Return S rows of each, as decoding.prefill does."""
         longest = max(map(len, prompts))
@@ -52,22 +45,15 @@ class Fast:
     def token_logps(self, layout: Layout, sampling: Sampling) -> Tensor:
         """Return log-probabilities (N,), as logprobs.token_logps does."""
         base = self.base
-        rows, size = layout.ids.shape
-        if size > base.window and layout.seen is None:
+        if layout.seen is None:  # the texts are longer than the attention window
             return logprobs.token_logps(base, layout, sampling)
-        positions = layout.positions
-        if positions is None:
-            positions = torch.arange(size, device=base.device)
-            positions = positions.expand(rows, -1)
+        size = layout.ids.shape[1]
         adapters = Adapters(base.row_adapters, size, base.device, updating=True)
-        mask = None
-        if layout.seen is not None:
-            mask = TreeMask(layout.seen, self.sharing, base.net.dtype)
         hidden = self.layers(
             layout.ids,
-            positions,
+            layout.positions,
             adapters,
-            mask=mask,
+            mask=TreeMask(layout.seen, self.sharing, base.net.dtype),
             recomputing=base.recomputing,
         )
         hidden = hidden[layout.predicted]
