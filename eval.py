@@ -318,11 +318,12 @@ def solo_flags(args: Args, flags: train.Args, team: Path | None, solo: Path) -> 
     if {*alone.model} != {*flags.model}:
         alone.engine = None  # no server has its base
         alone.engine_folder = None
-    for name in ("task", "data", "task_arg", "turns", "feedback", "temperature", "top_p"):
+    for name in ("task", "data", "task_arg", "turns", "feedback", "temperature", "top_p", "top_k"):
         if getattr(alone, name) != getattr(flags, name):
+            hint = ": give one for both" if name in REPLACE else ""
             raise ValueError(
                 f"{solo} was trained with another --{name.replace('_', '-')} than the team plays "
-                "with: give one for both"
+                f"with{hint}"
             )
     alone.gamma = flags.gamma  # all methods have one unit of return
     if team:  # the flag --max-new-tokens is then meant for the team's agents

@@ -448,6 +448,8 @@ def test_rows_that_a_run_was_not_trained_on_play_on_purpose_alone(team, tmp_path
 
 def test_an_agent_alone_plays_as_the_team_does(team, solo, tmp_path, capsys):
     other = shutil.copytree(solo, tmp_path / "solo")
-    edit_args(other, top_p=0.9)
-    told = refused_by_eval(capsys, "--run", team, "--run", other)
-    assert "was trained with another --top-p than the team plays with" in told
+    for name, value in (("top_k", 5), ("top_p", 0.9)):
+        edit_args(other, **{name: value})
+        told = refused_by_eval(capsys, "--run", team, "--run", other)
+        flag = name.replace("_", "-")
+        assert f"was trained with another --{flag} than the team plays with" in told
