@@ -44,7 +44,7 @@ QUICK = {  # a request for help, and what is named wrongly, by program
 
 @pytest.mark.parametrize("program", QUICK)
 def test_help_and_a_wrong_name_cost_no_library(program, tmp_path):
-    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken/agents").mkdir(parents=True)
     slow = ("torch", "lightning", "peft", "transformers", "matplotlib")
     code = (
         f"import sys, {program}\n"
