@@ -225,6 +225,43 @@ def test_expected_gradient_is_the_true_gradient(agents, count, cut, group, mode)
         torch.testing.assert_close(got, scale * gradient, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("mode", ["none", "max"])
+def test_the_baseline_max_works_against_the_best(mode):
+    """It follows E[R] - E[best of G] / G, and none follows E[R]."""
+    group = 3
+    rewards = doubles(1.0, -2.0, 0.5)
+    logits = doubles(0.3, -0.5, 0.8).requires_grad_()
+    expected = 0.0
+    objective = 0.0
+    for drawn in itertools.product(range(3), repeat=group):
+        returns = rewards[list(drawn)]
+        logps = logits.log_softmax(-1)[list(drawn)]
+        chance = logps.sum().exp()
+        best = returns.max() if mode == "max" else 0.0
+        expected = expected + chance * (returns.mean() - best / group)
+        loss = policy_loss(logps[:, None], torch.ones(group, 1), advantages(returns, mode) / group)
+        objective = objective - chance.detach() * loss
+    [want] = torch.autograd.grad(expected, logits, retain_graph=True)
+    [got] = torch.autograd.grad(objective, logits)
+    torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("optimism", [0.0, 0.5, 1.0])
+def test_optimism_overrates_a_response_that_needs_luck(optimism):
+    """A partner's answers fit with chance q: the maximum is 1 with chance 1 - (1 - q)^G."""
+    group = 3
+    chance = 0.1
+    joints = arrangement(2, group, math.inf)
+    mean = 0.0
+    for fits in itertools.product((0.0, 1.0), repeat=group):  # which of the partner's answers
+        rewards = doubles(*fits)[joints[:, 1]].expand(2, -1)
+        returns = sample_returns(rewards, joints, torch.zeros(2, group), 1.0, optimism)
+        weights = [chance if fit else 1 - chance for fit in fits]
+        mean += math.prod(weights) * float(returns[0, 0])
+    bias = optimism * (1 - (1 - chance) ** group - chance)
+    assert mean == pytest.approx(chance + bias)
+
+
 @pytest.mark.parametrize(("agents", "count"), [(1, 1), (2, 1), (2, math.inf), (3, 2), (4, 5)])
 @pytest.mark.parametrize("optimism", [0.0, 0.3, 1.0])
 def test_a_return_lies_between_the_mean_and_the_best_of_its_own_joint_responses(
