@@ -91,6 +91,11 @@ MODES = {  # what else may be given with the flag that chooses it
         "seed",
     },
 }
+NOT_WITH = {  # flags that would change nothing beside a flag
+    "greedy": {"num_samples", "temperature", "top_p"},
+    "recombine": {"greedy", "show", "all"},
+    "show": {"limit", "num_samples", "all"},
+}
 # The flags that replace a run's where they are given.
 REPLACE = (
     "task",
@@ -260,21 +265,21 @@ def parse(argv: list[str]) -> Args:
     args = Args(**vars(top.parse_args(argv)))
     default = Args()
     given = {name for name, value in vars(args).items() if value != getattr(default, name)}
+    refused = {name: given & NOT_WITH[name] for name in NOT_WITH.keys() & given}
     for mode in MODES.keys() & given:
-        name = "--" + mode.replace("_", "-")
         value = getattr(args, mode)
         if isinstance(value, str) and not value.strip():
-            top.error(f"{name} is empty")
-        if others := given - MODES[mode] - {mode, "debug", "device"}:
-            listed = ", ".join("--" + field.replace("_", "-") for field in sorted(others))
-            top.error(f"{name} does not go with {listed}")
+            top.error(f"--{mode.replace('_', '-')} is empty")
+        refused[mode] = given - MODES[mode] - {mode, "debug", "device"}
+    for name, others in refused.items():
+        if others:
+            first, *listed = [f"--{field.replace('_', '-')}" for field in (name, *sorted(others))]
+            top.error(f"{first} does not go with {', '.join(listed)}")
     for name in given & MODES["compare"] - {"json", "csv"}:
         if not args.compare:
             top.error(f"--{name.replace('_', '-')} goes with --compare")
     if args.watch and not args.html:
         top.error("--watch goes with --html")
-    if args.recombine and (args.greedy or args.show):
-        top.error("--recombine does not go with --greedy and --show")
     if args.schemes and not args.out:
         top.error("--schemes are in the figure: it needs --out")
     for name in ("json", "csv", "samples", "out", "markdown", "latex"):
@@ -337,7 +342,7 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     """Play every method; return the header and the records, as measures.summarize takes them."""
     from evaluation import recombine
     from evaluation.groups import check_seeds
-    from evaluation.load_team import Player, find_runs, single_flags
+    from evaluation.load_team import Player, find_runs, problems, single_flags
     from training.plugins import TaskOptions, check_prompts, find_reward, make_task
 
     teams, solos = find_runs(args.run, args.checkpoint)
@@ -349,10 +354,8 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     team, solo = (runs[0] if runs else None for runs in (teams, solos))
     flags = run_flags(args, team or solo)
     task = make_task(part_of(flags, TaskOptions))
-    reward = find_reward(task)
-    items = task.items(args.split)[: args.limit or None]
-    if not items:
-        raise ValueError(f"task {flags.task!r} has no test items")
+    reward = find_reward(task, args.judge)
+    items = problems(task, args.split, args.limit)
     if args.recombine:
         recombine.check(items)
     quiet()  # names are checked: what follows imports torch
@@ -368,6 +371,8 @@ def evaluate(args: Args) -> tuple[dict, list[dict]]:
     if args.recombine:
         planned = {name: planned[name] for name in planned if name not in recombine.BOUND}
     methods = choose(planned, args.method)
+    if args.single_model and "single" not in methods:
+        raise ValueError("--single-model is of method single, which does not play here")
     header = describe(args, flags, task, reward, items)
     if max(len(teams), len(solos)) > 1:
         header["settings"]["title"] += " over a method's runs, or over problems if it has one"
@@ -534,7 +539,10 @@ def ask(args: Args) -> None:
     from training.plugins import TaskOptions, make_task
 
     teams, solos = find_runs(args.run, args.checkpoint)
-    run = next(iter([*teams, *solos]), None)
+    runs = [*teams, *solos]
+    if len(runs) > 1:
+        raise ValueError("--ask is for one run")
+    run = runs[0] if runs else None
     flags = run_flags(args, run)
     flags.temperature = args.temperature or 0.0  # greedy
     task = make_task(part_of(flags, TaskOptions))
@@ -567,8 +575,10 @@ def ask(args: Args) -> None:
 def crossplay(args: Args) -> None:
     """Print the table of the runs whose agents change partners."""
     from evaluation import crossplay
+    from evaluation.load_team import find_runs
 
-    runs = run_folder.run_folders(args.crossplay)
+    teams, solos = find_runs(args.crossplay, args.checkpoint)
+    runs = [*teams, *solos]
     flags = [run_flags(args, run) for run in runs]
     samples = 0 if args.greedy else args.num_samples
     returns, title = crossplay.crossplay(runs, flags, args.limit, samples, args.seed)

@@ -369,9 +369,7 @@ def prepare(args: Args):
 def find_names(args: Args):
     """Return the task and the reward. Check the models, and fill in the folders of --init."""
     task = make_task(part_of(args, TaskOptions))
-    reward = find_reward(task)
-    if args.judge and not asks(reward):
-        raise ValueError(f"--judge: reward {task.reward!r} does not ask a language model")
+    reward = find_reward(task, args.judge)
     for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits or 32)
     if args.init and not args.resume:

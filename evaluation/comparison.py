@@ -1,20 +1,18 @@
 """Compare groups of runs by what they measured on held-out problems: means and differences."""
 
 import itertools
-import math
 from collections import defaultdict
 from collections.abc import Callable
 from textwrap import indent
 
 import pandas
 
-from evaluation.groups import PROBLEMS, Groups, Run, variation
+from evaluation.groups import PROBLEMS, UNIT, Groups, Run, variation
 from evaluation.measures import mean_and_error, t_interval
 from evaluation.report import align, cell
 from training.flags import meant, named
 
 METRICS = ["before/return", "return", "greedy/return"]  # where no --metric is given
-UNIT = {"--reward", "--turns", "--gamma"}  # they make the unit of all but metric/...
 HEAD = "Held-out problems after training (before/...: before it): mean ± standard error over seeds"
 PAIRS = "Difference of the n pairs of runs with one seed: mean [95 % interval, Student's t]"
 MARKS = {
@@ -36,18 +34,13 @@ def compare(groups: Groups, metrics: list[str]) -> dict[str, dict]:
         minus: dict = {"group": first}
         traits = {*variation([groups[first][0], members[0]])}
         for metric in metrics:
-            low, high = bounds_of(groups, metric)
             values, problems = measured(members, metric)
-            row[metric] = estimate(values, problems, low, high)
+            row[metric] = estimate(values, problems)
             has_unit = metric.startswith("metric/") or not traits & UNIT
             if has_unit and not traits & PROBLEMS and not metric.startswith("before/"):
                 first_values, first_problems = measured(groups[first], metric)
-                minus[metric] = estimate(
-                    (values - first_values).dropna(),
-                    problems - first_problems,
-                    low - high,
-                    high - low,
-                )
+                gaps = (values - first_values).dropna()
+                minus[metric] = estimate(gaps, problems - first_problems)
         if name != first:
             row["minus"] = minus
         table[name] = row
@@ -67,31 +60,25 @@ def check_metrics(groups: Groups, metrics: list[str]) -> None:
 
 
 def measured(members: list[Run], metric: str) -> tuple[pandas.Series, pandas.DataFrame]:
-    """Return a measure by seed, and by problem and seed as far as that is recorded."""
+    """Return a measure by seed, and by problem and seed as far as that is recorded.
+
+    A part of the reward that no response of a run had is 0 there, if other seeds have it.
+    """
     name = metric.removeprefix("before/")
     when = "after" if name == metric else "before"
+    evaluated = [run for run in members if run.summary.get(when)]
     values = {}
     problems = {}
-    for run in members:
-        if name in run.summary.get(when, {}):
-            values[run.seed] = run.summary[when][name]
+    if any(name in run.summary[when] for run in evaluated):
+        for run in evaluated:
+            values[run.seed] = run.summary[when].get(name, 0.0)
             by_problem = run.summary["returns"][when].get(name, [])
             problems[run.seed] = pandas.Series(by_problem, dtype=float)
     return pandas.Series(values, dtype=float), pandas.DataFrame(problems)
 
 
-def bounds_of(groups: Groups, metric: str) -> tuple[float, float]:
-    """Return the bounds of a metric: 0 and 1 where all values lie between them, else none."""
-    values = pandas.concat([measured(members, metric)[0] for members in groups.values()])
-    if values.between(0, 1).all():
-        return 0.0, 1.0
-    return -math.inf, math.inf
-
-
-def estimate(
-    values: pandas.Series, problems: pandas.DataFrame, lowest: float, highest: float
-) -> dict:
-    """Return the mean over seeds, its standard error and its 95 % interval within bounds.
+def estimate(values: pandas.Series, problems: pandas.DataFrame) -> dict:
+    """Return the mean over seeds, its standard error and its 95 % interval.
 
     `values` is by seed, `problems` by problem and seed. One seed has the error over its problems.
     """
@@ -105,7 +92,7 @@ def estimate(
         drawn = by_problem
     mean = values.mean()
     _, error = mean_and_error(drawn.tolist())
-    low, high = t_interval(mean, error, len(drawn), lowest, highest)
+    low, high = t_interval(mean, error, len(drawn))
     return {
         "mean": mean,
         "se": error,
@@ -136,7 +123,7 @@ def render(
             rows[name][metric] = mean_cell(row[metric])
             if metric in minus:
                 pair = pairs[f"{name} - {minus['group']}"]
-                pair["n"] = len(minus[metric].get("seeds", ()))
+                pair["n"] = max(pair.get("n", 0), len(minus[metric].get("seeds", ())))
                 pair[metric] = difference_cell(minus[metric])
     blocks = [form("group", rows, caption(HEAD, rows))]
     if pairs:

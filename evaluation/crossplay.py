@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 
-from evaluation.load_team import Player, load_agents
+from evaluation.load_team import Player, load_agents, problems
 from magrpo import Episode
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
@@ -61,7 +61,7 @@ def crossplay(
     first = replace(flags[0], share=False)  # agents of one policy may be of different runs here
     resolve_bits(first)
     task = make_task(part_of(first, TaskOptions))
-    items = task.items("test")[: limit or None]
+    items = problems(task, "test", limit)
     player = Player(first, None, find_reward(task))
     weights = []  # by run and agent
     for run in runs:

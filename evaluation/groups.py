@@ -18,6 +18,7 @@ from training.run_folder import experiment, read_args, read_records, read_summar
 
 # Traits of runs that are tested on other problems.
 PROBLEMS = {"--task", "--task-arg", "--data-hash", "--eval-limit"}
+UNIT = {"--reward", "--turns", "--gamma"}  # they make the unit of all measures but metric/...
 
 
 @dataclass
@@ -40,6 +41,8 @@ def read_run(directory: Path, defaults: dict) -> Run:
     rows = read_records(directory / "metrics.jsonl")
     rows = [row for row in rows if "return" in row]  # others are evaluations
     steps = pandas.DataFrame(rows, [row["step"] for row in rows])
+    parts = steps.filter(regex="^(reward|metric|agent)/").columns
+    steps[parts] = steps[parts].fillna(0.0)  # no response of the step had the part
     traits = experiment(directory, defaults)
     return Run(directory, seed, traits, steps, read_summary(directory))
 
@@ -94,10 +97,13 @@ def group_runs(
     groups = defaultdict(list)
     for run in runs:
         key = json.dumps([run.traits.get(trait) for trait in traits])
-        for name, glob in globs.items():
-            if run.directory.match(glob):
-                key = name
-        groups[key].append(run)
+        named = [name for name, glob in globs.items() if run.directory.match(glob)]
+        if len(named) > 1:
+            raise ValueError(f"--group: {run.directory} would be in {' and '.join(named)}")
+        groups[named[0] if named else key].append(run)
+    for name in globs:
+        if name not in groups:
+            raise ValueError(f"--group {name}={globs[name]}: no run of --compare has such a folder")
     names = {}
     for key, members in groups.items():
         check(members)
@@ -107,7 +113,7 @@ def group_runs(
 
 
 def check(members: list[Run]) -> None:
-    """Raise ValueError if runs are not the seeds of one task."""
+    """Raise ValueError if runs are not the seeds of one task and one unit of return."""
     seeds = {}
     for run in members:
         first = seeds.setdefault(run.seed, run)
@@ -116,8 +122,12 @@ def check(members: list[Run]) -> None:
                 f"{first.directory} and {run.directory} are one group with one seed: leave one "
                 "out, or tell them apart with --group-by or --group"
             )
-    if PROBLEMS.intersection(variation(members)):
-        raise ValueError(f"the group of {members[0].directory} has runs of different tasks")
+    for traits, noun in ((PROBLEMS, "tasks"), (UNIT, "units of return")):
+        if differing := traits.intersection(variation(members)):
+            listed = ", ".join(sorted(differing))
+            raise ValueError(
+                f"the group of {members[0].directory} has runs of different {noun} ({listed})"
+            )
 
 
 def check_seeds(folders: list[Path], defaults: dict) -> None:

@@ -26,6 +26,8 @@ def find_runs(names: list[str] | None, wanted: str) -> tuple[list[Path], list[Pa
     teams: list[Path] = []
     solos: list[Path] = []
     if not names:
+        if wanted == "best":
+            raise ValueError("--checkpoint best is of a run: it needs --run")
         return teams, solos
     for directory in run_folder.run_folders(names):
         flags = run_folder.read_args(directory)["args"]
@@ -40,6 +42,14 @@ def find_runs(names: list[str] | None, wanted: str) -> tuple[list[Path], list[Pa
         players = solos if flags["num_agents"] == 1 else teams
         players.append(directory)
     return teams, solos
+
+
+def problems(task, split: str, limit: int) -> list[dict]:
+    """Return the first `limit` problems of a split (0: all). ValueError: there are none."""
+    items = task.items(split)[: limit or None]
+    if not items:
+        raise ValueError(f"{type(task).__name__}.items({split!r}) has no problem to play")
+    return items
 
 
 def single_flags(flags, model: str | None):

@@ -72,18 +72,15 @@ def t_interval(
     mean: float,
     error: float | None,
     count: int,
-    lowest: float,
-    highest: float,
 ) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of a mean of `count` values: Student's t, cut at the mean's bounds.
+    """Return the 95 % interval of a mean of `count` values, by Student's t.
 
-    The true mean lies within its bounds. So a cut interval holds it as often as the whole one.
     Values that are all equal have none, because they do not show their spread.
     """
     if error is None or error < TIE:
         return None, None
     half = t95(count) * error
-    return max(mean - half, lowest), min(mean + half, highest)
+    return mean - half, mean + half
 
 
 def summarize(
@@ -137,7 +134,8 @@ def summarize(
 def over_runs(header: dict, records: list[dict], methods: list[str] | None = None) -> dict:
     """Return the table of `summarize`, with the mean over the runs of each method and its error.
 
-    A method that one run alone has played keeps its error over problems.
+    A method that one run alone has played keeps its error over problems. The first run alone is
+    timed. A part of the reward that no response of a run had is 0 there.
     """
     trained = {record["method"] for record in records if record.get("run")}
     tables = []
@@ -152,11 +150,12 @@ def over_runs(header: dict, records: list[dict], methods: list[str] | None = Non
     pooled = summarize(header, records, methods)["methods"]
     for name, row in tables[0]["methods"].items():
         rows = [table["methods"][name] for table in tables if name in table["methods"]]
-        for measure in list(row):
-            error = f"{measure}_se"
-            if name in trained and error in row and measure != "latency_s":
-                values = [row_of_run.get(measure, 0.0) for row_of_run in rows]
-                row[measure], row[error] = mean_and_error(values)
+        if name in trained:
+            kept = {"schemes", "vs", *_speed(header["timing"].get(name))}
+            for measure in dict.fromkeys(itertools.chain(*rows)):
+                if measure not in kept and not measure.endswith("_se"):
+                    values = [row_of_run.get(measure, 0.0) for row_of_run in rows]
+                    row[measure], row[f"{measure}_se"] = mean_and_error(values)
         if "schemes" in row:
             row["schemes"] = pooled[name]["schemes"]
         if "vs" in row:

@@ -35,7 +35,7 @@ def score(flags, file: str, samples: str | None) -> str:
     `flags` are those of train.py, resolved. `samples` is a file that gets each line with its score.
     """
     rows = read(file)
-    reward = find_reward(make_task(part_of(flags, TaskOptions)))
+    reward = find_reward(make_task(part_of(flags, TaskOptions)), flags.judge)
     scorer = scorer_of(flags, reward)
     try:
         joints = [(row["item"], row["responses"]) for row in rows.values()]

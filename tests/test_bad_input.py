@@ -317,6 +317,13 @@ EVAL = {
     "--compare run run2": "run and run2 are one group with one seed",
     "--compare run --schemes": "--schemes are in the figure: it needs --out",
     "--run run --markdown x": "--markdown goes with --compare",
+    "--run run --show 1 --num-samples 3": "--show does not go with --num-samples",
+    "--run run --greedy --top-p 0.5": "--greedy does not go with --top-p",
+    "--run run --method trained --single-model tiny": "--single-model is of method single",
+    "--run run --judge tiny": "--judge: reward 'code' does not ask a language model",
+    "--task coop --checkpoint best": "--checkpoint best is of a run",
+    "--run run --task none.py:Task": "Task.items('test') has no problem to play",
+    "--ask x --run run run2": "--ask is for one run",
     "--score run/metrics.jsonl": "metrics.jsonl, line 1: it needs",
     "--doctor nowhere": "there is no run (no nowhere/args.json)",
     "--ask {} --task mine.py:Task": "mine.py, line 6: KeyError: 'task_id'",
@@ -332,6 +339,8 @@ def test_eval_flags(argv, run, refused, tmp_path):
         shutil.copytree(run, tmp_path / name)
     (tmp_path / "empty/metrics.jsonl").unlink()
     (tmp_path / "mine.py").write_text(TASK.replace("FILE", "mine.py"))
+    none = TASK.replace('{"task_id": split}', "").replace("FILE", "none.py")
+    (tmp_path / "none.py").write_text(none)
     assert EVAL[argv] in refused(argv, program=evaluation)
 
 
@@ -344,7 +353,8 @@ EVALUATED = [
 @pytest.mark.parametrize(("spoil", "named"), EVALUATED)
 def test_evaluated_runs(spoil, named, run, refused):
     spoil(run)
-    assert named in refused("--run run --limit 1 --method trained", program=evaluation)
+    for argv in ("--run run --limit 1 --method trained", "--crossplay run run --limit 1"):
+        assert named in refused(argv, program=evaluation)
 
 
 # --- the real command line ------------------------------------------------------------------------

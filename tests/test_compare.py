@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import read_json, refused_by_eval, run_eval, write_lines
+from helpers import edit_json, read_json, refused_by_eval, run_eval, write_lines
 
 import train
 from evaluation import measures
-from evaluation.groups import Run, check_seeds, group_runs, notes
+from evaluation.groups import Run, check_seeds, group_runs, notes, read_run
 from magrpo import Algorithm, Episode
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
@@ -119,8 +119,48 @@ def test_runs_of_different_tasks_are_not_one_group_and_not_subtracted(tmp_path, 
     table = compared(tmp_path, "--metric return metric/pass")
     assert table["b"]["minus"] == {"group": "a"}
     assert table["c"]["minus"].keys() == {"group", "metric/pass"}  # their returns: other units
-    mixed = (tmp_path / "a-0", tmp_path / "b-1", "--group x=?-?")
-    assert "has runs of different tasks" in refused_by_eval(capsys, "--compare", *mixed)
+    for other, named in (("b-1", "tasks (--task)"), ("c-1", "units of return (--reward)")):
+        mixed = (tmp_path / "a-0", tmp_path / other, "--group x=?-?")
+        assert f"has runs of different {named}" in refused_by_eval(capsys, "--compare", *mixed)
+
+
+def test_a_part_that_one_seed_never_earned_is_0_there_and_not_left_out(tmp_path, capsys):
+    """In the figure, it is 0 at the steps that lack it."""
+    for seed, bonus in enumerate((0.3, None, 0.6)):
+        run = write_run(tmp_path / f"a-{seed}", seed, [0.5, 1.0])
+        other = write_run(tmp_path / f"b-{seed}", seed, [0.5, 1.0], {"magrpo.py": "2"})
+        if bonus:
+            for folder, value in ((run, bonus), (other, 0.1)):
+                after = read_json(folder / "summary.json")["after"]
+                edit_json(folder / "summary.json", after=after | {"reward/bonus": value})
+    steps = [{"step": 0, "return": 0.5}, {"step": 1, "return": 0.5, "reward/bonus": 1.0}]
+    write_lines(run / "metrics.jsonl", steps)
+    assert read_run(run, DEFAULTS | {"batch_size": 1}).steps["reward/bonus"].tolist() == [0, 1]
+    table = compared(tmp_path, "--metric return reward/bonus greedy/return")
+    assert table["a"]["reward/bonus"]["mean"] == pytest.approx(0.3)
+    seeds = table["b"]["minus"]["reward/bonus"]["seeds"]
+    assert seeds == pytest.approx({"0": -0.2, "1": 0, "2": -0.5})
+
+
+def test_the_pairs_of_a_row_are_those_of_any_metric(tmp_path, capsys):
+    for name in "ab":
+        run = write_run(tmp_path / f"{name}-0", 0, [0.5, 1.0], {"magrpo.py": name})
+    after = read_json(run / "summary.json")["after"]
+    edit_json(run / "summary.json", after=after | {"metric/new": 1.0})
+    compared(tmp_path, "--metric return metric/new")
+    assert re.search(r"b-0 - a-0 +1 +\+0.000\* +-\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("groups", "named"),
+    [
+        ("x=?-* y=none-*", "y=none-*: no run of --compare has such a folder"),
+        ("x=?-* y=a-0", "a-0 would be in x and y"),
+    ],
+)
+def test_a_glob_of_no_run_and_a_run_of_two_globs_are_refused(groups, named, tmp_path, capsys):
+    write_run(tmp_path / "a-0", 0, [0.5, 1.0])
+    assert named in refused_by_eval(capsys, "--compare", tmp_path, "--group", groups)
 
 
 def test_a_run_of_other_flags_is_no_seed_of_an_evaluation(tmp_path):
@@ -150,7 +190,8 @@ def test_t_is_that_of_the_density():
 
 
 def test_means_and_paired_differences(tmp_path, capsys):
-    """Of three seeds, of one (over its problems) and of two, whose interval leaves the share."""
+    """Of three seeds, of one (over its problems) and of two. An interval may leave the share: the
+    bounds of a metric are not known from its values."""
     returns = {"a": ([0.8, 1.0], [0.5, 0.7], [0.9, 0.9]), "b": ([0.2, 0.9], [0.1, 0.2], [0.4, 0.0])}
     for name, seeds in returns.items():
         for seed, values in enumerate(seeds):
@@ -163,7 +204,8 @@ def test_means_and_paired_differences(tmp_path, capsys):
     assert (a["mean"], a["se"]) == pytest.approx((means.mean(), means.std(ddof=1) / 3**0.5))
     assert list(a["seeds"].values()) == pytest.approx(means)
     half = quantile(2) * a["se"]
-    assert (a["low"], a["high"]) == pytest.approx((means.mean() - half, 1.0), rel=1e-3)  # cut
+    ends = (means.mean() - half, means.mean() + half)
+    assert (a["low"], a["high"]) == pytest.approx(ends, rel=1e-3)
     gaps = np.array(returns["b"]).mean(1) - means
     minus = table["b"]["minus"]["return"]
     error = gaps.std(ddof=1) / 3**0.5
@@ -188,17 +230,19 @@ def test_means_and_paired_differences(tmp_path, capsys):
     problems = np.subtract(returns["b"][0], returns["a"][0])
     error = problems.std(ddof=1) / 2**0.5
     said = capsys.readouterr().out
-    assert f" {problems.mean():+.3f} [-1.000, +1.000]*" in said
+    half = quantile(1) * error
+    low, high = problems.mean() - half, problems.mean() + half
+    assert f" {problems.mean():+.3f} [{low:+.3f}, {high:+.3f}]*" in said
     assert f" 0.900 ±{0.1:.3f}*" in said
     assert "\n*: one seed" in said
     run_eval("--compare", *(tmp_path / f"{name}-seed{seed}" for name in "ab" for seed in (0, 1)))
     said = capsys.readouterr().out
-    assert "-0.400 [-1.000, +0.235]!" in said
+    assert "-0.400 [-1.035, +0.235]!" in said
     assert "\n!: two seeds" in said
 
 
 def test_equal_values_have_no_interval():
-    assert measures.t_interval(0.5, 1e-17, 3, 0.0, 1.0) == (None, None)
+    assert measures.t_interval(0.5, 1e-17, 3) == (None, None)
 
 
 def test_runs_are_listed_with_the_flags_in_which_those_of_a_task_differ(tmp_path, capsys):

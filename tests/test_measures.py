@@ -72,7 +72,11 @@ def test_the_measures_of_seeds_are_means_over_runs_and_those_of_one_run_are_not(
     for run, passed in enumerate((1, 2, 4)):
         for item in (0, 1):
             for sample in range(4):
-                records.append(record("trained", item, sample, sample < passed) | {"run": run})
+                tokens = (15, 5) if run == 2 else (3, 5)
+                line = record("trained", item, sample, sample < passed, tokens=tokens)
+                if (run, item) == (1, 0):
+                    line["turns"][0]["parts"]["bonus"] = 1.0
+                records.append(line | {"run": run})
     records += [record("naive", item, 0, item == 0) | {"run": 0} for item in (0, 1)]
     header = {"settings": {"title": ""}, "timing": {}, "measures": OWN}
     trained, naive = measures.over_runs(header, records)["methods"].values()
@@ -80,6 +84,8 @@ def test_the_measures_of_seeds_are_means_over_runs_and_those_of_one_run_are_not(
         assert trained[name] == pytest.approx(statistics.fmean(by_run))
         assert trained[f"{name}_se"] == pytest.approx(statistics.stdev(by_run) / 3**0.5)
     assert "pass@5" not in trained  # a run has four samples
+    assert trained["longest"] == pytest.approx(25 / 3)  # 5, 5 and 15 tokens
+    assert trained["reward/bonus"] == pytest.approx(0.5 / 3)  # run 1 alone earned it
     assert trained["schemes"]["decorator"]["count"] == 14
     assert (naive["pass@1"], naive["pass@1_se"]) == (0.5, 0.5)  # over problems
     gaps = [2.5 / 4 * (0.5 - share) for share in (1 / 4, 1 / 2, 1)]

@@ -139,4 +139,4 @@ def test_it_plays_and_reads_again_without_a_model(tmp_path, monkeypatch, capsys)
     assert "what applies here is naive, single (" in error
     error = refused_by_eval(capsys, "--recombine --task build")
     assert "--recombine needs a task whose answers are functions with tests" in error
-    assert "does not go with --greedy" in refused_by_eval(capsys, "--recombine --show 1")
+    assert "does not go with --show" in refused_by_eval(capsys, "--recombine --show 1")

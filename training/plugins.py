@@ -197,14 +197,16 @@ def readings(wanted) -> list[Callable]:
     return [READ[wanted]] if wanted in READ else []
 
 
-def find_reward(task: Task):
-    """Return the function of the task's reward, or of --reward if given."""
+def find_reward(task: Task, judge: str | None = None):
+    """Return the function of the task's reward, or of --reward if given. It may ask --judge."""
     if not task.reward:
         raise ValueError(
             f"{type(task).__name__} names no reward of its own: give one with --reward"
         )
     reward = resolve(task.reward, REWARDS, "reward")
     name = f"reward {task.reward!r}"
+    if judge and not asks(reward):
+        raise ValueError(f"--judge: {name} does not ask a language model")
     wanted = ["item", "responses"]
     if asks(reward):
         wanted.append("lm")
