@@ -102,6 +102,26 @@ def test_maxrl_ascends_the_first_terms_of_the_log_of_the_chance_to_pass(chance, 
     torch.testing.assert_close(want, factor * true)
 
 
+@pytest.mark.parametrize("mode", ["mean", "std"])
+def test_the_division_by_the_deviation_has_no_constant_scale(mode):
+    """R is 1 with chance p, and else 0. The scale of `mean` is the same for every p."""
+    group = 4
+    scales = []
+    for chance in (0.05, 0.5):
+        estimate = 0.0
+        for drawn in itertools.product((0.0, 1.0), repeat=group):
+            scores = doubles(drawn) - chance  # of log p by the logit of p
+            probability = math.prod(chance if passed else 1 - chance for passed in drawn)
+            values = advantages(doubles(drawn), mode)
+            estimate += probability * float((values * scores).mean())
+        scales.append(estimate / (chance * (1 - chance)))  # over the true gradient
+    rare, even = scales
+    if mode == "mean":
+        assert rare == pytest.approx(even)
+    else:
+        assert rare > 1.05 * even
+
+
 def test_maxrl_refuses_a_negative_return():
     with pytest.raises(ValueError, match="never negative"):
         advantages(doubles(-1, 2), "maxrl")
