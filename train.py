@@ -233,7 +233,8 @@ class Args:
         "arguments of the chat template, as enable_thinking=false (a JSON value, or text)"
     )
     keep_problems: list[float] | None = optional(
-        "bounds of the share of a problem's joint responses that pass; outside, it is played less",
+        "bounds of the share of a problem's joint responses that pass; outside, it is played less "
+        "in later passes over the problems",
         SHARE,
         nargs=2,
         metavar=("LOW", "HIGH"),
@@ -370,6 +371,8 @@ def find_names(args: Args):
     """Return the task and the reward. Check the models, and fill in the folders of --init."""
     task = make_task(part_of(args, TaskOptions))
     reward = find_reward(task, args.judge)
+    if args.engine_folder and not Path(args.engine_folder).is_dir():
+        raise ValueError(f"--engine-folder {args.engine_folder} is not a folder")
     for name in filter(None, [*args.model, args.judge]):
         find_model(name, args.bits or 32)
     if args.init and not args.resume:
@@ -394,6 +397,9 @@ def build(args: Args, prepared: tuple | None = None):
     resolve_bits(args)
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
+    for name in args.template_arg or ():
+        if not any(name in str(base.tokenizer.chat_template) for base in team.bases):
+            raise ValueError(f"--template-arg {name}: the model's chat template does not read it")
     if args.checkpointing:
         for base in team.bases:
             base.set_checkpointing()
@@ -431,12 +437,17 @@ def module_of(team, task, scorer, problems: list[dict], args: Args):
 
 def train(args: Args) -> None:
     first = is_first(args.processes)
+    started = int(os.environ.get("WORLD_SIZE") or args.processes)
+    if started != args.processes:
+        raise ValueError(
+            f"{started} processes were started, and --devices times --num-nodes is {args.processes}"
+        )
     directory = run_folder.find_run(args.resume) if args.resume else None
     with contextlib.ExitStack() as held:
         if first and args.resume:
             held.enter_context(run_folder.lock_run_folder(directory))
-        if first and args.run and not args.resume:
-            run_folder.refuse_name(args.run)
+        if first and not args.resume:
+            run_folder.check_place(args.run)
         prepared = prepare(args)
         if first:
             print("loading libraries and models ...", flush=True)
@@ -446,7 +457,7 @@ def train(args: Args) -> None:
 
         module, held_out = build(args, prepared)
         if first:
-            print(describe(module, held_out, args.task, args.init), flush=True)
+            print(describe(module, held_out, args.task, args.init, args.processes), flush=True)
         if args.dry_run:
             return dry_run(module)
         done = 0

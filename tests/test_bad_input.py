@@ -86,12 +86,15 @@ FLAGS = {
     "--max-prompt-tokens 8": "--max-prompt-tokens is 8",
     "--max-new-tokens 9000": "the model's context of 8192",
     "--run ./taken": "taken already holds a run",
+    "--run ./mine.py": "no run can be written to mine.py: mine.py is not a folder",
+    "--run ./mine.py/run": "no run can be written to mine.py/run: mine.py is not a folder",
     "--resume nowhere": "there is no run (no nowhere/args.json)",
     "@missing.args": "missing.args",
     "--task mine.py:Task --data x.csv": "--data: cannot read x.csv: No such file",
     "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot list its models: ",
     "--engine http://me:secret@a": "argument --engine: a URL has to look like http://host:8000",
     "--engine http://a --lora-rank 0": "--engine is for adapters",
+    "--engine http://a --engine-folder mine.py": "--engine-folder mine.py is not a folder",
     "--device cuda": "--device cuda: torch finds none on this machine",
     "--share --freeze 0": "they are one policy",
     "--share --lr 1e-3 2e-3": "they are one policy",
@@ -107,6 +110,18 @@ def test_flags(argv, refused, tmp_path):
     (tmp_path / "twice.args").write_text("--model a\n--model b")
     (tmp_path / "mine.py").write_text(TASK.replace("FILE", "mine.py"))
     assert FLAGS[argv] in refused(argv)
+
+
+def test_a_link_to_nowhere_is_no_place_for_runs(refused, tmp_path):
+    """As where a disk is not mounted."""
+    (tmp_path / "runs").symlink_to("/nowhere/runs")
+    assert "no run can be written to runs: runs is not a folder" in refused("")
+
+
+def test_processes_that_the_flags_do_not_name_are_not_two_runs(refused, monkeypatch):
+    """torchrun --nproc-per-node 2 -- train.py, without --devices 2."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "2 processes were started, and --devices times --num-nodes is 1" in refused("")
 
 
 # --- the system -----------------------------------------------------------------------------------
@@ -237,6 +252,12 @@ MODELS = [
 def test_models(spoil, named, model, refused):
     spoil(model)
     assert named in refused("--model model")
+
+
+def test_an_argument_that_the_chat_template_does_not_read(model, refused):
+    edit_json(model / "tokenizer_config.json", chat_template="{{ messages[0].content }}")
+    said = refused("--model model --chat-template --template-arg enable_thinkin=false")
+    assert "--template-arg enable_thinkin: the model's chat template does not read it" in said
 
 
 # --- runs -----------------------------------------------------------------------------------------

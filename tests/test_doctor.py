@@ -17,7 +17,7 @@ from training import doctor
 
 HEALTHY = {
     "return": (0.35, 0.9),
-    "frac_reward_zero_std": (0.02, 0.5),
+    "groups_with_gradient": (0.98, 0.5),
     "turn_0/reward": (1.4, 3.6),
     "completions/0/mean_length": (25, 20),
     "completions/1/mean_length": (25, 22),
@@ -67,7 +67,7 @@ def test_a_healthy_run_shows_no_sign():
     assert verdicts(rows(steps=19)) == {}  # too short
 
 
-FLAT = {"frac_reward_zero_std": (0.999, 0.999)}
+FLAT = {"groups_with_gradient": (0.001, 0.001)}
 STILL = {"reward/tests": (0.3, 0.3), "metric/pass": (0.2, 0.2), "metric/coop": (0.1, 0.15)}
 LONG = {"completions/0/mean_length": (25, 400)}
 APART = {"logp_difference/mean": (0.1, 0.1)}
@@ -79,7 +79,7 @@ SHOCK = {"turn_1/reward": (1.0, 2.4), "mean_turns": (2.0, 2.0)}
     [
         ("nothing to learn", True, FLAT | {"return": (0.1, 0.1)}),
         ("nothing to learn", False, FLAT | {"return": (0.99, 0.99)}),
-        ("nothing to learn", None, {"frac_reward_zero_std": None}),
+        ("nothing to learn", None, {"groups_with_gradient": None}),
         ("silent agent", True, {"completions/0/mean_length": (25, 1)}),
         ("silent agent", False, {"completions/0/mean_length": (1.5, 1.5)}),  # as the task has it
         ("reward hacking", True, STILL),
@@ -153,8 +153,8 @@ def test_the_report_says_what_was_seen_and_what_to_try(tmp_path):
     (tmp_path / "args.json").write_text(json.dumps({"args": FLAGS}))
     text = doctor.report(tmp_path)
     assert text.startswith(f"{tmp_path}: signs of failure: ")
-    seen = r"nothing to learn +SEEN +share of groups whose rewards are all equal "
-    seen += r"\(frac_reward_zero_std\) \S+ -> \S+, share of .* \(return\) \S+ -> \S+\n +try: "
+    seen = r"nothing to learn +SEEN +share of groups with an advantage "
+    seen += r"\(groups_with_gradient\) \S+ -> \S+, share of .* \(return\) \S+ -> \S+\n +try: "
     assert re.search(seen, text)
     assert "silent agent             not seen" in text
     assert "feedback shock           cannot tell fewer than 20 steps have turn_1/reward" in text

@@ -207,15 +207,16 @@ def four(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "call", "signalled"),
+    ("owner", "name", "call", "signalled", "kept"),
     [
-        (Recorder, "evaluate", 2, True),  # on dev, after the test problems
-        (Recorder, "shares", 4, False),  # the task's scheme
-        (MAGRPO, "set_gradients", 8, False),  # of the second update
+        (Recorder, "evaluate", 2, True, 4),  # on dev, after the test problems
+        (Recorder, "evaluate", 2, False, 4),
+        (Recorder, "shares", 4, False, 2),  # the task's scheme
+        (MAGRPO, "set_gradients", 8, False, 2),  # of the second update
     ],
 )
 def test_a_step_is_kept_whole_or_made_again(
-    owner, name, call, signalled, four, tmp_path, monkeypatch, capsys
+    owner, name, call, signalled, kept, four, tmp_path, monkeypatch, capsys
 ):
     """The fourth one fails: a checkpoint holds no step without its metrics, and no half of one."""
     path = tmp_path / "run"
@@ -236,10 +237,10 @@ def test_a_step_is_kept_whole_or_made_again(
             in_this_process(path, 4, WHOLE)
     printed = capsys.readouterr()
     if signalled:
-        assert "Go on from step 2" in printed.out
+        assert f"Go on from step {kept}" in printed.out
     else:
-        assert "is of step 2;" in printed.err
-    assert checkpoint_of(path)["global_step"] == 2
+        assert f"is of step {kept};" in printed.err
+    assert checkpoint_of(path)["global_step"] == kept
     resume(path)
     assert_same_run(path, four)
 
@@ -479,7 +480,7 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
 def test_the_best_agents_on_dev_are_kept_and_play(tmp_path, monkeypatch, capsys):
     """Those of the first best evaluation, also where the run stops in between."""
     evaluate = Recorder.evaluate
-    returns = iter([0.2, 0.5, 0.4, None, 0.4, 0.5])  # on dev; step 3 is made twice
+    returns = iter([0.2, 0.5, 0.4, None, 0.5])  # on dev; that of step 4 is made twice
 
     def scripted(self, trainer, module, split, *when):
         if split == "test":
@@ -494,7 +495,7 @@ def test_the_best_agents_on_dev_are_kept_and_play(tmp_path, monkeypatch, capsys)
     path = tmp_path / "four"
     with pytest.raises(SystemExit):
         in_this_process(path, 4, moving, "--eval-every 1")
-    assert checkpoint_of(path)["global_step"] == 2  # saved with the best
+    assert checkpoint_of(path)["global_step"] == 4  # saved without its evaluation
     resume(path)
     assert read_json(path / "agents-best/best.json") == {"step": 2, "return": 0.5}
 

@@ -205,6 +205,31 @@ def test_a_group_teaches_as_soon_as_one_agent_s_pay_differs():
     assert measure_of(step(make(opposed)))["frac_reward_zero_std"] == 0
 
 
+def test_a_group_teaches_where_a_response_of_one_who_learns_has_an_advantage():
+    def longest(item, texts):  # the frozen agent's responses differ, and nobody learns from them
+        return float(len(texts[0]))
+
+    frozen = measure_of(step(make(longest, "--freeze 0")))
+    assert frozen["frac_reward_zero_std"] == 0
+    assert frozen["groups_with_gradient"] == frozen["grad_norm/1"] == 0
+    alone = measure_of(step(make(long_answers, "--num-generations 1 --advantage none")))
+    assert alone["frac_reward_zero_std"] == 1
+    assert alone["groups_with_gradient"] == 1
+
+
+def test_a_run_whose_turns_are_too_few_to_be_scored_is_refused():
+    """Its returns would be 0 without a word. An episode that ended before counts as 0."""
+
+    def late(item, texts):
+        return {"reward": 1.0} if item.get("day") else {}
+
+    module = make(late, task=Diary())
+    with pytest.raises(ValueError, match="the reward scored no turn of 1"):
+        evaluate(module, module.problems[:1])
+    module = make(late, "--turns 2 --max-prompt-tokens 5", task=Diary())
+    assert measure_of(step(module))["return"] == 0
+
+
 def measure_of(module) -> dict:
     with at_step(0):
         return measure(module)

@@ -243,6 +243,9 @@ def test_the_joint_responses_of_a_step_are_counted_before_it(argv, turns, monkey
     monkeypatch.setattr(report, "MANY", scored)
     report.describe(module, {}, "echo", None)
     assert "a step scores" not in capsys.readouterr().err
+    said = report.describe(module, {}, "echo", None, processes=2)
+    assert "of 4 problems (2 in each of 2 processes)" in said
+    assert f"warning: a step scores {2 * scored} joint responses" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("normalize", ["sum", "token", "sequence"])

@@ -259,9 +259,9 @@ def test_dry_run_tells_what_has_nothing_to_teach(code, share, tmp_path, capsys):
 def test_a_step_is_a_line_and_ten_that_teach_nothing_are_a_warning(tmp_path, capsys):
     recorder = Recorder(tmp_path, {}, Schedule(20, 0, 1, 1), {})
     recorder.bar = tqdm(disable=True)
-    metrics = {"return": 0.25, "metric/pass": 0.5, "frac_reward_zero_std": 1.0, "seconds/step": 2.0}
-    for flat in [1] * 9 + [0.9] + [1] * 11:
-        recorder.tell(CodeTask, 7, metrics | {"frac_reward_zero_std": flat})
+    metrics = {"return": 0.25, "metric/pass": 0.5, "groups_with_gradient": 0.0, "seconds/step": 2.0}
+    for share in [0] * 9 + [0.1] + [0] * 11:
+        recorder.tell(CodeTask, 7, metrics | {"groups_with_gradient": share})
     said = capsys.readouterr()
     assert said.out.splitlines() == ["step 7 of 20: return 0.250 of 1, pass 0.50 (2.0 s)"] * 21
     assert said.err.count("warning: 10 steps taught nothing") == 1

@@ -89,12 +89,12 @@ def fifth(values: list) -> int:
 
 
 def nothing_to_learn(run: Run) -> bool | None:
-    """Return whether the joint responses of a group all earn the same, far from the maximum.
+    """Return whether hardly any response has an advantage, far from the maximum.
 
     The maximum may be earned on the last turn, discounted. If episodes end early, it may be that of
     the turns which are played. Then the answer is None.
     """
-    if run.end("frac_reward_zero_std") < ALL:
+    if run.end("groups_with_gradient") > 1 - ALL:
         return False
     turns = run.flags["turns"]
     full = ALL * run.flags["gamma"] ** (turns - 1)
@@ -155,14 +155,17 @@ def hacked(bonus: str, substance: str):
     return reward_hacking
 
 
-NOTHING = "a reward with steps between nothing and all; easier problems; more --num-generations"
+NOTHING = (
+    "a reward with steps between nothing and all; easier problems; more --num-generations; "
+    "a larger --max-new-tokens, if responses are cut off"
+)
 SOLVED = "harder problems, or stop here: all joint responses earn the maximum, or nearly"
 LENGTH = "tokens of a response"
 SIGNS = (  # check, metrics that it needs with their words, what to try (see `open_advice`)
     (
         nothing_to_learn,
         {
-            "frac_reward_zero_std": "share of groups whose rewards are all equal",
+            "groups_with_gradient": "share of groups with an advantage",
             "return": "share of the largest return",
             PLAYED: "turns played",
         },

@@ -29,11 +29,7 @@ def measure(module) -> Measures:
     metrics |= mean_parts(itertools.chain(*(node.parts for node in nodes)))
     metrics["reward_std"] = spreads.mean()
     metrics["frac_reward_zero_std"] = (spreads < 1e-9).double().mean()
-    learning = []
-    for group in module.groups():
-        values = torch.cat([node.advantages for node in group], 1)
-        learning.append(bool(values.nan_to_num().any()))  # NaN: left out
-    metrics["groups_with_gradient"] = np.mean(learning)
+    metrics["groups_with_gradient"] = learning_share(module)
     for turn, turn_nodes in enumerate(module.turns):
         rewards = [float(node.team_rewards.mean()) for node in turn_nodes]
         metrics[f"turn_{turn}/reward"] = np.mean(rewards)
@@ -116,6 +112,16 @@ def reward_spreads(module) -> torch.Tensor:
     return torch.stack(spreads)
 
 
+def learning_share(module) -> float:
+    """Return the share of groups in which a response of an agent that learns has an advantage."""
+    learners = [i for i in range(module.team.size) if i not in module.algorithm.freeze]
+    learning = []
+    for group in module.groups():
+        values = torch.cat([node.advantages for node in group], 1)
+        learning.append(bool(values[learners].nan_to_num().any()))  # NaN: left out
+    return float(np.mean(learning))
+
+
 def mean_turns(turns: list[list]) -> float:
     """Return the mean number of turns of an episode."""
     mean = 0.0
@@ -141,7 +147,14 @@ def is_scored(nodes: list) -> bool:
 
 
 def problem_returns(turns: list[list], rollout) -> list[float]:
-    """Return the normalised return, 0 to 1, of each problem."""
+    """Return the normalised return, 0 to 1, of each problem.
+
+    ValueError: episodes had all their turns, and the reward scored none.
+    """
+    if len(turns) == rollout.episode.turns and not any(map(is_scored, turns)):
+        raise ValueError(
+            f"the reward scored no turn of {len(turns)} (it returned {{}}): give more --turns"
+        )
     return [normalised(node.value, rollout) for node in turns[0]]
 
 

@@ -151,7 +151,8 @@ class Recorder(L.Callback):
         self.schemes = []  # names of the ways of dividing the work that were seen
         self.examples = []  # greedy joint responses to the same few problems, at each moment
         self.best = None  # {"step", "return"} of the best evaluation on dev so far
-        self.flat = 0  # the latest steps in which each group's rewards were all equal
+        self.evaluated = 0  # the step of the latest evaluation on dev
+        self.flat = 0  # the latest steps in which no response had an advantage
 
     def state_dict(self):
         return {
@@ -159,6 +160,7 @@ class Recorder(L.Callback):
             "schemes": self.schemes,
             "examples": self.examples,
             "best": self.best,
+            "evaluated": self.evaluated,
             "seconds": time.perf_counter() - self.start,
         }
 
@@ -177,6 +179,8 @@ class Recorder(L.Callback):
             self.show_examples(trainer, module)
             self.save(trainer)
         self.recorded = module.global_step
+        if self.evaluate_dev(trainer, module):  # an error or a signal came before that was done
+            self.save(trainer)
         self.bar = tqdm(
             desc="training",
             total=self.schedule.max_steps,
@@ -194,30 +198,43 @@ class Recorder(L.Callback):
         metrics["memory_gib"] = memory_gib()
         module.log_dict({"step": float(step), **metrics})  # "step" is Lightning's word for it
         trainer.should_stop = last
-        rows = [{"step": step, **metrics}]
-        improved = False
-        if schedule.eval_every and done % schedule.eval_every == 0:
-            measures, _, _ = self.evaluate(trainer, module, "dev")
-            dev = {f"dev/{name}": value for name, value in measures.items()}
-            rows.append({"step": step, **dev})
-            for logger in trainer.loggers:  # the first process alone has one
-                logger.log_metrics(dev, step)
-            improved = not self.best or measures["return"] > self.best["return"]
-            if improved:
-                self.best = {"step": done, "return": measures["return"]}
         if done % max(schedule.max_steps // MOMENTS, 1) == 0 or last:
             self.show_examples(trainer, module)
         if trainer.is_global_zero:
-            self.append("metrics.jsonl", rows)
+            self.append("metrics.jsonl", [{"step": step, **metrics}])
             if step % schedule.sample_every == 0:
                 self.show_samples(trainer, module, step)
             self.tell(module.rollout.task, done, metrics)
-        self.recorded = done
-        if improved and trainer.is_global_zero:
-            self.save_agents(module, BEST)
-            write_json(self.directory / BEST / "best.json", self.best)
+        self.recorded = done  # from here on, an error or a signal saves the step
+        self.evaluate_dev(trainer, module)
+        improved = self.best and self.best["step"] == done
         if done % schedule.save_every == 0 or last or improved:
             self.save(trainer)
+
+    def evaluate_dev(self, trainer, module) -> bool:
+        """Evaluate on the dev problems, if that is due, and keep the best agents.
+
+        Return whether it was due.
+        """
+        done = module.global_step
+        every = self.schedule.eval_every
+        if not every or done % every or done == self.evaluated:
+            return False
+        measures, _, _ = self.evaluate(trainer, module, "dev")
+        dev = {f"dev/{name}": value for name, value in measures.items()}
+        for logger in trainer.loggers:  # the first process alone has one
+            logger.log_metrics(dev, done - 1)
+        best = self.best
+        if not best or measures["return"] > best["return"]:
+            best = {"step": done, "return": measures["return"]}
+        if trainer.is_global_zero:
+            if best is not self.best:
+                self.save_agents(module, BEST)
+                write_json(self.directory / BEST / "best.json", best)
+            self.append("metrics.jsonl", [{"step": done - 1, **dev}])
+        self.best = best
+        self.evaluated = done
+        return True
 
     def tell(self, task, done: int, metrics: dict) -> None:
         """Show a step in the bar, or as a line where the output is not a terminal.
@@ -233,10 +250,10 @@ class Recorder(L.Callback):
         if self.bar.disable:
             took = f"{metrics['seconds/step']:.1f} s"
             print(f"step {done} of {self.schedule.max_steps}: {shown} ({took})", flush=True)
-        self.flat = self.flat + 1 if metrics["frac_reward_zero_std"] == 1 else 0
+        self.flat = self.flat + 1 if metrics["groups_with_gradient"] == 0 else 0
         if self.flat == FLAT:
             tqdm.write(
-                f"warning: {FLAT} steps taught nothing: the rewards of each group were all equal "
+                f"warning: {FLAT} steps taught nothing: no response had an advantage "
                 f"({shown}). Try {remedy(metrics['return'])}; --dry-run shows an example",
                 file=sys.stderr,
             )

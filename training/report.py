@@ -13,7 +13,7 @@ from policies.memory import halving
 from policies.model_names import bases, located, recorded_name
 from training.doctor import ALL, remedy
 from training.held_out import as_markdown, sample_record
-from training.metrics import memory_gib, problem_returns, reward_spreads
+from training.metrics import learning_share, memory_gib, problem_returns
 from training.run_folder import read_args, read_summary
 from training.terminal import counted, printable
 
@@ -52,13 +52,14 @@ continue:  python train.py --resume {run} --max-steps {steps}
            (the schedule of the learning rate is then twice as long)"""
 
 
-def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
+def describe(module, held_out: dict, task: str, init: list[str] | None, processes: int = 1) -> str:
     """Return what is trained, on what and where. Warn of what a user may not have meant.
 
-    task and init: the flags.
+    task and init: the flags. Each of the processes plays a batch at a step.
     """
     options = module.algorithm
-    count = joint_responses(options, module.team.size, module.rollout.episode.turns)
+    batch = options.batch_size * processes  # problems of a step
+    count = joint_responses(options, batch, module.team.size, module.rollout.episode.turns)
     if count > MANY:
         print(
             f"warning: a step scores {count:,} joint responses. Fewer: --joint K, in which each "
@@ -68,11 +69,14 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
     rates = [f"{rate:g}" for rate in dict.fromkeys(options.lr)]
     problems = counted(len(module.problems), "problem")
     splits = [f"{len(items)} of {split}" for split, items in held_out.items()]
+    shared = ""
+    if processes > 1:
+        shared = f" ({options.batch_size} in each of {processes} processes)"
     lines = [
         f"task:    {task}, reward {module.rollout.task.reward}, {problems}; "
         f"held out: {', '.join(splits) or 'none'}",
         f"plan:    {counted(options.max_steps, 'step')} of "
-        f"{counted(options.batch_size, 'problem')}, "
+        f"{counted(batch, 'problem')}{shared}, "
         f"{counted(options.num_generations, 'sample')} an agent, lr {' '.join(rates)}",
     ]
     for number, base in enumerate(module.team.bases):
@@ -92,8 +96,8 @@ def describe(module, held_out: dict, task: str, init: list[str] | None) -> str:
     return "\n".join(lines)
 
 
-def joint_responses(options: Algorithm, agents: int, turns: int) -> int:
-    """Return the number of joint responses that a step scores, if all speak and no episode ends."""
+def joint_responses(options: Algorithm, batch: int, agents: int, turns: int) -> int:
+    """Return how many joint responses to `batch` problems are scored, if no episode ends early."""
     group = options.num_generations
     named: dict = {"aligned": 1, "cross": group ** (agents - 1)}
     count = group * named.get(options.joint, options.joint)  # of a node with G samples
@@ -101,7 +105,7 @@ def joint_responses(options: Algorithm, agents: int, turns: int) -> int:
         count *= sum(group**turn for turn in range(turns))  # nodes of a problem
     else:
         count += group * (turns - 1)
-    return options.batch_size * count
+    return batch * count
 
 
 def describe_base(base, module) -> str:
@@ -150,8 +154,8 @@ def dry_run(module) -> None:
     expected = memory_gib() + 2 * trained / 2**30  # Adam's moments
     place = "on the GPU" if device().type == "cuda" else "resident, Python and its libraries too"
     print(f"memory expected, by this and its backward passes, {place}: {expected * 2**10:.0f} MiB")
-    flat = float((reward_spreads(module) < 1e-9).double().mean())
-    print(f"groups whose rewards are all equal, so that they teach nothing: {flat:.0%}")
+    flat = 1 - learning_share(module)
+    print(f"groups without an advantage, so that they teach nothing: {flat:.0%}")
     if flat >= ALL:
         earned = statistics.fmean(problem_returns(module.turns, module.rollout))
         print(f"try {remedy(earned)}")

@@ -115,13 +115,16 @@ def task_stem(task: str) -> str:
     return Path(task.replace(":", ".")).name
 
 
-def refuse_name(name: str) -> Path:
-    """Return the folder of --run. Raise ValueError if it holds a run.
+def check_place(name: str | None) -> Path:
+    """Return the folder of --run, or runs/. Raise ValueError if it holds a run, or cannot be made.
 
     A run that was stopped before it wrote its flags has left its lock alone.
     """
-    path = run_path(name)
-    if path.exists() and os.listdir(path) not in ([], ["lock"]):
+    path = run_path(name) if name else Path("runs")
+    nearest = next(place for place in (path, *path.parents) if os.path.lexists(place))
+    if not nearest.is_dir():
+        raise ValueError(f"no run can be written to {path}: {nearest} is not a folder")
+    if name and nearest == path and os.listdir(path) not in ([], ["lock"]):
         raise ValueError(
             f"{path} already holds a run: choose another --run, or {resume_command(path)}"
         )
@@ -131,7 +134,7 @@ def refuse_name(name: str) -> Path:
 def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
     """Make runs/<run>, or the first free runs/<task>-<number>. Never use one that holds a run."""
     if run:
-        path = refuse_name(run)
+        path = check_place(run)
         path.mkdir(parents=True, exist_ok=True)
         return path
     stem = task_stem(task)
