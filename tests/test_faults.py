@@ -408,11 +408,12 @@ class Task(Coop):
             "stopped by SIGTERM at step 0",
         ),
         # One of two processes hangs, and not the one that says so.
-        (
+        pytest.param(
             "if os.environ.get('LOCAL_RANK') != '1': return ['', '']",
             "--devices 2",
             2,
             "feedback did not answer within 1 s",
+            marks=pytest.mark.slow,
         ),
     ],
 )

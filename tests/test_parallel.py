@@ -88,6 +88,7 @@ def test_two_processes_make_the_update_of_one_with_twice_the_problems(tmp_path):
     assert got["after"].keys() == want["after"].keys()
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_process_stops_both_and_resuming_ends_the_same(together, tmp_path, capsys):
     path = tmp_path / "half"
     process = start(TWO, "--max-steps 4 --save-every 100 --run", path)
