@@ -34,7 +34,8 @@ The algorithm leaves out:
   --updates there are several updates, and with --engine another program has sampled.
 
 Read it in this order: the equations (pure functions), the rollout (steps 1 to 4), the
-LightningModule (steps 5 to 7). The team is in policies/, and fast/ makes the same results faster.
+LightningModule (steps 5 to 7). The team is in policies/. policies/fast/ gives the same results in
+less time.
 """
 
 import contextlib
@@ -52,7 +53,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from concurrency import processes
+from policies import processes
 from policies.decoding import Response
 from policies.logprobs import Row, importance, padded
 from policies.memory import halving

@@ -50,7 +50,7 @@ from dataclasses import dataclass, replace
 
 from programs.extraction import share_of
 from programs.teams import Team, box, contributions, run, share_passed, team_parts, used_helpers
-from writing.text import (
+from programs.texts import (
     ARXIV_LENGTHS,
     STOP_WORDS,
     TLDR_LENGTHS,

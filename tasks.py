@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from programs.extraction import part_names
 from programs.items import code_item, pro_item, read_items, signature
 from programs.rows import fifths, file_rows, hub_rows
-from writing.text import (
+from programs.texts import (
     ARXIV_LENGTHS,
     SEPARATOR,
     TLDR_LENGTHS,

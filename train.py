@@ -479,7 +479,7 @@ def train(args: Args) -> None:
 def fit(module, recorder, args: Args) -> None:
     import lightning as L
 
-    from concurrency.processes import Processes
+    from policies.processes import Processes
     from training.recorder import CheckpointFile, Stopped, make_logger
 
     logger = False

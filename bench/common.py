@@ -192,7 +192,7 @@ def ours(
 ) -> Contender:
     """Return this project's trainer as train.py makes it, except that it writes no files.
 
-    plain: without fast/.
+    plain: without policies/fast/.
     """
     import lightning as L
     from lightning.pytorch.callbacks import LambdaCallback

@@ -3,7 +3,7 @@
     python -m bench.gpu [--shapes 0.5B 3B] [--rows 32 128] [--bits 16 4]
 
 Models have the shapes of Qwen2.5 and random weights. Decoding is that of bench.engine: two agents
-with adapters and 8 rows a prompt, with and without the graph of fast/graphs.py. Beside it stands
+with adapters and 8 rows a prompt, with and without the graph of policies/fast/. Beside it stands
 transformers' generate, by one model without adapters. An update is the forward and backward pass of
 all rows, with and without --checkpointing. Memory is the most that tensors took meanwhile, less
 what they took before.
@@ -19,9 +19,9 @@ import torch
 import train
 from bench.engine import AGENTS, make_generate, make_sampler, make_team, random_prompts
 from bench.memory import make_model
-from fast import decoding
-from fast.graphs import Graph
 from magrpo import policy_loss
+from policies.fast import decoding
+from policies.fast.graphs import Graph
 from policies.loading import device
 from policies.logprobs import Row
 from policies.sampling import Sampling

@@ -52,7 +52,7 @@ def sources(count: int, start: int) -> list[str]:
 
 def bare_loop(count: int, start: int) -> None:
     """Fork once per program and print (seconds, CPU seconds). This is the child process of bare."""
-    from sandbox import worker
+    from programs.sandbox import worker
 
     worker.preload()
     gc.collect()
@@ -102,7 +102,7 @@ def fresh(count: int, start: int) -> tuple[float, float]:
 
 def sandboxed(count: int, start: int) -> tuple[float, float]:
     """Run programs in the sandbox. Only the CPU time includes the start of a worker."""
-    from sandbox.box import Program, Sandbox
+    from programs.sandbox.box import Program, Sandbox
 
     used = cpu()
     with Sandbox(workers=1) as box:

@@ -2,7 +2,7 @@
 
     bench/.venv/bin/python -m bench.step [--rounds 5] [--lora-rank 16 0] [--only 256/8/512]
 
---plain compares with this project without fast/ instead.
+--plain compares with this project without policies/fast/ instead.
 
 All three train the same weights on the same prompts with the same reward. They sample as many
 responses of the same length and make one optimizer step per batch. They run in one process, one

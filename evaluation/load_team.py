@@ -198,8 +198,8 @@ class Player:
         """
         import torch
 
-        from concurrency.threads import Threads
         from policies.shared_model import TooLong
+        from training.threads import Threads
 
         torch.manual_seed(seed)
         threads = Threads(programs_started)

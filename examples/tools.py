@@ -17,8 +17,8 @@ import random
 import re
 from typing import ClassVar
 
+from programs.sandbox.box import Program
 from programs.teams import box
-from sandbox.box import Program
 
 LIMIT = 120  # characters of an expression and of its result
 COST = 0.001  # of each character, for the team, at most MOST in all

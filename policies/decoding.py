@@ -155,7 +155,7 @@ def prefill(base: "SharedModel", prompts, agents, samples: int, limit: int) -> R
 
     A prompt is read once, and its cache is copied. The caches of a model that takes no mask may be
     of any kind, so its one prompt is read by all of its rows. The caches grow with the responses:
-    only fast/ needs their limit in tokens.
+    only policies/fast/ needs their limit in tokens.
     """
     if not base.takes_masks:
         prompts = [prompt for prompt in prompts for _ in range(samples)]

@@ -145,7 +145,7 @@ def prompts_at_once(base: "SharedModel", prompt: int, samples: int, limit: int) 
     if not base.takes_masks:
         return 1
     copies = 1 if prompt + limit <= base.fast_tokens else samples
-    size = base.net.dtype.itemsize if base.device.type == "cuda" else 4  # fast/ casts them
+    size = base.net.dtype.itemsize if base.device.type == "cuda" else 4  # policies/fast/ casts them
     cache = cache_numbers(base) * size * (copies * prompt + samples * limit)
     logits = samples * len(base.head.weight) * LOGIT_BYTES
     needed = cache + logits + prompt * activation_bytes(base)

@@ -60,7 +60,7 @@ class SharedModel(nn.Module):
         self.takes_masks = True
         self.checkpointing = False  # whether the update always uses gradient checkpointing
         self.recomputing = False  # whether it does now
-        self.fast_tokens: float = 0  # tokens of the longest text that fast/ runs
+        self.fast_tokens: float = 0  # tokens of the longest text that policies/fast/ runs
         self.row_adapters: list[str] = []  # of the rows that run now; see `acting`
         # what the model is, without adapters
         config = model.config.get_text_config()

@@ -15,7 +15,7 @@ import atexit
 import functools
 
 from programs.extraction import Part, extract, part_names
-from sandbox.box import Program, Sandbox, Verdict
+from programs.sandbox.box import Program, Sandbox, Verdict
 
 # Results that a helper could return. `args` is the list of its arguments, and `x` the first one.
 HELPER_STAND_INS = (

@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 import policies  # noqa: F401  (before torch: it says how threads wait)
-from concurrency import threads
+from training import threads
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 # What can be deleted takes its tests along.
 ROOT = Path(__file__).parent.parent
-TESTED_BY = {"examples": ["examples"], "fast": ["fast"], "bench": ["test_bench.py", "test_card.py"]}
+TESTED_BY = {
+    "examples": ["examples"],
+    "policies/fast": ["fast"],
+    "bench": ["test_bench.py", "test_card.py"],
+}
 collect_ignore = []
 for room, tests in TESTED_BY.items():
     if not (ROOT / room).is_dir():

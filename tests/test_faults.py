@@ -36,9 +36,8 @@ from helpers import (
 from test_train import assert_same_run, command, lines
 
 import train
-from concurrency import threads
 from magrpo import MAGRPO
-from training import recorder, run_folder
+from training import recorder, run_folder, threads
 from training.recorder import Recorder, Signals, Stopped
 
 SMALL = "--batch-size 1 --num-generations 2 --max-new-tokens 8 --lr-schedule constant --optimism 0 "
@@ -386,7 +385,7 @@ def test_a_call_is_not_late_while_the_sandbox_gets_on(monkeypatch):
 
 HANGS = """
 import os, time
-from concurrency import threads
+from training import threads
 from tasks import Coop
 threads.TIMEOUT = 1
 once = iter([True])

@@ -28,7 +28,7 @@ from test_faults import wait, written
 from test_sandbox import soon
 from test_train import adapters, assert_same_run, command, lines
 
-from concurrency import processes
+from policies import processes
 
 SMALL = "--num-generations 2 --max-new-tokens 24 --sample-every 1 --eval-limit none"
 TWO = "--devices 2 --batch-size 2"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from concurrency import threads
+from training import threads
 from training.plugins import TaskOptions, find_reward, make_task, resolve, task_arguments, user_line
 from training.reward_runner import RewardError, Scorer
 
@@ -75,8 +75,8 @@ def test_a_file_is_loaded_anew_when_it_has_changed_or_failed(tmp_path):
     file.write_text("reward = 1 / 0")
     with pytest.raises(ValueError, match=r"cannot load the reward .* ZeroDivisionError"):
         resolve(f"{file}:reward", {}, "reward")
-    file.write_text("from programs.sandbox.box import Sandbox")
-    with pytest.raises(ValueError, match=r"\(programs.sandbox is sandbox now\)"):
+    file.write_text("from policies.threads import TIMEOUT")
+    with pytest.raises(ValueError, match=r"\(policies.threads is training.threads now\)"):
         resolve(f"{file}:reward", {}, "reward")
     file.write_text("reward = 3")
     assert resolve(f"{file}:reward", {}, "reward") == 3

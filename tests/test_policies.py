@@ -130,7 +130,7 @@ KINDS = {  # what differs from a real configuration of the kind is its size alon
     "mistral": LLAMA,  # with its window of 4,096 tokens
     "qwen2": LLAMA,
     "qwen3": LLAMA | {"head_dim": 12},
-    # from here on, not written out in fast/
+    # from here on, not written out in policies/fast/
     "gpt2": GPT,
     "gpt_neox": {"intermediate_size": 48},
     "opt": {"ffn_dim": 48, "word_embed_proj_dim": 16},

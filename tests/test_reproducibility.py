@@ -12,9 +12,9 @@ from helpers import of_a_cpu, read_json, train_run
 from test_train import assert_same_run
 
 import train
-from concurrency import threads
 from programs import teams
-from sandbox.box import Sandbox
+from programs.sandbox.box import Sandbox
+from training import threads
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 1 --max-steps 2 --max-new-tokens 40 "
 SMALL += "--sample-every 1"

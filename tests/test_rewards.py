@@ -14,7 +14,7 @@ from helpers import total
 
 import rewards
 from programs import teams
-from sandbox.box import Sandbox
+from programs.sandbox.box import Sandbox
 
 PAIRS = SCHEMES | HACKS
 

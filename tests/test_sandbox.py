@@ -23,9 +23,9 @@ import psutil
 import pytest
 import sandbox_programs as programs
 
-from sandbox import box as sandbox
-from sandbox import wire
-from sandbox.box import Program, Sandbox
+from programs.sandbox import box as sandbox
+from programs.sandbox import wire
+from programs.sandbox.box import Program, Sandbox
 
 ROOT = Path(sandbox.__file__).resolve().parent
 LINUX = sys.platform == "linux"
@@ -435,7 +435,7 @@ def test_a_worker_that_cannot_lock_itself_says_why(monkeypatch, tmp_path):
 TRAINER = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
-from sandbox.box import Program, Sandbox
+from programs.sandbox.box import Program, Sandbox
 box = Sandbox(workers=2, test_timeout=60, total_timeout=60)
 box.run([Program("def f(): return 1", ["f()"], "f")])
 for n in range(2):
@@ -527,7 +527,7 @@ AS_NOBODY = """
 import os, sys, warnings
 sys.path.insert(0, sys.argv[1])
 import sandbox_programs
-from sandbox.box import Program, Sandbox
+from programs.sandbox.box import Program, Sandbox
 warnings.simplefilter("error")
 def program(case):
     code = case.code.replace("TMP", sys.argv[1]).replace("PID", str(os.getpid()))
@@ -548,7 +548,7 @@ def test_it_holds_for_an_ordinary_user():
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         shutil.copy(programs.__file__, folder)
-        shutil.copytree(ROOT, f"{folder}/sandbox")
+        shutil.copytree(ROOT, f"{folder}/programs/sandbox")
         Path(folder, "secret.txt").write_text("treasure", encoding="utf-8")
         command = [python, "-B", "-c", AS_NOBODY, folder]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, **nobody)

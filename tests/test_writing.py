@@ -16,8 +16,8 @@ import pytest
 from helpers import total
 
 import rewards
+from programs.texts import SEPARATOR, has_end, words
 from tasks import Arxiv, Tldr
-from writing.text import SEPARATOR, has_end, words
 
 TASKS = ("tldr", "arxiv")
 STRICT = {task: getattr(rewards, task) for task in TASKS}

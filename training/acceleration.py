@@ -1,4 +1,4 @@
-"""The door to fast/, which may be deleted: then all models run the plain way."""
+"""The door to policies/fast/, which may be deleted: then all models run the plain way."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,9 @@ from policies.shared_model import SharedModel
 
 
 def accelerate(bases: Iterable[SharedModel]) -> None:
-    """Let the models that fast/ knows run the fast way."""
+    """Let the models that policies/fast/ knows run the fast way."""
     try:
-        import fast
+        import policies.fast
     except ModuleNotFoundError:
         return
-    fast.accelerate(bases)
+    policies.fast.accelerate(bases)

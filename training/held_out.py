@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import torch
 from tqdm import tqdm
 
-from concurrency import processes
 from magrpo import EVAL, MAGRPO, Node, Rollout
+from policies import processes
 from policies.sampling import Sampling
 from policies.shared_model import as_text
 from rewards import total

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from concurrency import processes
 from magrpo import Algorithm
+from policies import processes
 from policies.loading import device
 from policies.logprobs import CAP, Row
 from rewards import largest_return, logged

@@ -30,11 +30,10 @@ from training.flags import meant, named
 READ: dict = {int: int, float: float, str: str, bool: {"true": True, "false": False}.__getitem__}
 FILES: set[str] = set()  # paths of the user's files that were loaded, for `user_line`
 MOVED = {  # modules that plug-ins may still name as they were called before
-    "programs.sandbox": "sandbox",
     "policies.base": "policies.shared_model",
     "policies.finding": "policies.model_names",
-    "policies.parallel": "concurrency.processes",
-    "policies.threads": "concurrency.threads",
+    "policies.parallel": "policies.processes",
+    "policies.threads": "training.threads",
     "policies.scoring": "policies.logprobs",
     "training.folder": "training.run_folder",
     "training.scoring": "training.reward_runner",

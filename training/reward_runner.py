@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from concurrency import threads
 from rewards import asks, pays_once, programs_started, total
+from training import threads
 from training.contract import text
 
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it

@@ -343,7 +343,7 @@ def loaded_files() -> dict[str, str]:
     Files of one name have one digest.
     """
     library = Path(os.__file__).resolve().parent
-    paths = {ROOT / "sandbox/worker.py"}
+    paths = {ROOT / "programs/sandbox/worker.py"}
     for module in list(sys.modules.values()):
         path = Path(getattr(module, "__file__", None) or "").resolve()
         installed = {"site-packages", "dist-packages"} & {*path.parts} or library in path.parents

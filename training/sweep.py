@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from sandbox.box import cores
+from programs.sandbox.box import cores
 from training.run_folder import ROOT, read_summary, run_path, task_stem, warn_of_other_code
 
 OWN = ("--seed", "--sweep", "--jobs", "--run")  # a run has none of these, or another value

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 
-from concurrency import threads
+from training import threads
 from training.flags import Parser
 from training.plugins import user_line
 

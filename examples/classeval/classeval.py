@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from examples.classeval import classes
 from programs.items import read_items
+from programs.sandbox.box import Program
 from programs.teams import box, contribution
 from rewards import COMPONENTS, COOPERATION, TESTS, cooperation, total
-from sandbox.box import Program
 from tasks import CodeTask, Task
 
 STRUCTURE = 1.0

@@ -1,4 +1,4 @@
-"""fast/ against the plain way: python -m pytest tests/fast"""
+"""policies/fast/ against the plain way: python -m pytest tests/fast"""
 
 import itertools
 import sys
@@ -32,10 +32,9 @@ from test_policies import (
     turns_of,
 )
 
-import fast
-from fast import attention, layers
-from fast.model import TokenLogps
-from policies import decoding
+from policies import decoding, fast
+from policies.fast import attention, layers
+from policies.fast.model import TokenLogps
 from policies.loading import load_base
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling, target_logps, warp

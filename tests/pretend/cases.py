@@ -25,8 +25,8 @@ from test_policies import gradients, small_kind
 from test_train import assert_same_run
 
 from bench.memory import make_model, measured
-from fast import accelerate, decoding
 from policies import memory
+from policies.fast import accelerate, decoding
 from policies.loading import load_model
 from policies.logprobs import Row
 from policies.sampling import Sampling

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from fast.adapters import Adapters
-from fast.attention import TreeMask
-from fast.decoding import FastRows
-from fast.layers import Layers
 from policies import decoding, logprobs
+from policies.fast.adapters import Adapters
+from policies.fast.attention import TreeMask
+from policies.fast.decoding import FastRows
+from policies.fast.layers import Layers
 from policies.logprobs import Layout
 from policies.sampling import Sampling, target_logps
 from policies.shared_model import SharedModel

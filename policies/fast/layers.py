@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fast.adapters import Adapters
-from fast.attention import TreeMask, attend
+from policies.fast.adapters import Adapters
+from policies.fast.attention import TreeMask, attend
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are functions of the position

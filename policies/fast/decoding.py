@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from fast.adapters import Adapters
-from fast.attention import Clock, Grid, PromptCache, RowCache
-from fast.graphs import Graph
+from policies.fast.adapters import Adapters
+from policies.fast.attention import Clock, Grid, PromptCache, RowCache
+from policies.fast.graphs import Graph
 
 
 class FastRows:

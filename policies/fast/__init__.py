@@ -12,8 +12,8 @@ log-probabilities (model.py). policies/ does not know this folder.
 import sys
 from collections.abc import Iterable
 
-from fast.layers import is_known
-from fast.model import Fast
+from policies.fast.layers import is_known
+from policies.fast.model import Fast
 from policies.loading import gap_in_words, tolerance
 from policies.shared_model import SharedModel
 

@@ -47,7 +47,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.wire import NOT_READY
+from programs.sandbox.wire import NOT_READY
 
 GRACE_SECONDS = 3.0
 FROM_OUTSIDE = {-signal.SIGKILL, NOT_READY}  # statuses of a runner that a program cannot cause

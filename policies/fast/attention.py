@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fast.adapters import Groups
+from policies.fast.adapters import Groups
 
 BLOCK = 128  # queries of a tree that attend at once
 

@@ -1,1 +1,0 @@
-"""Work done at once: by several processes, and by the threads that call users' functions."""
