@@ -28,6 +28,21 @@ class Unseen(set):
         pass
 
 
+@pytest.fixture(scope="session", autouse=True)
+def elsewhere(tmp_path_factory):
+    """Let fixtures of a wider scope work outside the project, whose runs/ is the user's."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path_factory.mktemp("elsewhere"))
+        patched.setenv("PYTHONPATH", str(ROOT))  # for the programs that tests start
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_folder(elsewhere, tmp_path, monkeypatch):
+    """Let each test work in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(autouse=True)
 def calls_are_not_seen(monkeypatch):
     """A program that a test calls ends with SystemExit, though a plug-in's thread may go on."""

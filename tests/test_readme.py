@@ -43,8 +43,9 @@ def test_every_file_and_folder_that_it_names_is_there():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_understood(command, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_every_command_is_understood(command):
+    for folder in ("recipes", "examples"):  # as in the project's folder, which may have runs
+        Path(folder).symlink_to(ROOT / folder)
     script, *argv = shlex.split(command.replace("$s", "0"))[1:]
     if {"--help", "--resume"} & set(argv) or PLUGIN in command:  # it is run below
         return

@@ -3,11 +3,11 @@
 import sys
 
 import pytest
-from helpers import refused
+from helpers import ROOT, refused
 
 from training.plugins import TaskOptions, find_reward, make_task
 
-GYM = "examples/gym.py:Gym"
+GYM = f"{ROOT}/examples/gym.py:Gym"
 
 
 def task(agents: int = 1, **words: str):
