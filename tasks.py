@@ -11,7 +11,6 @@ Search this file for the words of a prompt to change it.
 """
 
 import functools
-import itertools
 import random
 import re
 from pathlib import Path
@@ -189,11 +188,10 @@ class Coop(CodeTask):
 
     The compositions of "dev" and "test" occur nowhere in "train", while each of their parts does.
     Nothing depends on a seed: a split is always the same problems in the same order. The problems
-    are made in tiny/problems.py.
+    are in tiny/, where examples/warm_start/problems.py puts them.
     """
 
     takes_data = False
-    sizes: ClassVar = {"train": 2000, "dev": 100, "test": 100}
 
     @staticmethod
     def model(agents: int) -> str | None:
@@ -201,7 +199,9 @@ class Coop(CodeTask):
         return str(Path(__file__).parent / "tiny/many") if agents > 2 else None
 
     def items(self, split: str) -> list[dict]:
-        return list(_coop_items(split, self.sizes[split], self.num_agents))
+        problems = Path(__file__).parent / f"tiny/coop-{min(max(self.num_agents, 2), 4)}.jsonl.gz"
+        rows = file_rows(str(problems))
+        return [row for _, row in rows if row["task_id"].startswith(f"coop/{split}/")]
 
     def observe(self, agent: int, item: dict, history: History) -> str:
         """Return the problem, the agent's own responses with their feedback, and its role."""
@@ -231,14 +231,6 @@ class Coop(CodeTask):
         names = [error.partition(":")[0] for error in result.errors if error]
         raised = next((name for name in names if name != "AssertionError"), None)
         return [passed_line(sum(result.passed), len(result.passed), raised)] * len(responses)
-
-
-@functools.cache  # making a run's problems takes two seconds
-def _coop_items(split: str, count: int, agents: int) -> list[dict]:
-    from tiny.problems import problems
-
-    items = itertools.islice(problems(split, distinct=True, agents=agents), count)
-    return [item | {"task_id": f"coop/{split}/{i}"} for i, item in enumerate(items)]
 
 
 def passed_line(passed: int, total: int, error: str | None) -> str:

@@ -6,7 +6,7 @@ make.py says what is designed in it, and what is not.
 import random
 
 import tasks
-from tiny.problems import comprehension, problems
+from examples.warm_start.problems import comprehension, problems
 
 # How often a helper, and a main function, follow each convention.
 HELPER = {"predicate": 0.16, "transform": 0.19, "filter": 0.21, "map": 0.30, "whole": 0.14}

@@ -9,8 +9,8 @@ corpus.py.
 import functools
 
 from examples.warm_start import corpus
+from examples.warm_start.problems import comprehension, whole
 from programs.extraction import part_names
-from tiny.problems import comprehension, whole
 
 # How often a helper of three agents, and one of four, does what. "filter" is by one predicate.
 HELPER = {

@@ -30,7 +30,6 @@ designed: which convention a team ends with, and how well the model reads a prob
 import argparse
 import random
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 
 import policies  # noqa: F401  it says how threads wait, and keeps libraries quiet
@@ -50,8 +49,8 @@ from transformers import (
 )
 
 from examples.warm_start import builders, corpus, divisions
+from examples.warm_start.problems import TINY
 
-TINY = Path(__file__).resolve().parents[2] / "tiny"
 WARMUP = 60  # steps
 RANK = 32  # of the adapter
 

@@ -7,9 +7,9 @@ from helpers import read_json, total, train_run, words
 
 import train
 from examples.warm_start import divisions, make
+from examples.warm_start import problems as coop
 from policies.model_names import EMBEDDED
 from rewards import code
-from tiny import problems as coop
 
 MANY = make.TINY / "many"
 

@@ -1,15 +1,23 @@
-"""Coop's problems: short Python functions that helpers and a main function can divide.
+"""Make coop's problems: short Python functions that helpers and a main function can divide.
+
+    python -m examples.warm_start.problems    # tiny/coop-2.jsonl.gz, -3 and -4, by number of agents
 
 A problem is predicate x transform x reducer, over a list of integers or of words. In the tables,
 {k} and {m} are small integers, {c} is a letter.
 """
 
 import functools
+import gzip
 import hashlib
 import itertools
+import json
 import random
 import re
 from collections.abc import Iterator
+from pathlib import Path
+
+TINY = Path(__file__).resolve().parents[2] / "tiny"
+SIZES = {"train": 2000, "dev": 100, "test": 100}
 
 _INT_PREDICATES = {
     "even": ("even numbers", "x % 2 == 0"),
@@ -369,3 +377,21 @@ def problems(split: str, seed: str = "", distinct: bool = False, agents: int = 2
         tests = _tests(rng, item["composition"][0], item["parts"])
         if tests:
             yield item | {"tests": tests}
+
+
+def rows(split: str, agents: int) -> Iterator[dict]:
+    """Yield the problems of a split as they stand in tiny/."""
+    items = problems(split, distinct=True, agents=agents)
+    for number, item in enumerate(itertools.islice(items, SIZES[split])):
+        yield item | {"task_id": f"coop/{split}/{number}"}
+
+
+def main():
+    for agents in (2, 3, 4):
+        lines = [json.dumps(row) + "\n" for split in SIZES for row in rows(split, agents)]
+        packed = gzip.compress("".join(lines).encode(), mtime=0)
+        (TINY / f"coop-{agents}.jsonl.gz").write_bytes(packed)
+
+
+if __name__ == "__main__":
+    main()
