@@ -54,9 +54,9 @@ class Task:
     # Columns of eval.py's table: name -> part of the reward. "pass@k" is the expected best of k
     # joint responses. A name without @k is the fraction of joint responses whose part exceeds 0.
     measures: ClassVar[dict[str, str]] = {}
-    # eval.py --doctor compares a bonus with the part that should rise with it: bonus -> part.
+    # eval.py doctor compares a bonus with the part that should rise with it: bonus -> part.
     bonuses: ClassVar[dict[str, str]] = {}
-    signs: str | None = None  # dotted name of a table of signs for --doctor (training/doctor.py)
+    signs: str | None = None  # dotted name of a table of signs for doctor (training/doctor.py)
 
     takes_data = True  # whether --data is allowed
     most_agents: int | None = None  # number of roles
@@ -114,13 +114,13 @@ class Task:
         return None
 
     def check(self, item: dict) -> None:
-        """Raise ValueError for an item of eval.py --ask that this task cannot use."""
+        """Raise ValueError for an item of eval.py ask that this task cannot use."""
 
     def ask(self, text: str) -> dict:
-        """Return the item of a problem in a user's words, for eval.py --ask."""
+        """Return the item of a problem in a user's words, for eval.py ask."""
         item = self.items("test")[0]
         if self.field not in item:
-            raise ValueError(f"--ask of this task takes an item as JSON, with {', '.join(item)}")
+            raise ValueError(f"ask of this task takes an item as JSON, with {', '.join(item)}")
         return item | {self.field: text}
 
 
@@ -392,7 +392,7 @@ class MBPPPro(HumanEval):
 
     def ask(self, text: str) -> dict:
         fields = "helpers, statements, entry_point and prompt"
-        raise ValueError(f"--ask of this task takes an item as JSON, with {fields}")
+        raise ValueError(f"ask of this task takes an item as JSON, with {fields}")
 
 
 _PRO_TEAM = (

@@ -292,7 +292,9 @@ class Args:
 
 
 def parser() -> Parser:
-    return Parser("train.py", __doc__, Args, HEADINGS)
+    top = Parser("train.py", __doc__)
+    top.add_fields(Args, HEADINGS)
+    return top
 
 
 def parse(argv: list[str]) -> Args:

@@ -89,9 +89,7 @@ def group_runs(
         for flag in flags:
             if flag not in known:
                 hint = meant(flag, known)
-                raise ValueError(
-                    f"--group-by {flag}: no flag tells groups apart by that name{hint}"
-                )
+                raise ValueError(f"--by {flag}: no flag tells groups apart by that name{hint}")
         traits = list(itertools.chain(*(known[flag] for flag in flags)))
     globs = globs or {}
     groups = defaultdict(list)

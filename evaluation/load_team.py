@@ -18,16 +18,11 @@ from training.plugins import TaskOptions, make_task
 from training.reward_runner import Scorer
 
 
-def find_runs(names: list[str] | None, wanted: str) -> tuple[list[Path], list[Path]]:
-    """Return the directories of the team's runs and of the single agent's.
-
-    wanted: the value of --checkpoint.
-    """
+def find_runs(names: list[str] | None) -> tuple[list[Path], list[Path]]:
+    """Return the directories of the team's runs and of the single agent's."""
     teams: list[Path] = []
     solos: list[Path] = []
     if not names:
-        if wanted == "best":
-            raise ValueError("--checkpoint best is of a run: it needs --run")
         return teams, solos
     for directory in run_folder.run_folders(names):
         flags = run_folder.read_args(directory)["args"]
@@ -37,8 +32,6 @@ def find_runs(names: list[str] | None, wanted: str) -> tuple[list[Path], list[Pa
                 f"{directory} is not finished, and has no checkpoint: "
                 f"{run_folder.resume_command(directory)}"
             )
-        if wanted == "best":
-            run_folder.read_best(directory)
         players = solos if flags["num_agents"] == 1 else teams
         players.append(directory)
     return teams, solos
@@ -67,25 +60,17 @@ def single_flags(flags, model: str | None):
     )
 
 
-def load_agents(team, directory: Path, checkpoint: str = "last") -> None:
-    """Load a run's agents as it saved them at its end, or those of its last checkpoint.
-
-    checkpoint best: those of its best evaluation on dev problems.
-    """
+def load_agents(team, directory: Path) -> None:
+    """Load a run's agents as it saved them at its end, or those of its last checkpoint."""
     from policies.loading import load_agent
 
     flags = run_folder.read_args(directory)["args"]
-    folder = "agents"
-    if checkpoint == "best":
-        folder = run_folder.BEST
-        step = run_folder.read_best(directory)["step"]
-        print(f"{directory}: its agents of step {step} play, the best on dev", file=sys.stderr)
-    elif not run_folder.has_agents(directory, flags):
+    if not run_folder.has_agents(directory, flags):
         load_checkpoint(team, directory, flags)
         return
     trusted = flags.get("trust_remote_code", False)
     for agent in team.policies():
-        path = run_folder.agent_folder(directory, agent, flags, folder)
+        path = run_folder.agent_folder(directory, agent, flags)
         load_agent(team.base_of[agent], agent, path, trusted)
 
 
@@ -112,12 +97,10 @@ class Player:
         flags,
         directory: Path | None = None,
         reward: Callable | None = None,
-        checkpoint: str = "last",
     ):
         """Load the agents.
 
-        `directory` is the run whose trained agents play, and `checkpoint` says which of them, as in
-        `load_agents`. --ask needs no `reward`.
+        `directory` is the run whose trained agents play. `ask` needs no `reward`.
         """
         from policies.judging import LikelihoodModel, make_judge
         from policies.loading import device
@@ -138,7 +121,7 @@ class Player:
             self.weights[False] = self.copies()
             run_folder.check_bases(directory, flags.model, flags.judge)
             run_folder.warn_of_other_code(directory)
-            load_agents(team, directory, checkpoint)
+            load_agents(team, directory)
             self.weights[True] = self.copies()
         judge = None
         if asks(reward):

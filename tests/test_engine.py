@@ -25,7 +25,6 @@ from helpers import (
     at_step,
     output_of,
     random_rows,
-    read_json,
     refused,
     resume,
     rounding,
@@ -41,7 +40,7 @@ from test_magrpo import long_answers, small_team
 from test_train import SMALL, assert_same_run, command, lines
 
 from policies import engine
-from policies.engine import PROBE, Engine, EngineError
+from policies.engine import Engine, EngineError
 from policies.loading import load_base
 from policies.logprobs import Row
 from policies.model_names import EMBEDDED, TeamOptions
@@ -347,22 +346,6 @@ def test_a_server_s_cut_off_responses_can_be_dropped(tiny, tmp_path):
         assert row["return"] == kept["return"]
     assert dropped["groups_with_gradient"] == 0
     assert dropped["grad_norm/0"] == 0
-
-
-def test_a_server_s_samples_can_be_recombined(tiny, tmp_path):
-    """The programs are of the server's samples. They are read again without the server."""
-    run = train_run(tmp_path / "run", SMALL, "--eval-limit none")
-    samples = tmp_path / "samples"
-    live = f"--run {run} --limit 1 --recombine --method trained single "
-    live += "--num-samples 2 --max-new-tokens 24"
-    run_eval(live, f"--engine {tiny.url} --samples {samples} --json {tmp_path}/json")
-    bodies = [body for path, body in tiny.asked if path == "completions"]
-    asked = sum(body["n"] for body in bodies if body["max_tokens"] > PROBE.max_new_tokens)
-    written = [json.loads(line)["turns"][0] for line in samples.read_text().splitlines()[1:]]
-    assert asked == sum(len(turn["responses"]) for turn in written) == 2 * (2 + 1)
-    run_eval(f"--recombine --from-samples {samples} --json {tmp_path}/again")
-    again, wanted = (read_json(tmp_path / name)["methods"] for name in ("again", "json"))
-    assert again == wanted
 
 
 # --- a real server --------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import contextlib
 import csv
 import dataclasses
 import io
-import json
 import shutil
 import sys
 from collections import defaultdict
@@ -61,7 +60,7 @@ def whole(team, solo) -> Path:
     outputs = f"--json {path}/json --csv {path}/csv --samples {path}/samples"
     said, progress = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(progress):
-        run_eval(f"--run {team} --run {solo} --limit 2 --num-samples 4 --all", outputs)
+        run_eval(f"--run {team} {solo} --limit 2 --num-samples 4", outputs)
     (path / "said").write_text(said.getvalue())
     (path / "progress").write_text(progress.getvalue())
     return path
@@ -139,35 +138,6 @@ def test_the_second_round_of_a_discussion_counts(whole):
     for record in records(whole, "discussion"):
         parts = record["turns"][1]["parts"]
         assert record["return"] == pytest.approx(total(parts) / 4)
-
-
-def test_from_samples_gives_the_identical_table_without_a_model(
-    whole, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setattr(load_team, "Player", None)
-    run_eval(f"--from-samples {whole}/samples --all --json {tmp_path}/json")
-    assert capsys.readouterr().out == (whole / "said").read_text()
-    assert (tmp_path / "json").read_text() == (whole / "json").read_text()
-    run_eval(f"--from-samples {whole}/samples --method naive trained")
-    said = capsys.readouterr().out
-    assert "trained - naive" in said
-    assert "discussion" not in said
-    columns = next(line for line in said.splitlines() if line.startswith("method")).split()
-    assert columns == ["method", "return", "greedy", "pass@1", "coop", "tokens"]
-    assert "latency" not in said  # --all has it
-
-
-def test_a_file_of_samples_controls_neither_a_terminal_nor_a_table(whole, tmp_path, capsys):
-    head, *rest = (whole / "samples").read_text().splitlines(keepends=True)
-    head = json.loads(head)
-    head["settings"]["title"] += "\x1b]0;"
-    (tmp_path / "samples").write_text("".join([json.dumps(head) + "\n", *rest]))
-    run_eval(f"--from-samples {tmp_path}/samples")
-    assert "\x1b" not in capsys.readouterr().out
-    evil = rest[-1].replace('"method": "', '"method": "=HYPERLINK')
-    (tmp_path / "samples").write_text("".join([json.dumps(head) + "\n", *rest, evil]))
-    error = refused_by_eval(capsys, f"--from-samples {tmp_path}/samples --csv {tmp_path}/csv")
-    assert "samples has a name that is a command elsewhere: '=HYPERLINK" in error
 
 
 def test_greedy_only_and_another_reward_and_turns(team, tmp_path):
@@ -268,49 +238,15 @@ def test_solutions_are_played_whoever_speaks_first(tmp_path):
     assert methods(tmp_path)["reference"]["pass@1"] == 1
 
 
-def test_show_prints_joint_responses_side_by_side(whole, team, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "90")
-    run_eval(f"--from-samples {whole}/samples --show 2 --method trained single")
-    said = capsys.readouterr().out
-    assert said.count("=== coop/test/") == 2
-    assert "--- trained, sampled, turn 0: structure" in said
-    assert " | agent 1" in said
-    assert max(map(len, said.splitlines())) <= 100
-    monkeypatch.setattr(playing, "latencies", None)
-    run_eval("--run", team, "--show 1 --method trained")  # plays only what it shows
-    assert capsys.readouterr().out.count("=== coop/test/") == 1
-
-
 def test_a_model_s_text_cannot_control_the_terminal():
     assert report.printable("a\x1b[2Jb\r\n\tc\x07") == "a[2Jb\n    c"
-
-
-def test_the_seeds_of_a_team_are_evaluated_together(whole, team, tmp_path):
-    """The untrained play once. The same agents again have no spread, and the table is kept."""
-    again = shutil.copytree(team, tmp_path / "again")
-    edit_args(again, seed=1)
-    flags = "--limit 2 --num-samples 4 --method naive trained"
-    run_eval("--run", team, again, flags, f"--json {tmp_path}/json --samples {tmp_path}/samples")
-    table = methods(tmp_path)
-    for name in ("return", "pass@1", "greedy/return"):
-        assert table["trained"][name] == pytest.approx(methods(whole)["trained"][name], abs=1e-12)
-        assert table["trained"][f"{name}_se"] < 1e-12
-        assert table["naive"][name] == methods(whole)["naive"][name]
-        assert table["naive"][f"{name}_se"] == methods(whole)["naive"][f"{name}_se"]
-    runs = {(line["method"], line["run"]) for line in read_records(tmp_path / "samples")[1:]}
-    assert runs == {("naive", 0), ("trained", 0), ("trained", 1)}
-    assert (
-        "standard error over a method's runs" in read_json(tmp_path / "json")["settings"]["title"]
-    )
-    run_eval(f"--from-samples {tmp_path}/samples --json {tmp_path}/json2")
-    assert read_json(tmp_path / "json2") == read_json(tmp_path / "json")
 
 
 def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
     header, *lines = read_records(whole / "samples")
     evaluated = next(row for row in lines if row["method"] == "trained" and row["greedy"])
     prompt = header["items"][0]["prompts"][0].rpartition("# write")[0]
-    argv = ["--run", str(team), "--ask", prompt]
+    argv = ["ask", "--run", str(team), prompt]
     code = f"import sys, eval; eval.main({argv}); assert 'lightning' not in sys.modules"
     done = output_of([sys.executable, "-c", code])
     said = " ".join(done.stdout.partition(f"the team trained by {team}:")[2].split())
@@ -319,42 +255,14 @@ def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
             assert " ".join(line.split()) in said
 
 
-def test_two_turns_are_asked_and_shown_with_what_the_agents_are_told(tmp_path, capsys):
-    """A task with feedback, and with its problem in the prompts of both turns."""
-    (tmp_path / "told.py").write_text(
-        TEAM.replace("FOLDER/two.py", f"{tmp_path}/told.py").replace("CHECK", "pass")
-        + "Two.observe = lambda self, agent, item, history: f'# {item} {history}\\n'\n"
-        "Two.feedback = lambda self, item, responses: [f'told {len(responses[0])}', 'more']\n"
-    )
-    flags = f"--task {tmp_path}/told.py:Two --turns 2 --branching chain"
-    run = train_run(tmp_path / "run", SMALL, "--max-new-tokens 8 --eval-limit none", flags)
-    argv = f"--run {run} --limit 1 --method trained --greedy --samples {tmp_path}/samples"
-    run_eval(argv)
-    header, record = read_records(tmp_path / "samples")
-    first, last = record["turns"]
-    assert first["feedback"] == [f"told {len(first['responses'][0])}", "more"]
-    assert header["items"][0]["task_id"] == 1
-    capsys.readouterr()
-    run_eval(f"--from-samples {tmp_path}/samples --show 1")
-    assert "--- feedback\nagent 0" in capsys.readouterr().out
-    flags = evaluation.run_flags(evaluation.parse([]), run)
-    item = make_task(part_of(flags, TaskOptions)).items("test")[0]
-    flags.temperature = 0.0
-    turns = load_team.Player(flags, run).ask(item, 0)
-    assert [turn["responses"] for turn in turns] == [first["responses"], last["responses"]]
-    assert first["feedback"][0] in turns[1]["prompts"][0]
-    evaluation.main(["--run", str(run), "--ask", json.dumps(item)])
-    assert "\nturn 1:\n" in capsys.readouterr().out
-
-
 # --- comparing, examining -------------------------------------------------------------------------
 
 
 def test_compare_and_doctor_read_real_runs(team, solo, capsys):
-    run_eval("--compare", team, solo)
+    run_eval("compare", team, solo)
     mean = read_json(team / "summary.json")["after"]["return"]
     assert f"{mean:.3f} ±" in capsys.readouterr().out
-    run_eval("--doctor", team)
+    run_eval("doctor", team)
     assert "too short" in capsys.readouterr().out
 
 
@@ -450,6 +358,6 @@ def test_an_agent_alone_plays_as_the_team_does(team, solo, tmp_path, capsys):
     other = shutil.copytree(solo, tmp_path / "solo")
     for name, value in (("top_k", 5), ("top_p", 0.9)):
         edit_args(other, **{name: value})
-        told = refused_by_eval(capsys, "--run", team, "--run", other)
+        told = refused_by_eval(capsys, "--run", team, other)
         flag = name.replace("_", "-")
         assert f"was trained with another --{flag} than the team plays with" in told

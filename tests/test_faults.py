@@ -183,10 +183,8 @@ def test_a_run_that_is_killed_in_its_last_evaluation_plays_and_goes_on(
         assert "'killed'" in refused(capsys, "--resume", path, "--max-steps 6")
     assert run_folder.read_summary(two)
     assert not run_folder.read_summary(path)  # it is of the end before
-    for argv in (f"--run {path} --method trained", f"--crossplay {two} {path}"):
-        capsys.readouterr()
-        run_eval(argv, "--limit 1 --greedy")
-        assert f"{path} is not finished: its checkpoint of step 6 plays" in capsys.readouterr().err
+    run_eval(f"--run {path} --method trained --limit 1 --greedy")
+    assert f"{path} is not finished: its checkpoint of step 6 plays" in capsys.readouterr().err
     assert f"is not finished: python train.py --resume {path}" in refused(capsys, "--init", path)
     resume(path)
     assert_same_run(path, six)

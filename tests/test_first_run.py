@@ -119,7 +119,7 @@ def test_a_run_without_held_out_evaluation(tmp_path, capsys):
     assert (summary["before"], summary["after"], summary["returns"]) == ({}, {}, {})
     assert "before    after" not in capsys.readouterr().out
     resume(path, "--max-steps 2")
-    run_eval("--compare", path)
+    run_eval("compare", path)
     assert "run" in capsys.readouterr().out
 
 

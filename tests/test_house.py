@@ -110,8 +110,7 @@ def test_without_what_can_be_deleted_a_team_trains_and_its_run_travels(core, tmp
     first.rename(second)
     shutil.move(second / "runs/2", tmp_path / "moved")
     code = "import train, eval; train.main('--resume moved --max-steps 4'.split())\n"
-    for argv in ("--run moved --method trained", "--crossplay moved second/runs/4"):
-        code += f"eval.main('{argv} --limit 1 --greedy'.split())\n"
+    code += "eval.main('--run moved --method trained --limit 1 --greedy'.split())\n"
     in_copy(second, "-c", code, cwd=tmp_path)
     assert_same_run(tmp_path / "moved", second / "runs/4")
     record = read_json(second / "runs/4/args.json")  # of the code, what was executed

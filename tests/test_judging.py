@@ -1,7 +1,6 @@
 """Rewards that ask a language model: python -m pytest tests/test_judging.py"""
 
 import itertools
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from helpers import (
     copied_model,
     read_json,
     refused,
-    refused_by_eval,
     resume,
     rounding,
     run_eval,
@@ -149,35 +147,3 @@ def test_chat_templates_are_given_the_runs_arguments(plugin, tmp_path):
     argv += "--template-arg think=false n=3 name=a=b"
     run = train_run(tmp_path / "run", SMALL, argv)
     run_eval("--run", run, "--method trained --limit 1")
-
-
-def test_any_reward_scores_a_file(plugin, tmp_path, capsys):
-    rows = [{"item": {"prompt": "def f():"}, "responses": [t, "b"], "mine": 7} for t in ("a", "ab")]
-    file, out = tmp_path / "joint.jsonl", tmp_path / "out.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
-    run_eval(f"--score {file} --reward {plugin} --samples {out}")
-    assert capsys.readouterr().out.startswith("2 joint responses, of a maximum of 2")
-    for line, row in zip(out.read_text().splitlines(), rows, strict=True):
-        scored = json.loads(line)
-        reward = pytest.approx(sum(scored["parts"].values()))
-        assert scored == row | {"parts": scored["parts"], "reward": reward}
-
-
-LATE = """
-def late(item, responses): return {} if item["turn"] == 0 else 1.0
-late.maximum = 1.0
-"""
-
-
-def test_what_a_reward_does_not_score_has_no_part_in_the_means(tmp_path, capsys):
-    (tmp_path / "late.py").write_text(LATE)
-    file = tmp_path / "joint.jsonl"
-    rows = [{"item": {"turn": turn}, "responses": ["a", "b"]} for turn in (0, 1)]
-    file.write_text("\n".join(map(json.dumps, rows)))
-    argv = f"--score {file} --reward {tmp_path}/late.py:late"
-    run_eval(argv)
-    said = capsys.readouterr().out
-    assert said.startswith("1 joint responses, of a maximum of 1; 1 are not scored")
-    assert said.split()[-4:] == ["reward", "1.000", "1.000", "1.000"]
-    file.write_text(json.dumps(rows[0]))
-    assert "the reward scores no line" in refused_by_eval(capsys, argv)

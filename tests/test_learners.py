@@ -14,7 +14,6 @@ from helpers import (
     assert_close,
     at_step,
     copied_model,
-    edit_args,
     edit_json,
     read_json,
     refused,
@@ -358,37 +357,9 @@ def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     frozen = f"--run {path} --method only-0"  # there is no such team
     assert "what applies here is trained" in refused_by_eval(capsys, frozen)
     same = shutil.copytree(path, tmp_path / "same")
-    returns = crossplay(path, same)
-    assert len({*returns[0], *returns[1]}) == 1
     shutil.rmtree(same / "agents")  # its checkpoint has one adapter, and two are needed
-    assert "same is not finished" in refused_by_eval(capsys, f"--crossplay {path} {same}")
+    assert "same is not finished" in refused_by_eval(capsys, "--run", same)
     assert "there is one policy" in refused(capsys, SMALL, "--share --init", trained)
-
-
-def crossplay(*runs: Path) -> list[list[float]]:
-    file = runs[-1].parent / "cross.json"
-    run_eval("--crossplay", *runs, "--limit 3 --greedy --json", file)
-    return read_json(file)["returns"]
-
-
-def test_cross_play_exchanges_partners(trained, tmp_path, capsys):
-    """Each cell is what the team would earn that starts from these agents."""
-    other = run(tmp_path / "other", "--seed 1 --updates 9")
-    returns = crossplay(trained, other)
-    assert "with their own partners" in capsys.readouterr().out
-    mixed = f"--init {trained}/agents/0 {other}/agents/1 --max-steps 1"
-    before = summary(run(tmp_path / "mixed", mixed))["before"]
-    assert returns[0][1] == pytest.approx(before["greedy/return"])
-    for number, path in enumerate((trained, other)):
-        after = summary(path)["after"]["greedy/return"]
-        assert returns[number][number] == pytest.approx(after)
-    assert len({*returns[0], *returns[1]}) > 1
-    assert "two runs or more" in refused_by_eval(capsys, "--crossplay", trained)
-    own = args_of(other)
-    for name, value in (("gamma", 0.5), ("top_k", 5), ("bits", 16), ("template_arg", {"a": 1})):
-        edit_args(other, **own | {name: value})
-        told = refused_by_eval(capsys, "--crossplay", trained, other)
-        assert f"{other} has another {name} than" in told
 
 
 def test_an_embedded_model_is_found_in_every_clone(tmp_path, monkeypatch):

@@ -99,9 +99,9 @@ def test_a_glob_s_other_files_are_no_runs(tmp_path, monkeypatch, capsys):
     assert list(map(str, run_folders(names))) == ["runs/b", "else/c"]
     assert list(map(str, run_folders(["runs"]))) == ["runs/a", "runs/b"]
     assert "no run in runs/empty runs/compare.png" in refused_by_eval(
-        capsys, "--html runs/empty runs/compare.png"
+        capsys, "page runs/empty runs/compare.png"
     )
-    for mode in ("--html", "--compare", "--crossplay"):
+    for mode in ("page", "compare"):
         assert "nothing: there is no run" in refused_by_eval(capsys, mode, "nothing runs")
 
 
@@ -154,10 +154,10 @@ def test_a_run_writes_what_it_promises(tmp_path):
     weights = finished / "agents/1/adapter_model.safetensors"
     assert weights.stat().st_mode == (finished / "args.json").stat().st_mode  # as the umask says
     moved = finished.rename(tmp_path / "my run")
-    for command in (f"eval.py --run '{moved}' --show", f"train.py --resume '{moved}' --max"):
+    for command in (f"eval.py show --run '{moved}'", f"train.py --resume '{moved}' --max"):
         assert command in report(moved, 4.0)
     assert re.search(r"after \(turn 0, reward \d\.\d\d of 4\)", report(moved, 4.0))
-    assert f"page:      python eval.py --html '{moved}'" in report(moved, 4.0)
+    assert f"page:      python eval.py page '{moved}'" in report(moved, 4.0)
     assert "max_steps: 3\n" in (moved / "hparams.yaml").read_text()
     assert f"--resume '{moved}'" in run_folder.resume_command(moved)
 

@@ -72,11 +72,10 @@ class Help(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """argparse with one-line errors, hints at what was meant, and flag files with comments.
 
-    It has a flag for every field of a dataclass, in order. headings: by their first flag. The
-    program's docstring is its help: the first paragraph above the flags, the rest below them.
+    The program's docstring is its help: the first paragraph above the flags, the rest below them.
     """
 
-    def __init__(self, prog: str, doc: str, flags: type, headings: dict[str, str]):
+    def __init__(self, prog: str, doc: str):
         description, _, epilog = doc.partition("\n\n")
         super().__init__(
             prog,
@@ -87,6 +86,9 @@ class Parser(argparse.ArgumentParser):
             fromfile_prefix_chars="@",
             allow_abbrev=False,
         )
+
+    def add_fields(self, flags: type, headings: dict[str, str]) -> None:
+        """Add a flag for every field of a dataclass, in order. headings: by their first flag."""
         for field in dataclasses.fields(flags):
             options = dict(field.metadata)
             if field.name in headings:

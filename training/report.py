@@ -42,12 +42,12 @@ Load it, in the folder where that ran (the base `tiny`: in the project's):
 ```
 """
 NEXT = """\
-ask:       python eval.py --run {run} --ask "a problem in your words, or an item as JSON"
-show:      python eval.py --run {run} --show 3
+ask:       python eval.py ask --run {run} "a problem in your words, or an item as JSON"
+show:      python eval.py show --run {run}
 table:     python eval.py --run {run}
-page:      python eval.py --html {run}
-doctor:    python eval.py --doctor {run}  (20 steps or more)
-compare:   python eval.py --compare {run} ANOTHER_RUN
+page:      python eval.py page {run}
+doctor:    python eval.py doctor {run}  (20 steps or more)
+compare:   python eval.py compare {run} ANOTHER_RUN
 continue:  python train.py --resume {run} --max-steps {steps}
            (the schedule of the learning rate is then twice as long)"""
 

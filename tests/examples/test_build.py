@@ -70,7 +70,7 @@ def test_ask_refuses_what_is_no_target(capsys):
 
 
 def test_ask_lets_the_team_build_a_target_of_the_user_s(capsys):
-    evaluation.main(["--task", "build", "--ask", json.dumps({"rectangles": GOOD})])
+    evaluation.main(["ask", "--task", "build", json.dumps({"rectangles": GOOD})])
     assert "/fill 3 0 3 3 tan" in capsys.readouterr().out
 
 
