@@ -1,0 +1,264 @@
+"""Read runs as the rows of one table. List them, compare groups of them, and draw their curves.
+
+A column with a slash is a measure: `before/...` and `after/...` are of summary.json, and
+`eval/METHOD/...` of eval.json. The other columns but OTHERS are traits: the flags, and what else
+tells one experiment from another. A group is the runs that agree in all traits, or in those of
+--by. So who is in a group does not depend on the other runs. The runs of a group are its seeds.
+"""
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pandas
+
+from training.flags import meant
+from training.run_folder import ASIDE, read_args, read_records, read_summary, run_folders, state
+
+OTHERS = {
+    "run",
+    "state",
+    "steps",
+    "seed",
+    "commit",
+    "parts",
+    "evaluated",
+    "group",
+    "before",
+    "after",
+}
+RECORDED = ["items", "maximum", "unit", "bases"]  # traits of args.json that are not flags
+PROBLEMS = ["items", "eval-limit"]
+UNIT = ["maximum", "unit", "reward", "num-agents", "turns", "gamma"]  # of returns and rewards
+PART = re.compile("(reward|metric|agent)/.*(?<!_se)$")
+METRICS = ["before/return", "after/return", "after/greedy/return"]
+# Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom
+T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+CAPTION = """\
+Means ± standard errors over seeds (number of seeds), and differences to the first group \
+[95 % interval, Student's t] (number of pairs of runs with one seed)"""
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def read_runs(names: list[str]) -> pandas.DataFrame:
+    """Return a row for each run.
+
+    A part of the reward that a run lacks is 0 there if a run of the same traits and commit reports
+    it: it was never earned. Otherwise it is missing.
+    """
+    rows = list(map(read_run, run_folders(names)))
+    reported = defaultdict(set)
+    for row in rows:
+        reported[row["experiment"]] |= row.pop("parts")
+    for row in rows:
+        parts = list(reported[row.pop("experiment")])
+        row["steps"] = row["steps"].reindex(columns=row["steps"].columns.union(parts))
+        row["steps"][parts] = row["steps"][parts].fillna(0.0)
+        for name in list(row):
+            if name.endswith("/return"):
+                for part in parts:
+                    row.setdefault(name.removesuffix("return") + part, 0.0)
+    return pandas.DataFrame(rows)
+
+
+def read_run(directory: Path) -> dict:
+    """Return the row of a run. Traits are texts. `steps` is a table of the metrics of each step."""
+    record = read_args(directory)
+    flags = record["args"]
+    flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
+    flags["engine"] = bool(flags["engine"])
+    row = {name.replace("_", "-"): words(flags[name]) for name in sorted(flags.keys() - ASIDE)}
+    row |= {name: words(record.get(name)) for name in RECORDED}
+    row["commit"] = ", then ".join(record["code"])
+    row["experiment"] = words(row)
+    row |= {"run": str(directory), "state": state(directory), "seed": flags["seed"]}
+    summary = read_summary(directory)
+    tables = {when: summary.get(when, {}) for when in ("before", "after")}
+    file = directory / "eval.json"
+    if file.exists():
+        evaluation = json.loads(file.read_text("utf-8"))
+        row["evaluated"] = words(evaluation["settings"])
+        tables["eval"] = evaluation["methods"]
+    row |= pandas.json_normalize(tables, sep="/").to_dict("records")[0]
+    steps = [step for step in read_records(directory / "metrics.jsonl") if "return" in step]
+    row["steps"] = pandas.DataFrame(steps, [step["step"] for step in steps])
+    matches = map(PART.search, [*row, *row["steps"]])
+    row["parts"] = {match[0] for match in matches if match}
+    return row
+
+
+def words(value) -> str:
+    """Return a trait as a text. Different values have different texts."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def traits(rows: pandas.DataFrame) -> list[str]:
+    return [name for name in rows if "/" not in name and name not in OTHERS]
+
+
+def varying(rows: pandas.DataFrame, columns: list[str]) -> list[str]:
+    """Return the columns in which the rows differ."""
+    return [name for name in columns if rows[name].nunique(dropna=False) > 1]
+
+
+def list_runs(names: list[str]) -> str:
+    """Return the list of runs: states, steps, returns, and the flags in which they differ."""
+    rows = read_runs(names)
+    rows["steps"] = rows["steps"].map(len)
+    columns = ["run", "state", "steps", "before/return", "after/return", "seed"]
+    columns += varying(rows, traits(rows))
+    return rows.reindex(columns=columns).to_string(index=False, float_format="{:.3f}".format)
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def group_runs(rows: pandas.DataFrame, by: list[str] | None) -> list[str]:
+    """Write each run's group into its row: its values of the columns that are returned.
+
+    These are the traits, or those of --by, in which the runs differ. Runs of other problems or
+    units are never one group.
+    """
+    columns = traits(rows)
+    if by:
+        check("--by", by, [*columns, "commit"])
+        columns = [*by, *PROBLEMS, *UNIT]
+    columns = varying(rows, columns)
+    names = []
+    for values in rows[columns].to_dict("records"):
+        names.append(", ".join(f"{name} {value}" for name, value in values.items()) or "all")
+    rows["group"] = names
+    for run in rows["run"][rows.duplicated(["group", "seed"])]:
+        raise ValueError(
+            f"{run} has the seed of another run of its group: leave one out, or say in what groups "
+            "differ, --by FLAG ... (--by commit: in their code)"
+        )
+    return columns
+
+
+def check(flag: str, names: list[str], known: list[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{flag} {name}: no run has it{meant(name, known)}")
+
+
+def notes(rows: pandas.DataFrame, columns: list[str]) -> list[str]:
+    """Return a line for each trait, and for the commit, in which runs differ beside the columns."""
+    lines = []
+    for column in varying(rows, ["commit", *traits(rows)]):
+        if column not in columns:
+            values = rows.groupby("group", sort=False)[column].unique()
+            texts = [f"{' or '.join(map(str, each))} ({name})" for name, each in values.items()]
+            lines.append(f"{column}: {'; '.join(texts)}")
+    return lines
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+
+def compare(
+    names: list[str],
+    by: list[str] | None = None,
+    metrics: list[str] | None = None,
+    csv: str | None = None,
+    latex: str | None = None,
+    out: str | None = None,
+) -> str:
+    """Return means and differences of groups of runs. Write the files that are named."""
+    rows = read_runs(names)
+    old = rows["items"] == "null"
+    lines = [f"{run} is of an older version: it is not compared" for run in rows["run"][old]]
+    if old.all():
+        raise ValueError("; ".join(lines))
+    rows = rows[~old]
+    columns = group_runs(rows, by)
+    metrics = [name if name in rows else f"after/{name}" for name in metrics or METRICS]
+    check("--metric", metrics, [name for name in rows if "/" in name])
+    values = rows.set_index(["group", "seed"])[metrics]
+    table = estimates(pandas.concat({"mean": values, "difference": differences(rows, values)}))
+    cells = table.apply(cell, axis=1).unstack(sort=False)
+    if csv:
+        table.to_csv(csv)
+    if latex:
+        cells.to_latex(latex, escape=True, caption=CAPTION)
+    if out:
+        draw(rows, metrics, out)
+    return "\n\n".join([CAPTION, cells.to_string(), *lines, *notes(rows, columns)])
+
+
+def differences(rows: pandas.DataFrame, values: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the values minus those of the first group's runs of the same seeds.
+
+    What is of other problems or of another unit is not subtracted.
+    """
+    first = rows.iloc[0]
+    gaps = values.sub(values.loc[first["group"]], level="seed")
+    for metric in values:
+        unit = ["evaluated"] if metric.startswith("eval/") else PROBLEMS
+        if re.search("/(return$|reward/|agent/)", metric):
+            unit = [*unit, *UNIT]
+        same = (rows[unit] == first[unit]).all(axis=1)
+        gaps.loc[~same.to_numpy(), metric] = None
+    return gaps.drop(first["group"], level="group")
+
+
+def estimates(values: pandas.DataFrame) -> pandas.DataFrame:
+    """Return mean, standard error and 95 % interval over seeds, by kind, group and metric.
+
+    One value has no error, and equal values have no interval: they do not show their spread.
+    """
+    values = values.rename_axis(["kind", "group", "seed"]).rename_axis(columns="metric").stack()
+    table = values.groupby(["kind", "group", "metric"], sort=False).agg(["count", "mean", "sem"])
+    half = table["sem"].where(table["sem"] > 1e-9) * table["count"].map(t95)
+    return table.assign(low=table["mean"] - half, high=table["mean"] + half)
+
+
+def t95(count: int) -> float:
+    """Return half of a 95 % interval in standard errors, for a mean over so many values."""
+    freedom = max(count - 1, 1)
+    if freedom <= len(T95):
+        return T95[freedom - 1]
+    return 1.96 + 2.37 / freedom + 2.8 / freedom**2
+
+
+def cell(row: pandas.Series) -> str:
+    """Return a mean or a difference as a text."""
+    if row["count"] == 0:
+        return "-"
+    count = f"({row['count']:g})"
+    if row.name[0] == "mean":
+        error = f"±{row['sem']:.3f} " if row["count"] > 1 else ""
+        return f"{row['mean']:.3f} {error}{count}"
+    interval = f"[{row['low']:+.3f}, {row['high']:+.3f}] " if row["low"] < row["high"] else ""
+    return f"{row['mean']:+.3f} {interval}{count}"
+
+
+def draw(rows: pandas.DataFrame, metrics: list[str], file: str) -> None:
+    """Draw a panel for each metric that is measured at every step: a curve for each group.
+
+    A curve goes as far as all seeds of its group have come.
+    """
+    from matplotlib.figure import Figure
+
+    steps = pandas.concat(rows.set_index(["group", "run"])["steps"].to_dict())
+    metrics = [name.removeprefix("after/") for name in metrics]
+    drawn = [name for name in metrics if name in steps]
+    if not drawn:
+        raise ValueError(f"--out: no step has {' '.join(metrics)}")
+    figure = Figure((8, 3 * len(drawn) + 1), layout="constrained")
+    panels = figure.subplots(len(drawn), squeeze=False)[:, 0]
+    for metric, axes in zip(drawn, panels, strict=True):
+        axes.set(xlabel="step", ylabel=metric)
+        for group, values in steps[metric].groupby(level=0, sort=False):
+            seeds = values.droplevel(0).unstack(0).dropna(axis="columns", how="all").dropna()
+            curves = seeds.rolling(len(seeds) // 20 * 2 + 1, center=True, min_periods=1).mean()
+            mean = curves.mean(axis=1)
+            error = curves.sem(axis=1)  # not a number, and not drawn, for one seed
+            axes.plot(mean, label=f"{group} (n = {seeds.shape[1]})")
+            axes.fill_between(mean.index, mean - error, mean + error, alpha=0.25)
+    figure.suptitle("training batches: running mean ± standard error over n seeds")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left")
+    figure.savefig(file, dpi=200)
