@@ -31,22 +31,22 @@ A reward may be a coroutine function (async def). All calls of a turn are then a
 one event loop, which none of them may block.
 
 --reward takes a name of the table at the end, a dotted path (my_pkg.my_rewards.rhymes) or
-file.py:function. The names have three forms.
+file.py:function. The names have two forms.
 
-- A bare name (code, tldr, strbuild) is the strict reward. It is the one to train with.
+- A bare name (code, tldr) is the strict reward. It is the one to train with.
 - <name>_paper follows the paper's description. Its scores compare with the paper's figures.
-- <name>_released follows the authors' code. It repeats their runs.
 
-1. The rewards of code tasks: code, code_pass, code_paper.
+1. The rewards of code tasks: code, code_paper.
 2. The rewards of writing tasks: tldr, arxiv.
-3. The writing rewards of the paper: tldr_paper, arxiv_paper, tldr_released, arxiv_released.
+3. The writing rewards of the paper: tldr_paper, arxiv_paper. Those of the authors' code are in
+   examples/released.py.
 4. The table of names.
 """
 
 import ast
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from programs.extraction import share_of
 from programs.teams import Team, box, contributions, run, share_passed, team_parts, used_helpers
@@ -124,9 +124,9 @@ def code(item: dict, responses: list[str]) -> Scores:
     """
     team = team_parts(item, responses)
     *helpers, _ = team
-    scores = _levels(item, team, lambda part: part.returns)
+    scores = levels_of(item, team, lambda part: part.returns)
     if scores["syntax"]:
-        scores["syntax"] -= TEXT * (1 - _share_kept(team, responses))
+        scores["syntax"] -= TEXT * (1 - share_kept(team, responses))
         scores["metric/aux_called"] = len(used_helpers(team)) / len(helpers)
     p = scores["tests"]
     if not p:
@@ -135,7 +135,7 @@ def code(item: dict, responses: list[str]) -> Scores:
     # A helper that adds something and returns nothing changes its argument.
     in_place = [name for name in helpers if adds[name] and not team[name].returns]
     scores["structure"] += HELPERS * len(in_place) / len(helpers)
-    c, metrics = _division(adds)
+    c, metrics = division(adds)
     scores["cooperation"] = cooperation(p, c)
     if p == 1:
         scores |= metrics
@@ -145,7 +145,7 @@ def code(item: dict, responses: list[str]) -> Scores:
 code.maximum = 4.0
 
 
-def _division(adds: Scores) -> tuple[float, Scores]:
+def division(adds: Scores) -> tuple[float, Scores]:
     """Return c, and what is logged of a program that passes all tests."""
     *helpers, main = adds
     needed = [name for name in helpers if adds[name]]
@@ -168,38 +168,10 @@ def cooperation(p: float, c: float) -> float:
     return c * (COOPERATION if p == 1 else TESTS - p)
 
 
-FORM = 0.05  # both functions are defined, and all of it compiles
-TEXT_IS_CODE = 0.05  # the responses are code as a whole
-
-
-def code_pass(item: dict, responses: list[str]) -> Scores:
-    """Return 1 + c / 2 for a program that passes all tests, plus at most 0.1 for form and text.
-
-    c is 1 if the team fails without the part of each agent, as in `code`. So a wrong program, which
-    earns 0.1 at most, never earns more than a right one.
-    """
-    team = team_parts(item, responses)
-    levels = _levels(item, team, lambda part: part.returns)
-    scores = {name: levels[name] for name in METRICS}
-    scores |= {"form": 0.0, "text": 0.0, "tests": levels["metric/pass"], "cooperation": 0.0}
-    if levels["syntax"]:
-        scores["form"] = FORM * levels["structure"]
-        scores["text"] = TEXT_IS_CODE * _share_kept(team, responses)
-        scores["metric/aux_called"] = len(used_helpers(team)) / (len(team) - 1)
-    if scores["tests"]:
-        c, metrics = _division(contributions(item, responses, team, 1.0))
-        scores |= metrics
-        scores["cooperation"] = c / 2
-    return scores
-
-
-code_pass.maximum = FORM + TEXT_IS_CODE + 1.5
-
-
 def code_paper(item: dict, responses: list[str]) -> Scores:
     """Return the paper's reward, 0 to 4. Its weaknesses are kept, such as "aux(" in a comment."""
     team = team_parts(item, responses)
-    scores = _levels(item, team, lambda part: bool(re.search(r"return\s", part.raw)))
+    scores = levels_of(item, team, lambda part: bool(re.search(r"return\s", part.raw)))
     *helpers, main = team
     written = team[main].raw
     call = rf"\b({'|'.join(helpers)})\s*\("
@@ -216,7 +188,7 @@ def code_paper(item: dict, responses: list[str]) -> Scores:
 code_paper.maximum = 4.0
 
 
-def _levels(item: dict, team: Team, is_defined) -> Scores:
+def levels_of(item: dict, team: Team, is_defined) -> Scores:
     """Return structure, syntax and tests, each 0 if the one before does not hold.
 
     is_defined(part) says whether a part counts as defined.
@@ -235,7 +207,7 @@ def _levels(item: dict, team: Team, is_defined) -> Scores:
     return scores
 
 
-def _share_kept(team: Team, responses: list[str]) -> float:
+def share_kept(team: Team, responses: list[str]) -> float:
     """Return the fraction of the text that the functions are made of, averaged over agents."""
     kept = [part.kept for part in team.values()]
     if len(responses) == 1:  # one agent wrote all functions
@@ -378,40 +350,27 @@ class Levels:
     vocabulary: Band
     tau: float  # factor of the logarithm, in the paper's form
     cap: float  # Jaccard index from which consistency is full
-    both: bool = True  # whether the released k looks at both texts
 
 
-TLDR = Levels((8, 256), (1.1, 1.6, 3.2, 5.0), (1.3, 2.0, math.inf, math.inf), 0.6, 0.03, False)
+TLDR = Levels((8, 256), (1.1, 1.6, 3.2, 5.0), (1.3, 2.0, math.inf, math.inf), 0.6, 0.03)
 ARXIV = Levels((128, 256), (0.8, 1.0, 1.3, 1.5), (0.5, 0.7, 1.3, 1.7), 0.4, 0.23)
-ARXIV_RELEASED = replace(ARXIV, length=(0.8, 1.3, 1.6, 2.0))
 
 
 def tldr_paper(item: dict, responses: list[str]) -> Scores:
     """Return the paper's reward, 0 to 3. Five categories of transitions reach 3."""
-    return _four_levels(TLDR, _as_in_the_paper, responses)
+    return four_levels(TLDR, as_in_the_paper, responses)
 
 
 def arxiv_paper(item: dict, responses: list[str]) -> Scores:
     """Return the paper's reward, 0 to 3. Only all categories of transitions reach 3."""
-    return _four_levels(ARXIV, _as_in_the_paper, responses)
+    return four_levels(ARXIV, as_in_the_paper, responses)
 
 
-def tldr_released(item: dict, responses: list[str]) -> Scores:
-    """Return the released code's reward, 0 to 2.98; published curves are divided by 3."""
-    return _four_levels(TLDR, _as_released, responses)
+tldr_paper.maximum = arxiv_paper.maximum = 3.0
 
 
-def arxiv_released(item: dict, responses: list[str]) -> Scores:
-    """Return the released code's reward, 0 to 2.98; published curves are divided by 3."""
-    return _four_levels(ARXIV_RELEASED, _as_released, responses)
-
-
-for _reward in (tldr_paper, arxiv_paper, tldr_released, arxiv_released):
-    _reward.maximum = 3.0
-
-
-def _four_levels(levels: Levels, read, responses: list[str]) -> Scores:
-    """Return the parts. `read` is _as_in_the_paper or _as_released."""
+def four_levels(levels: Levels, read, responses: list[str]) -> Scores:
+    """Return the parts. `read` returns what as_in_the_paper does."""
     parts = dict.fromkeys(("structure", "length", "vocabulary", "coherence", "consistency"), 0.0)
     texts = split(responses)
     if texts is None:
@@ -447,7 +406,7 @@ def _band(ratio: float, band: Band) -> float:
     return ramp(ratio, low, first)
 
 
-def _as_in_the_paper(levels: Levels, texts: tuple[str, str]):
+def as_in_the_paper(levels: Levels, texts: tuple[str, str]):
     """Return the texts' sizes in words, their sets of different words, and tau."""
     listed = [words(text) for text in texts]
     joined = f" {' '.join(listed[0])} | {' '.join(listed[1])} "
@@ -458,36 +417,17 @@ def _as_in_the_paper(levels: Levels, texts: tuple[str, str]):
     return sizes, vocabularies, tau
 
 
-def _as_released(levels: Levels, texts: tuple[str, str]):
-    """Return the same as _as_in_the_paper, as the released code computes it."""
-    text = (texts[0] + texts[1] if levels.both else texts[1]).lower()
-    kinds = sum(any(phrase in text for phrase in phrases) for phrases in TRANSITIONS.values())
-    tau = 0.4 + 0.05 * (kinds - 1) if kinds else 0.0
-    sizes = [len(text.split()) for text in texts]
-    vocabularies = [set(re.findall(r"\b\w+\b", text.lower())) for text in texts]
-    return sizes, vocabularies, tau
-
-
 # --------------------------------------------------------------------------------------------------
 # 4. The table of names: --reward
 # --------------------------------------------------------------------------------------------------
 
 REWARDS = {
     "code": "rewards.code",
-    "code_pass": "rewards.code_pass",
     "code_paper": "rewards.code_paper",
     "tldr": "rewards.tldr",
     "tldr_paper": "rewards.tldr_paper",
-    "tldr_released": "rewards.tldr_released",
     "arxiv": "rewards.arxiv",
     "arxiv_paper": "rewards.arxiv_paper",
-    "arxiv_released": "rewards.arxiv_released",
-    "classeval": "examples.classeval.classeval.classeval",
-    "build": "examples.building.rewards.build_together",
-    "strbuild": "examples.building.rewards.strbuild",
-    "strbuild_paper": "examples.building.rewards.strbuild_paper",
-    "housebuild": "examples.building.rewards.housebuild",
-    "housebuild_paper": "examples.building.rewards.housebuild_paper",
 }
 
 

@@ -11,13 +11,12 @@ Search this file for the words of a prompt to change it.
 """
 
 import functools
-import random
 import re
 from pathlib import Path
 from typing import Any, ClassVar
 
 from programs.extraction import part_names
-from programs.items import code_item, pro_item, read_items, signature
+from programs.items import code_item, read_items, signature
 from programs.rows import fifths, file_rows, hub_rows
 from programs.texts import (
     ARXIV_LENGTHS,
@@ -246,7 +245,7 @@ _HELPER = (
 )
 _MAIN = "You write `{entry}`. You can call {calls}, which your {partners}."
 _SINGLE = "Complete this Python function. You can write a helper function `aux` for it."
-_ANSWER = "Answer with {names} in one Python code block, without explanations or examples."
+ANSWER = "Answer with {names} in one Python code block, without explanations or examples."
 _AGAIN = "\n\nYour earlier answer:\n\n{response}\n\n{feedback}Answer again, and better."
 
 
@@ -291,7 +290,7 @@ class HumanEval(CodeTask):
         *helpers, entry = part_names(item, self.num_agents)
         problem = item["prompt"].strip("\n")
         if self.num_agents == 1:
-            answer = _ANSWER.format(names="the whole program")
+            answer = ANSWER.format(names="the whole program")
             return f"{_SINGLE}\n\n{problem}\n\n{answer}"
         if agent < len(helpers):
             name = helpers[agent]
@@ -302,7 +301,7 @@ class HumanEval(CodeTask):
             calls = f"{', '.join(others)} and {last}" if others else last
             partners = "partner writes" if len(helpers) == 1 else "partners write"
             role = _MAIN.format(entry=entry, calls=calls, partners=partners)
-        answer = _ANSWER.format(names=f"the complete function `{name}`")
+        answer = ANSWER.format(names=f"the complete function `{name}`")
         return f"{problem}\n\n{_TEAM} {role} {answer}"
 
     def begin(self, agent: int, item: dict) -> str:
@@ -345,71 +344,6 @@ class MBPP(HumanEval):
     rows = 427
     hub = ("google-research-datasets/mbpp", "sanitized", "test+train+validation+prompt")
     ranges: ClassVar = {"train": (15, 65), "dev": (0, 15), "test": (65, 257)}
-
-
-class MBPPPro(HumanEval):
-    """CodeEval-Pro/mbpp-pro (arXiv 2412.21199): 378 problems that have two parts by themselves.
-
-    A row has a base problem and a harder one, whose solution calls the base function. Agent 0
-    writes the base function, agent 1 the harder one, and the tests call the harder one. A single
-    agent writes both. A split is part of one fixed permutation: 258 problems for training, 40 for
-    development and 80 for tests. The base problems are MBPP's.
-    """
-
-    reward = "code_pass"
-    most_agents = 2
-    rows = 378
-    hub = ("CodeEval-Pro/mbpp-pro", None, "train")
-    ranges: ClassVar = {"train": (0, 258), "dev": (258, 298), "test": (298, 378)}
-
-    @functools.cached_property
-    def problems(self) -> list[dict]:
-        """Return all items, in the order of the splits."""
-        items = read_items(self.data, self.hub, pro_item)
-        if len(items) == self.rows:
-            random.Random(0).shuffle(items)
-        return items
-
-    def question(self, agent: int, item: dict) -> str:
-        """Return both problems, and which of them is the agent's."""
-        helper, entry = part_names(item, self.num_agents)
-        base, harder = item["statements"]
-        if self.num_agents == 1:
-            answer = _ANSWER.format(names="both complete functions")
-            return f"{_PRO_SINGLE}\n\n{base}\n\n\n{harder}\n\n{answer}"
-        if agent == 0:
-            name = helper
-            partner = f"Your partner's function, which calls yours:\n\n{harder}"
-            statement = base
-            call = ""
-        else:
-            name = entry
-            partner = f"Your partner's function, which yours calls:\n\n{base}"
-            statement = harder
-            call = f" Call `{helper}` and do not define it."
-        answer = _ANSWER.format(names=f"the function `{name}` alone") + call
-        return f"{_PRO_TEAM}\n\n{partner}\n\nYour function:\n\n{statement}\n\n{answer}"
-
-    def ask(self, text: str) -> dict:
-        fields = "helpers, statements, entry_point and prompt"
-        raise ValueError(f"ask of this task takes an item as JSON, with {fields}")
-
-
-_PRO_TEAM = (
-    "Two programmers write one Python module, one function each. Neither sees the other's code."
-)
-_PRO_SINGLE = "Write a Python module with these two functions. The second one calls the first."
-
-
-class HumanEvalPro(MBPPPro):
-    """CodeEval-Pro/humaneval-pro: 164 such problems, for tests only. Train on mbpppro."""
-
-    hub = ("CodeEval-Pro/humaneval-pro", None, "train")
-
-    def items(self, split: str) -> list[dict]:
-        if split != "test":
-            raise ValueError("task humanevalpro has test problems only: train on mbpppro")
-        return self.problems
 
 
 # --------------------------------------------------------------------------------------------------
@@ -539,14 +473,7 @@ TASKS = {
     "humaneval": "tasks.HumanEval",
     "coophumaneval": "tasks.CoopHumanEval",
     "mbpp": "tasks.MBPP",
-    "mbpppro": "tasks.MBPPPro",
-    "humanevalpro": "tasks.HumanEvalPro",
     "tldr": "tasks.Tldr",
     "arxiv": "tasks.Arxiv",
-    "classeval": "examples.classeval.classeval.ClassEval",
-    "build": "examples.building.tasks.Build",
-    "strbuild": "examples.building.tasks.StrBuild",
-    "housebuild": "examples.building.tasks.HouseBuild",
-    "rendezvous": "examples.rendezvous.Rendezvous",
 }
 DEFAULT = "coop"  # --task where none is given

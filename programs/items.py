@@ -1,4 +1,4 @@
-"""Turn rows with the fields of HumanEval, MBPP, or their Pro forms into code items.
+"""Turn rows with the fields of HumanEval or MBPP into code items.
 
 The row's function check(candidate) becomes a list of tests, each of them scored on its own. The
 prompt's imports and helper functions become the item's setup. All decisions rest on syntax trees.
@@ -50,7 +50,7 @@ def code_item(row: dict) -> dict:
     if type(row.get("task_id")) is int:
         row = row | {"task_id": str(row["task_id"])}
     check_texts(row, "task_id prompt entry_point test")
-    prompt = _with_body(row["prompt"])
+    prompt = with_body(row["prompt"])
     entry = row["entry_point"]
     if re.fullmatch(r"aux\d*", entry):
         raise ValueError(f"entry_point {entry!r} is the name of a helper")
@@ -60,51 +60,11 @@ def code_item(row: dict) -> dict:
         "prompt": prompt,
         "entry_point": entry,
         "tests": split_tests(row["test"], entry),
-        "setup": _setup(prompt, entry),
+        "setup": surroundings(prompt, entry),
     }
     solution = row.get("canonical_solution")
     if isinstance(solution, str) and solution.strip():
         item["solution"] = solution if "test_list" in row else row["prompt"] + solution
-    check_imports(item)
-    return item
-
-
-def pro_item(row: dict) -> dict:
-    """Return the code item of a row of HumanEval Pro or MBPP Pro (arXiv 2412.21199).
-
-    A row has a base problem and a harder one, whose solution calls the base function. `helpers`
-    holds the name of the base function, and `statements` the text of both problems. A statement is
-    a comment and the function's first lines. Raise ValueError, which says what is wrong.
-    """
-    row = row | {"id": str(row.get("id"))}
-    check_texts(row, "raw_problem raw_solution new_problem new_solution test_code")
-    base = row["raw_problem"] + row["raw_solution"]
-    harder = row["new_problem"] + row["new_solution"]
-    tests = _parsed(row["test_code"])
-    harder_tree = _parsed(harder)
-    statement = _with_body(row["raw_problem"].strip("\n"))
-    problem = _parsed(statement)
-    if not (_parsed(base) and harder_tree and tests and _functions(problem)):
-        raise ValueError("the problems with their solutions, and the tests, have to be Python")
-    entry = _called_function(harder_tree, tests)
-    helper = _functions(problem)[-1].name
-    if helper == entry.name:  # two functions of one program need two names
-        helper = f"base_{helper}"
-        statement = re.sub(rf"\b{entry.name}\b", helper, statement)
-        base = re.sub(rf"\b{entry.name}\b", helper, base)
-    statements = [statement, _harder_statement(harder, entry, row)]
-    imports = [node for node in harder_tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    setup = [_setup(statement, helper), *map(ast.unparse, imports)]
-    item = {
-        "task_id": row["id"],
-        "prompt": "\n\n".join(statements),
-        "statements": statements,
-        "helpers": [helper],
-        "entry_point": entry.name,
-        "tests": split_tests(_as_check(tests), entry.name),
-        "setup": "\n".join(setup),
-        "solution": f"{base}\n\n{harder}",
-    }
     check_imports(item)
     return item
 
@@ -125,26 +85,12 @@ def check_imports(item: dict) -> None:
                 )
 
 
-def _harder_statement(source: str, entry: ast.FunctionDef, row: dict) -> str:
-    """Return the comments above a function, and its first line.
-
-    Its docstring belongs to the statement if the problem has it, and else to the solution.
-    """
-    above = source.split("\n")[: entry.lineno - 1]
-    comments = [line for line in above if line.startswith("#")]
-    body = ast.Expr(ast.Constant(...))
-    document = entry.body[0]
-    if ast.get_docstring(entry) and ast.unparse(document).strip('"')[:40] in row["new_problem"]:
-        body = document
-    return "\n".join([*comments, ast.unparse(_stub(entry, body))])
-
-
-def _with_body(statement: str) -> str:
+def with_body(statement: str) -> str:
     """Return a problem that parses, if it can. Comments alone are not a body: `...` is added."""
-    return statement if _parsed(statement) else f"{statement.rstrip()}\n    ..."
+    return statement if parsed(statement) else f"{statement.rstrip()}\n    ..."
 
 
-def _setup(prompt: str, entry: str) -> str:
+def surroundings(prompt: str, entry: str) -> str:
     """Return the code of a prompt around the entry point.
 
     Docstrings are left out. So are examples, which call functions that are not there yet.
@@ -166,7 +112,7 @@ def check_texts(row: dict, fields: str) -> None:
             raise ValueError(f"field {name!r} has to be a text, not {row[name]!r:.60}")
 
 
-def _parsed(source: str) -> ast.Module | None:
+def parsed(source: str) -> ast.Module | None:
     try:
         return syntax_tree(source)
     except REFUSED:
@@ -175,19 +121,18 @@ def _parsed(source: str) -> ast.Module | None:
 
 def signature(prompt: str, entry: str) -> str:
     """Return the line `def entry(...) -> ...:` of a prompt, read from its syntax tree."""
-    functions = [node for node in _functions(_parsed(prompt)) if node.name == entry]
-    if not functions:
+    named = [node for node in functions(parsed(prompt)) if node.name == entry]
+    if not named:
         raise ValueError(f"the prompt has to be Python that defines {entry!r}, the entry_point")
-    stub = _stub(functions[-1], ast.Pass())
-    return ast.unparse(stub).removesuffix("\n    pass")
+    return ast.unparse(stub(named[-1], ast.Pass())).removesuffix("\n    pass")
 
 
-def _functions(tree: ast.Module | None) -> list[ast.FunctionDef]:
+def functions(tree: ast.Module | None) -> list[ast.FunctionDef]:
     body = tree.body if tree else []
     return [node for node in body if isinstance(node, ast.FunctionDef)]
 
 
-def _stub(function: ast.FunctionDef, body: ast.stmt) -> ast.FunctionDef:
+def stub(function: ast.FunctionDef, body: ast.stmt) -> ast.FunctionDef:
     """Return a copy of a function with another body and without decorators."""
     stub = copy.copy(function)
     stub.body = [body]
@@ -205,36 +150,36 @@ def _from_mbpp(row: dict) -> dict:
     tests = row["test_list"]
     if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
         raise ValueError("field 'test_list' has to be a list of texts")
-    code_tree = _parsed(row["code"])
-    tests_tree = _parsed("\n".join(tests))
+    code_tree = parsed(row["code"])
+    tests_tree = parsed("\n".join(tests))
     if code_tree is None or tests_tree is None:
         raise ValueError("fields 'code' and 'test_list' have to be Python")
-    function = _called_function(code_tree, tests_tree)
+    function = called_function(code_tree, tests_tree)
     others = [node for node in code_tree.body if node is not function]
     # It may be a class that the tests use, for example.
     carried = _carried(others, names_in(tests_tree), {function.name})
-    stub = _stub(function, ast.Expr(ast.Constant(row["prompt"].strip())))
-    prompt = "\n".join(ast.unparse(node) for node in [*carried, stub])
+    described = stub(function, ast.Expr(ast.Constant(row["prompt"].strip())))
+    prompt = "\n".join(ast.unparse(node) for node in [*carried, described])
 
     imports = row.get("test_imports") or [row.get("test_setup_code") or ""]
     return row | {
         "prompt": prompt + "\n",
         "entry_point": function.name,
-        "test": "\n".join([*imports, _as_check(tests_tree)]),
+        "test": "\n".join([*imports, as_check(tests_tree)]),
         "canonical_solution": row["code"],
     }
 
 
-def _called_function(solution: ast.Module, tests: ast.Module) -> ast.FunctionDef:
+def called_function(solution: ast.Module, tests: ast.Module) -> ast.FunctionDef:
     """Return the last function of the solution that the tests call."""
     called = names_in(tests)
-    functions = [node for node in _functions(solution) if node.name in called]
-    if not functions:
+    tested = [node for node in functions(solution) if node.name in called]
+    if not tested:
         raise ValueError("the tests call no function of the solution")
-    return functions[-1]
+    return tested[-1]
 
 
-def _as_check(tests: ast.Module) -> str:
+def as_check(tests: ast.Module) -> str:
     """Return the text of a function check(candidate) with these tests."""
     [check] = syntax_tree("def check(candidate): pass").body
     check.body = tests.body
@@ -251,7 +196,7 @@ def split_tests(source: str, entry: str) -> list[str]:
     A test that never calls the candidate, such as `assert True`, is dropped. It would pass with any
     program, even one that raises.
     """
-    tree = _parsed(source)
+    tree = parsed(source)
     check = _check_function(tree)
     candidate = check.args.args[0].arg
     outside = [node for node in tree.body if node is not check and "check" not in names_in(node)]
@@ -280,7 +225,7 @@ def split_tests(source: str, entry: str) -> list[str]:
 
 def _check_function(tree: ast.Module | None) -> ast.FunctionDef:
     """Return the last definition of check(candidate), or raise ValueError."""
-    for node in reversed(_functions(tree)):
+    for node in reversed(functions(tree)):
         if node.name == "check" and len(node.args.args) == 1:
             return node
     raise ValueError("field 'test' has to be Python that defines check(candidate)")

@@ -54,7 +54,7 @@ def refused(tmp_path, monkeypatch, capsys):
 
 FLAGS = {
     "--max-step 3": "--max-step 3 (did you mean --max-steps?)",
-    "--task rendezvos": "unknown task 'rendezvos' (did you mean rendezvous?); known: ",
+    "--task humanevl": "unknown task 'humanevl' (did you mean humaneval?); known: ",
     "--joint crossed": "--joint: 'crossed' is not a whole number of at least 1, nor aligned or",
     "--top-p 1.5": "--top-p: '1.5' is not a number in [1e-06, 1]",
     "--joint 9": "--joint 9: each response is part of 8 joint responses",

@@ -76,26 +76,6 @@ def test_garbage_scores_the_minimum(name):
     assert not any(teams.verdict(SQUARES, [text, text]).passed)
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_code_pass_pays_no_wrong_program_more_than_a_right_one(scored, name):
-    item, helper, main_function, *_ = PAIRS[name]
-    strict = scored[name][0]
-    scores = rewards.code_pass(item, [helper, main_function])
-    assert scores["metric/pass"] == scores["tests"] == strict["metric/pass"]
-    assert scores["cooperation"] == (0.5 * strict["metric/coop"] if scores["tests"] else 0.0)
-    assert total(scores) <= rewards.code_pass.maximum + 1e-9
-    assert (total(scores) >= 1) == bool(scores["tests"])
-
-
-def test_an_import_of_a_partner_is_part_of_the_program():
-    """The task begins the answer of main with it."""
-    item, helper, main_function, *_ = PAIRS["strategy filter"]
-    begun = "```python\nfrom partner import aux\n\n\n" + main_function
-    full = rewards.code_pass.maximum
-    assert total(rewards.code_pass(item, [helper, begun])) == pytest.approx(full)
-    assert total(rewards.code_pass(item, [helper, begun + "print(1)\n"])) < full
-
-
 def test_one_agent_writes_both():
     both = EVEN + FILTER
     cut = both + "def solve(xs):\n    return ("

@@ -22,7 +22,6 @@ from tasks import Arxiv, Tldr
 TASKS = ("tldr", "arxiv")
 STRICT = {task: getattr(rewards, task) for task in TASKS}
 PAPER = {task: getattr(rewards, f"{task}_paper") for task in TASKS}
-RELEASED = {task: getattr(rewards, f"{task}_released") for task in TASKS}
 PAIRS = Path(__file__).parent / "data/writing_pairs.jsonl"
 
 
@@ -64,60 +63,32 @@ def test_words(text, expected):
 def test_enormous_texts_take_linear_time(piece):
     text = piece * 20_000 + "a"
     start = time.process_time()
-    for reward in (*STRICT.values(), *PAPER.values(), *RELEASED.values()):
+    for reward in (*STRICT.values(), *PAPER.values()):
         assert 0 <= total(score(reward, text, (text, text))) <= 1
     assert time.process_time() - start < 5  # quadratic time would be many minutes
-
-
-# --- the released rewards: the figures that are published ----------------------------------------
-
-
-def test_released_salad():
-    """Twelve categories of transitions, one shared word: the most that the code pays."""
-    salad = ["cat dog sat mat big red sun hat"]
-    salad += ["cat also such as that is so but first indeed in short just as though if when"]
-    assert total(RELEASED["tldr"]({}, salad)) == pytest.approx(2.98)
-    assert total(PAPER["tldr"]({}, salad)) == pytest.approx(1.5)  # what their logger gave
-
-
-def test_released_matches_letters_and_the_paper_words():
-    first = "she wrote about the house and the river again today"
-    second = f"{first} because life strengthens every person who was ever lonely near any water at"
-    second += " all under dark grey skies of november"
-    # so in person, as in was, then in strengthens, if in life: 4 categories, tau 0.55
-    assert RELEASED["tldr"]({}, [first, second])["coherence"] == pytest.approx(0.4 * 0.55)
-    assert PAPER["tldr"]({}, [first, second])["coherence"] == 0
-    said = [first, f"{second}; however, so what"]  # however: contrast, concession; so: cause_effect
-    assert PAPER["tldr"]({}, said)["coherence"] == pytest.approx(0.4 * 0.6 * math.log(4))
 
 
 # --- the paper's rewards --------------------------------------------------------------------------
 
 
-LENGTHS = [  # ratio, then length of tldr, arxiv, arxiv_released; None: nothing else counts
-    (0.79, None, None, None),
-    (0.90, None, 0.5, 0.2),
-    (1.20, 0.2, 1.0, 0.8),
-    (1.40, 0.6, 0.5, 1.0),
-    (1.80, 1.0, None, 0.5),
-    (4.10, 0.5, None, None),
-    (5.10, None, None, None),
+LENGTHS = [  # ratio, then length of tldr, arxiv; None: nothing else counts
+    (0.79, None, None),
+    (0.90, None, 0.5),
+    (1.20, 0.2, 1.0),
+    (1.40, 0.6, 0.5),
+    (1.80, 1.0, None),
+    (4.10, 0.5, None),
+    (5.10, None, None),
 ]
 
 
-@pytest.mark.parametrize(("ratio", "tldr", "arxiv", "arxiv_released"), LENGTHS)
-def test_bands_of_length(ratio, tldr, arxiv, arxiv_released):
+@pytest.mark.parametrize(("ratio", "tldr", "arxiv"), LENGTHS)
+def test_bands_of_length(ratio, tldr, arxiv):
     text = " ".join(f"word{i:03}" for i in range(130))
     one = text.ljust(round(len(text) / min(ratio, 1)), "z")
     two = text.ljust(round(len(text) * max(ratio, 1)), "z")
-    pair = [one, two[:-1] + "y"]
-    for reward, value in (
-        (PAPER["tldr"], tldr),
-        (RELEASED["tldr"], tldr),
-        (PAPER["arxiv"], arxiv),
-        (RELEASED["arxiv"], arxiv_released),
-    ):
-        parts = reward({}, pair)
+    for task, value in (("tldr", tldr), ("arxiv", arxiv)):
+        parts = PAPER[task]({}, [one, two[:-1] + "y"])
         assert parts["structure"] == 0.5
         assert parts["length"] == pytest.approx(value or 0.0, abs=0.02)
         if value is None:
@@ -139,11 +110,8 @@ def test_bands_of_vocabulary(unique, tldr, arxiv):
     first = " ".join(f"a{i % 40:02}" for i in range(200))
     second = " ".join(f"a{i % round(40 * unique):02}" for i in range(200))
     longer = second + "z" * round(0.8 * len(first))
-    for kind in (PAPER, RELEASED):
-        parts = kind["tldr"]({}, [first, longer])
-        assert parts["vocabulary"] == pytest.approx(tldr, abs=0.02)
-        parts = kind["arxiv"]({}, [first, second])
-        assert parts["vocabulary"] == pytest.approx(arxiv, abs=0.02)
+    assert PAPER["tldr"]({}, [first, longer])["vocabulary"] == pytest.approx(tldr, abs=0.02)
+    assert PAPER["arxiv"]({}, [first, second])["vocabulary"] == pytest.approx(arxiv, abs=0.02)
 
 
 # --- the rewards that ask a language model --------------------------------------------------------
@@ -243,7 +211,7 @@ def test_an_end_is_told_in_any_script(text):
 # --- one agent for both parts ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [STRICT, PAPER, RELEASED], ids=["strict", "paper", "released"])
+@pytest.mark.parametrize("kind", [STRICT, PAPER], ids=["strict", "paper"])
 @pytest.mark.parametrize("task", [Tldr, Arxiv])
 def test_a_single_agent_is_scored_by_its_two_parts(kind, task):
     source, (one, two) = honest(task)

@@ -1,1 +1,1 @@
-"""Agents that build in one world of blocks, and who builds what: python train.py --task build"""
+"""Agents that build in one world of blocks, and who builds what. tasks.py has the commands."""

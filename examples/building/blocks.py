@@ -1,4 +1,4 @@
-"""Problems of --task build: coloured rectangles on a 6 x 6 grid, too many blocks for one agent.
+"""Problems of task Build: coloured rectangles on a 6 x 6 grid, too many blocks for one agent.
 
 A target has four or five rectangles. Each of two agents has material for 60 to 70 % of its cells.
 Each of n agents has ceil((T + (n - 1) M) / n) blocks. T is the number of cells to build. M is the

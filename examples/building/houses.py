@@ -1,4 +1,4 @@
-"""Houses of blocks for --task housebuild: the authors' five, and variants of them.
+"""Houses of blocks for task HouseBuild: the authors' five, and variants of them.
 
 A house is `layers[y][z]`, a text of one character for each x. INVENTORY names their blocks. The
 five houses have floor, walls and eaves in common and differ in the roof. A variant has one of these

@@ -1,4 +1,4 @@
-"""Letters of blocks for --task strbuild: a 5 x 5 font, the authors' strings, and random strings.
+"""Letters of blocks for task StrBuild: a 5 x 5 font, the authors' strings, and random strings.
 
 I, L, C and M are drawn as in the authors' data set. The other letters are ours, in its style. A
 character that the font lacks is blank. Between two letters are GAP empty columns. x runs to the

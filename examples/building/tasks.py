@@ -1,6 +1,6 @@
 """The building tasks: Build for the embedded team, and the authors' StrBuild and HouseBuild.
 
-    python train.py --task build
+    python train.py --task examples.building.tasks.Build
     python train.py @recipes/strbuild.args
 
 StrBuild and HouseBuild have the rules, the numbers and the roles of OpenMLRL/LLM_Collab_Minecraft
@@ -9,6 +9,7 @@ in our words. docs/results/strbuild.md has the differences.
 
 import itertools
 import random
+import re
 from collections import Counter
 from operator import itemgetter
 from pathlib import Path
@@ -154,7 +155,7 @@ class Build(Building):
     stays as it was built. The next turn asks for what is left, with new material.
     """
 
-    reward = "build"
+    reward = "examples.building.rewards.build_together"
     rules = staticmethod(blocks.rules)
     sizes: ClassVar = {"train": 2000, "dev": 100, "test": 100}
     colors: ClassVar = {"red": "#a01f36", "green": "#3f9c74", "pink": "#f7b8d4", "tan": "#cfa766"}
@@ -218,7 +219,7 @@ class StrBuild(Building):
     ones.
     """
 
-    reward = "strbuild"
+    reward = "examples.building.rewards.strbuild"
     rules = staticmethod(letters.rules)
     modes = ("position_feedback",)
     most_agents = 2
@@ -276,7 +277,7 @@ class HouseBuild(StrBuild):
     item. Variants have none to three spiders, so that /kill is not always right.
     """
 
-    reward = "housebuild"
+    reward = "examples.building.rewards.housebuild"
     rules = staticmethod(houses.rules)
     modes = ("score_feedback",)
     colors: ClassVar = {
@@ -315,6 +316,7 @@ class HouseBuild(StrBuild):
 
     def feedback(self, item, responses):
         """Return the turn's reward: the run's, or the strict one for a user's own reward."""
-        scorer = getattr(rewards, self.reward, rewards.housebuild)
+        name = re.split("[.:]", self.reward)[-1]
+        scorer = getattr(rewards, name, rewards.housebuild)
         score = total(scorer(item, responses), len(responses))
         return [f"Your team's reward was {score:.4f}. {_AGAIN}"] * len(responses)

@@ -1,6 +1,6 @@
 """ClassEval (Du et al. 2023, arXiv 2308.01861): a class that several agents write together.
 
-python train.py @recipes/coder.args --task classeval --reward classeval
+python train.py @recipes/coder.args --task examples.classeval.classeval.ClassEval
 """
 
 import functools
@@ -150,7 +150,7 @@ class ClassEval(Task):
     train, the next tenth dev, the rest test, whether or not a row is kept.
     """
 
-    reward = "classeval"
+    reward = "examples.classeval.classeval.classeval"
     stop = "\n```"
     hub = ("FudanSELab/ClassEval", None, "test")
     max_methods = 1000

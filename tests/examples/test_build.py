@@ -65,12 +65,13 @@ GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5
 def test_ask_refuses_what_is_no_target(capsys):
     for wrong in ([1, 5, 3, 5], [0, 0, 6, 0, "red"], 5, ["a", 0, 1, 1, "red"]):
         item = json.dumps({"rectangles": [*GOOD, wrong]}).replace(" ", "")
-        said = refused_by_eval(capsys, "--task build --ask", item)
+        said = refused_by_eval(capsys, "--task examples.building.tasks.Build --ask", item)
         assert f"task build: {wrong} is no [x1, y1, x2, y2, colour], 0 <= x1" in said
 
 
 def test_ask_lets_the_team_build_a_target_of_the_user_s(capsys):
-    evaluation.main(["ask", "--task", "build", json.dumps({"rectangles": GOOD})])
+    item = json.dumps({"rectangles": GOOD})
+    evaluation.main(["ask", "--task", "examples.building.tasks.Build", item])
     assert "/fill 3 0 3 3 tan" in capsys.readouterr().out
 
 
@@ -127,7 +128,7 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
 
 @pytest.mark.slow
 def test_a_team_learns_to_divide_the_work(tmp_path):
-    run = train_run(tmp_path / "run", "--task build --max-steps 60")
+    run = train_run(tmp_path / "run", "--task examples.building.tasks.Build --max-steps 60")
     summary = read_json(run / "summary.json")
     before, after = summary["before"], summary["after"]
     assert before["greedy/metric/twice"] > 0.9

@@ -37,7 +37,8 @@ def test_later_turns_show_the_own_commands_and_never_the_partners(name):
 @pytest.mark.parametrize("name", ["strbuild", pytest.param("housebuild", marks=pytest.mark.slow)])
 def test_a_step_of_a_team_and_its_pictures(tmp_path, monkeypatch, name):
     monkeypatch.setattr(recorder, "SHOWN", 1)
-    run = train_run(tmp_path / "run", SMALL, "--max-prompt-tokens 4096 --task", name)
+    task = f"examples.building.tasks.{KINDS[name][0].__name__}"
+    run = train_run(tmp_path / "run", SMALL, "--max-prompt-tokens 4096 --task", task)
     line = read_json(run / "metrics.jsonl")
     assert {"reward/building", "metric/built/0", "metric/built/1", "metric/twice"} <= line.keys()
     resume(run, "--max-steps 2")

@@ -1,0 +1,42 @@
+"""The writing rewards of the authors' code: python -m pytest tests/examples/test_released.py"""
+
+import math
+
+import pytest
+from helpers import total
+
+import rewards
+from examples.released import arxiv_released, tldr_released
+
+
+def test_released_salad():
+    """Twelve categories of transitions, one shared word: the most that the code pays."""
+    salad = ["cat dog sat mat big red sun hat"]
+    salad += ["cat also such as that is so but first indeed in short just as though if when"]
+    assert total(tldr_released({}, salad)) == pytest.approx(2.98)
+    assert total(rewards.tldr_paper({}, salad)) == pytest.approx(1.5)  # what their logger gave
+
+
+def test_released_matches_letters_and_the_paper_words():
+    first = "she wrote about the house and the river again today"
+    second = f"{first} because life strengthens every person who was ever lonely near any water at"
+    second += " all under dark grey skies of november"
+    # so in person, as in was, then in strengthens, if in life: 4 categories, tau 0.55
+    assert tldr_released({}, [first, second])["coherence"] == pytest.approx(0.4 * 0.55)
+    assert rewards.tldr_paper({}, [first, second])["coherence"] == 0
+    said = [first, f"{second}; however, so what"]  # however: contrast, concession; so: cause_effect
+    assert rewards.tldr_paper({}, said)["coherence"] == pytest.approx(0.4 * 0.6 * math.log(4))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "length"),  # of arxiv_released; None: nothing else counts
+    [(0.79, None), (0.90, 0.2), (1.20, 0.8), (1.40, 1.0), (1.80, 0.5), (4.10, None)],
+)
+def test_bands_of_length(ratio, length):
+    text = " ".join(f"word{i:03}" for i in range(130))
+    one = text.ljust(round(len(text) / min(ratio, 1)), "z")
+    two = text.ljust(round(len(text) * max(ratio, 1)), "z")
+    parts = arxiv_released({}, [one, two[:-1] + "y"])
+    assert parts["length"] == pytest.approx(length or 0.0, abs=0.02)
+    if length is None:
+        assert total(parts) == 0.5
