@@ -1,16 +1,16 @@
-"""Any data set of reasoning-gym, whose verifier is the reward: pip install reasoning-gym==0.1.25
+"""Data sets of reasoning-gym, whose verifier is the reward: pip install reasoning-gym==0.1.25
 
     python train.py --task examples/gym.py:Gym --num-agents 1 --model MODEL --chat-template
     python train.py --task examples/gym.py:Gym --turns 2 --branching chain --model MODEL \\
-        --chat-template --task-arg dataset=countdown size=1000 'config={"max_numbers": 4}'
+        --chat-template --task-arg dataset=basic_arithmetic size=1000 'config={"max_terms": 3}'
 
 One agent answers the question, which is GRPO. Two are a planner, who sees the question and writes a
 hint, and a solver, who sees both and answers at the second turn. Each split has a seed of its own,
 and dev and test leave out what is in train. `config` is the data set's own, as JSON.
 
-The answer stands between <answer> and </answer>. Without these tags it is the whole response. A
-verifier may give a part of 1, also to a wrong answer: countdown gives 0.05 for a wrong number.
-Rewards run in threads, so a verifier that sets an alarm (graph_color) ends the run.
+The answer stands between <answer> and </answer>. Without these tags it is the whole response. Only
+data sets whose answers are compared as texts are taken (33 of 106): other verifiers evaluate what a
+model wrote, in the trainer. An answer that contains the right one earns a part of 1.
 """
 
 import functools
@@ -26,15 +26,9 @@ HINT = "\n\nA hint from your partner: {}"
 
 class Gym:
     reward = f"{__file__}:verified"
+    takes_data = False
 
-    def __init__(
-        self,
-        data=None,
-        num_agents=2,
-        dataset: str = "countdown",
-        size: int = 500,
-        config: str = "{}",
-    ):
+    def __init__(self, data=None, num_agents=2, dataset="basic_arithmetic", size=500, config="{}"):
         if num_agents > 2:
             raise ValueError(f"a planner and a solver are two agents, not {num_agents}")
         self.num_agents = num_agents
@@ -67,23 +61,32 @@ class Gym:
         return item["prompt"] + HINT.format(item["hint"]) + FORM
 
     def advance(self, item, responses):
+        if self.num_agents == 1 or "hint" in item:
+            return None  # it was the answer
         return item | {"hint": responses[0]}
 
 
 @functools.cache
 def make(name, config, size, seed):
-    """Return a data set. ValueError: its name is unknown, or it refuses its configuration."""
+    """Return a data set. ValueError: it is unknown, refuses its configuration, or is not safe."""
     try:
         import reasoning_gym
+        from reasoning_gym.dataset import ProceduralDataset
     except ModuleNotFoundError as error:
         raise ValueError(
             f"{error}: examples/gym.py needs pip install reasoning-gym==0.1.25"
         ) from error
     try:
         options = json.loads(config)
-        return reasoning_gym.create_dataset(name, size=size, seed=seed, **options)
+        dataset = reasoning_gym.create_dataset(name, size=size, seed=seed, **options)
     except Exception as error:  # each data set checks its own configuration, mostly by assert
         raise ValueError(f"reasoning-gym refuses {name} with {config}: {error}") from error
+    if type(dataset).score_answer is not ProceduralDataset.score_answer:
+        raise ValueError(
+            f"{name} does not compare answers as texts, and its verifier may evaluate them: choose "
+            "another data set, such as basic_arithmetic"
+        )
+    return dataset
 
 
 def verified(item, responses):

@@ -63,6 +63,7 @@ def other(draw, name):
 
 class Ledger:
     reward = f"{__file__}:found"
+    takes_data = False
     measures: ClassVar = {"exact": "metric/exact"}  # a column of eval.py
     agents = 2
     told = READ  # agent 0's task
@@ -72,6 +73,8 @@ class Ledger:
         """lines: the number of lines in each half."""
         if num_agents != self.agents:
             raise ValueError(f"this ledger is for {self.agents} agents, not {num_agents}")
+        if not 2 <= lines <= 450:
+            raise ValueError(f"each half of a ledger has 2 to 450 lines, not {lines}")
         self.lines = lines
 
     def items(self, split):
@@ -131,8 +134,8 @@ class Half(Full):
 
 def f1(answer, amounts):
     """Return the harmonic mean of precision and recall of the numbers in an answer."""
-    numbers = set(map(int, re.findall("[0-9]+", answer)))
-    return 2 * len(numbers.intersection(amounts)) / (len(numbers) + len(amounts))
+    numbers = set(re.findall("[0-9]+", answer))
+    return 2 * len(numbers.intersection(map(str, amounts))) / (len(numbers) + len(amounts))
 
 
 def found(item, responses):

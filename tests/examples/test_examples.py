@@ -8,7 +8,7 @@ import pytest
 from code_pairs import EVEN, FILTERED, SQUARES, main
 from helpers import SMALL, total, train_run
 
-from examples import ledger, messages, own_pay, sudoku, tools, workflows
+from examples import ledger, messages, own_pay, tools, workflows
 from examples.rendezvous import Rendezvous
 from rewards import code
 from tasks import Coop
@@ -97,6 +97,13 @@ def test_a_ledger_is_paid_for_its_amounts_less_the_length_of_what_is_right():
     assert right == {"f1": 1, "length": -0.001 * 19, "metric/exact": 1}
     part = ledger.found(item, ["101, 9", ""])  # a half is right, a third is named
     assert part == {"f1": pytest.approx(0.4), "length": 0, "metric/exact": 0}
+    assert ledger.found(item, ["9" * 4301, ""])["f1"] == 0
+
+
+@pytest.mark.parametrize("lines", [1, 451])
+def test_a_ledger_refuses_halves_that_no_ledger_has(lines):
+    with pytest.raises(ValueError, match=f"2 to 450 lines, not {lines}"):
+        ledger.Ledger(lines=lines)
 
 
 OWN = main("return sum(x * x for x in xs if x % 2 == 0)")
@@ -156,40 +163,3 @@ def test_arithmetic_is_paid_for_the_right_number_less_the_length():
     assert right["length"] == -0.001 * (9 + len(f"So {item['answer']:,}."))
     assert tools.answer(item, ["", f"{item['answer']} or 7"])["exact"] == 0
     assert tools.answer(items[0], ["<python>1", ""]) == {}
-
-
-def test_a_sudoku_has_one_solution_and_pays_what_each_turn_adds():
-    task = sudoku.Sudoku(empty=6)
-    splits = [{item["puzzle"] for item in task.items(s)} for s in ("train", "dev", "test")]
-    assert sum(map(len, splits)) == len(set.union(*splits)) == 650
-    for item in (sudoku.EXAMPLE, task.items("test")[0]):
-        fits = [grid for grid in sudoku.grids() if sudoku.filled(item, grid) == grid]
-        assert fits == [item["solution"]]
-    item = sudoku.EXAMPLE  # of four empty cells, WRONG has two right
-    solved = sudoku.rows(item["solution"])
-    after = task.advance(item, [sudoku.WRONG, ""])
-    assert total(sudoku.improvement(item, [sudoku.WRONG, ""])) == 0.5
-    assert total(sudoku.improvement(after, ["", solved])) == 0.5 + 1
-    assert sudoku.improvement(after, ["", "no board"])["cells"] == 0
-    assert task.advance(after, ["", solved]) is None
-    assert sudoku.rows(sudoku.WRONG) in task.observe(1, after, [])[-1]["content"]
-
-
-@pytest.mark.parametrize("agents", [1, 2])
-def test_a_program_for_a_sudoku_is_run_and_its_output_read(agents):
-    task = sudoku.Coded(None, agents)
-    item = task.items("test")[0]
-    assert task.begin(0, item) == sudoku.BEGIN
-    code = f"{sudoku.BEGIN}    return board.replace('.', '1')"
-    after = task.advance(item, [code, ""])
-    assert after["output"] == sudoku.rows(item["puzzle"].replace(".", "1"))
-    assert sudoku.answered(item, [code, ""]) == {}
-    [last] = task.speakers(after, 1)
-    assert (last, task.begin(last, after)) == (agents - 1, "")
-    seen = task.observe(last, after, [])
-    assert after["output"] in seen[-1]["content"]
-    assert "replace" not in json.dumps(seen)
-    solved = sudoku.rows(item["solution"])
-    assert sudoku.answered(after, ["", solved]) == {"cells": 1, "solved": 1, "metric/cells": 1}
-    example = sudoku.BEGIN + sudoku.SOLVER.removesuffix(task.stop)
-    assert task.advance({"puzzle": "1.3.313.2"}, [example])["output"] == "123231312"
