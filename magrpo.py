@@ -30,8 +30,7 @@ The algorithm leaves out:
 - the division by the group's standard deviation, which biases the gradient (--advantage std)
 - an entropy bonus
 - a KL term, unless --kl-coef asks for one
-- an importance ratio and its clipping. A rollout is used for one update, where the ratio is 1. With
-  --updates there are several updates, and with --engine another program has sampled.
+- an importance ratio and its clipping, unless another program has sampled (--engine)
 
 Read it in this order: the equations (pure functions), the rollout (steps 1 to 4), the
 LightningModule (steps 5 to 7). The team is in policies/. policies/fast/ gives the same results in
@@ -62,7 +61,6 @@ from policies.shared_model import Prompt, TooLong
 from policies.team import Team
 
 TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
-MOST_DOUBLINGS = 5  # --keep-problems leaves a problem out of 31 epochs at most
 
 
 # --------------------------------------------------------------------------------------------------
@@ -128,17 +126,14 @@ def sample_returns(
 
     `optimism` moves the reward from the mean (0) to the maximum (1): what the sample earns if the
     partners learn to fit it. The maximum over their samples is biased upwards.
-
-    A sample in none of the joint responses is left out: its R is NaN.
     """
-    returns = torch.full_like(future, math.nan)
+    returns = gamma * future
     for agent, own_rewards in enumerate(rewards):
         for sample in range(future.shape[1]):
             earned = own_rewards[joints[:, agent] == sample]  # in its joint responses
-            if len(earned):
-                mean = earned.mean()
-                returns[agent, sample] = mean + optimism * (earned.max() - mean)
-    return returns + gamma * future
+            mean = earned.mean()
+            returns[agent, sample] += mean + optimism * (earned.max() - mean)
+    return returns
 
 
 def advantages(returns: Tensor, mode: str) -> Tensor:
@@ -151,19 +146,7 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
         rloo, none 1
         std        not a constant
         max        not a constant. It follows E[R] - E[best of G] / G, a bias against the best.
-        maxrl      (1 - (1 - p)^(G-1)) / p, where R is 1 with chance p, and else 0. This is up to
-                   G - 1 for a rare success (arXiv 2602.02710).
-
-    A sample that is left out (NaN) stays so, and the others are its agent's group.
-    Raise ValueError if a return is negative and maxrl would divide by the mean.
     """
-    is_left_out = returns.isnan()
-    if is_left_out.any():
-        values = returns.clone()
-        for group, left_out in zip(values, is_left_out, strict=True):
-            if not left_out.all():
-                group[~left_out] = advantages(group[~left_out], mode)
-        return values
     if mode == "none":
         return returns
     group = returns.shape[-1]
@@ -175,13 +158,7 @@ def advantages(returns: Tensor, mode: str) -> Tensor:
         return centred * (group / max(group - 1, 1))
     if mode == "std":  # GRPO's division, by the population deviation
         return centred / (returns.std(-1, keepdim=True, correction=0) + 1e-4)
-    if mode == "maxrl":
-        if (returns < 0).any():
-            raise ValueError("--advantage maxrl needs rewards that are never negative")
-        return centred / baseline.masked_fill(equal, 1.0)
-    if mode in ("mean", "max"):
-        return centred
-    raise ValueError(f"unknown --advantage {mode!r}")
+    return centred
 
 
 def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
@@ -191,34 +168,6 @@ def policy_loss(logps: Tensor, mask: Tensor, coef: Tensor) -> Tensor:
     losses of micro-batches add up.
     """
     return -(coef * (logps * mask).sum(-1)).sum()
-
-
-def clipped_loss(
-    logps: Tensor,
-    old: Tensor,
-    mask: Tensor,
-    coef: Tensor,
-    clip: list[float],
-    level: str = "token",
-) -> Tensor:
-    """Return PPO's loss (arXiv 1707.06347, Eq. 7) for a rollout's later updates.
-
-    Per token it is min(r A, r' A), where r = pi / old, and r' is r clipped to 1 - clip[0] and
-    1 + clip[1]. Shapes are those of policy_loss. old (R, T) is log pi before the first update. In
-    that update r = 1, and this is policy_loss.
-
-    On the level `sequence`, all tokens of a response y have r = (pi(y) / old(y))^(1 / |y|). A
-    token's gradient is r A times that of its log pi (GSPO, arXiv 2507.18071, Eq. 7 and 14).
-    """
-    log_ratio = logps - old
-    if level == "sequence":
-        real = mask > 0
-        mean = (log_ratio * real).sum(-1) / real.sum(-1)
-        log_ratio = mean.detach()[:, None] + logps - logps.detach()
-    ratio = log_ratio.exp()
-    clipped = ratio.clamp(1 - clip[0], 1 + clip[1])
-    coef = coef[:, None]
-    return -(torch.minimum(ratio * coef, clipped * coef) * mask).sum()
 
 
 def kl_loss(logps: Tensor, reference: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
@@ -245,9 +194,9 @@ def learning_rate_factor(step: int, schedule: str, warmup: int, total: int) -> f
     return 1.0
 
 
-def optimism_weight(step: int, start: float, end: float, total: int) -> float:
-    """Return the weight of optimism at a step: it falls linearly to 0 in a share of the steps."""
-    return start * max(1.0 - step / (end * total), 0.0)
+def optimism_weight(step: int, start: float, total: int) -> float:
+    """Return the weight of optimism at a step: it falls linearly to 0 in half of the steps."""
+    return start * max(1.0 - step / (0.5 * total), 0.0)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -339,7 +288,6 @@ class Rollout:
         joints: float,
         chain: bool,
         optimism: float = 0.0,
-        truncated: str = "keep",
     ) -> list[list[Node]]:
         """Return the nodes of each turn: one per item at turn 0, then one per joint response.
 
@@ -348,8 +296,7 @@ class Rollout:
 
         The key (seed, stream, step, number of the first item) decides every random number. `joints`
         is the number of joint responses that score each response (math.inf for all). `optimism` is
-        its weight in `sample_returns`. With `truncated` drop, joint responses with a cut-off
-        response do not count in the samples' returns.
+        its weight in `sample_returns`.
         """
         turns = []
         with self.interruptible():
@@ -369,7 +316,7 @@ class Rollout:
                     for node in nodes:
                         opened += self.next_turn(node, 1 if chain else samples)
                 nodes = opened
-            back_up(turns, self.episode.gamma, optimism, truncated == "drop")  # step 4
+            back_up(turns, self.episode.gamma, optimism)  # step 4
         return turns
 
     def roots(self, items: list, key: tuple, samples: int) -> list[Node]:
@@ -528,14 +475,10 @@ class Rollout:
         self.seconds[name] += time.perf_counter() - start
 
 
-def back_up(turns: list[list[Node]], gamma: float, optimism: float, drop: bool) -> None:
+def back_up(turns: list[list[Node]], gamma: float, optimism: float) -> None:
     """Compute values and returns from the last turn to the first (step 4).
 
     Only the samples' returns are optimistic. The values are means, so the logged `return` is, too.
-
-    With `drop`, the samples' returns are over the joint responses that are complete, in which no
-    response was cut off. The future of one that is played on counts only if it is complete. (DAPO,
-    arXiv 2503.14476, leaves cut-off responses out of the loss. It calls this overlong filtering.)
     """
     for nodes in reversed(turns):
         for node in nodes:
@@ -547,16 +490,7 @@ def back_up(turns: list[list[Node]], gamma: float, optimism: float, drop: bool) 
                     future[:, sample] = child.values
             node.values = node.rewards.mean(1) + gamma * future.mean(1)  # (n,)
             node.value = float(team_mean(node.values))
-            rewards = node.rewards
-            joints = node.joints
-            if drop:
-                ended = torch.tensor([[r.ended for r in rs] for rs in node.responses])  # (n, S)
-                complete = ended.gather(1, joints.T).all(0)  # (J,)
-                rewards = rewards[:, complete]
-                joints = joints[complete]
-                if node.children:
-                    future[:, ~ended.all(0)] = math.nan
-            node.returns = sample_returns(rewards, joints, future, gamma, optimism)
+            node.returns = sample_returns(node.rewards, node.joints, future, gamma, optimism)
 
 
 def generator(*key: int) -> np.random.Generator:
@@ -565,72 +499,18 @@ def generator(*key: int) -> np.random.Generator:
 
 
 @functools.lru_cache(maxsize=4)
-def _order(seed: int, epoch: int, size: int) -> np.ndarray:
-    """Return the order of the problems in an epoch, from a stream of random numbers of its own.
-
-    Runs that were started before the order had its own stream are resumed in another order.
-    """
+def epoch_order(seed: int, epoch: int, size: int) -> np.ndarray:
+    """Return the order of the problems in an epoch, from a stream of random numbers of its own."""
     return generator(seed, ORDER, epoch).permutation(size)
 
 
-@dataclass
-class Curriculum:
-    """The memory of --keep-problems. It decides which problems the next step plays.
-
-    A problem is outside where the share of its joint responses that pass is below LOW or above
-    HIGH. After k visits outside in a row, it is left out of the next 2^k - 1 epochs. So it is tried
-    again, and less and less often.
-    """
-
-    position: int = 0  # in the endless order of problems
-    # problem -> its visits outside in a row, and the epoch in which it is played again
-    rests: dict[int, tuple[int, int]] = field(default_factory=dict)
-
-    def next(self, count: int, size: int, seed: int) -> tuple[list[tuple[int, int]], int]:
-        """Return the next `count` problems that are due, and the position after them.
-
-        A problem is given by its number and its epoch. Every epoch has a new order.
-        """
-        chosen = []
-        position = self.position
-        while len(chosen) < count:
-            epoch, place = divmod(position, size)
-            number = int(_order(seed, epoch, size)[place])
-            _, due = self.rests.get(number, (0, 0))
-            if due <= epoch:
-                chosen.append((number, epoch))
-            position += 1
-        return chosen, position
-
-    def record(self, number: int, epoch: int, share: float, keep: tuple[float, float]) -> None:
-        """Note that this share of a problem's joint responses passed in an epoch."""
-        low, high = keep
-        streak, _ = self.rests.get(number, (0, 0))
-        streak = 0 if low <= share <= high else streak + 1
-        self.rests[number] = (streak, epoch + 2 ** min(streak, MOST_DOUBLINGS))
-
-
-def pass_share(node: Node) -> float:
-    """Return the share of a node's episodes that pass. NaN: none is scored at its end.
-
-    On the last turn all joint responses end an episode. Before it, the aligned ones do, or are
-    played on. Each aligned one counts the same, however many joint responses follow it.
-    """
-    passes = []
-    for joint, parts in zip(node.joints.tolist(), node.parts, strict=True):
-        if node.children and len(set(joint)) > 1:
-            continue
-        child = node.children[joint[0]] if node.children else None
-        if child:
-            passes.append(pass_share(child))
-        elif not parts:
-            passes.append(math.nan)
-        elif "metric/pass" in parts:
-            passes.append(parts["metric/pass"])
-        else:
-            raise ValueError("--keep-problems needs a reward that reports metric/pass")
-    scored = [share for share in passes if not math.isnan(share)]
-    return sum(scored) / len(scored) if scored else math.nan
+def step_problems(step: int, count: int, size: int, seed: int) -> list[int]:
+    """Return the numbers of a step's `count` problems. Every epoch has a new order."""
+    numbers = []
+    for position in range(step * count, (step + 1) * count):
+        epoch, place = divmod(position, size)
+        numbers.append(int(epoch_order(seed, epoch, size)[place]))
+    return numbers
 
 
 # --------------------------------------------------------------------------------------------------
@@ -652,20 +532,14 @@ class Algorithm:
     branching: str = "tree"
     advantage: str = "mean"
     optimism: float = 0.0
-    optimism_end: float = 0.5
-    truncated: str = "keep"
     normalize: str = "sum"
     kl_coef: float = 0.0
-    updates: int = 1
-    clip: list[float] | None = None
-    ratio: str = "token"
     lr: tuple[float, ...] = (1e-4, 1e-4)  # of each agent
     grad_clip: float = 1.0  # largest gradient norm of one agent (0 for any)
     lr_schedule: str = "linear"
     warmup_steps: int = 0
     max_steps: int = 130
     freeze: tuple[int, ...] = ()
-    keep_problems: tuple[float, float] | None = None
     seed: int = 0
 
 
@@ -693,50 +567,28 @@ class MAGRPO(L.LightningModule):
         self.algorithm = algorithm
         self.sampling = sampling
         self.rollout = Rollout(team, task, reward, episode)
-        self.visits = Curriculum()
         self.turns: list[list[Node]] = []  # the latest rollout
         self.learned: list[Row] = []  # what the latest step learned from
         self.norms: list[float] = []  # the agents' gradient norms in the latest step
         self.skipped: set[int] = set()  # steps whose gradients were not finite
-        self.updating = False  # the weights are between two steps: no checkpoint may hold them
 
     def training_step(self, batch, batch_idx):
         self.rollout.seconds.clear()
         self.optimizers().zero_grad()  # the rollout may need the memory
-        count = self.algorithm.batch_size * processes.place()[1]
-        self.turns = self.play(count)  # steps 1 to 4
+        self.turns = self.play(self.algorithm.batch_size * processes.place()[1])  # steps 1 to 4
         self.set_advantages()  # step 5
         with self.rollout.timed("update"):
             self.norms = self.update(self.rows())  # steps 6 and 7
-        if self.algorithm.keep_problems:
-            self.record_visits(count)
-
-    def next_problems(self, count: int) -> tuple[list[tuple[int, int]], int]:
-        """Return the next step's problems, a function of what is remembered."""
-        options = self.algorithm
-        if not options.keep_problems:  # then the step alone decides
-            self.visits.position = self.global_step * count
-        return self.visits.next(count, len(self.problems), options.seed)
-
-    def record_visits(self, count: int) -> None:
-        """Note how the step's problems went. The step is complete, so it may be saved."""
-        chosen, position = self.next_problems(count)
-        for root in self.turns[0]:
-            share = pass_share(root)
-            if not math.isnan(share):
-                number, epoch = chosen[root.problem]
-                self.visits.record(number, epoch, share, self.algorithm.keep_problems)
-        self.visits.position = position
 
     def play(self, count: int) -> list[list[Node]]:
         """Return the rollout of the next `count` problems, a function of the seed and the step."""
         options = self.algorithm
         step = self.global_step
-        chosen, _ = self.next_problems(count)
-        items = [self.problems[number] for number, _ in chosen]
+        numbers = step_problems(step, count, len(self.problems), options.seed)
+        items = [self.problems[number] for number in numbers]
         named: dict = {"aligned": 1, "cross": math.inf}
         joints = named.get(options.joint, options.joint)
-        optimism = optimism_weight(step, options.optimism, options.optimism_end, options.max_steps)
+        optimism = optimism_weight(step, options.optimism, options.max_steps)
         return processes.play(
             self.rollout,
             items,
@@ -746,7 +598,6 @@ class MAGRPO(L.LightningModule):
             joints,
             options.branching == "chain",
             optimism,
-            options.truncated,
         )
 
     def groups(self) -> list[list[Node]]:
@@ -777,12 +628,11 @@ class MAGRPO(L.LightningModule):
     def rows(self) -> list[Row]:
         """Return every response of those who learn, with its advantage and its weight in the loss.
 
-        A frozen agent has no row, and so no backward pass, no gradient and no optimizer state. Nor
-        has a response that --truncated drop leaves out.
+        A frozen agent has no row, and so no backward pass, no gradient and no optimizer state.
 
         The weight is 1 / (problems x the agent's responses to a problem at that turn). The divisor
-        also counts the responses that were not made because episodes had ended, and those that
-        --truncated leaves out. So the loss estimates a mean over all episodes.
+        also counts the responses that were not made because episodes had ended. So the loss
+        estimates a mean over all episodes.
 
         With --normalize sum (the paper's) this is the weight. With sequence it is divided by the
         row's own length, and with token by the mean length of all the agent's rows. It does not
@@ -800,12 +650,9 @@ class MAGRPO(L.LightningModule):
                 if agent in options.freeze or not node.prompts[agent]:
                     continue  # it is frozen, or did not speak
                 values = node.advantages[agent].tolist()
-                is_left_out = node.returns[agent].isnan().tolist()
-                for sample, response in enumerate(node.responses[agent]):
-                    if is_left_out[sample]:
-                        continue
+                for response, value in zip(node.responses[agent], values, strict=True):
                     prompt = node.prompts[agent]
-                    row = Row(agent, prompt, response.tokens, values[sample], share, node.problem)
+                    row = Row(agent, prompt, response.tokens, value, share, node.problem)
                     row.logps = response.logps
                     rows.append(row)
                     lengths[agent].append(len(response.tokens))
@@ -817,10 +664,10 @@ class MAGRPO(L.LightningModule):
         return rows
 
     def update(self, rows: list[Row]) -> list[float]:
-        """Take --updates steps of every policy on its own loss, the sum over its agents.
+        """Take one step of every policy on its own loss, the sum over its agents.
 
-        Returns the agents' gradient norms in the last step. A step whose norms are not finite would
-        ruin every weight. It is skipped for all agents. FloatingPointError: three in a row were.
+        Returns the agents' gradient norms. A step whose norms are not finite would ruin every
+        weight. It is skipped for all agents. FloatingPointError: three in a row were.
         """
         options = self.algorithm
         optimizer = self.optimizers()
@@ -835,21 +682,12 @@ class MAGRPO(L.LightningModule):
         self.learned = [row for row in rows if row.coef != 0.0 or options.kl_coef]
         groups = [group["params"] for group in optimizer.param_groups]  # one per policy
         limit = options.grad_clip or math.inf
-        for number in range(options.updates):
-            halving(self.team.bases, lambda: self.set_gradients(self.learned))
-            processes.sum_gradients(list(itertools.chain(*groups)))
-            norms = [float(nn.utils.clip_grad_norm_(group, limit)) for group in groups]
-            if not all(map(math.isfinite, norms)):
-                self.skip(norms)
-            self.updating = True
-            if number < options.updates - 1:
-                optimizer.optimizer.step()  # torch's own, which Lightning does not count
-            else:
-                optimizer.step()  # one step per rollout
-                self.updating = False
-            for row in self.learned:
-                if row.old is None:
-                    row.old = row.scored
+        halving(self.team.bases, lambda: self.set_gradients(self.learned))
+        processes.sum_gradients(list(itertools.chain(*groups)))
+        norms = [float(nn.utils.clip_grad_norm_(group, limit)) for group in groups]
+        if not all(map(math.isfinite, norms)):
+            self.skip(norms)
+        optimizer.step()
         norm_of = dict(zip(self.team.policies(), norms, strict=True))
         return [norm_of[self.team.policy_of(agent)] for agent in range(self.team.size)]
 
@@ -876,12 +714,8 @@ class MAGRPO(L.LightningModule):
         coef = torch.tensor([row.coef for row in rows], device=logps.device)
         if self.team.engine:  # another program drew the tokens
             mask = mask * importance(logps, rows)
-        if rows[0].old is None:  # the first update
-            loss = policy_loss(logps, mask, coef)
-        else:
-            old = padded([row.old for row in rows])
-            options = self.algorithm
-            loss = clipped_loss(logps, old, mask, coef, options.clip, options.ratio)
+        # The policy that sampled is the one that learns: there is no ratio, and nothing to clip.
+        loss = policy_loss(logps, mask, coef)
         if self.algorithm.kl_coef:
             weight = torch.tensor([row.weight for row in rows], device=logps.device)
             reference = padded([row.reference for row in rows])
@@ -895,12 +729,6 @@ class MAGRPO(L.LightningModule):
     def train_dataloader(self):
         """Return endless empty batches: the problems of a step depend on its number alone."""
         return itertools.repeat(0)
-
-    def on_save_checkpoint(self, checkpoint):
-        checkpoint["visits"] = vars(self.visits)
-
-    def on_load_checkpoint(self, checkpoint):
-        self.visits = Curriculum(**checkpoint.get("visits", {}))  # older runs have none
 
     def state_dict(self, *args, **kwargs):
         """Return what is trained, and not the frozen bases."""

@@ -20,7 +20,7 @@ from policies.model_names import DEVICE, DEVICES, TARGETS, TeamOptions, find_mod
 from rewards import REWARDS, asks
 from tasks import DEFAULT, TASKS
 from training import initial_agents, run_folder, sweep
-from training.defaults import resolve, resolve_bits, resolve_steps
+from training.defaults import resolve, resolve_bits
 from training.flags import (
     OneOrMore,
     Parser,
@@ -123,8 +123,8 @@ class Args:
         "mean",
         "advantage, a return minus: the group's mean (mean), the mean of the others (rloo, "
         "leave-one-out), the group's best (max), nothing (none); std: mean, then division by the "
-        "group's standard deviation; maxrl: mean, then division by the mean",
-        choices=("mean", "rloo", "std", "max", "maxrl", "none"),
+        "group's standard deviation",
+        choices=("mean", "rloo", "std", "max", "none"),
     )
     joint: int | str | None = optional(
         "number of joint responses in which each response is scored; aligned: one; cross: all "
@@ -136,13 +136,6 @@ class Args:
         "weight, at the start, of a response's best joint response against the mean of them (1; "
         "0 where each has one, or one agent learns)",
         SHARE,
-    )
-    optimism_end: float = flag(0.5, "share of the steps in which --optimism falls to 0", TOP_P)
-    truncated: str = flag(
-        "keep",
-        "what responses that were cut off at --max-new-tokens teach; drop: nothing, nor do joint "
-        "responses with one of them",
-        choices=("keep", "drop"),
     )
     branching: str = flag(
         "tree",
@@ -162,10 +155,7 @@ class Args:
         "course of the learning rate; linear and cosine fall to a tenth of --lr",
         choices=("constant", "linear", "cosine"),
     )
-    max_steps: int | None = optional("number of training steps (130, or as --epochs says)", COUNT)
-    epochs: float | None = optional(
-        "number of passes over the problems, instead of --max-steps", at_least(float, 1e-6)
-    )
+    max_steps: int = flag(130, "number of training steps", COUNT)
 
     # --- the run
     run: str | None = optional(
@@ -232,29 +222,6 @@ class Args:
     template_arg: dict | None = assignments(
         "arguments of the chat template, as enable_thinking=false (a JSON value, or text)"
     )
-    keep_problems: list[float] | None = optional(
-        "bounds of the share of a problem's joint responses that pass; outside, it is played less "
-        "in later passes over the problems",
-        SHARE,
-        nargs=2,
-        metavar=("LOW", "HIGH"),
-    )
-    updates: int = flag(
-        1, "number of optimizer updates per rollout, PPO-clipped from the second on", COUNT
-    )
-    clip: list[float] | None = optional(
-        "distances below and above 1 at which the ratio is clipped (0.2 0.2; with --ratio sequence "
-        "3e-4 4e-4)",
-        SHARE,
-        nargs=2,
-        metavar=("LOW", "HIGH"),
-    )
-    ratio: str = flag(
-        "token",
-        "importance ratio of each token (PPO), or one for a response, the geometric mean of its "
-        "tokens' (sequence: GSPO)",
-        choices=("token", "sequence"),
-    )
     normalize: str = flag(
         "sum",
         "divisor of a response's loss: 1 (sum), the mean length (token), its own length (sequence)",
@@ -310,8 +277,6 @@ def parse(argv: list[str]) -> Args:
         raise ValueError("--sweep and several --seed are for the command line, not for a flag file")
     if args.jobs > 1:
         raise ValueError("--jobs is the number of runs at once: it needs --sweep or several --seed")
-    if args.max_steps and args.epochs:
-        raise ValueError("--max-steps and --epochs: give one of them")
     resolve(args)
     return args
 
@@ -353,7 +318,7 @@ def prepare(args: Args):
     """Find and check what the flags name, in a moment, before torch is imported.
 
     Returns the task, the reward, the problems to train on, and the held-out ones by split. Fills in
-    --max-steps, and the agents' folders of --init.
+    the agents' folders of --init.
     """
     task, reward = find_names(args)
     problems = task.items("train")
@@ -365,7 +330,6 @@ def prepare(args: Args):
         raise ValueError(f"task {args.task!r} has no items to train or to test on")
     if args.eval_every and not held_out.get("dev"):
         raise ValueError(f"--eval-every: task {args.task!r} has no items of dev")
-    resolve_steps(args, len(problems))
     return task, reward, problems, held_out
 
 
@@ -528,8 +492,6 @@ def train_several(args: Args, argv: list[str]) -> int:
     for directory, flags in runs.items():
         run_args = parse(flags)
         find_names(run_args)
-        if not run_args.epochs:
-            resolve_steps(run_args, 0)
         if sweep.has_begun(directory):
             sweep.check_same(directory, recorded_flags(directory), run_args)
     return sweep.run_all(runs, args.jobs)

@@ -40,7 +40,6 @@ class Row:
     # log-probabilities of the tokens
     logps: list[float] = field(default_factory=list)  # when they were sampled
     scored: Tensor | None = None  # when they were scored last
-    old: Tensor | None = None  # before the first update
     reference: Tensor | None = None  # under the frozen base
 
     @property
@@ -223,19 +222,16 @@ def token_logps(base: "SharedModel", layout: Layout, sampling: Sampling) -> Tens
 def importance(logps: Tensor, rows: list[Row]) -> Tensor:
     """Return weights (R, T) in the loss for tokens that a server has sampled (engine.py).
 
-    They are min(pi / mu, CAP), detached. pi is the policy before the first update, with
-    log-probabilities logps (R, T). mu is the server's policy, with log-probabilities `row.logps`.
+    They are min(pi / mu, CAP), detached. pi is the policy that learns, with log-probabilities
+    logps (R, T). mu is the server's policy, with log-probabilities `row.logps`.
     Weights of padding mean nothing.
 
     This is truncated importance sampling (Ionides 2008) of tokens, biased and of bounded variance.
     Yao et al. 2025 do the same (Your Efficient RL Framework Secretly Brings You Off-Policy RL
     Training).
     """
-    before = logps.detach()
-    if rows[0].old is not None:
-        before = padded([row.old for row in rows])
     sampled = padded([logps.new_tensor(row.logps) for row in rows])
-    ratio = (before - sampled).exp()
+    ratio = (logps.detach() - sampled).exp()
     return ratio.clamp(max=CAP)
 
 

@@ -336,18 +336,6 @@ def test_eval_asks_the_server_too(tiny, capsys, tmp_path):
     assert tiny.url in capsys.readouterr().out
 
 
-def test_a_server_s_cut_off_responses_can_be_dropped(tiny, tmp_path):
-    """One token is no answer, so all are cut off, and nothing is left to learn from."""
-    argv = f"{SMALL} --max-new-tokens 1 --eval-limit none --engine {tiny.url} --truncated"
-    runs = [train_run(tmp_path / way, argv, way) for way in ("keep", "drop")]
-    kept, dropped = (lines(run, "metrics.jsonl")[0] for run in runs)
-    for row in (kept, dropped):
-        assert row["completions/0/clipped_ratio"] == 1
-        assert row["return"] == kept["return"]
-    assert dropped["groups_with_gradient"] == 0
-    assert dropped["grad_norm/0"] == 0
-
-
 # --- a real server --------------------------------------------------------------------------------
 
 
@@ -367,7 +355,7 @@ def test_a_real_server(tmp_path):
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, env=os.environ | options, stdout=log, stderr=log)
     argv = f"{SMALL} --max-steps 4 --temperature 0.8 --top-p 0.95 --top-k 50"
-    argv += " --truncated drop --max-new-tokens 22"
+    argv += " --max-new-tokens 22"
     played = f"--engine {url} --recombine --limit 2 --num-samples 2 --method trained single"
     samples = tmp_path / "samples"
     runs = [tmp_path / "run", tmp_path / "again"]

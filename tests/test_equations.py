@@ -18,20 +18,18 @@ from magrpo import (
     MAGRPO,
     TRAIN,
     Algorithm,
-    Curriculum,
     Episode,
     Node,
     advantages,
     agent_rewards,
     arrangement,
     back_up,
-    clipped_loss,
     generator,
     kl_loss,
     learning_rate_factor,
-    pass_share,
     policy_loss,
     sample_returns,
+    step_problems,
     team_mean,
 )
 from policies.decoding import Response
@@ -53,7 +51,6 @@ def doubles(*values) -> torch.Tensor:
         ("rloo", -2 / 3, 2 / 3),
         ("std", -0.5 / 0.5001, 0.5 / 0.5001),
         ("max", -1, 0),
-        ("maxrl", -1, 1),
         ("none", 0, 1),
     ],
 )
@@ -63,43 +60,15 @@ def test_advantages_of_a_known_group(mode, low, high):
     want = doubles([low, low, high, high], [high, low, high, low])
     if mode == "none":
         want[1] += 100
-    if mode == "maxrl":
-        want[1] *= 0.5 / 100.5  # over the mean
     torch.testing.assert_close(advantages(returns, mode), want)
 
 
-@pytest.mark.parametrize("mode", ["mean", "rloo", "std", "max", "maxrl"])
+@pytest.mark.parametrize("mode", ["mean", "rloo", "std", "max"])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
 @pytest.mark.parametrize("group", [1, 3])
 def test_equal_returns_have_exactly_no_advantage(mode, value, group):
     returns = torch.full((2, group), value, dtype=F64)
     assert torch.equal(advantages(returns, mode), torch.zeros(2, group, dtype=F64))
-
-
-def test_an_unknown_advantage_is_refused():
-    with pytest.raises(ValueError, match="unknown --advantage 'median'"):
-        advantages(doubles(0, 1), "median")
-
-
-@pytest.mark.parametrize("group", [2, 3, 5])
-@pytest.mark.parametrize("chance", [0.05, 0.3, 0.9])
-def test_maxrl_ascends_the_first_terms_of_the_log_of_the_chance_to_pass(chance, group):
-    """log p = -sum_k (1 - p)^k / k. G samples see G - 1 terms (arXiv 2602.02710)."""
-    logit = torch.tensor(math.log(chance / (1 - chance)), dtype=F64, requires_grad=True)
-    passes = logit.sigmoid()
-    estimate = 0.0
-    for drawn in itertools.product((0.0, 1.0), repeat=group):
-        rewards = doubles(drawn)
-        logps = (rewards * passes + (1 - rewards) * (1 - passes)).log()
-        values = advantages(rewards, "maxrl") / group
-        estimate = estimate + logps.sum().exp().detach() * (values * logps).sum()
-    terms = -sum((1 - passes) ** k / k for k in range(1, group))
-    (want,) = torch.autograd.grad(terms, logit, retain_graph=True)
-    (mean,) = torch.autograd.grad(estimate, logit, retain_graph=True)
-    torch.testing.assert_close(mean, want)
-    (true,) = torch.autograd.grad(passes, logit)
-    factor = (1 - (1 - chance) ** (group - 1)) / chance
-    torch.testing.assert_close(want, factor * true)
 
 
 @pytest.mark.parametrize("mode", ["mean", "std"])
@@ -120,11 +89,6 @@ def test_the_division_by_the_deviation_has_no_constant_scale(mode):
         assert rare == pytest.approx(even)
     else:
         assert rare > 1.05 * even
-
-
-def test_maxrl_refuses_a_negative_return():
-    with pytest.raises(ValueError, match="never negative"):
-        advantages(doubles(-1, 2), "maxrl")
 
 
 @pytest.mark.parametrize(("agents", "group"), [(1, 3), (2, 8), (3, 4), (3, 5), (4, 3), (6, 2)])
@@ -181,67 +145,47 @@ LOGITS = {
 }
 
 
-def expected_gradient(count: float, mode: str, group: int, agents: int, cut: int):
-    """Return the expected estimate, its scale and the true gradient of each agent, by its logits.
+def expected_gradient(count: float, mode: str, group: int, agents: int):
+    """Return the expected estimate and the true gradient of each agent, by its logits.
 
-    Every response is in `count` joint ones. So many of the last actions are cut off, and the true
-    gradient is that of whole joint responses.
+    Every response is in `count` joint ones.
     """
     rewards = REWARD[agents]
-    whole = len(rewards) - cut
     logits = [doubles(*values).requires_grad_() for values in LOGITS[agents]]
     logps = [values.log_softmax(-1) for values in logits]
     expected = 0.0
-    for chosen in itertools.product(range(whole), repeat=agents):
-        given = [own[:whole].log_softmax(-1) for own in logps]
-        logp = sum(own[action] for own, action in zip(given, chosen, strict=True))
+    for chosen in itertools.product(range(len(rewards)), repeat=agents):
+        logp = sum(own[action] for own, action in zip(logps, chosen, strict=True))
         expected = expected + logp.exp() * rewards[chosen]
     losses = 0.0  # their gradient is the estimate's: each is weighted by its group's probability
-    scales = torch.zeros(agents, dtype=F64)
     joints = arrangement(agents, group, count)
     samples = [*itertools.product(range(len(rewards)), repeat=group)]
     for drawn in itertools.product(samples, repeat=agents):
-        responses = [[Response([], "", [], 0.0, action < whole) for action in row] for row in drawn]
-        node = Node(0, {}, (), [], group, responses=responses, joints=joints)
+        node = Node(0, {}, (), [], group, joints=joints)
         actions = torch.tensor(drawn)  # (n, G)
         node.rewards = rewards[tuple(actions.gather(1, joints.T))].expand(agents, -1)
-        back_up([[node]], 1.0, 0.0, True)
-        assert node.value == pytest.approx(float(node.rewards.mean()))  # what is logged has all
+        back_up([[node]], 1.0, 0.0)
+        assert node.value == pytest.approx(float(node.rewards.mean()))
         picked = torch.stack([own[row] for own, row in zip(logps, actions, strict=True)])
-        values = advantages(node.returns, mode).nan_to_num() / group
+        values = advantages(node.returns, mode) / group
         loss = policy_loss(
             picked.flatten()[:, None], torch.ones(agents * group, 1), values.flatten()
         )
-        probability = picked.sum().exp().detach()
-        losses = losses + probability * loss
-        left = node.returns.isfinite().sum(1)
-        if mode == "mean":
-            left = (left - 1).clamp(min=0)
-        if mode == "rloo":
-            left = left * (left > 1)
-        scales += probability * left / group
+        losses = losses + picked.sum().exp().detach() * loss
     got = torch.autograd.grad(-losses, logits, retain_graph=True)
-    return got, scales, torch.autograd.grad(expected, logits)
+    return got, torch.autograd.grad(expected, logits)
 
 
 @pytest.mark.parametrize(
-    ("agents", "count", "cut"),
-    [
-        *itertools.product([2], [1, 2, math.inf], [0, 1]),
-        (3, 2, 0),
-        (3, math.inf, 0),
-    ],
+    ("agents", "count"), [(2, 1), (2, 2), (2, math.inf), (3, 2), (3, math.inf)]
 )
 @pytest.mark.parametrize("group", [2, 3])
 @pytest.mark.parametrize("mode", ["mean", "rloo"])
-def test_expected_gradient_is_the_true_gradient(agents, count, cut, group, mode):
-    """A row weighs 1/G, whatever is left out. So the scale is the share of samples that take part
-    (rloo: in groups of two or more), less 1/G where there are any (mean)."""
-    estimate, scales, true = expected_gradient(count, mode, group, agents, cut)
-    if not cut:
-        want = (group - 1) / group if mode == "mean" else 1.0
-        assert scales.tolist() == pytest.approx([want] * agents)
-    for got, scale, gradient in zip(estimate, scales, true, strict=True):
+def test_expected_gradient_is_the_true_gradient(agents, count, group, mode):
+    """`mean` scales it by (G - 1) / G."""
+    estimate, true = expected_gradient(count, mode, group, agents)
+    scale = (group - 1) / group if mode == "mean" else 1.0
+    for got, gradient in zip(estimate, true, strict=True):
         torch.testing.assert_close(got, scale * gradient, rtol=1e-9, atol=1e-9)
 
 
@@ -455,18 +399,6 @@ def test_optimism_is_a_function_of_the_step_and_changes_no_value(branching, join
             torch.testing.assert_close(optimistic.returns, plain.returns + weight * spread)
 
 
-@pytest.mark.parametrize("level", ["token", "sequence"])
-def test_where_nothing_has_moved_the_clipped_loss_has_the_gradient_of_the_first_update(level):
-    """Rows of unequal length, each token with a server's importance weight."""
-    logps = -torch.rand(2, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    mask = torch.tensor([[0.5, 2.0, 1.5], [1.2, 0.0, 0.0]])
-    coef = torch.tensor([0.3, -2.0])
-    (want,) = torch.autograd.grad(policy_loss(logps, mask, coef), logps)
-    loss = clipped_loss(logps, logps.detach(), mask, coef, (0.2, 0.2), level)
-    (got,) = torch.autograd.grad(loss, logps)
-    torch.testing.assert_close(got, want)
-
-
 def test_kl_gradient_is_that_of_each_token_given_those_before_it():
     """All nine responses of two tokens, of three kinds: the second's logits depend on the first."""
     random = torch.Generator().manual_seed(0)
@@ -498,50 +430,12 @@ def test_learning_rate_schedules():
         assert factors == pytest.approx([1, 1 - 0.9 * drop, 0.1])
 
 
-def test_problem_order_is_a_function_of_the_position():
-    def numbers(position, count, seed=3):
-        chosen, _ = Curriculum(position).next(count, 10, seed)
-        return [number for number, _ in chosen]
-
-    order = numbers(0, 30)
+def test_problem_order_is_a_function_of_the_step():
+    order = step_problems(0, 30, 10, seed=3)
     assert sorted(order[:10]) == sorted(order[10:20]) == list(range(10))
     assert order[:10] != order[10:20]
-    assert numbers(7, 5) == order[7:12]
-    assert numbers(0, 10, seed=4) != order[:10]
+    assert step_problems(3, 4, 10, seed=3) == order[12:16]
+    assert step_problems(0, 10, 10, seed=4) != order[:10]
     for epoch, stream in itertools.product((0, 1), (TRAIN, EVAL)):  # numpy adds the zeros
-        assert numbers(10 * epoch, 10) != generator(3, stream, 0, 0).permutation(10).tolist()
-
-
-def test_a_problem_that_teaches_nothing_is_left_out_of_more_and_more_epochs():
-    visits = Curriculum()
-    played = collections.defaultdict(list)  # problem -> epochs
-    for _ in range(60):
-        chosen, position = visits.next(4, 10, seed=0)
-        for number, epoch in chosen:
-            played[number].append(epoch)
-            passes = {0: 0.0, 1: 1.0, 2: 0.1, 3: float(epoch == 0)}.get(number, 0.5)
-            visits.record(number, epoch, passes, (0.1, 0.9))
-        visits.position = position
-    whole = visits.position // 10  # epochs that were played to their end
-    epochs = {number: [e for e in played[number] if e < whole] for number in played}
-    assert epochs[2] == epochs[5] == list(range(whole))  # the bounds count as inside
-    assert epochs[0] == epochs[1] == epochs[3] == [e for e in (0, 2, 6, 14, 30) if e < whole]
-    assert len(epochs[0]) > 3
-    visits.record(0, 30, 0.5, (0.1, 0.9))
-    assert visits.rests[0] == (0, 31), "it teaches again"
-
-
-def test_an_episode_that_goes_on_has_not_passed_yet():
-    def node(*passed, children=()):
-        parts = [{"metric/pass": float(value)} for value in passed]
-        joints = arrangement(2, 2, math.inf)  # 00 01 10 11
-        return Node(7, {}, (), [[], []], 2, joints=joints, parts=parts, children=list(children))
-
-    last = node(1, 0, 0, 0)
-    assert pass_share(last) == 0.25
-    first = node(0, 1, 1, 1, children=[last, None])  # 00 is played on, 11 is over
-    assert pass_share(first) == (0.25 + 1) / 2  # each episode counts once
-    assert pass_share(node(0, 1, 1, 1, children=[None, None])) == 0.5
-    last.parts = [{}] * 4
-    assert pass_share(first) == 1.0
-    assert math.isnan(pass_share(last))
+        other = generator(3, stream, 0, 0).permutation(10).tolist()
+        assert step_problems(epoch, 10, 10, seed=3) != other

@@ -27,7 +27,6 @@ from helpers import (
     output_of,
     read_json,
     refused,
-    refused_by_eval,
     resume,
     run_eval,
     started,
@@ -80,27 +79,6 @@ def six(two) -> Path:
     shutil.copytree(two, path)
     resume(path, "--max-steps 6")
     return path
-
-
-def test_a_resumed_run_leaves_out_the_same_problems(tmp_path, monkeypatch):
-    """--keep-problems: of five problems, those that never or always passed rest at the next try."""
-    file = tmp_path / "few.py"
-    file.write_text(
-        "from tasks import Coop\n"
-        "class Few(Coop):\n"
-        "    def items(self, split): return super().items(split)[:3]\n"
-        "def lengths(item, responses):\n"
-        "    passed = float(len(responses[0]) % 2)\n"
-        "    return {'metric/pass': passed, 'reward': len(responses[1]) % 7}\n"
-        "lengths.maximum = 6.0\n"
-    )
-    argv = f"--task {file}:Few --reward {file}:lengths --keep-problems 0.4 0.6"
-    whole = in_this_process(tmp_path / "whole", 8, argv)
-    part = in_this_process(tmp_path / "part", 5, argv)
-    resume(part, "--max-steps 8")
-    assert_same_run(whole, part)
-    visits = checkpoint_of(whole)["visits"]
-    assert max(streak for streak, _ in visits["rests"].values()) > 1, "a problem rested"
 
 
 # --- kill -9 --------------------------------------------------------------------------------------
@@ -195,7 +173,7 @@ def test_a_run_that_is_killed_in_its_last_evaluation_plays_and_goes_on(
 
 
 # Every step moves every weight.
-WHOLE = "--updates 2 --advantage none --save-every 2 --optimism 1 --optimism-end 1"
+WHOLE = "--advantage none --save-every 2 --optimism 1"
 
 
 @pytest.fixture(scope="module")
@@ -209,13 +187,13 @@ def four(tmp_path_factory) -> Path:
         (Recorder, "evaluate", 2, True, 4),  # on dev, after the test problems
         (Recorder, "evaluate", 2, False, 4),
         (Recorder, "shares", 4, False, 2),  # the task's scheme
-        (MAGRPO, "set_gradients", 8, False, 2),  # of the second update
+        (MAGRPO, "set_gradients", 4, False, 2),
     ],
 )
 def test_a_step_is_kept_whole_or_made_again(
     owner, name, call, signalled, kept, four, tmp_path, monkeypatch, capsys
 ):
-    """The fourth one fails: a checkpoint holds no step without its metrics, and no half of one."""
+    """The fourth one fails: a checkpoint holds no step without its metrics."""
     path = tmp_path / "run"
     method = getattr(owner, name)
     calls = []
@@ -470,44 +448,3 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     run_folder.write_whole(link, "text")
     assert link.is_symlink()
     assert (tmp_path / "file").read_text() == "text"
-
-
-# --- the best agents ------------------------------------------------------------------------------
-
-
-def test_the_best_agents_on_dev_are_kept_and_play(tmp_path, monkeypatch, capsys):
-    """Those of the first best evaluation, also where the run stops in between."""
-    evaluate = Recorder.evaluate
-    returns = iter([0.2, 0.5, 0.4, None, 0.5])  # on dev; that of step 4 is made twice
-
-    def scripted(self, trainer, module, split, *when):
-        if split == "test":
-            return evaluate(self, trainer, module, split, *when)
-        if value := next(returns):
-            return {"return": value}, {}, []
-        raise RuntimeError("broken at step 4")
-
-    monkeypatch.setattr(Recorder, "evaluate", scripted)
-    moving = "--advantage none --lr 0.01 --save-every 9"
-    in_this_process(tmp_path / "two", 2, moving)
-    path = tmp_path / "four"
-    with pytest.raises(SystemExit):
-        in_this_process(path, 4, moving, "--eval-every 1")
-    assert checkpoint_of(path)["global_step"] == 4  # saved without its evaluation
-    resume(path)
-    assert read_json(path / "agents-best/best.json") == {"step": 2, "return": 0.5}
-
-    def weights(folder: str) -> list[bytes]:
-        return [file.read_bytes() for file in sorted((tmp_path / folder).rglob("*.safetensors"))]
-
-    assert weights("four/agents-best") == weights("two/agents") != weights("four/agents")
-    table = "--method trained --limit 2 --num-samples 2 --max-new-tokens 30 --json"
-    lengths = []
-    for name, checkpoint in (("four", "best"), ("two", "last")):
-        file = tmp_path / f"{name}.json"
-        run_eval("--run", tmp_path / name, "--checkpoint", checkpoint, table, file)
-        lengths.append(read_json(file)["methods"]["trained"]["length/0"])
-    assert lengths[0] == lengths[1]
-    assert "its agents of step 2 play, the best on dev" in capsys.readouterr().err
-    said = refused_by_eval(capsys, "--run", tmp_path / "two", "--checkpoint best")
-    assert "two has no agents-best/: a run with --eval-every N keeps them" in said

@@ -101,16 +101,16 @@ def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
 def test_a_resumed_run_keeps_its_learning_rate_and_older_defaults(stopped, tmp_path):
     args = args_of(stopped)
     assert args["lr"] == [3e-3] * 2  # the number, not that none was given
-    args |= {"lr": [7e-3] * 2, "model": ["their/model"] * 2, "updates": 2, "clip": [0.2, 0.2]}
+    args |= {"lr": [7e-3] * 2, "model": ["their/model"] * 2}
     args["expert_url"] = None  # a flag of an older run, which had none of these:
-    for name in ("share", "optimism", "ratio"):
+    for name in ("share", "optimism", "normalize"):
         del args[name]
     (tmp_path / "args.json").write_text(json.dumps({"args": args}))
     resumed = train.parse(words("--resume", tmp_path, "--max-prompt-tokens 4096"))
     assert (resumed.lr, resumed.share, resumed.optimism) == ([7e-3] * 2, False, 0)
     assert resumed.max_prompt_tokens == 4096  # prompts of later turns may outgrow the first limit
-    with pytest.raises(ValueError, match="not --ratio"):  # it has had the default
-        train.parse(words("--resume", tmp_path, "--ratio sequence"))
+    with pytest.raises(ValueError, match="not --normalize"):  # it has had the default
+        train.parse(words("--resume", tmp_path, "--normalize sequence"))
 
 
 def test_a_run_without_held_out_evaluation(tmp_path, capsys):

@@ -344,7 +344,7 @@ def test_a_copied_agent_is_known_by_its_own_base(trained, tmp_path):
 
 def test_a_shared_policy_is_one_agent_on_disk(trained, tmp_path, capsys):
     """Saved once; it resumes exactly, and starts a team that shares or does not."""
-    shares = "--share --updates 2 --lr-schedule constant --optimism 0"
+    shares = "--share --lr-schedule constant --optimism 0"
     path = run(tmp_path / "shared", shares)
     whole = run(tmp_path / "whole", shares, "--max-steps 3")
     assert [file.name for file in (path / "agents").iterdir()] == ["0"]

@@ -76,7 +76,7 @@ SMALL += "--eval-limit none --bits 32"  # a CPU that is faster with 16 rounds th
     "flags",
     [
         "--kl-coef 0.1",
-        "--updates 2 --freeze 1",
+        "--freeze 1",
         "--share --top-p 0.9 --top-k 20",
         "--lora-rank 0",
     ],

@@ -22,7 +22,6 @@ from helpers import (
     run_eval,
     train_run,
     words,
-    world,
 )
 from tqdm import tqdm
 
@@ -182,22 +181,6 @@ def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
     resume(path, "--max-steps 4 --lr 0.01")  # one for both agents again
     rates = [row["lr"] for row in lines(path, "metrics.jsonl")]
     assert rates == pytest.approx([0.01, 0.0055, 0.0055, 0.00325])
-
-
-@pytest.mark.parametrize(
-    ("argv", "steps"),
-    [
-        ("", 130),
-        ("--epochs 2", 4),
-        ("--epochs 2 --devices 2", 2),  # each process takes a batch of its own
-        ("--epochs 0.0004", 1),
-    ],
-)
-def test_epochs_are_of_the_problems(argv, steps, tmp_path):
-    """Of 4, 2 a step and process."""
-    args = train.parse(words(world(tmp_path), "--batch-size 2", argv))
-    train.prepare(args)
-    assert args.max_steps == steps
 
 
 @pytest.mark.parametrize(

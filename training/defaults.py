@@ -1,10 +1,9 @@
 """Resolve the flags of train.py that were not given.
 
-`resolve` needs the flags alone, `resolve_steps` the number of problems, `resolve_bits` torch.
+`resolve` needs the flags alone, `resolve_bits` torch.
 """
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,7 @@ from training.plugins import task_class
 if TYPE_CHECKING:
     from train import Args
 
-STEPS = 130  # --max-steps
 JOINTS = 4  # --joint from three agents on (docs/results/teams.md)
-CLIP = {"token": [0.2, 0.2], "sequence": [3e-4, 4e-4]}  # --clip by --ratio, with several updates
 RATES = {"adapters": 1e-4, "full": 1e-5}  # --lr where the model's folder does not say it
 
 
@@ -36,8 +33,6 @@ def resolve(args: "Args") -> None:
     args.template_arg = args.template_arg or {}
     args.task_arg = args.task_arg or {}
     args.freeze = sorted(set(args.freeze or ()))
-    if args.clip is None and args.updates > 1:
-        args.clip = CLIP[args.ratio]
     if args.joint is None:
         args.joint = "cross"
         if args.num_agents > 2:
@@ -56,14 +51,6 @@ def learning_rate(name: str, adapters: bool) -> float:
     file = Path(bases(name)[-1], "learning_rate.json")
     rates = json.loads(file.read_text("utf-8-sig")) if file.is_file() else RATES
     return rates["adapters" if adapters else "full"]
-
-
-def resolve_steps(args: "Args", problems: int) -> None:
-    """Fill in --max-steps: the steps of --epochs, 1 or more, or STEPS."""
-    if args.epochs and not args.max_steps:
-        per_step = args.batch_size * args.processes
-        args.max_steps = max(math.ceil(int(args.epochs * problems) / per_step), 1)
-    args.max_steps = args.max_steps or STEPS
 
 
 def resolve_bits(args) -> None:

@@ -217,14 +217,6 @@ def conflict(args: "Args") -> str:
         return "--lora-targets is for adapters: --lora-rank 0 trains all weights"
     if args.template_arg and not args.chat_template:
         return "--template-arg is given to the chat template: it needs --chat-template"
-    if args.keep_problems and args.keep_problems[0] >= args.keep_problems[1]:
-        return "--keep-problems LOW HIGH: LOW has to be below HIGH"
-    if args.clip and args.updates == 1:
-        return "--clip is of a rollout's second update and later ones: it needs --updates 2 or more"
-    if args.ratio == "sequence" and args.updates == 1:
-        return "--ratio is 1 in a rollout's first update: it needs --updates 2 or more"
-    if args.kl_coef and args.updates > 1:
-        return "--kl-coef is exact for the policy that sampled: not with --updates 2 or more"
     if args.lora_rank == 0 and args.bits not in (None, 32):
         return f"--lora-rank 0 trains the weights: they need --bits 32, not {args.bits}"
     if args.lora_rank and args.precision != "32-true":

@@ -19,7 +19,6 @@ from policies.model_names import (
 )
 from training.flags import each
 from training.run_folder import (
-    BEST,
     agent_folder,
     check_base,
     find_run,
@@ -119,7 +118,7 @@ def _trained_on(folder: Path) -> str | None:
     """Return the fingerprint of the model that an agent was trained on, None if unknown."""
     path = folder.resolve()
     run = path.parent.parent
-    if path.parent.name in ("agents", BEST) and (run / "args.json").is_file():
+    if path.parent.name == "agents" and (run / "args.json").is_file():
         record = read_args(run)
         models = {str(agent): model for agent, model in enumerate(record["args"]["model"])}
         if path.name in models:  # not a copy of the user's

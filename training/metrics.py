@@ -10,7 +10,6 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from magrpo import Algorithm
 from policies import processes
 from policies.loading import device
 from policies.logprobs import CAP, Row
@@ -44,8 +43,6 @@ def measure(module) -> Measures:
         metrics[f"grad_norm/{agent}"] = module.norms[agent]
         metrics |= completions(nodes, agent)
     metrics |= logp_differences(module)
-    if module.algorithm.updates > 1:
-        metrics["clip_fraction"] = clip_fraction(module.learned, module.algorithm)
     metrics["skipped"] = len(module.skipped)
     if len(set(module.learning_rates)) == 1:
         metrics["lr"] = module.learning_rates[0]
@@ -118,7 +115,7 @@ def learning_share(module) -> float:
     learning = []
     for group in module.groups():
         values = torch.cat([node.advantages for node in group], 1)
-        learning.append(bool(values[learners].nan_to_num().any()))  # NaN: left out
+        learning.append(bool(values[learners].any()))
     return float(np.mean(learning))
 
 
@@ -173,25 +170,14 @@ def normalised(value: float, rollout) -> float:
 
 
 def logp_differences(module) -> Measures:
-    """Return how far the first update's log-probabilities are from the decode's, in nats."""
+    """Return how far the update's log-probabilities are from the decode's, in nats."""
     rows = module.learned
-    gaps = gathered(row.old.cpu().double() - torch.DoubleTensor(row.logps) for row in rows)
+    gaps = gathered(row.scored.cpu().double() - torch.DoubleTensor(row.logps) for row in rows)
     sizes = gaps.abs()
     metrics: dict = {"logp_difference/mean": sizes.mean(), "logp_difference/max": sizes.max()}
     if module.team.engine:
         metrics["ratio/clipped"] = (gaps > math.log(CAP)).double().mean()
     return metrics
-
-
-def clip_fraction(rows: list[Row], options: Algorithm) -> float:
-    """Return the share of tokens whose ratio pi / old left its bounds in the last update."""
-    low, high = options.clip
-    log_ratios = [row.scored - row.old for row in rows]
-    if options.ratio == "sequence":
-        log_ratios = [ratios.mean().expand_as(ratios) for ratios in log_ratios]
-    ratio = gathered(log_ratios).exp()
-    outside = (ratio < 1 - low) | (ratio > 1 + high)
-    return float(outside.double().mean())
 
 
 def gathered(values: Iterable[torch.Tensor]) -> torch.Tensor:

@@ -30,7 +30,6 @@ from training.held_out import as_markdown, episode, evaluate, play, played, samp
 from training.metrics import measure, memory_gib
 from training.report import model_card
 from training.run_folder import (
-    BEST,
     CHECKPOINT,
     json_line,
     write_json,
@@ -150,7 +149,6 @@ class Recorder(L.Callback):
         self.recorded = None  # steps whose metrics and samples are on disk. None: it has not begun
         self.schemes = []  # names of the ways of dividing the work that were seen
         self.examples = []  # greedy joint responses to the same few problems, at each moment
-        self.best = None  # {"step", "return"} of the best evaluation on dev so far
         self.evaluated = 0  # the step of the latest evaluation on dev
         self.flat = 0  # the latest steps in which no response had an advantage
 
@@ -159,7 +157,6 @@ class Recorder(L.Callback):
             "summary": self.summary,
             "schemes": self.schemes,
             "examples": self.examples,
-            "best": self.best,
             "evaluated": self.evaluated,
             "seconds": time.perf_counter() - self.start,
         }
@@ -207,15 +204,11 @@ class Recorder(L.Callback):
             self.tell(module.rollout.task, done, metrics)
         self.recorded = done  # from here on, an error or a signal saves the step
         self.evaluate_dev(trainer, module)
-        improved = self.best and self.best["step"] == done
-        if done % schedule.save_every == 0 or last or improved:
+        if done % schedule.save_every == 0 or last:
             self.save(trainer)
 
     def evaluate_dev(self, trainer, module) -> bool:
-        """Evaluate on the dev problems, if that is due, and keep the best agents.
-
-        Return whether it was due.
-        """
+        """Evaluate on the dev problems, if that is due. Return whether it was."""
         done = module.global_step
         every = self.schedule.eval_every
         if not every or done % every or done == self.evaluated:
@@ -224,15 +217,8 @@ class Recorder(L.Callback):
         dev = {f"dev/{name}": value for name, value in measures.items()}
         for logger in trainer.loggers:  # the first process alone has one
             logger.log_metrics(dev, done - 1)
-        best = self.best
-        if not best or measures["return"] > best["return"]:
-            best = {"step": done, "return": measures["return"]}
         if trainer.is_global_zero:
-            if best is not self.best:
-                self.save_agents(module, BEST)
-                write_json(self.directory / BEST / "best.json", best)
             self.append("metrics.jsonl", [{"step": done - 1, **dev}])
-        self.best = best
         self.evaluated = done
         return True
 
@@ -263,7 +249,7 @@ class Recorder(L.Callback):
         self.test(trainer, module, "after")
         if not trainer.is_global_zero:
             return
-        self.save_agents(module, "agents")
+        self.save_agents(module)
         for agent in module.team.policies():
             card = model_card(self.directory, agent, module, self.summary)
             write_whole(self.directory / f"agents/{agent}/README.md", card)
@@ -321,13 +307,13 @@ class Recorder(L.Callback):
         return {f"scheme/{name}": counts[name] / total for name in self.schemes}
 
     def on_exception(self, trainer, module, exception):
-        """Save what was computed, if every step is recorded and no update is half done.
+        """Save what was computed, if every step is recorded.
 
         Otherwise the run goes on from its last checkpoint and makes the same step again. If only
         one of several processes fails, the others do not come here to save with it.
         """
         here_alone = trainer.world_size > 1 and not getattr(exception, "everywhere", False)
-        unrecorded = self.recorded != module.global_step or module.updating
+        unrecorded = self.recorded != module.global_step
         if not here_alone and not unrecorded and self.saved < module.global_step:
             self.save(trainer)
 
@@ -341,9 +327,9 @@ class Recorder(L.Callback):
         trainer.save_checkpoint(self.directory / CHECKPOINT)
         self.saved = trainer.global_step
 
-    def save_agents(self, module, folder: str) -> None:
+    def save_agents(self, module) -> None:
         for agent in module.team.policies():
-            path = self.directory / folder / str(agent)
+            path = self.directory / "agents" / str(agent)
             save_agent(module.team.base_of[agent], agent, path)
 
     def append(self, name: str, records: list[dict]) -> None:

@@ -35,12 +35,11 @@ except ModuleNotFoundError:  # both programs come here before they need anything
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "lightning", "transformers", "peft", "bitsandbytes", "datasets")
 CHECKPOINT = "checkpoints/last.ckpt"
-BEST = "agents-best"  # the agents of the best evaluation on dev
-# Flags of train.py that change neither the algorithm nor the task. --max-steps says what --epochs
-# does, and the size of a batch what several processes do.
+# Flags of train.py that change neither the algorithm nor the task. The size of a batch says what
+# several processes do.
 ASIDE = {
     *("seed", "run", "resume", "sweep", "jobs", "logger", "eval_every", "save_every"),
-    *("sample_every", "debug", "dry_run", "epochs", "checkpointing", "trust_remote_code"),
+    *("sample_every", "debug", "dry_run", "checkpointing", "trust_remote_code"),
     *("engine_folder", "device", "devices", "num_nodes"),
 }
 
@@ -71,12 +70,12 @@ def run_folders(names: list[str]) -> list[Path]:
     return folders
 
 
-def agent_folder(directory: Path, agent: int, flags: dict, folder: str = "agents") -> Path:
+def agent_folder(directory: Path, agent: int, flags: dict) -> Path:
     """Return the folder where a run saves an agent. Agents of one policy share their first's."""
     if flags.get("share"):
         models = flags["model"]
         agent = models.index(models[agent])
-    return directory / folder / str(agent)
+    return directory / "agents" / str(agent)
 
 
 def has_agents(directory: Path, flags: dict) -> bool:
@@ -460,15 +459,6 @@ def read_summary(directory: Path) -> dict:
         summary = json.loads(path.read_text("utf-8"))
     is_last = summary.get("steps") == read_args(directory)["args"]["max_steps"]
     return summary if is_last else {}
-
-
-def read_best(directory: Path) -> dict:
-    """Return {"step", "return"} of the agents in agents-best/. ValueError: there are none."""
-    path = directory / BEST / "best.json"
-    if not path.is_file():
-        raise ValueError(f"{directory} has no {BEST}/: a run with --eval-every N keeps them")
-    with reading(path):
-        return json.loads(path.read_text("utf-8"))
 
 
 def read_records(path: Path) -> list[dict]:
