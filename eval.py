@@ -28,7 +28,7 @@ Task, prompts, sampling and reward are those of training: the same objects play 
 depend on --seed and the problem alone, so methods meet the same random numbers, and two evaluations
 with one seed are identical but for their timing.
 
-Evaluate only runs that you trust: table, ask, show and doctor execute the plug-ins of a run.
+Evaluate only runs that you trust: table, ask and show execute the plug-ins of a run.
 """
 
 import argparse
@@ -420,9 +420,9 @@ def write_page(args: argparse.Namespace) -> None:
 
 def examine(args: argparse.Namespace) -> None:
     """Print the signs of failure that a run shows."""
-    from training import doctor
+    from evaluation import doctor
 
-    print(doctor.report(run_folder.find_run(args.run)))
+    print(doctor.report(args.run))
 
 
 COMMANDS = {

@@ -339,3 +339,22 @@ def world(folder: Path) -> str:
     file = folder / "world.py"
     file.write_text(WORLD, encoding="utf-8")
     return f"--task {file}:World --reward {file}:pay --turns 2"
+
+
+def write_run(run: Path, seed: int = 0, steps=(), before=None, after=None, **recorded) -> Path:
+    """Write what eval.py reads of a run: its args.json, metrics.jsonl and summary.json.
+
+    before, after: its held-out measures; without `after` it is not finished. recorded: keys of
+    args.json, or flags.
+    """
+    run.mkdir(parents=True)
+    args = vars(train.parse([])) | {"seed": seed, "max_steps": len(steps)}
+    record = {"code": ["aaa"], "items": "0f", "maximum": 4.0, "unit": "turn", "bases": {}}
+    for name, value in recorded.items():
+        (args if name in args else record)[name] = value
+    (run / "args.json").write_text(json.dumps(record | {"args": args}))
+    write_lines(run / "metrics.jsonl", [{"step": i} | step for i, step in enumerate(steps)])
+    if after:
+        summary = {"steps": len(steps), "before": before or after, "after": after}
+        (run / "summary.json").write_text(json.dumps(summary))
+    return run

@@ -263,7 +263,7 @@ def test_compare_and_doctor_read_real_runs(team, solo, capsys):
     mean = read_json(team / "summary.json")["after"]["return"]
     assert f"{mean:.3f} ±" in capsys.readouterr().out
     run_eval("doctor", team)
-    assert "too short" in capsys.readouterr().out
+    assert "fewer than 20 steps" in capsys.readouterr().out
 
 
 TEAM = """

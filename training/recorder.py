@@ -25,7 +25,6 @@ from tqdm import tqdm
 
 from magrpo import MAGRPO
 from policies.loading import save_agent
-from training.doctor import remedy
 from training.held_out import as_markdown, episode, evaluate, play, played, sample_record
 from training.metrics import measure, memory_gib
 from training.report import model_card
@@ -36,6 +35,7 @@ from training.run_folder import (
     write_lines,
     write_whole,
 )
+from training.terminal import remedy
 
 FLAT = 10  # steps in a row without anything to learn, after which a run warns
 SHOWN = 3  # held-out problems in examples.jsonl

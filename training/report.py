@@ -11,11 +11,10 @@ from magrpo import Algorithm
 from policies.loading import device
 from policies.memory import halving
 from policies.model_names import bases, located, recorded_name
-from training.doctor import ALL, remedy
 from training.held_out import as_markdown, sample_record
 from training.metrics import learning_share, memory_gib, problem_returns
 from training.run_folder import read_args, read_summary
-from training.terminal import counted, printable
+from training.terminal import ALL, counted, printable, remedy
 
 MANY = 20_000  # joint responses of a step above which a run warns
 CARD = """\

@@ -12,6 +12,18 @@ from training import threads
 from training.flags import Parser
 from training.plugins import user_line
 
+ALL = 0.95  # fraction of the groups, or of the maximum return, that counts as all of it
+NOTHING = (
+    "a reward with steps between nothing and all; easier problems; more --num-generations; "
+    "a larger --max-new-tokens, if responses are cut off"
+)
+SOLVED = "harder problems, or stop here: all joint responses earn the maximum, or nearly"
+
+
+def remedy(earned: float) -> str:
+    """Return what to try where all rewards of a group are equal. earned: share of the maximum."""
+    return SOLVED if earned >= ALL else NOTHING
+
 
 def quiet(uses_lightning: bool = True) -> None:
     """Keep the libraries' remarks off the terminal. Lightning is loaded only if it is used."""
