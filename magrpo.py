@@ -261,6 +261,16 @@ class Episode:
     max_new_tokens: int = 96
 
 
+@dataclass(frozen=True)
+class Play:
+    """How many responses a rollout samples, scores together and plays on."""
+
+    samples: int  # G: an agent's responses to a prompt
+    joints: float  # joint responses that score each response. math.inf: all there are
+    chain: bool = False  # one sample continues a joint response, in place of G
+    optimism: float = 0.0  # weight of a response's best joint response (sample_returns)
+
+
 class Rollout:
     """Plays a batch of problems.
 
@@ -279,33 +289,23 @@ class Rollout:
         for base in set(team.base_of.values()):
             base.end_at(task.stop)
 
-    def __call__(
-        self,
-        items: list,
-        key: tuple,
-        samples: int,
-        sampling: Sampling,
-        joints: float,
-        chain: bool,
-        optimism: float = 0.0,
-    ) -> list[list[Node]]:
+    def __call__(self, items: list, key: tuple, sampling: Sampling, play: Play) -> list[list[Node]]:
         """Return the nodes of each turn: one per item at turn 0, then one per joint response.
 
         An episode ends after --turns, or earlier where the task's `advance` returns None or the
         next turn's prompts do not fit.
 
-        The key (seed, stream, step, number of the first item) decides every random number. `joints`
-        is the number of joint responses that score each response (math.inf for all). `optimism` is
-        its weight in `sample_returns`.
+        The key (seed, stream, step, number of the first item) decides every random number.
         """
         turns = []
+        samples = 1 if play.chain else play.samples  # of later turns
         with self.interruptible():
-            nodes = self.roots(items, key, samples)
+            nodes = self.roots(items, key, play.samples)
             while nodes:
                 with self.timed("rollout"):
                     self.act(nodes, sampling)  # steps 1 and 2
                 with self.timed("reward"):
-                    self.score_joints(nodes, joints)  # step 3
+                    self.score_joints(nodes, play.joints)  # step 3
                 turns.append(nodes)
                 if len(turns) == self.episode.turns:
                     break
@@ -314,9 +314,9 @@ class Rollout:
                 opened = []
                 with self.timed("rollout"):
                     for node in nodes:
-                        opened += self.next_turn(node, 1 if chain else samples)
+                        opened += self.next_turn(node, samples)
                 nodes = opened
-            back_up(turns, self.episode.gamma, optimism)  # step 4
+            back_up(turns, self.episode.gamma, play.optimism)  # step 4
         return turns
 
     def roots(self, items: list, key: tuple, samples: int) -> list[Node]:
@@ -542,6 +542,12 @@ class Algorithm:
     freeze: tuple[int, ...] = ()
     seed: int = 0
 
+    @property
+    def joints(self) -> float:
+        """The number of joint responses that score each response, as the words of --joint say."""
+        words: dict = {"aligned": 1, "cross": math.inf}
+        return words.get(self.joint, self.joint)
+
 
 class MAGRPO(L.LightningModule):
     """Trains a team on `problems`.
@@ -586,19 +592,14 @@ class MAGRPO(L.LightningModule):
         step = self.global_step
         numbers = step_problems(step, count, len(self.problems), options.seed)
         items = [self.problems[number] for number in numbers]
-        named: dict = {"aligned": 1, "cross": math.inf}
-        joints = named.get(options.joint, options.joint)
-        optimism = optimism_weight(step, options.optimism, options.max_steps)
-        return processes.play(
-            self.rollout,
-            items,
-            (options.seed, TRAIN, step, 0),
-            options.num_generations,
-            self.sampling,
-            joints,
-            options.branching == "chain",
-            optimism,
+        play = Play(
+            samples=options.num_generations,
+            joints=options.joints,
+            chain=options.branching == "chain",
+            optimism=optimism_weight(step, options.optimism, options.max_steps),
         )
+        key = (options.seed, TRAIN, step, 0)
+        return processes.play(self.rollout, items, key, self.sampling, play)
 
     def groups(self) -> list[list[Node]]:
         """Return the groups over which advantages are centred, as lists of nodes.

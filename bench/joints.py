@@ -18,7 +18,7 @@ import torch
 
 import train
 from bench import common
-from magrpo import TRAIN, advantages, arrangement, sample_returns
+from magrpo import TRAIN, Play, advantages, arrangement, sample_returns
 from policies.logprobs import Row
 
 
@@ -70,7 +70,7 @@ def measure(module, items: list[dict], counts: list[int], rollouts: int) -> tupl
     for number, item in enumerate(items):
         key = (0, TRAIN, 0, number * rollouts)
         batch = [item] * rollouts
-        [nodes] = module.rollout(batch, key, group, module.sampling, counts[-1], False)
+        [nodes] = module.rollout(batch, key, module.sampling, Play(group, counts[-1]))
         by_rollout = [estimates(module, node, counts) for node in nodes]
         for agent in range(team_size):
             gradients = torch.stack([tensor[agent] for tensor in by_rollout])

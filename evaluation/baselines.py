@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from evaluation.score_file import scorer_of
-from magrpo import EVAL, Episode, Node, Rollout, generator
+from magrpo import EVAL, Episode, Node, Play, Rollout, generator
 from policies.decoding import Response
 from policies.sampling import Sampling
 from policies.shared_model import Prompt
 from rewards import total
 from training.flags import meant, part_of
-from training.held_out import ALIGNED_CHAIN, episode, play, played, progress
+from training.held_out import episode, play, played, progress
 from training.metrics import normalised, sampled_tokens
 from training.plugins import TaskOptions, make_task
 
@@ -284,11 +284,12 @@ def latencies(
     with progress(f"{name}, latency", len(items)) as bar:
         warm_up = dataclasses.replace(sampling, max_new_tokens=1)
         key = (seed, EVAL, 0, 0)
-        rollout(items[:1], key, 1, warm_up, *ALIGNED_CHAIN)
+        line = Play(1, joints=1, chain=True)
+        rollout(items[:1], key, warm_up, line)
         for number, item in enumerate(items):
             rollout.seconds.clear()
             key = (seed, EVAL, 0, number)
-            turns = rollout([item], key, 1, sampling, *ALIGNED_CHAIN)
+            turns = rollout([item], key, sampling, line)
             seconds.append(rollout.seconds["rollout"])
             tokens.append(sampled_tokens(itertools.chain(*turns)))
             bar.update()

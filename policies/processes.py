@@ -33,21 +33,21 @@ def place() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
-def play(rollout, items: list[dict], key: tuple, *options) -> list[list]:
+def play(rollout, items: list[dict], key: tuple, sampling, play) -> list[list]:
     """Return the nodes of each turn of all items. Every process plays its share of them.
 
     An error in one process is raised in all, marked as `everywhere`. So they stop at the same place
     and save together.
     """
     if place()[1] == 1:
-        return rollout(items, key, *options)
+        return rollout(items, key, sampling, play)
     numbers = [number for number in range(len(items)) if is_own(number, len(items))]
     turns = []
     error = None
     try:
         if numbers:
             key = (*key[:3], key[3] + numbers[0])
-            turns = rollout([items[number] for number in numbers], key, *options)
+            turns = rollout([items[number] for number in numbers], key, sampling, play)
         for node in itertools.chain(*turns):
             node.problem += numbers[0]
     except BaseException as raised:  # also Stopped, which is not an Exception

@@ -30,7 +30,7 @@ import eval as evaluation
 import rewards
 from evaluation import baselines as playing
 from evaluation import load_team, report
-from magrpo import Rollout
+from magrpo import Play, Rollout
 from policies.shared_model import TooLong
 from tasks import Coop
 from training.flags import part_of
@@ -163,7 +163,7 @@ def asked(player, kind, monkeypatch) -> list[str]:
     with monkeypatch.context() as patch:
         calls = watch(patch, Rollout, "encode")
         items = player.task.items("test")[:1]
-        player.rollout(kind)(items, (0, 1, 0, 0), 1, player.sampling, 1, True)
+        player.rollout(kind)(items, (0, 1, 0, 0), player.sampling, Play(1, 1, chain=True))
     return [text for *_, text in calls]
 
 

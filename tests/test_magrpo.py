@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 from helpers import (
+    ROOT,
     assert_close,
     assert_same_gradients,
     at_step,
@@ -102,7 +103,7 @@ def train(reward, *argv, team=None, steps: int = 1):
 def test_only_a_chat_model_that_gets_raw_text_is_warned_of(capsys):
     module = new_module(long_answers)
     [base] = module.team.bases
-    base.tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
+    base.tokenizer = transformers.AutoTokenizer.from_pretrained(ROOT / "tiny")
     base.tokenizer.chat_template = "{{ messages[0].content }}"
     for prompt in ([{"role": "user", "content": "Hello"}], "Hello"):
         assert not capsys.readouterr().err

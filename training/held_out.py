@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from tqdm import tqdm
 
-from magrpo import EVAL, MAGRPO, Node, Rollout
+from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
 from policies.sampling import Sampling
 from policies.shared_model import as_text
@@ -20,7 +20,6 @@ from rewards import total
 from training.metrics import mean_parts, problem_returns
 from training.terminal import counted
 
-ALIGNED_CHAIN = (1, True)  # Rollout's joints and chain: how held-out problems are played
 EVAL_SAMPLES = 4  # sampled joint responses per held-out problem, besides the greedy one
 PAUSE = 30  # seconds between the lines of progress where the output is not a terminal
 
@@ -57,12 +56,13 @@ def play(
     random numbers depend only on the seed and the problem's number. So two teams get the same ones.
     """
     turns = []
+    lines = Play(samples, joints=1, chain=True)
     # A CPU plays as many problems at once as its caches hold.
     step = (100 if torch.cuda.is_available() else 10) * processes.place()[1]
     for start in range(0, len(items), step):
         part = items[start : start + step]
         key = (seed, EVAL, 0, start)
-        played_turns = processes.play(rollout, part, key, samples, sampling, *ALIGNED_CHAIN)
+        played_turns = processes.play(rollout, part, key, sampling, lines)
         turns = [a + b for a, b in itertools.zip_longest(turns, played_turns, fillvalue=[])]
         bar.update(len(part))
     return turns

@@ -98,8 +98,7 @@ def describe(module, held_out: dict, task: str, init: list[str] | None, processe
 def joint_responses(options: Algorithm, batch: int, agents: int, turns: int) -> int:
     """Return how many joint responses to `batch` problems are scored, if no episode ends early."""
     group = options.num_generations
-    named: dict = {"aligned": 1, "cross": group ** (agents - 1)}
-    count = group * named.get(options.joint, options.joint)  # of a node with G samples
+    count = group * min(options.joints, group ** (agents - 1))  # of a node with G samples
     if options.branching == "tree":
         count *= sum(group**turn for turn in range(turns))  # nodes of a problem
     else:
