@@ -175,8 +175,6 @@ def solo_flags(
     alone.gamma = flags.gamma  # all methods have one unit of return
     if team:  # the flag --max-new-tokens is then meant for the team's agents
         alone.max_new_tokens = run_folder.read_args(solo)["args"]["max_new_tokens"]
-    if alone.model[0] != flags.model[0]:
-        alone.judge = flags.judge or flags.model[0]
     return alone
 
 

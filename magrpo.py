@@ -428,11 +428,11 @@ class Rollout:
         for node in nodes:
             texts = [node.texts((sample,) * self.team.size) for sample in range(node.samples)]
             items = [node.item] * node.samples
-            node.next_items = self.reward.threads.map("advance", self.task.advance, items, texts)
+            node.next_items = self.reward.map("advance", self.task.advance, items, texts)
             going_on = [s for s, item in enumerate(node.next_items) if item is not None]
             texts = [texts[sample] for sample in going_on]
             items = items[: len(going_on)]
-            feedback = self.reward.threads.map("feedback", self.task.feedback, items, texts)
+            feedback = self.reward.map("feedback", self.task.feedback, items, texts)
             node.feedback = dict(zip(going_on, feedback, strict=True))
 
     def next_turn(self, node: Node, samples: int) -> list[Node]:

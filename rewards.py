@@ -17,18 +17,13 @@ An empty dict means that this turn is not scored. At a turn of a problem a rewar
 responses or none: a response that earns nothing gets 0.
 
 A reward has to be pure. Several threads call it at once, equal joint responses to a problem are
-scored once, and a resumed run calls it again. It ends the run (training/reward_runner.py:
-RewardError) if it raises, hangs, exceeds its maximum or returns a number that is not finite.
+scored once, and a resumed run calls it again. It ends the run (training/reward_runner.py) if it
+raises, hangs, exceeds its maximum or returns a number that is not finite.
 
-A reward with `needs_model = True` may ask a language model. It is called as reward(item, responses,
-lm). lm(prompt, text) returns an array with the log-probabilities of the text's tokens after the
-prompt. They come from the team's frozen base or from --judge. A call that asks
-something new ends there, and is made again from its beginning when the answer is known. Each
-distinct question of a step is answered once: the first questions of all calls in one batch, then
-the second ones.
-
-A reward may be a coroutine function (async def). All calls of a turn are then awaited at once, in
-one event loop, which none of them may block.
+A reward may ask a language model how likely texts are. It declares its questions, `reward.questions
+= function`, where function(item, responses) returns a list of (prompt, text). It is then called as
+reward(item, responses, answers). An answer is an array with the log-probabilities of the text's
+tokens after the prompt, from the team's frozen base. Each distinct question is answered once.
 
 --reward takes a name of the table at the end, a dotted path (my_pkg.my_rewards.rhymes) or
 file.py:function. The names have two forms.
@@ -44,12 +39,13 @@ file.py:function. The names have two forms.
 """
 
 import ast
+import functools
 import math
 import re
 from dataclasses import dataclass
 
 from programs.extraction import share_of
-from programs.teams import Team, box, contributions, run, share_passed, team_parts, used_helpers
+from programs.teams import Team, contributions, run, share_passed, team_parts, used_helpers
 from programs.texts import (
     ARXIV_LENGTHS,
     STOP_WORDS,
@@ -236,7 +232,7 @@ def _looks_like_wrapper(function: ast.FunctionDef | ast.Lambda) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# 2. Writing: a language model that reads the two texts (needs_model)
+# 2. Writing: a language model that reads the two texts (questions)
 #
 #    3 sqrt(fluent_1 grounded_1 fluent_2 grounded_2) original lengths finished
 #
@@ -266,29 +262,39 @@ TLDR_QUESTION = "Summarize this text."
 ARXIV_QUESTION = "Write the introduction of the paper with this abstract."
 
 
-def tldr(item: dict, responses: list[str], lm) -> Scores:
+def tldr(item: dict, responses: list[str], answers: list) -> Scores:
     """Return the strict reward of a concise summary and a longer one, 0 to 3."""
-    return _read_texts(item["prompt"], TLDR_QUESTION, TLDR_LENGTHS, responses, lm)
+    return _read_texts(item["prompt"], TLDR_LENGTHS, responses, answers)
 
 
-def arxiv(item: dict, responses: list[str], lm) -> Scores:
+def arxiv(item: dict, responses: list[str], answers: list) -> Scores:
     """Return the strict reward of an introduction in two halves, 0 to 3."""
-    return _read_texts(item["abstract_text"], ARXIV_QUESTION, ARXIV_LENGTHS, responses, lm)
+    return _read_texts(item["abstract_text"], ARXIV_LENGTHS, responses, answers)
+
+
+def _questions(field: str, question: str, item: dict, responses: list[str]):
+    """Return (prompt, text) of each text with its source and without. Nothing if one is empty."""
+    texts = [text.strip() for text in split(responses) or ()]
+    if not all(texts):
+        return []
+    prompts = (f"{item[field].strip()}\n\n{question}", question)
+    return [(prompt, text) for text in texts for prompt in prompts]
 
 
 tldr.maximum = arxiv.maximum = 3.0
-tldr.needs_model = arxiv.needs_model = True
+tldr.questions = functools.partial(_questions, "prompt", TLDR_QUESTION)
+arxiv.questions = functools.partial(_questions, "abstract_text", ARXIV_QUESTION)
 
 
-def _read_texts(source: str, question: str, lengths: Lengths, responses: list[str], lm) -> Scores:
+def _read_texts(source: str, lengths: Lengths, responses: list[str], answers: list) -> Scores:
     factors = dict.fromkeys(("fluent", "grounded", "original", "lengths", "finished"), 0.0)
-    texts = split(responses)
-    if texts and all(text.strip() for text in texts):
-        source = source.strip()
-        first, second = [_fluent_and_grounded(lm, source, question, text.strip()) for text in texts]
+    if answers:
+        texts = split(responses)
+        first = _fluent_and_grounded(*answers[:2])
+        second = _fluent_and_grounded(*answers[2:])
         factors["fluent"] = math.sqrt(first[0] * second[0])
         factors["grounded"] = math.sqrt(first[1] * second[1])
-        factors["original"] = 1 - copied_share(source, *texts) ** 2
+        factors["original"] = 1 - copied_share(source.strip(), *texts) ** 2
         factors["lengths"] = length_score(lengths, *texts)
         factors["finished"] = CUT_OFF ** sum(not has_end(text) for text in texts)
     parts = {"writing": 3 * math.prod(factors.values())}
@@ -297,12 +303,13 @@ def _read_texts(source: str, question: str, lengths: Lengths, responses: list[st
     return parts
 
 
-def _fluent_and_grounded(lm, source: str, question: str, text: str) -> tuple[float, float]:
-    """Return how fluent a text is, and how much of it the source explains, each 0 to 1."""
+def _fluent_and_grounded(given, without) -> tuple[float, float]:
+    """Return how fluent a text is, and how much of it the source explains, each 0 to 1.
+
+    given: log-probabilities of its tokens with the source. without: those without it.
+    """
     import numpy as np
 
-    given = lm(f"{source}\n\n{question}", text)
-    without = lm(question, text)
     if not len(given):
         return 0.0, 0.0
     gain = given - without
@@ -431,27 +438,12 @@ REWARDS = {
 }
 
 
-def programs_started() -> int:
-    """Return how many programs the sandbox has started: while it grows, rewards get on."""
-    return box.started
-
-
-def asks(reward) -> bool:
-    """Return whether a reward asks a language model."""
-    return getattr(reward, "needs_model", False)
-
-
-def pays_once(reward) -> bool:
-    """Return whether the maximum of a reward is that of a whole episode."""
-    return getattr(reward, "per_episode", False)
-
-
 def largest_return(reward, turns: int, gamma: float) -> float:
     """Return the largest return of an episode. The logged returns are shares of it.
 
     Each turn may earn the maximum, or the whole episode may.
     """
-    if pays_once(reward):
+    if getattr(reward, "per_episode", False):
         return reward.maximum
     return reward.maximum * sum(gamma**turn for turn in range(turns))
 

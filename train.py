@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from policies.model_names import DEVICE, DEVICES, TARGETS, TeamOptions, find_model, located
-from rewards import REWARDS, asks
+from rewards import REWARDS
 from tasks import DEFAULT, TASKS
 from training import initial_agents, run_folder, sweep
 from training.defaults import resolve, resolve_bits
@@ -207,11 +207,6 @@ class Args:
         "gradient checkpointing: less memory for the update, which takes longer: docs/install.md "
         "(by itself where memory is short, and on a GPU where a batch is large)",
     )
-    judge: str | None = optional(
-        "language model that the reward asks, if it asks any (the team's frozen model)",
-        located,
-        metavar="NAME",
-    )
     trust_remote_code: bool = flag(False, "permission to run a model's own code from the hub")
     max_prompt_tokens: int = flag(
         2048,
@@ -308,8 +303,6 @@ def recorded_flags(directory: Path) -> dict:
     """
     recorded = {"optimism": 0.0} | run_folder.read_args(directory)["args"]
     recorded["model"] = list(map(located, recorded["model"]))
-    if recorded.get("judge"):
-        recorded["judge"] = located(recorded["judge"])
     known = {field.name for field in dataclasses.fields(Args)}
     return {name: value for name, value in recorded.items() if name in known}
 
@@ -336,10 +329,14 @@ def prepare(args: Args):
 def find_names(args: Args):
     """Return the task and the reward. Check the models, and fill in the folders of --init."""
     task = make_task(part_of(args, TaskOptions))
-    reward = find_reward(task, args.judge)
+    reward = find_reward(task)
+    if hasattr(reward, "questions") and not args.lora_rank:
+        raise ValueError(
+            f"reward {task.reward!r} asks the frozen base, and --lora-rank 0 trains all weights"
+        )
     if args.engine_folder and not Path(args.engine_folder).is_dir():
         raise ValueError(f"--engine-folder {args.engine_folder} is not a folder")
-    for name in filter(None, [*args.model, args.judge]):
+    for name in args.model:
         find_model(name, args.bits or 32)
     if args.init and not args.resume:
         args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
@@ -353,7 +350,6 @@ def build(args: Args, prepared: tuple | None = None):
     """
     import torch
 
-    from policies.judging import make_judge
     from policies.loading import device
     from policies.team import Team
     from training.acceleration import accelerate
@@ -371,11 +367,9 @@ def build(args: Args, prepared: tuple | None = None):
             base.set_checkpointing()
     if args.init and not run_folder.checkpoint(args.resume):
         initial_agents.load(team, args.init)
-    judge = None
-    if asks(reward):
-        judge = make_judge(args.judge, team, args.chat_template)
-    accelerate({*team.bases, judge.base} if judge else team.bases)
-    module = module_of(team, task, Scorer(reward, judge), problems, args)
+    accelerate(team.bases)
+    scorer = Scorer(reward, team.bases[0], args.chat_template)
+    module = module_of(team, task, scorer, problems, args)
     module.to(device())
     if args.engine:
         from policies.engine import connect

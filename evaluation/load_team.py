@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from policies.model_names import TeamOptions
-from rewards import asks, programs_started
 from training import run_folder
 from training.flags import engine_conflict, part_of
 from training.plugins import TaskOptions, make_task
@@ -55,7 +54,6 @@ def single_flags(flags, model: str | None):
         model=[model],
         engine=flags.engine if {model} == {*flags.model} else None,
         lora_rank=0,
-        judge=flags.judge or flags.model[0],
         max_new_tokens=flags.num_agents * flags.max_new_tokens,
     )
 
@@ -102,7 +100,6 @@ class Player:
 
         `directory` is the run whose trained agents play. `ask` needs no `reward`.
         """
-        from policies.judging import LikelihoodModel, make_judge
         from policies.loading import device
         from policies.sampling import Sampling
         from policies.team import Team
@@ -119,19 +116,14 @@ class Player:
         self.weights = {}  # by trained or not. {} without a run, whose agents play as loaded
         if directory:
             self.weights[False] = self.copies()
-            run_folder.check_bases(directory, flags.model, flags.judge)
+            run_folder.check_bases(directory, flags.model)
             run_folder.warn_of_other_code(directory)
             load_agents(team, directory)
             self.weights[True] = self.copies()
-        judge = None
-        if asks(reward):
-            # Without a run no agent is trained: the model to ask may be the one that plays.
-            if not directory and flags.judge == flags.model[0]:
-                judge = LikelihoodModel(team.bases[0], flags.chat_template)
-            else:
-                judge = make_judge(flags.judge, team, flags.chat_template)
-        accelerate({*team.bases, judge.base} if judge else team.bases)
-        self.reward = Scorer(reward, judge) if reward else None
+        accelerate(team.bases)
+        self.reward = None
+        if reward:
+            self.reward = Scorer(reward, team.bases[0], flags.chat_template)
         team.to(device())
         if flags.engine:
             from policies.engine import connect
@@ -182,10 +174,8 @@ class Player:
         import torch
 
         from policies.shared_model import TooLong
-        from training.threads import Threads
 
         torch.manual_seed(seed)
-        threads = Threads(programs_started)
         histories = [[] for _ in range(self.team.size)]
         turns = []
         while True:
@@ -198,10 +188,10 @@ class Player:
             turns.append({"prompts": prompts, "responses": texts})
             if len(turns) == self.flags.turns:
                 return turns
-            [next_item] = threads.map("advance", self.task.advance, [item], [texts])
+            next_item = self.task.advance(item, texts)
             if next_item is None:
                 return turns
-            [feedback] = threads.map("feedback", self.task.feedback, [item], [texts])
+            feedback = self.task.feedback(item, texts)
             for history, text, told in zip(histories, texts, feedback, strict=True):
                 history.append((text, told))
             item = next_item

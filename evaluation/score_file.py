@@ -1,13 +1,14 @@
 """--score: any reward on joint responses from a file, wherever they come from."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from policies.model_names import TeamOptions
-from rewards import asks, total
+from rewards import total
 from training.defaults import resolve_bits
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task
-from training.reward_runner import RewardError, Scorer
+from training.reward_runner import Scorer
 from training.run_folder import json_lines, write_lines
 
 
@@ -35,14 +36,10 @@ def score(flags, file: str, samples: str | None) -> str:
     `flags` are those of train.py, resolved. `samples` is a file that gets each line with its score.
     """
     rows = read(file)
-    reward = find_reward(make_task(part_of(flags, TaskOptions)), flags.judge)
+    reward = find_reward(make_task(part_of(flags, TaskOptions)))
     scorer = scorer_of(flags, reward)
-    try:
-        joints = [(row["item"], row["responses"]) for row in rows.values()]
-        scores = scorer(joints)
-    except RewardError as error:
-        line = list(rows)[error.args[1]]
-        raise RewardError(f"{file}, line {line}: {error}", *error.args[1:]) from error
+    joints = [(row["item"], row["responses"]) for row in rows.values()]
+    scores = scorer(joints)
     scored = []
     for row, parts in zip(rows.values(), scores, strict=True):
         reward = total(parts, len(row["responses"]))
@@ -53,17 +50,17 @@ def score(flags, file: str, samples: str | None) -> str:
 
 
 def scorer_of(flags, reward) -> Scorer:
-    """Return a scorer without a team. A reward asks --judge, or --model as it is."""
-    from policies.judging import load_judge
+    """Return a scorer without a team. A reward asks --model as it is."""
+    from policies.loading import device, load_base
     from training.acceleration import accelerate
 
-    judge = None
-    if asks(reward):
-        resolve_bits(flags)
-        name = flags.judge or flags.model[0]
-        judge = load_judge(name, part_of(flags, TeamOptions), flags.chat_template)
-        accelerate([judge.base])
-    return Scorer(reward, judge)
+    if not hasattr(reward, "questions"):
+        return Scorer(reward)
+    resolve_bits(flags)
+    options = replace(part_of(flags, TeamOptions), lora_rank=0)
+    base = load_base(flags.model[0], [0], options)
+    accelerate([base])
+    return Scorer(reward, base.to(device()), flags.chat_template)
 
 
 def render(rows: list[dict], maximum: float) -> str:

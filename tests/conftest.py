@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import policies  # noqa: F401  (before torch: it says how threads wait)
-from training import threads
+from training import reward_runner
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 # What can be deleted takes its tests along.
@@ -46,7 +46,7 @@ def own_folder(elsewhere, tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def calls_are_not_seen(monkeypatch):
     """A program that a test calls ends with SystemExit, though a plug-in's thread may go on."""
-    monkeypatch.setattr(threads, "RUNNING", Unseen())
+    monkeypatch.setattr(reward_runner, "RUNNING", Unseen())
 
 
 def pytest_collection_modifyitems(items):

@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +35,7 @@ from test_train import assert_same_run, command, lines
 
 import train
 from magrpo import MAGRPO
-from training import recorder, run_folder, threads
+from training import recorder, reward_runner, run_folder
 from training.recorder import Recorder, Signals, Stopped
 
 SMALL = "--batch-size 1 --num-generations 2 --max-new-tokens 8 --lr-schedule constant --optimism 0 "
@@ -331,7 +330,7 @@ def healthy(tmp_path_factory) -> Path:
 )
 def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, monkeypatch, capsys):
     """It works for some steps, fails, is mended. The line has what it was given."""
-    monkeypatch.setattr(threads, "TIMEOUT", 3.0)
+    monkeypatch.setattr(reward_runner, "LIMIT", 3.0)
     (tmp_path / "mine.py").write_text(REWARD.replace("BAD", bad))
     (tmp_path / "bad").touch()
     path = tmp_path / "run"
@@ -348,22 +347,11 @@ def test_a_reward_that_fails_late_loses_nothing(bad, error, healthy, tmp_path, m
     assert_same_run(path, healthy)
 
 
-def test_a_call_is_not_late_while_the_sandbox_gets_on(monkeypatch):
-    monkeypatch.setattr(threads, "TIMEOUT", 0.01)
-    started = iter([1, 2, 3, 3])
-    answer = threading.Event()
-    pool = threads.Threads(lambda: next(started))
-    [future] = pool.call(answer.wait, [()])
-    assert not future.done()
-    assert not list(started)  # it was late when no program was started any more
-    answer.set()
-
-
 HANGS = """
 import os, time
-from training import threads
+from training import reward_runner
 from tasks import Coop
-threads.TIMEOUT = 1
+reward_runner.LIMIT = 1
 once = iter([True])
 class Task(Coop):
     def feedback(self, item, responses):
@@ -377,7 +365,7 @@ class Task(Coop):
     [
         ("pass", "", 2, "feedback did not answer within 1 s"),
         (
-            "threads.TIMEOUT = 99; next(once, False) and os.kill(os.getpid(), 15)",
+            "reward_runner.LIMIT = 99; next(once, False) and os.kill(os.getpid(), 15)",
             "",
             130,
             "stopped by SIGTERM at step 0",

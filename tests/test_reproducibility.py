@@ -14,7 +14,7 @@ from test_train import assert_same_run
 import train
 from programs import teams
 from programs.sandbox.box import Sandbox
-from training import threads
+from training import reward_runner
 
 SMALL = "--batch-size 2 --num-generations 2 --eval-limit 1 --max-steps 2 --max-new-tokens 40 "
 SMALL += "--sample-every 1"
@@ -26,7 +26,7 @@ def test_the_number_of_reward_workers_changes_nothing(tmp_path, monkeypatch):
     from one run to the next."""
     for count, workers in ((1, 1), (16, 3)):
         pool = functools.partial(ThreadPoolExecutor, count)
-        monkeypatch.setattr(threads, "ThreadPoolExecutor", pool)
+        monkeypatch.setattr(reward_runner, "ThreadPoolExecutor", pool)
         with Sandbox(workers=workers) as box:
             monkeypatch.setattr(teams, "box", box)
             flags = "--turns 2 --joint aligned --max-steps 1"

@@ -35,7 +35,10 @@ def honest(kind) -> tuple[str, list[str]]:
 
 def score(reward, source: str, texts) -> dict[str, float]:
     item = {"prompt": source, "abstract_text": source}
-    return reward(item, list(texts), *[Unigrams()] * getattr(reward, "needs_model", False))
+    texts = list(texts)
+    if not hasattr(reward, "questions"):
+        return reward(item, texts)
+    return reward(item, texts, [unigrams(*asked) for asked in reward.questions(item, texts)])
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -117,21 +120,15 @@ def test_bands_of_vocabulary(unique, tldr, arxiv):
 # --- the rewards that ask a language model --------------------------------------------------------
 
 
-class Unigrams:
+def unigrams(prompt: str, text: str) -> np.ndarray:
     """A language model that can be computed by hand: a word costs 3 nats if the prompt has it, else
     6, and 2 if the one before it is the one before it in the prompt, too."""
-
-    def __init__(self):
-        self.asked = []
-
-    def __call__(self, prompt: str, text: str) -> np.ndarray:
-        self.asked.append((prompt, text))
-        known, found = words(prompt), words(text)
-        pairs = set(itertools.pairwise(known))
-        costs = [3.0 if word in known else 6.0 for word in found]
-        for place, pair in enumerate(itertools.pairwise(found), 1):
-            costs[place] = 2.0 if pair in pairs else costs[place]
-        return -np.array(costs)
+    known, found = words(prompt), words(text)
+    pairs = set(itertools.pairwise(known))
+    costs = [3.0 if word in known else 6.0 for word in found]
+    for place, pair in enumerate(itertools.pairwise(found), 1):
+        costs[place] = 2.0 if pair in pairs else costs[place]
+    return -np.array(costs)
 
 
 POST = "My bike was stolen from the yard on Monday. A camera shows a man with a red van."
@@ -146,20 +143,20 @@ def test_the_parts_by_hand():
     second = [3, 2, 6, 6, 3, 2, 2, 2, 3, 2, 6, 3, 3, 6, 6, 3, 2, 6]
     logistic = 1.0
     for text, costs in ((FIRST, first), (SECOND, second)):
-        assert (-Unigrams()(POST, text)).tolist() == costs
+        assert (-unigrams(POST, text)).tolist() == costs
         mean = np.mean(costs)  # without the post every word costs 6 nats
         logistic *= 1 / (1 + math.exp((-7 + (mean + 6) / 2) / 0.5))
         logistic *= 1 / (1 + math.exp((0.16 - (6 - mean) / 6) / 0.05))
     # of 6 + 15 runs, "with a red van" is the post's and "took my bike away" the partner's
     original = 1 - (2 / 21) ** 2
-    lm = Unigrams()
-    parts = rewards.tldr({"prompt": POST}, [FIRST, SECOND], lm)
+    parts = score(rewards.tldr, POST, (FIRST, SECOND))
     assert parts["writing"] == pytest.approx(3 * math.sqrt(logistic) * original)
     metrics = [value for name, value in parts.items() if name.startswith("metric/")]
     assert parts["writing"] == pytest.approx(3 * math.prod(metrics))
     assert metrics[2:] == pytest.approx([original, 1, 1])
-    assert len(lm.asked) == len(set(lm.asked)) == 4  # two questions a text
-    assert len({prompt for prompt, _ in lm.asked}) == 2  # and two prompts a source
+    questions = rewards.tldr.questions({"prompt": POST}, [FIRST, SECOND])
+    assert len(set(questions)) == 4  # two questions a text
+    assert len({prompt for prompt, _ in questions}) == 2  # and two prompts a source
 
 
 def test_the_least_window_of_a_text_counts_for_half():
@@ -168,8 +165,8 @@ def test_the_least_window_of_a_text_counts_for_half():
     good = known[::3]  # no two of them stand together
     alien = [f"x{n}" for n in range(24)]
     for text, mean, least in ((good, 3, 3), (good + alien, 3 * 67 / 91, 0)):
-        lm = Unigrams()
-        _, grounded = rewards._fluent_and_grounded(lm, " ".join(known), "none", " ".join(text))
+        given, without = (unigrams(prompt, " ".join(text)) for prompt in (" ".join(known), "none"))
+        _, grounded = rewards._fluent_and_grounded(given, without)
         explained = (mean + least) / 2 / 6
         assert grounded == pytest.approx(1 / (1 + math.exp((0.16 - explained) / 0.05)))
 

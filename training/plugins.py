@@ -10,7 +10,6 @@ import importlib.util
 import inspect
 import itertools
 import math
-import numbers
 import sys
 import traceback
 import typing
@@ -21,7 +20,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType, UnionType
 
-from rewards import REWARDS, asks, pays_once
+from rewards import REWARDS
 from tasks import TASKS, Task
 from training.contract import called, check_signature, guard
 from training.flags import meant, named
@@ -196,28 +195,19 @@ def readings(wanted) -> list[Callable]:
     return [READ[wanted]] if wanted in READ else []
 
 
-def find_reward(task: Task, judge: str | None = None):
-    """Return the function of the task's reward, or of --reward if given. It may ask --judge."""
+def find_reward(task: Task):
+    """Return the reward of the task, or of --reward if given."""
     if not task.reward:
         raise ValueError(
             f"{type(task).__name__} names no reward of its own: give one with --reward"
         )
     reward = resolve(task.reward, REWARDS, "reward")
-    name = f"reward {task.reward!r}"
-    if judge and not asks(reward):
-        raise ValueError(f"--judge: {name} does not ask a language model")
-    wanted = ["item", "responses"]
-    if asks(reward):
-        wanted.append("lm")
-    check_signature(name, reward, *wanted)
-    maximum = getattr(reward, "maximum", None)
-    if not (isinstance(maximum, numbers.Real) and 0 < maximum < math.inf):
-        raise ValueError(f"{name} needs the attribute maximum, its largest value: a number above 0")
-    entered = functools.partial(reward)  # the user's own may not take attributes
-    entered.maximum = float(maximum)
-    entered.needs_model = asks(reward)
-    entered.per_episode = pays_once(reward)
-    return entered
+    if not 0 < getattr(reward, "maximum", 0) < math.inf:
+        raise ValueError(
+            f"reward {task.reward!r} needs the attribute maximum, its largest value: a number "
+            "above 0"
+        )
+    return reward
 
 
 def check_prompts(rollout, items: Iterable[dict]) -> None:

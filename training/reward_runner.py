@@ -1,120 +1,117 @@
-"""Score many joint responses at once, and check that the user's reward keeps its contract."""
+"""Score many joint responses at once, and check that the user's reward keeps its contract.
 
-import contextlib
+A reward, `advance` and `feedback` run in threads, several calls at once. Shared values need a lock.
+"""
+
+import itertools
 import math
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
-import numpy as np
+from rewards import total
 
-from rewards import asks, pays_once, programs_started, total
-from training import threads
-from training.contract import text
-
+LIMIT = 300.0  # seconds until a function that does not answer ends the run
 ROUNDING = 1e-6  # share of its maximum by which a reward may be above it
+RUNNING: set[Future] = set()  # the calls that are not done
 Parts = dict[str, float]  # of a reward, by name
 
 
-class RewardError(RuntimeError):
-    """A reward broke its contract (rewards.py).
-
-    args: the message, and the number of the joint response that it was given.
-    """
-
-    def __str__(self):
-        return self.args[0]
-
-
-class Unanswered(BaseException):
-    """Ends a call of a reward at a question without an answer.
-
-    It is not an Exception, so that the reward's own `except Exception` does not handle it.
-    """
-
-
-class LanguageModel:
-    """The `lm` of one call of a reward, which knows the answers of earlier calls."""
-
-    def __init__(self, answers: dict[tuple[str, str], np.ndarray]):
-        self.answers = answers
-        self.question: tuple[str, str] | None = None  # (prompt, text), without an answer
-
-    def __call__(self, prompt: str, text: str) -> np.ndarray:
-        if (prompt, text) not in self.answers:
-            self.question = (prompt, text)
-            raise Unanswered
-        return self.answers[prompt, text]
-
-
 class Scorer:
-    """Scores joint responses with a reward. `judge` answers a reward's questions."""
+    """Scores joint responses with a reward. The frozen `base` answers a reward's questions.
 
-    def __init__(self, reward, judge=None):
+    chat: the prompts of the questions are wrapped in the chat template.
+    """
+
+    def __init__(self, reward, base=None, chat: bool = False):
         self.reward = reward
-        self.maximum = reward.maximum
-        self.per_episode = pays_once(reward)
-        self.judge = judge
-        self.threads = threads.Threads(programs_started)
+        self.maximum = float(reward.maximum)
+        self.per_episode = getattr(reward, "per_episode", False)
+        self.questions = getattr(reward, "questions", None)
+        self.base = base
+        self.chat = chat
+        self.pool = ThreadPoolExecutor()
 
     def __call__(self, joints: list[tuple[dict, list[str]]]) -> list[Parts]:
         """Return the named parts of each (item, responses), in order.
 
-        Equal joint responses to one item are scored once. A call that asks something new ends
-        there. It is made again when the questions of all calls are answered.
+        Equal joint responses to one item are scored once.
         """
         keys = [(id(item), *texts) for item, texts in joints]
-        numbers = {}  # of the first joint response with a key
-        for number, key in enumerate(keys):
-            numbers.setdefault(key, number)
-        answers = {}
-        scores: dict[int, Parts] = {}  # by number
-        while len(scores) < len(numbers):
-            waiting = [number for number in numbers.values() if number not in scores]
-            calls = [LanguageModel(answers) for _ in waiting]
-            arguments = [joints[number] for number in waiting]
-            if asks(self.reward):
-                arguments = [(*joint, lm) for joint, lm in zip(arguments, calls, strict=True)]
-            questions = {}  # in the order of the calls, each once
-            with contextlib.closing(self.threads.call(self.reward, arguments)) as futures:
-                for number, lm, future in zip(waiting, calls, futures, strict=True):
-                    if lm.question:  # whatever the reward returned or raised after it
-                        questions[lm.question] = None
-                    else:
-                        scores[number] = _parts(future, number, self.maximum, *joints[number])
-            if questions:
-                answers.update(zip(questions, self.judge(list(questions)), strict=True))
-        return [scores[numbers[key]] for key in keys]
+        distinct = dict(zip(keys, joints, strict=True))
+        calls = list(distinct.values())
+        if self.questions:
+            calls = self.answered(calls)
+        values = self.run("the reward", self.reward, calls)
+        scores = {}
+        for (key, joint), value in zip(distinct.items(), values, strict=True):
+            scores[key] = _parts(value, self.maximum, *joint)
+        return [scores[key] for key in keys]
+
+    def answered(self, calls: list[tuple]) -> list[tuple]:
+        """Return the calls with the answers to their questions. Each distinct one is asked once."""
+        from policies.judging import likelihoods  # here, so that --help stays fast
+
+        asked = [self.questions(*call) for call in calls]
+        distinct = list(dict.fromkeys(itertools.chain(*asked)))
+        answers = dict(zip(distinct, likelihoods(self.base, distinct, self.chat), strict=True))
+        answered = []
+        for call, questions in zip(calls, asked, strict=True):
+            answered.append((*call, [answers[question] for question in questions]))
+        return answered
+
+    def map(self, name: str, function: Callable, items: list[dict], texts: list[list[str]]) -> list:
+        """Return function(item, texts) of each joint response, for `advance` and `feedback`."""
+        answers = self.run(name, function, list(zip(items, texts, strict=True)))
+        for answer, responses in zip(answers, texts, strict=True):
+            agents = len(responses)
+            if name == "feedback" and (isinstance(answer, str) or len(answer) != agents):
+                raise ValueError(f"feedback has to return {agents} texts, not {answer!r:.60}")
+        return answers
+
+    def run(self, name: str, function: Callable, calls: list[tuple]) -> list:
+        """Return function(item, texts, ...) of each call. An error's note has what was given."""
+        futures = []
+        for call in calls:
+            future = self.pool.submit(function, *call)
+            RUNNING.add(future)
+            future.add_done_callback(RUNNING.discard)
+            futures.append(future)
+        answers = []
+        try:
+            for future, (item, texts, *_) in zip(futures, calls, strict=True):
+                try:
+                    answers.append(future.result(LIMIT))
+                except Exception as error:
+                    given = f"({name}, for item {item!r} and responses {texts!r})"
+                    if not future.done():
+                        late = f"{name} did not answer within {LIMIT:.0f} s"
+                        raise ValueError(f"{late} {given}") from None
+                    error.add_note(given)
+                    raise
+        finally:  # an error or a signal does not wait for the calls that have not begun
+            for future in futures:
+                future.cancel()
+        return answers
 
 
-def _parts(future: Future, number: int, maximum: float, item: dict, texts: list[str]) -> Parts:
-    """Return the parts that a call returned. Raise RewardError if it broke the contract."""
-    cause = None
+def _parts(value, maximum: float, item: dict, texts: list[str]) -> Parts:
+    """Return the parts of a reward. Raise ValueError if they break its contract (rewards.py)."""
+    parts = value if isinstance(value, dict) else {"reward": value}
+    agents = len(texts)
+    strangers = {name for name in parts if name.startswith("agent/")}
+    strangers -= {f"agent/{agent}" for agent in range(agents)}
     try:
-        value = future.result(timeout=0)
-        if not isinstance(value, dict):
-            value = {"reward": value}
-        parts = {text(name): float(part) for name, part in value.items()}
-        problem = _broken_promise(parts, len(texts), maximum)
-        if not problem:
+        parts = {name: float(part) for name, part in parts.items()}
+        if strangers:
+            problem = f"in a team of {agents}"
+        elif not all(map(math.isfinite, parts.values())):
+            problem = "which is not finite"
+        elif total(parts, agents) > maximum * (1 + ROUNDING):
+            problem = f"which is above its maximum of {maximum:g}"
+        else:
             return parts
-    except (Exception, SystemExit) as error:  # the reward is the user's code: anything may come
-        cause = error
-        problem = f"raised {type(error).__name__}: {error}"
-        if not future.done():  # it is our own TimeoutError
-            problem = f"did not answer within {threads.TIMEOUT:.0f} s"
-    raise RewardError(
-        f"the reward {problem}, for item {item!r} and responses {texts!r}", number
-    ) from cause
-
-
-def _broken_promise(parts: Parts, agents: int, maximum: float) -> str:
-    """Return what is wrong with these parts, or ""."""
-    team = {f"agent/{agent}" for agent in range(agents)}
-    for name in parts:
-        if name.startswith("agent/") and name not in team:
-            return f"returned {parts}, which pays {name} in a team of {agents}"
-    if not all(math.isfinite(value) for value in parts.values()):
-        return f"returned {parts}"
-    paid = total(parts, agents)
-    if paid > maximum * (1 + ROUNDING):
-        return f"returned {parts}, in all {paid:g}, which is above its maximum of {maximum:g}"
-    return ""
+    except (TypeError, ValueError):
+        problem = "which is neither a number nor a dict of numbers"
+    raise ValueError(
+        f"the reward returned {value!r}, {problem}, for item {item!r} and responses {texts!r}"
+    )

@@ -271,17 +271,14 @@ def write_args(directory: Path, args: "Args") -> None:
     """Write args.json of a run with these flags, a dataclass."""
     flags = dataclasses.asdict(args)
     flags["model"] = list(map(recorded_name, args.model))
-    if args.judge:
-        flags["judge"] = recorded_name(args.judge)
     command = shlex.join(["python", *sys.argv])
     versions = {name: version(name) for name in PACKAGES}
-    models = filter(None, [*args.model, args.judge])
     record = {
         "args": flags,
         "versions": {"python": sys.version.split()[0]} | versions,
         "command": command,
         "resumed": [],
-        "bases": {recorded_name(name): fingerprint(name) for name in models},
+        "bases": {recorded_name(name): fingerprint(name) for name in args.model},
         "data_hash": data_hash(args.data),
         "code": [code_version(flags)],  # of every process that went on with it
         "files": loaded_files(),
@@ -375,17 +372,12 @@ def warn_of_other_code(directory: Path) -> None:
         )
 
 
-def check_bases(directory: Path, models: list[str], judge: str | None) -> None:
-    """Raise ValueError if a run's agents were trained on other models than these.
-
-    An evaluation may ask another judge.
-    """
+def check_bases(directory: Path, models: list[str]) -> None:
+    """Raise ValueError if a run's agents were trained on other models than these."""
     record = read_args(directory)
     flags = record["args"]
     for trained, name in zip(flags["model"], models, strict=True):
         check_base(record["bases"].get(trained), name, directory)
-    if judge and recorded_name(judge) == flags.get("judge"):
-        check_base(record["bases"].get(flags["judge"]), judge, directory)
 
 
 def check_base(trained: str | None, name: str | None, whose: Path) -> None:
@@ -408,7 +400,7 @@ def cut_back(directory: Path, args: "Args", module) -> int:
 
     Return the checkpoint's steps, or 0 without one. Raise ValueError if the run cannot go on.
     """
-    check_bases(directory, args.model, args.judge)
+    check_bases(directory, args.model)
     check_data(directory, args.data)
     records_of = {}  # read before anything is written: a damaged file changes nothing
     for name in ("metrics.jsonl", "samples.jsonl"):

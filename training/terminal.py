@@ -5,10 +5,10 @@ import logging
 import os
 import signal
 import sys
-import time
 import warnings
+from concurrent.futures import wait
 
-from training import threads
+from training import reward_runner
 from training.flags import Parser
 from training.plugins import user_line
 
@@ -80,13 +80,11 @@ def drop_output() -> None:
 
 def leave(status: int) -> None:
     """End the process, even while a user's function hangs. Python would wait for its thread."""
-    if threads.RUNNING:
-        time.sleep(1)  # most calls end by then
-    if not threads.RUNNING:
-        sys.exit(status)
-    with contextlib.suppress(OSError):  # its reader may have gone
-        sys.stdout.flush()
-    os._exit(status)
+    if wait(reward_runner.RUNNING, timeout=1).not_done:
+        with contextlib.suppress(OSError):  # its reader may have gone
+            sys.stdout.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def fail(top: Parser, error: Exception) -> None:
