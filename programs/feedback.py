@@ -6,17 +6,15 @@
            expert   an edit of the agent's own function by a larger model, which sees no test
 
 k is given as --task-arg feedback_tests=k (0: all). An agent never sees a word of a partner's
-function. It reads the type of an error alone, because the message may quote that function. The
-expert is asked to show no author another author's code. The authors' code for arXiv 2508.04652
-calls tests level_feedback.
+function. Of an error it reads the nearest built-in type, because a partner's function chooses the
+message and the name. The expert is asked to show no author another author's code. The authors' code
+for arXiv 2508.04652 calls tests level_feedback.
 """
 
 import functools
 import hashlib
 import json
-import logging
 import os
-import re
 import textwrap
 import threading
 from collections.abc import Callable
@@ -30,66 +28,53 @@ SHOWN = 5  # failed tests of one text: an agent's context is small
 LINE = 200  # characters of a test
 EDIT = 2_000  # characters of an expert's edit
 
+Feedback = Callable[[dict, list[str]], list[str]]  # item, responses -> one text per agent
 
-def configured(
-    mode: str | None, limit: int, url: str | None, model: str | None
-) -> Callable[[dict, list[str]], list[str]] | None:
-    """Return `tell` with a task's arguments, None where no mode is asked for.
+
+def configured(mode: str | None, limit: int, url: str | None, model: str | None) -> Feedback | None:
+    """Return the feedback of a mode, None where no mode is asked for.
 
     url and model are the expert's. Other modes ignore them, because a flag file may hold them.
     """
     if limit != 1 and mode != "tests":
         raise ValueError("--task-arg feedback_tests goes with --feedback tests")
-    if not mode:
-        return None
-    if mode == "expert" and not (url and model):
-        raise ValueError(
-            "--feedback expert needs --task-arg expert_url=URL expert_model=NAME: a server with "
-            "OpenAI's chat completions"
-        )
-    expert = Expert(url, model) if mode == "expert" else None
-    return functools.partial(tell, mode=mode, limit=limit, expert=expert)
+    match mode:
+        case "plain":
+            return plain
+        case "tests":
+            return functools.partial(tests, limit=limit)
+        case "expert" if url and model:
+            return Expert(url, model)
+        case "expert":
+            raise ValueError(
+                "--feedback expert needs --task-arg expert_url=URL expert_model=NAME: a server "
+                "with OpenAI's chat completions"
+            )
+    return None
 
 
-def tell(
-    item: dict, responses: list[str], mode: str, limit: int = 1, expert: "Expert | None" = None
-) -> list[str]:
-    """Return one text per agent on a joint response, "" if there is nothing to say.
+def plain(item: dict, responses: list[str]) -> list[str]:
+    return [""] * len(responses)
 
-    Only the first `limit` tests of the item count (0: all). Threads may call this at once.
-    """
-    if mode == "plain":
-        return [""] * len(responses)
+
+def tests(item: dict, responses: list[str], limit: int) -> list[str]:
+    """Return one text per agent on the first `limit` tests of the item (0: all)."""
     team = teams.team_parts(item, responses)
-    authored = [[name] for name in team]  # the functions of each agent
-    if len(responses) == 1:
-        authored = [list(team)]
-        responses = responses * len(team)
-    if mode == "expert":
-        sources = {}
-        for name, response in zip(team, responses, strict=True):
-            sources[name] = team[name].source or response  # all of it where no code was found
-        edits = expert.edits(item["prompt"], sources)
-        return [_edits(edits, names) for names in authored]
     verdict = teams.run(item, team)
     results = list(zip(item["tests"], verdict.passed, verdict.errors, strict=True))
     if limit:
         results = results[:limit]
+    counted = _counted(results)
     messages = []
-    for names in authored:
-        lines = ["Feedback on the team's program:", *_levels(team, names), *_counted(results)]
+    for names in _authored(team, responses):
+        lines = ["Feedback on the team's program:", *_levels(team, names), *counted]
         messages.append("\n- ".join(lines))
     return messages
 
 
-def _edits(edits: dict[str, str], names: list[str]) -> str:
-    parts = []
-    for name in names:
-        text = edits.get(name, "").strip()
-        if len(text) > EDIT:
-            text = f"{text[:EDIT]}\n(cut)"
-        parts.append(f"An expert's edit of {name}:\n{text}" if text else f"No edit of {name}.")
-    return "\n\n".join(parts)
+def _authored(team: teams.Team, responses: list[str]) -> list[list[str]]:
+    """Return the names of each agent's functions."""
+    return [list(team)] if len(responses) == 1 else [[name] for name in team]
 
 
 def _levels(team: teams.Team, names: list[str]) -> list[str]:
@@ -141,8 +126,6 @@ def _counted(results: list[tuple[str, bool, str | None]]) -> list[str]:
     return lines
 
 
-KEYS = ("MAGRPO_EXPERT_KEY", "OPENAI_API_KEY")  # environment variables: the first one set counts
-
 _INSTRUCTIONS = """\
 You are an expert reviewer of Python programs. The functions below are parts of one program. Each
 was written by another author, and no author sees what the others wrote. Judge them together, then
@@ -151,50 +134,40 @@ which line. Do not show an author another author's code. Answer with one JSON ob
 else. Its keys are {keys}; each value is a string, empty if that function is good as it is."""
 
 
-class ExpertError(RuntimeError):
-    """The expert's endpoint refused or stayed down. Ends the run, which saves its checkpoint."""
-
-
 class Expert:
-    """A model behind an endpoint with OpenAI's chat completions.
+    """A model behind an endpoint with OpenAI's chat completions; its key is in OPENAI_API_KEY.
 
     It reads the problem and the team's functions, never a test, a verdict or the reward. Every
-    answer is kept on disk. A run that is resumed or repeated gets the same answers without asking.
-
-    url: up to /v1, or the whole address that ends in /chat/completions. The key comes from the
-    environment and goes into the request's header only. The endpoint counts as down after so many
-    tries, with waits of 0.5 to 8 seconds between them.
+    answer is kept in a file, so a run that is resumed or repeated gets the same answers. The client
+    tries again where the endpoint is busy, broken or slow.
     """
 
-    def __init__(self, url: str, model: str, timeout: float = 60.0, tries: int = 6):
-        if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", url):
-            raise ValueError(  # args.json stores the flags, so the URL may not hold a key
-                "expert_url has to look like https://host/v1, and has to end after its path; a "
-                f"key belongs into the environment, {KEYS[0]}"
-            )
-        self.url = url.rstrip("/").removesuffix("/chat/completions")
-        self.model = model
-        self.tries = tries
-        self.key = ""
-        for name in KEYS:
-            self.key = self.key or os.environ.get(name, "").strip()
-        if not (self.key.isascii() and self.key.isprintable()):  # a header cannot hold it
-            raise ValueError(f"the expert's key in {' or '.join(KEYS)} holds unusable characters")
+    def __init__(self, url: str, model: str, timeout: float = 60.0, retries: int = 5):
         from openai import OpenAI  # takes a second, and only this mode needs it
 
-        self.client = OpenAI(  # requires a key, which a local server may not have
-            base_url=self.url, api_key=self.key or "none", timeout=timeout, max_retries=tries - 1
-        )
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        self.cache = Path(caches) / "magrpo" / "expert"
-        self.locks = {}  # one per question
+        key = os.environ.get("OPENAI_API_KEY") or "none"  # a local server needs no key
+        self.client = OpenAI(base_url=url, api_key=key, timeout=timeout, max_retries=retries)
+        self.url = url
+        self.model = model
+        self.folder = Path.home() / ".cache/magrpo/expert"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.locks: dict[str, threading.Lock] = {}  # two threads ask a question once
 
-    def edits(self, problem: str, functions: dict[str, str]) -> dict[str, str]:
-        """Return the expert's edits by function name; `functions` holds the code by name.
+    def __call__(self, item: dict, responses: list[str]) -> list[str]:
+        """Return the expert's edits of each agent's functions."""
+        team = teams.team_parts(item, responses)
+        texts = responses * len(team) if len(responses) == 1 else responses
+        functions = {}
+        for (name, part), text in zip(team.items(), texts, strict=True):
+            functions[name] = part.source or text  # all of it where no code was found
+        edits = self.edits(item["prompt"], functions)
+        messages = []
+        for names in _authored(team, responses):
+            messages.append("\n\n".join(_edit(name, edits.get(name)) for name in names))
+        return messages
 
-        Warn and return no edits if the expert does not answer in JSON. Raise ExpertError if the
-        endpoint refuses or is down.
-        """
+    def edits(self, problem: str, functions: dict[str, str]) -> dict:
+        """Return what the expert says of each function, {} if it does not answer in JSON."""
         parts = [f"Problem:\n{problem}"]
         parts += [f"Function {name}:\n{code}" for name, code in functions.items()]
         system = _INSTRUCTIONS.format(keys=", ".join(map(json.dumps, functions)))
@@ -203,58 +176,26 @@ class Expert:
             {"role": "user", "content": "\n\n".join(parts)},
         ]
         question = json.dumps([self.url, self.model, messages])
-        path = self.cache / f"{hashlib.sha256(question.encode()).hexdigest()}.txt"
-        with self.locks.setdefault(path.name, threading.Lock()):  # two threads ask only once
-            if path.is_file():
-                edits = _read_edits(path.read_text("utf-8", "replace"), functions)
-                if edits:
-                    return edits
-            for _ in range(self.tries):
-                text = self._ask(messages)
-                edits = _read_edits(text, functions)
-                if edits:
-                    _keep(path, json.dumps(edits))
-                    return edits
-        logging.warning("the expert %s does not answer with the JSON asked for", self.model)
-        return {}
-
-    def _ask(self, messages: list) -> str:
-        """Return the text of one answer, or raise ExpertError.
-
-        The client itself retries a connection that fails and a server that is busy or broken.
-        """
-        import openai
-
-        try:  # without a temperature or a limit, which some models refuse
-            answer = self.client.chat.completions.create(model=self.model, messages=messages)
-            return (answer.choices[0].message.content or "").strip()
-        except openai.APIStatusError as error:
-            why = f"{error} {error.response.text}"
-        except openai.OpenAIError as error:
-            why = f"{error} {error.__cause__ or ''}"
-        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            why = f"no chat completion in its answer ({type(error).__name__})"
-        if self.key:  # the server's message may repeat it
-            why = why.replace(self.key, "[key]")
-        raise ExpertError(f"the expert at {self.url} fails: {' '.join(why.split())[:300]}")
+        name = hashlib.sha256(question.encode()).hexdigest()
+        path = self.folder / f"{name}.txt"
+        with self.locks.setdefault(name, threading.Lock()):
+            if not path.exists():
+                answer = self.client.chat.completions.create(model=self.model, messages=messages)
+                text = answer.choices[0].message.content or ""
+                half = path.with_suffix(f".{os.getpid()}")  # a killed process leaves no half answer
+                half.write_text(text, "utf-8", errors="replace")
+                half.replace(path)
+            text = path.read_text("utf-8")
+        try:
+            return dict(json.loads(text[text.find("{") : text.rfind("}") + 1]))
+        except (ValueError, RecursionError):
+            return {}
 
 
-def _read_edits(text: str, names) -> dict[str, str]:
-    """Return the texts that the JSON object in an answer holds under the names."""
-    try:
-        answer = json.loads(text[text.find("{") : text.rfind("}") + 1])
-    except (ValueError, RecursionError):
-        return {}
-    edits = {}
-    for name in names:
-        if isinstance(answer.get(name), str):  # prompts are UTF-8: no half characters
-            edits[name] = answer[name].encode(errors="replace").decode()
-    return edits
-
-
-def _keep(path: Path, text: str) -> None:
-    try:  # a killed process may leave half an answer, which is then asked for again
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:  # the run goes on with the answer
-        logging.warning("cannot keep the expert's answer in %s: %s", path.parent, error)
+def _edit(name: str, edit: object) -> str:
+    if not isinstance(edit, str) or not edit.strip():
+        return f"No edit of {name}."
+    text = edit.strip().encode(errors="replace").decode()  # prompts hold no half characters
+    if len(text) > EDIT:
+        text = f"{text[:EDIT]}\n(cut)"
+    return f"An expert's edit of {name}:\n{text}"

@@ -27,7 +27,7 @@ from policies.shared_model import SharedModel
 
 SECRETS = {
     name: f"sk-{name.lower()}-0123456789"
-    for name in ("MAGRPO_EXPERT_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN")
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN")
 }
 
 

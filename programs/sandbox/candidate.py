@@ -81,15 +81,15 @@ ACTIONS = {
 }
 
 
-def described(error: BaseException) -> tuple[str, str, str]:
-    """Return (nearest built-in class, class, text). The program's code may run for the text."""
+def described(error: BaseException) -> tuple[str, str]:
+    """Return (nearest built-in class, text). The program's code may run for the text."""
     classes = type(error).__mro__
     base = next(parent.__name__ for parent in classes if parent.__module__ == "builtins")
     try:
         text = str.__str__(str(error))[:ERROR_CHARS]
     except BaseException:
         text = "(its text cannot be had)"
-    return base, type(error).__name__[:ERROR_CHARS], text
+    return base, text
 
 
 def be_candidate(zygote: int, inbox: int, outbox: int, cpu_seconds: int, missing: list) -> None:

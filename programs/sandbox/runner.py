@@ -141,17 +141,21 @@ def number_of(value) -> int:
     return value._number
 
 
-def rebuilt(base: str, name: str, text: str) -> BaseException:
-    """Return the program's exception as the nearest built-in one, such as a ValueError."""
-    error_type = getattr(builtins, base)
-    ends_loops = (StopIteration, StopAsyncIteration, GeneratorExit)
-    if not issubclass(error_type, BaseException) or issubclass(error_type, ends_loops):
-        error_type = RuntimeError
+def rebuilt(base: str, text: str) -> BaseException:
+    """Return the program's exception as the nearest built-in one, such as a ValueError.
+
+    The program chooses the text, but no name.
+    """
+    error_type = vars(builtins).get(base)
+    if not (isinstance(error_type, type) and issubclass(error_type, BaseException)):
+        error_type = Exception
+    elif issubclass(error_type, StopIteration | StopAsyncIteration | GeneratorExit):
+        error_type = RuntimeError  # it would end a loop of the test
     for parent in error_type.__mro__:  # a UnicodeDecodeError cannot be made from a text alone
         with contextlib.suppress(TypeError):
             error = parent(text)
             break
-    error.shown = f"{name}: {text}".removesuffix(": ")
+    error.shown = f"{error_type.__name__}: {text}".removesuffix(": ")
     return error
 
 

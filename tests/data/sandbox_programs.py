@@ -289,7 +289,7 @@ FORGE = cases(
     forged_verdict=forged('{"load": ["ok", null], "results": [["ok", null]], "seconds": 0}'),
     forged_ready=forged("ready"),
     forged_letters=forged("ooooooooooo"),
-    forged_stop=forged('["stop"]', '["error", "StopIteration", "x", "y"]'),
+    forged_stop=forged('["stop"]', '["error", "StopIteration", "x"]'),
     forged_no_exception=forged('["error", "print", "x", "y"]'),
     forged_later_reply="""
         import os
