@@ -1,7 +1,6 @@
 """Tokens per second of sampling: transformers' generate, this project's decode, and a server.
 
-    python -m bench.engine --model FILE.gguf --write DIR       # in a form that a server loads
-    python -m bench.engine --model DIR --url http://127.0.0.1:8000 [--bits 16] [--json FILE]
+    python -m bench.engine --model DIR --url http://127.0.0.1:8000 [--bits 16]
 
 Two agents answer prompts of random tokens. No prompt comes twice, so a cache of prompts does not
 help. Every response has exactly --tokens tokens. The samplers take turns in one process. Without
@@ -14,7 +13,6 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
@@ -22,19 +20,8 @@ import train
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
 from training.flags import part_of
-from training.run_folder import write_json
 
 AGENTS = 2
-
-
-def write(name: str, folder: str) -> None:
-    """Write a model as plain safetensors in 16 bits, which servers and transformers load."""
-    from policies.loading import load_model
-
-    model, tokenizer = load_model(name, 32, False)
-    vars(model.config).pop("quantization_config", None)  # a .gguf is unpacked by now
-    model.to(torch.bfloat16).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def make_team(args):
@@ -144,7 +131,6 @@ def measure(args) -> dict[str, list[float]]:
 def main() -> None:
     top = argparse.ArgumentParser("bench.engine", description=__doc__.splitlines()[0])
     top.add_argument("--model", required=True)
-    top.add_argument("--write", metavar="DIR")
     top.add_argument("--url")
     top.add_argument("--bits", type=int, choices=(32, 16), default=32)
     top.add_argument("--prompts", type=int, default=6)
@@ -152,19 +138,14 @@ def main() -> None:
     top.add_argument("--length", type=int, default=300, help="tokens per prompt")
     top.add_argument("--tokens", type=int, default=96, help="tokens per sample")
     top.add_argument("--rounds", type=int, default=3)
-    top.add_argument("--json", metavar="FILE")
     args = top.parse_args()
     train.quiet()
-    if args.write:
-        return write(args.model, args.write)
     rates = measure(args)
     print(f"\n{args.prompts} prompts of {args.length} tokens, {args.samples} samples of each,")
     print(f"{args.tokens} tokens a sample, {args.bits} bits: tokens per second, median of rounds")
     for name, values in rates.items():
         middle = statistics.median(values)
         print(f"{name:<14}{middle:8.0f}   ({min(values):.0f} to {max(values):.0f})")
-    if args.json:
-        write_json(Path(args.json), {"flags": vars(args), "rates": rates})
 
 
 if __name__ == "__main__":

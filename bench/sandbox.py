@@ -4,8 +4,8 @@
 
 `bare` is the plainest fork server: one warm interpreter with the same modules loaded. It forks for
 each program, runs it with its asserts in the child, and takes the exit code as the verdict. It has
-no locks, so any program can fake its verdict. `fresh` starts an interpreter for each program. The
-three take turns in every round, so that a busy machine slows all of them. The table has medians.
+no locks, so any program can fake its verdict. The two take turns in every round, so that a busy
+machine slows both. The table has medians.
 CPU time sums all processes. Starting a worker has its own line. The last line divides the
 sandbox's rate by the bare one. The ratio has to stay above one half.
 """
@@ -92,14 +92,6 @@ def bare(count: int, start: int) -> tuple[float, float]:
     return float(seconds), float(used)
 
 
-def fresh(count: int, start: int) -> tuple[float, float]:
-    begin = time.perf_counter()
-    used = cpu()
-    for source in sources(count, start):
-        subprocess.run([sys.executable, "-I", "-S", "-c", "\n".join([source, *TESTS])], check=True)
-    return time.perf_counter() - begin, cpu() - used
-
-
 def sandboxed(count: int, start: int) -> tuple[float, float]:
     """Run programs in the sandbox. Only the CPU time includes the start of a worker."""
     from programs.sandbox.box import Program, Sandbox
@@ -117,19 +109,16 @@ def sandboxed(count: int, start: int) -> tuple[float, float]:
 
 def measure(programs: int, rounds: int) -> tuple[dict, dict]:
     """Return programs per second and CPU milliseconds per program, by server and round."""
-    servers = {"fresh": fresh, "bare": bare, "sandbox": sandboxed}
+    servers = {"bare": bare, "sandbox": sandboxed}
     rates = {name: [] for name in servers}
     costs = {name: [] for name in servers}
     for number in range(rounds):
         for name, server in servers.items():
-            count = programs
-            if name == "fresh":  # slow
-                count = max(programs // 10, 1)
-            seconds, used = server(count, number * programs)
+            seconds, used = server(programs, number * programs)
             if name == "sandbox":
                 used -= sandboxed(0, 0)[1]
-            rates[name].append(count / seconds)
-            costs[name].append(used / count * 1000)
+            rates[name].append(programs / seconds)
+            costs[name].append(used / programs * 1000)
     return rates, costs
 
 

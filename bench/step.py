@@ -21,7 +21,6 @@ TRL      one generation and one forward pass for the whole batch, no reference m
 """
 
 import argparse
-import json
 import random
 import statistics
 import tempfile
@@ -184,8 +183,8 @@ def trl(folder: str, texts: list[str], batch: int, point: Point, rank: int, bits
 
 def measure(
     name: str, batch: int, agents: int, rank: int, bits: int, rounds: int, plain: bool
-) -> dict:
-    """Return the seconds per problem at one work point, of this project and of its peer."""
+) -> str:
+    """Return the line of one work point: this project beside its peer."""
     point = POINTS[name]
     texts = common.prompts(64, point.tokens, point.vocab)
     random.seed(0)
@@ -206,35 +205,22 @@ def measure(
     layers = sum(parameter.numel() for parameter in model.model.layers.parameters())
     head = model.lm_head.weight.numel()
     flops = agents * model_flops(layers, head, *tokens, "adapters" if rank else "full")
-    return {
-        "point": name,
-        "batch": batch,
-        "agents": agents,
-        "lora_rank": rank,
-        "bits": bits,
-        "peer": peer.name,
-        "flops": flops,  # per problem
-        "peak_flops": peak,  # per second
-        "ours_seconds": per_problem(project_rows, batch),
-        "peer_seconds": per_problem(peer_rows, batch),
-    }
+    start = f"{name:13} {batch:5} {rank or 'full':>5} | "
+    return start + compared(project_rows, peer_rows, batch, flops / peak)
 
 
-def per_problem(rows: list[dict], batch: int) -> list[dict]:
-    return [{part: seconds / batch for part, seconds in row.items()} for row in rows]
+def compared(project_rows: list[dict], peer_rows: list[dict], batch: int, least: float) -> str:
+    """Return each side's median seconds a problem, this project's MFU, and the ratios.
 
-
-def show(result: dict) -> str:
-    """Return a line: each side's median seconds, this project's MFU, and the ratios."""
-    project = medians(result["ours_seconds"])
-    peer = medians(result["peer_seconds"])
-    mfu = result["flops"] / project["total"] / result["peak_flops"]
+    least: the seconds that a problem's FLOPs take in large products.
+    """
+    project = medians(project_rows, batch)
+    peer = medians(peer_rows, batch)
     ratios = []
-    for project_row, peer_row in zip(result["ours_seconds"], result["peer_seconds"], strict=True):
+    for project_row, peer_row in zip(project_rows, peer_rows, strict=True):
         ratios.append(peer_row["total"] / project_row["total"])
     cells = [
-        f"{result['point']:13} {result['batch']:5} {result['lora_rank'] or 'full':>5}",
-        " ".join(f"{project[part]:7.3f}" for part in COLUMNS) + f" {mfu:5.1%}",
+        " ".join(f"{project[part]:7.3f}" for part in COLUMNS) + f" {least / project['total']:5.1%}",
         " ".join(f"{peer[part]:7.3f}" for part in COLUMNS),
         f"{statistics.median(ratios):6.2f} {min(ratios):5.2f}",
         f"{peer['rollout'] / project['rollout']:7.2f} {peer['update'] / project['update']:6.2f}",
@@ -242,8 +228,8 @@ def show(result: dict) -> str:
     return " | ".join(cells)
 
 
-def medians(rows: list[dict]) -> dict[str, float]:
-    return {part: statistics.median(row[part] for row in rows) for part in COLUMNS}
+def medians(rows: list[dict], batch: int) -> dict[str, float]:
+    return {part: statistics.median(row[part] for row in rows) / batch for part in COLUMNS}
 
 
 def header(peer: str) -> str:
@@ -263,9 +249,7 @@ def main() -> None:
     parser.add_argument("--lora-rank", type=int, nargs="*", default=[16, 0], help="0: full models")
     parser.add_argument("--bits", type=int, choices=DTYPES, default=32, help="16: adapters alone")
     parser.add_argument("--plain", action="store_true", help="compare with the plain way")
-    parser.add_argument("--json", type=Path)
     flags = parser.parse_args()
-    results = []
     print(common.machine())
     for agents in flags.agents:
         print(f"\nseconds per problem, medians of {flags.rounds} rounds; n = {agents}")
@@ -275,11 +259,8 @@ def main() -> None:
                 if agents == 1 and POINTS[point].turns > 1 and not flags.plain:
                     continue  # TRL's trainer has no turns of this kind
                 for batch in flags.batch:
-                    row = measure(point, batch, agents, rank, flags.bits, flags.rounds, flags.plain)
-                    results.append(row)
-                    print(show(row), flush=True)
-    if flags.json:
-        flags.json.write_text(json.dumps({"machine": common.machine(), "results": results}))
+                    numbers = (batch, agents, rank, flags.bits, flags.rounds)
+                    print(measure(point, *numbers, flags.plain), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
-"""recipes/comlrl.args and trl.args against the defaults of the installed packages, which the bench
-has: bench/.venv/bin/pip install pytest; bench/.venv/bin/python -m pytest tests/test_peers.py
+"""Compare recipes/comlrl.args and trl.args with the defaults of the installed packages.
+
+bench/.venv/bin/python -m bench.peers
 """
 
 import dataclasses
+from pathlib import Path
 
-import pytest
-from helpers import ROOT
+from comlrl.trainers.reinforce import MAGRPOConfig
+from trl import GRPOConfig
 
 import train
 
+ROOT = Path(__file__).resolve().parent.parent
 SAMPLING = {name: name for name in ("num_generations", "temperature", "top_p", "top_k")}
 COMLRL = SAMPLING | {
     "num_agents": "num_agents",
@@ -42,9 +45,8 @@ def recipe(name: str, config: type, fields: dict) -> tuple[train.Args, dict]:
     return flags, defaults
 
 
-def test_the_recipe_has_the_defaults_of_comlrl():
-    comlrl = pytest.importorskip("comlrl.trainers.reinforce.magrpo")
-    flags, defaults = recipe("comlrl", comlrl.MAGRPOConfig, COMLRL)
+def check_comlrl() -> None:
+    flags, defaults = recipe("comlrl", MAGRPOConfig, COMLRL)
     assert flags.advantage == "std"
     assert defaults["advantage_mode"] == "mean"
     assert defaults["advantage_normalization"]
@@ -53,9 +55,8 @@ def test_the_recipe_has_the_defaults_of_comlrl():
     assert defaults["early_termination_threshold"] == -0.2
 
 
-def test_the_recipe_has_the_defaults_of_trl():
-    trl = pytest.importorskip("trl")
-    flags, defaults = recipe("trl", trl.GRPOConfig, TRL)
+def check_trl() -> None:
+    flags, defaults = recipe("trl", GRPOConfig, TRL)
     assert (flags.advantage, defaults["scale_rewards"]) == ("std", "group")
     assert (flags.normalize, defaults["loss_type"]) == ("token", "dapo")
     assert not defaults["mask_truncated_completions"]
@@ -64,3 +65,9 @@ def test_the_recipe_has_the_defaults_of_trl():
     assert defaults["gradient_accumulation_steps"] == 1
     responses = flags.batch_size * flags.num_generations
     assert responses == defaults["per_device_train_batch_size"]
+
+
+if __name__ == "__main__":
+    check_comlrl()
+    check_trl()
+    print("the recipes have the packages' defaults")

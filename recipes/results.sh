@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Make the embedded team's figures of docs/results/ again: 81 runs, about four hours of two cores.
+#
+#     bash recipes/results.sh            JOBS=2 before it: two runs at once
+#
+# The same command goes on where it was stopped: train.py resumes a run that is not finished, and
+# passes over one that is. STEPS=2 SEEDS=1 tries it: two steps of the first seed of every row.
+set -e
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-.venv/bin/python}
+OUT=${OUT:-runs/results}
+
+row() { # NAME, NUMBER OF SEEDS, FLAGS: prints a line of flags for each seed
+  local name=$1 seeds=${SEEDS:-$2}
+  shift 2
+  for seed in $(seq 0 $((seeds - 1))); do
+    echo "$*" --seed "$seed" --run "$OUT/$name-$seed" ${STEPS:+--max-steps "$STEPS"}
+  done
+}
+
+rows() {
+  row default 10
+  row single 10 --num-agents 1 --max-new-tokens 192
+  row mean 5 --optimism 0
+  row aligned 5 --joint aligned
+  row share 5 --share
+  row difference 5 --reward examples/own_pay.py:difference --joint aligned
+  row pipeline 5 --task examples/workflows.py:Sequential --turns 2 --branching chain
+  row three 5 --num-agents 3
+  row four 3 --num-agents 4
+  row build 5 --task examples.building.tasks.Build
+  row build-single 5 --task examples.building.tasks.Build --num-agents 1
+  row messages 5 @recipes/messages.args
+  row told 5 @recipes/messages.args --task examples/messages.py:Told
+  row deaf 5 @recipes/messages.args --task examples/messages.py:Deaf
+  row two-turns 3 --turns 2 --branching chain --max-steps 30
+}
+
+compare() { # TABLE, ROWS: the first row is the one that the others are compared with
+  local table=$1 runs=()
+  shift
+  for name in "$@"; do
+    runs+=("$OUT/$name"-[0-9])
+  done
+  echo "== $table"
+  "$PYTHON" eval.py compare "${runs[@]}" --csv "$OUT/$table.csv"
+}
+
+rows | xargs -P "${JOBS:-1}" -L 1 "$PYTHON" train.py
+compare coop default single mean aligned share difference pipeline
+compare agents three four
+compare build build build-single
+compare messages messages told deaf
+compare turns default two-turns
