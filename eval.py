@@ -250,7 +250,7 @@ def may_be_left_out(args: argparse.Namespace, header: dict, method: str):
     Leave out a baseline whose prompts, with partners' texts in them, do not fit. The title says so.
     Raise the error of any other method, and of one that --method names.
     """
-    from policies.shared_model import TooLong
+    from policies.codec import TooLong
 
     try:
         yield
@@ -265,7 +265,7 @@ def may_be_left_out(args: argparse.Namespace, header: dict, method: str):
 def describe(args: argparse.Namespace, flags: train.Args, task, reward, items: list[dict]) -> dict:
     """Return the header: what is evaluated and how, for the head and the foot of the table."""
     from evaluation.baselines import TIMED
-    from policies.shared_model import as_text
+    from policies.codec import as_text
     from training.report import where
 
     drawn = f"temperature {flags.temperature:g}, top-p {flags.top_p:g}"

@@ -53,11 +53,11 @@ import torch
 from torch import Tensor, nn
 
 from policies import processes
+from policies.codec import Prompt, TooLong
 from policies.decoding import Response
 from policies.logprobs import Row, importance, padded
 from policies.memory import halving
 from policies.sampling import Sampling
-from policies.shared_model import Prompt, TooLong
 from policies.team import Team
 
 TRAIN, EVAL, ORDER = 0, 1, 2  # streams of random numbers that never meet
@@ -287,7 +287,7 @@ class Rollout:
         self.seconds: dict[str, float] = defaultdict(float)
         self.interruptible = contextlib.nullcontext  # where a signal may end a run, in a rollout
         for base in set(team.base_of.values()):
-            base.end_at(task.stop)
+            base.codec.end_at(task.stop)
 
     def __call__(self, items: list, key: tuple, sampling: Sampling, play: Play) -> list[list[Node]]:
         """Return the nodes of each turn: one per item at turn 0, then one per joint response.
@@ -336,7 +336,7 @@ class Rollout:
         TooLong: the prompt does not fit.
         """
         episode = self.episode
-        return self.team.base_of[agent].encode(
+        return self.team.base_of[agent].codec.encode(
             prompt,
             episode.chat_template,
             episode.max_prompt_tokens,
@@ -384,12 +384,8 @@ class Rollout:
     ) -> list[list[Response]]:
         """Return S responses to each (agent, item, prompt). A text has its given beginning."""
         prompts = [(agent, prompt) for agent, _, prompt in asked]
-        answers = self.team.sample(prompts, uniforms, sampling)
-        for (agent, item, _), responses in zip(asked, answers, strict=True):
-            begun = self.task.begin(agent, item)
-            for response in responses:
-                response.text = begun + response.text
-        return answers
+        begun = [self.task.begin(agent, item) for agent, item, _ in asked]
+        return self.team.sample(prompts, uniforms, sampling, begun)
 
     def score_joints(self, nodes: list[Node], joints: float) -> None:
         """Score joint responses of every node, so that each response is in as many of them.
@@ -584,7 +580,12 @@ class MAGRPO(L.LightningModule):
         self.turns = self.play(self.algorithm.batch_size * processes.place()[1])  # steps 1 to 4
         self.set_advantages()  # step 5
         with self.rollout.timed("update"):
-            self.norms = self.update(self.rows())  # steps 6 and 7
+            self.compute_gradients(self.rows())  # step 6
+        if self.team.falls_back(self.learned):  # it sampled by another distribution
+            self.training_step(batch, batch_idx)  # again, one text after the other
+            return
+        with self.rollout.timed("update"):
+            self.norms = self.update()  # step 7
 
     def play(self, count: int) -> list[list[Node]]:
         """Return the rollout of the next `count` problems, a function of the seed and the step."""
@@ -664,11 +665,18 @@ class MAGRPO(L.LightningModule):
                 row.weight /= float(np.mean(lengths[row.agent]))
         return rows
 
-    def update(self, rows: list[Row]) -> list[float]:
-        """Take one step of every policy on its own loss, the sum over its agents.
+    def compute_gradients(self, rows: list[Row]) -> None:
+        """Set the gradients of every policy's own loss, the sum over its agents."""
+        rows = [row for row in rows if processes.is_own(row.problem, len(self.turns[0]))]
+        # A response without advantage has no gradient. Unless there is a KL term, it is not run.
+        self.learned = [row for row in rows if row.coef != 0.0 or self.algorithm.kl_coef]
+        halving(self.team.bases, lambda: self.set_gradients(self.learned))
 
-        Returns the agents' gradient norms. A step whose norms are not finite would ruin every
-        weight. It is skipped for all agents. FloatingPointError: three in a row were.
+    def update(self) -> list[float]:
+        """Take one step of every policy. Return the agents' gradient norms.
+
+        A step whose norms are not finite would ruin every weight. It is skipped for all agents.
+        FloatingPointError: three in a row were.
         """
         options = self.algorithm
         optimizer = self.optimizers()
@@ -678,12 +686,8 @@ class MAGRPO(L.LightningModule):
         self.learning_rates = [rate * factor for rate in options.lr]
         for agent, group in zip(self.team.policies(), optimizer.param_groups, strict=True):
             group["lr"] = self.learning_rates[agent]
-        rows = [row for row in rows if processes.is_own(row.problem, len(self.turns[0]))]
-        # A response without advantage has no gradient. Unless there is a KL term, it is not run.
-        self.learned = [row for row in rows if row.coef != 0.0 or options.kl_coef]
         groups = [group["params"] for group in optimizer.param_groups]  # one per policy
         limit = options.grad_clip or math.inf
-        halving(self.team.bases, lambda: self.set_gradients(self.learned))
         processes.sum_gradients(list(itertools.chain(*groups)))
         norms = [float(nn.utils.clip_grad_norm_(group, limit)) for group in groups]
         if not all(map(math.isfinite, norms)):

@@ -16,7 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies.model_names import DEVICE, DEVICES, TARGETS, TeamOptions, find_model, located
+from policies.model_names import DEVICE, DEVICES, TeamOptions, find_model, located
 from rewards import REWARDS
 from tasks import DEFAULT, TASKS
 from training import initial_agents, run_folder, sweep
@@ -77,8 +77,8 @@ class Args:
 
     # --- the team
     model: list[str] | None = optional(
-        "language model: folder, name on the Hugging Face hub, or .gguf file; one for all agents "
-        "or one each (the task's own, or tiny)",
+        "language model: folder or name on the Hugging Face hub; one for all agents or one each "
+        "(the task's own, or tiny)",
         located,
         nargs="+",
         metavar="NAME",
@@ -94,8 +94,7 @@ class Args:
         SIZE,
     )
     bits: int | None = optional(
-        "bits per weight of the frozen model (16 on a GPU or a CPU that multiplies bf16, and 32 on "
-        "another)",
+        "bits per weight of the frozen model (16 on a GPU that computes in bf16, else 32)",
         int,
         choices=(32, 16, 8, 4),
     )
@@ -199,15 +198,11 @@ class Args:
         "numbers of agents that act and do not learn", SIZE, nargs="+", metavar="I"
     )
     lora_alpha: int = flag(32, "scale of the adapters, times --lora-rank", COUNT)
-    lora_targets: str = flag(
-        "all", "layers that carry adapters: all linear ones, or those of attention", choices=TARGETS
-    )
     checkpointing: bool = flag(
         False,
         "gradient checkpointing: less memory for the update, which takes longer: docs/install.md "
         "(by itself where memory is short, and on a GPU where a batch is large)",
     )
-    trust_remote_code: bool = flag(False, "permission to run a model's own code from the hub")
     max_prompt_tokens: int = flag(
         2048,
         "largest number of tokens in a prompt; a longer one is an error, or ends a later turn's "
@@ -237,9 +232,6 @@ class Args:
         server_url,
         nargs="+",
         metavar="URL",
-    )
-    engine_folder: str | None = optional(
-        "folder in which the server finds the adapters (a temporary one)",
     )
     device: str | None = optional(
         "where the models run (cuda if there is one, or cpu); mps: Apple's GPU, which is untested",
@@ -286,7 +278,7 @@ def resumed(args: Args, top: Parser, argv: list[str]) -> Args:
     resolve(given)
     free = MAY_CHANGE | {"resume", "debug"}
     if given.engine and recorded.get("engine"):
-        free |= {"engine", "engine_folder"}  # a server may have moved
+        free |= {"engine"}  # a server may have moved
     for name in sorted(vars(before).keys() - free):
         if getattr(given, name) != getattr(before, name):
             raise ValueError(
@@ -334,10 +326,8 @@ def find_names(args: Args):
         raise ValueError(
             f"reward {task.reward!r} asks the frozen base, and --lora-rank 0 trains all weights"
         )
-    if args.engine_folder and not Path(args.engine_folder).is_dir():
-        raise ValueError(f"--engine-folder {args.engine_folder} is not a folder")
     for name in args.model:
-        find_model(name, args.bits or 32)
+        find_model(name)
     if args.init and not args.resume:
         args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
     return task, reward
@@ -360,7 +350,7 @@ def build(args: Args, prepared: tuple | None = None):
     torch.manual_seed(args.seed)  # the adapters' first weights
     team = Team(part_of(args, TeamOptions))
     for name in args.template_arg or ():
-        if not any(name in str(base.tokenizer.chat_template) for base in team.bases):
+        if not any(name in str(base.codec.tokenizer.chat_template) for base in team.bases):
             raise ValueError(f"--template-arg {name}: the model's chat template does not read it")
     if args.checkpointing:
         for base in team.bases:
@@ -374,7 +364,7 @@ def build(args: Args, prepared: tuple | None = None):
     if args.engine:
         from policies.engine import connect
 
-        connect(team, args.engine, args.engine_folder)
+        connect(team, args.engine)
     check_prompts(module.rollout, itertools.chain(problems, *held_out.values()))
     return module, held_out
 

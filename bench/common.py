@@ -206,7 +206,7 @@ def ours(
     torch.manual_seed(0)
     team = Team(part_of(args, TeamOptions))
     for base in team.bases:
-        base.tokenizer = tokenizer_of(folder)
+        base.codec.tokenizer = tokenizer_of(folder)
     if not plain:
         accelerate(team.bases)
     task = Words(texts, num_agents)

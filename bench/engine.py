@@ -36,7 +36,7 @@ def make_team(args):
     accelerate(team.bases)
     team.to(device())
     for base in team.bases:
-        base.eos = frozenset()
+        base.codec.eos = frozenset()
     with torch.no_grad():
         for name, parameter in team.named_parameters():
             if "lora_B" in name:

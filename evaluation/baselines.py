@@ -15,9 +15,9 @@ import torch
 
 from evaluation.score_file import scorer_of
 from magrpo import EVAL, Episode, Node, Play, Rollout, generator
+from policies.codec import Prompt
 from policies.decoding import Response
 from policies.sampling import Sampling
-from policies.shared_model import Prompt
 from rewards import total
 from training.flags import meant, part_of
 from training.held_out import episode, play, played, progress

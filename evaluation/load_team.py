@@ -66,10 +66,9 @@ def load_agents(team, directory: Path) -> None:
     if not run_folder.has_agents(directory, flags):
         load_checkpoint(team, directory, flags)
         return
-    trusted = flags.get("trust_remote_code", False)
     for agent in team.policies():
         path = run_folder.agent_folder(directory, agent, flags)
-        load_agent(team.base_of[agent], agent, path, trusted)
+        load_agent(team.base_of[agent], agent, path)
 
 
 def load_checkpoint(team, directory: Path, flags: dict) -> None:
@@ -128,7 +127,7 @@ class Player:
         if flags.engine:
             from policies.engine import connect
 
-            connect(team, flags.engine, flags.engine_folder)
+            connect(team, flags.engine)
 
     def copies(self) -> list[list]:
         """Return a copy of each agent's trained weights."""
@@ -173,7 +172,7 @@ class Player:
         """
         import torch
 
-        from policies.shared_model import TooLong
+        from policies.codec import TooLong
 
         torch.manual_seed(seed)
         histories = [[] for _ in range(self.team.size)]
@@ -200,7 +199,7 @@ class Player:
         """Return the agents' prompts and responses at one turn."""
         import torch
 
-        from policies.shared_model import as_text
+        from policies.codec import as_text
 
         flags = self.flags
         limits = (flags.max_prompt_tokens, flags.max_new_tokens)
@@ -209,11 +208,11 @@ class Player:
         asked = []
         for agent in self.task.speakers(item, turn) or range(self.team.size):
             base = self.team.base_of[agent]
-            base.end_at(self.task.stop)
+            base.codec.end_at(self.task.stop)
             prompt = self.task.observe(agent, item, histories[agent])
             prompts[agent] = as_text(prompt)
             texts[agent] = self.task.begin(agent, item)
-            ids = base.encode(prompt, flags.chat_template, *limits, texts[agent])
+            ids = base.codec.encode(prompt, flags.chat_template, *limits, texts[agent])
             asked.append((agent, ids))
         uniforms = torch.rand(len(asked), 1, flags.max_new_tokens, dtype=torch.float64)
         answers = self.team.sample(asked, uniforms, self.sampling)

@@ -1,25 +1,20 @@
 """Sampling responses: every agent, prompt and sample of a model decoded together.
 
-The stages are those of any decoder. Run the prompts (`prefill`). Then choose a token of every row,
-drop the rows that have ended (`Rows.keep`), and run the new tokens (`Rows.step`).
-
 Shapes: P prompts, S samples of each, R rows (responses), T tokens of a response, W positions that
 are read so far, V vocabulary.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
+from policies.codec import Codec
 from policies.memory import halving, prompts_at_once
 from policies.sampling import Sampling, choose, precision
-
-if TYPE_CHECKING:
-    from policies.shared_model import SharedModel
+from policies.shared_model import SharedModel
 
 CACHES = ("past_key_values", "cache_params")  # what transformers' models call their cache
 # Tokens between two looks at which rows have finished. On a GPU the host waits in a look, and gets
@@ -35,7 +30,7 @@ class Response:
     """One action: the sampled tokens, the end-of-sequence token included where there is one."""
 
     tokens: list[int]
-    text: str
+    text: str  # after the given beginning of the answer, if there is one
     logps: list[float]  # log-probability of each token under the sampled distribution
     entropy: float  # of the sampled distribution, summed over the tokens, in nats
     ended: bool  # False: cut off at max_new_tokens
@@ -45,46 +40,46 @@ class Response:
 class Rows:
     """The rows that are still decoded, with what the model has read of them."""
 
-    base: "SharedModel"
+    base: SharedModel
     numbers: Tensor  # (R,): of all rows, which these are
     agents: list[int] | None  # per row. None: the frozen model
     logits: Tensor  # (R, V) of the next token
-    cache: dict[str, Cache]  # by the name that the model gives it. A model may keep none
-    ids: Tensor  # (R, W): the tokens that were read
+    cache: dict[str, Cache]  # by the name that the model gives it
     real: Tensor  # (R, W): False at the padding before a prompt
 
     def step(self, tokens: Tensor) -> None:
         """Let the model read a token of every row (R,)."""
         tokens = tokens[:, None]
-        self.ids = torch.cat([self.ids, tokens], 1)
         self.real = torch.cat([self.real, torch.ones_like(tokens, dtype=torch.bool)], 1)
-        unread = tokens if self.cache else self.ids
-        self.logits, self.cache = read(self.base, self.agents, unread, self.real, self.cache)
+        self.logits, self.cache = read(self.base, self.agents, tokens, self.real, self.cache)
 
     def keep(self, going_on: Tensor) -> None:
         """Drop all rows but these, given by their places (r,)."""
         self.numbers = self.numbers[going_on]
         if self.agents:
             self.agents = [self.agents[place] for place in going_on.tolist()]
-        self.ids = self.ids[going_on]
         self.real = self.real[going_on]
         for cache in self.cache.values():
             cache.batch_select_indices(going_on)
 
 
 def decode(
-    base: "SharedModel",
+    base: SharedModel,
     prompts: Sequence[tuple[int, ...]],
     agents: Sequence[int] | None,
     uniforms: Tensor,
     sampling: Sampling,
+    begun: Sequence[str] = (),
 ) -> list[list[Response]]:
     """Sample S responses to each prompt, by its agent. Agents are sorted.
 
     As many prompts are decoded at once as memory bears. agents None: by the frozen model. Only the
-    uniforms (P, S, T) in [0, 1) decide the tokens.
+    uniforms (P, S, T) in [0, 1) decide the tokens. begun: the beginning of each answer, with which
+    its prompt ends.
     """
     samples, limit = uniforms.shape[1:]
+    begun = begun or [""] * len(prompts)
+    prefill_rows = base.fast.prefill if base.fast else prefill
 
     def in_parts() -> list[list[Response]]:
         answers: list[list[Response]] = []
@@ -93,9 +88,10 @@ def decode(
             count = prompts_at_once(base, longest, samples, limit)
             part = slice(len(answers), len(answers) + count)
             part_uniforms = uniforms[part].flatten(0, 1)  # (R, T)
+            part_begun = [text for text in begun[part] for _ in range(samples)]
             with torch.inference_mode():  # a step's kernels cost an eighth less than in no_grad
-                rows = base.prefill(prompts[part], agents and agents[part], samples, limit)
-                responses = decode_rows(base, rows, part_uniforms, sampling)
+                rows = prefill_rows(base, prompts[part], agents and agents[part], samples, limit)
+                responses = decode_rows(base, rows, part_uniforms, sampling, part_begun)
             for first in range(0, len(responses), samples):
                 answers.append(responses[first : first + samples])
         return answers
@@ -104,19 +100,21 @@ def decode(
 
 
 def decode_rows(
-    base: "SharedModel", rows: Rows, uniforms: Tensor, sampling: Sampling
+    base: SharedModel, rows: Rows, uniforms: Tensor, sampling: Sampling, begun: list[str]
 ) -> list[Response]:
-    """Sample a response of every row, by the uniforms (R, T)."""
+    """Sample a response of every row, by the uniforms (R, T), after the text that has begun."""
     device = base.device
     count, limit = uniforms.shape
     uniforms = uniforms.to(precision(device)).to(device)
-    ends = torch.zeros(rows.logits.shape[1], dtype=torch.bool, device=device)  # (V,)
-    ends[list(base.eos)] = True
     tokens = torch.zeros(count, limit, dtype=torch.long, device=device)
     logps = torch.zeros(count, limit, device=device)
     entropies = torch.zeros(count, limit, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
+    ends = torch.zeros(rows.logits.shape[1], dtype=torch.bool, device=device)
+    ends[sorted(base.codec.eos)] = True  # (V,)
+    look = LOOK[device.type]
     for step in range(limit):
+        # 1) Choose a token of every row.
         new, logp, entropy = choose(rows.logits, uniforms[rows.numbers, step], sampling)
         tokens[rows.numbers, step] = new
         logps[rows.numbers, step] = logp
@@ -124,33 +122,38 @@ def decode_rows(
         ended[rows.numbers] |= ends[new]
         if step + 1 == limit:
             break
-        look = LOOK[device.type]
+        # 2) Now and then, drop the rows that have ended.
         if (step + 1) % look == 0:
-            if base.stops:
-                ended[rows.numbers] |= stopped(base, tokens[rows.numbers, : step + 1], look)
+            if base.codec.stops:
+                row_begun = [begun[number] for number in rows.numbers.tolist()]
+                row_tokens = tokens[rows.numbers, : step + 1]
+                ended[rows.numbers] |= stopped(base.codec, row_tokens, look, row_begun)
             going_on = (~ended[rows.numbers]).nonzero().squeeze(-1)
             if len(going_on) == 0:
                 break
             if base.takes_masks and len(going_on) <= KEPT[device.type] * len(new):
                 rows.keep(going_on)
                 new = new[going_on]
+        # 3) Let the model read the tokens.
         rows.step(new)
-    answers = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), strict=True)
-    return [response_of(base, *answer) for answer in answers]
+    answers = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), begun, strict=True)
+    return [response_of(base.codec, *answer) for answer in answers]
 
 
-def stopped(base: "SharedModel", tokens: Tensor, new: int) -> Tensor:
+def stopped(codec: Codec, tokens: Tensor, new: int, begun: list[str]) -> Tensor:
     """Return which rows (R,) have completed a text that ends a response, with their new tokens.
 
     Each token of such a text has one of its bytes or more. So the text begins at most as many
-    tokens before the new ones as it has bytes.
+    tokens before the new ones as it has bytes. Before a response stands what has begun.
     """
-    reach = new + max(len(stop.encode()) for stop in base.stops)
-    tails = tokens[:, -reach:].tolist()
-    return torch.tensor([base.is_stopped(tail) for tail in tails], device=tokens.device)
+    reach = new + max(len(stop.encode()) for stop in codec.stops)
+    if tokens.shape[1] > reach:
+        begun = [""] * len(begun)
+    tails = zip(tokens[:, -reach:].tolist(), begun, strict=True)
+    return torch.tensor([codec.is_stopped(*tail) for tail in tails], device=tokens.device)
 
 
-def prefill(base: "SharedModel", prompts, agents, samples: int, limit: int) -> Rows:
+def prefill(base: SharedModel, prompts, agents, samples: int, limit: int) -> Rows:
     """Let the model read the prompts, padded on the left to W. Return S rows of each.
 
     A prompt is read once, and its cache is copied. The caches of a model that takes no mask may be
@@ -179,12 +182,11 @@ def prefill(base: "SharedModel", prompts, agents, samples: int, limit: int) -> R
         agents and [agent for agent in agents for _ in range(samples)],
         logits.repeat_interleave(samples, 0),
         cache,
-        ids.repeat_interleave(samples, 0),
         real.repeat_interleave(samples, 0),
     )
 
 
-def read(base: "SharedModel", agents, ids: Tensor, real: Tensor, cache: dict[str, Cache]):
+def read(base: SharedModel, agents, ids: Tensor, real: Tensor, cache: dict[str, Cache]):
     """Run tokens ids (R, t) that follow the cache. real (R, W) covers the cache and the tokens.
 
     Return the logits (R, V) of the next token, and the cache with these tokens in it.
@@ -200,19 +202,16 @@ def read(base: "SharedModel", agents, ids: Tensor, real: Tensor, cache: dict[str
     return outputs.logits[:, -1], cache
 
 
-def response_of(base: "SharedModel", tokens: list[int], logps: list, entropy: list) -> Response:
+def response_of(codec: Codec, tokens: list[int], logps: list, entropy: list, begun="") -> Response:
     """Return a row cut after the first token that ends a response. The rest means nothing.
 
     The text is without what ended it: the end-of-sequence token, or a text and what follows it.
     """
-    size = base.end_of(tokens)
+    size = codec.end_of(tokens, begun)
     tokens = tokens[:size]
-    text = base.text_of(tokens)
-    for stop in base.stops:
-        text = text.partition(stop)[0]
     return Response(
         tokens=tokens,
-        text=text,
+        text=codec.before_stop(begun + codec.text_of(tokens), len(begun)),
         logps=logps[:size],
         entropy=sum(entropy[:size]),
         ended=size is not None,

@@ -18,15 +18,17 @@ import secrets
 import shutil
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from openai import AsyncOpenAI, OpenAIError, Timeout
 from torch import Tensor
 
+from policies.codec import Codec
 from policies.decoding import Response, response_of
 from policies.loading import save_adapter
-from policies.logprobs import Row
+from policies.logprobs import Row, gaps, score
 from policies.sampling import Sampling
 
 KEY = "MAGRPO_ENGINE_KEY"  # environment variable with the key of a server that wants one
@@ -36,7 +38,7 @@ TIMEOUT = Timeout(600.0, connect=10.0)  # seconds for one prompt's samples, of t
 PROBE = Sampling(2.0, 0, 1.0, 8)
 PROMPT = (5, 3, 9, 4)  # any tokens
 APART = 0.5  # largest mean difference of log-probabilities, in nats, that is not refused
-NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --engine-folder"
+NEEDS = "--enable-lora, --max-lora-rank R, VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, the same TMPDIR"
 
 
 class EngineError(RuntimeError):
@@ -76,18 +78,9 @@ class Server:
         return models[0].get("max_model_len")
 
     async def complete(
-        self,
-        model: str,
-        prompt: tuple,
-        seed: int,
-        samples: int,
-        sampling: Sampling,
-        ends: dict,
+        self, model: str, codec: Codec, prompt: tuple, seed: int, samples: int, sampling: Sampling
     ) -> list[tuple]:
-        """Return token ids and log-probabilities of each sample, with the token that ends it.
-
-        ends: the fields of the request that say where a sample ends.
-        """
+        """Return token ids and log-probabilities of each sample, with the token that ends it."""
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -99,12 +92,13 @@ class Server:
             "top_p": sampling.top_p,
             "min_p": 0.0,  # a checkpoint may ship another, and another penalty
             "repetition_penalty": 1.0,
+            "stop_token_ids": sorted(codec.eos),
+            "stop": codec.stops,
             "skip_special_tokens": False,  # a stop may be one
             "spaces_between_special_tokens": False,
-            "ignore_eos": True,  # the ends have it, too
+            "ignore_eos": True,  # stop_token_ids have it
             "logprobs": 0,  # of the sampled tokens alone
             "return_token_ids": True,
-            **ends,
         }
         answer = await self.ask("sample", "/completions", body)
         rows: list = [None] * samples
@@ -112,38 +106,40 @@ class Server:
             for choice in answer["choices"]:
                 tokens = choice["token_ids"]
                 logps = choice["logprobs"]["token_logprobs"]
-                right = 0 < len(tokens) == len(logps)
+                whole = choice["finish_reason"] in ("stop", "length")  # not aborted
                 # vLLM writes -9999 for a log-probability of -inf or NaN
-                if not right or not all(-1000 < logp < 0.01 for logp in logps):
-                    raise ValueError
-                rows[choice["index"]] = (tokens, logps)
+                possible = all(-1000 < logp < 0.01 for logp in logps)
+                if whole and possible and 0 < len(tokens) == len(logps):
+                    rows[choice["index"]] = (tokens, logps)
             if None in rows:
-                raise ValueError
+                raise ValueError("one is missing")
         except (LookupError, TypeError, ValueError) as error:
-            raise self.error("gives no token ids with log-probabilities") from error
+            raise self.error(
+                f"gives no whole responses with log-probabilities ({error!r:.80})"
+            ) from error
         return rows
 
 
 class Engine:
     """Sample with the servers of a team.
 
-    `urls` has one for each of the team's bases, in their order. The servers' machines and this one
-    find adapters in `folder`. Without it, this is a temporary folder of this machine.
+    `urls` has one for each of the team's bases, in their order. A server on another machine finds
+    the adapters where TMPDIR is a folder that both machines share.
     """
 
-    def __init__(self, team, urls: list[str], folder: str | None):
+    def __init__(self, team, urls: list[str]):
         self.base_of = team.base_of
         self.run = f"magrpo-{secrets.token_hex(4)}"
         servers = [Server(url) for url in urls]
         self.servers = dict(zip(team.bases, servers, strict=True))
         self.names: dict[int, str] = {}  # of the policies' adapters, as the servers have them
-        self.folder = tempfile.TemporaryDirectory(prefix=f"{self.run}-", dir=folder)
+        self.folder = tempfile.TemporaryDirectory(prefix=f"{self.run}-")
         os.chmod(self.folder.name, 0o755)  # a server may be another user's
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="engine", daemon=True).start()
         for base, server in self.servers.items():
             context = self.wait(server.find())
-            base.context = min(base.context, context or base.context)
+            base.codec.context = min(base.codec.context, context or base.codec.context)
 
     def wait(self, work):
         """Return a coroutine's result. A signal that ends the rollout ends its requests, too."""
@@ -154,7 +150,11 @@ class Engine:
             future.cancel()
 
     def sample(
-        self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
+        self,
+        prompts: list[tuple[int, tuple]],
+        uniforms: Tensor,
+        sampling: Sampling,
+        begun: Sequence[str],
     ) -> list[list[Response]]:
         """Sample as Team.sample does. Here the uniforms decide the seeds.
 
@@ -162,29 +162,29 @@ class Engine:
         """
         answers = self.wait(self._sample(prompts, uniforms, sampling))
         groups = []
-        for (agent, _), rows in zip(prompts, answers, strict=True):
+        for (agent, _), rows, text in zip(prompts, answers, begun, strict=True):
+            codec = self.base_of[agent].codec
             responses = []
             for tokens, logps in rows:
                 entropy = [-logp for logp in logps]
-                responses.append(response_of(self.base_of[agent], tokens, logps, entropy))
+                responses.append(response_of(codec, tokens, logps, entropy, text))
             groups.append(responses)
         return groups
 
-    async def _sample(self, prompts, uniforms: Tensor, sampling: Sampling, stop=True) -> list:
-        """Return S pairs of tokens and log-probabilities for each prompt. stop: where they end."""
+    async def _sample(self, prompts, uniforms: Tensor, sampling: Sampling) -> list:
+        """Return S pairs of tokens and log-probabilities for each prompt."""
         policies = [self.base_of[agent].policy_of[agent] for agent, _ in prompts]
         await asyncio.gather(*map(self.load, {*policies}))
         seeds = uniforms[:, 0, 0].double() * 2**53
-        seeds = seeds.long().tolist()
+        samples = uniforms.shape[1]
         requests = []
-        for (agent, prompt), policy, seed in zip(prompts, policies, seeds, strict=True):
+        for (agent, prompt), policy, seed in zip(
+            prompts, policies, seeds.long().tolist(), strict=True
+        ):
             base = self.base_of[agent]
-            ends = {"stop_token_ids": sorted(base.eos), "stop": base.stops} if stop else {}
-            samples = uniforms.shape[1]
-            request = self.servers[base].complete(
-                self.names[policy], prompt, seed, samples, sampling, ends
-            )
-            requests.append(request)
+            name = self.names[policy]
+            server = self.servers[base]
+            requests.append(server.complete(name, base.codec, prompt, seed, samples, sampling))
         return await asyncio.gather(*requests)
 
     async def load(self, agent: int) -> None:
@@ -220,18 +220,14 @@ class Engine:
         those of the sampled distribution.
         """
         for base, server in self.servers.items():
-            pairs = [(agent, PROMPT) for agent in base.agents]
-            uniforms = torch.zeros(len(pairs), 1, 1)
-            answers = self.wait(self._sample(pairs, uniforms, PROBE, stop=False))
+            prompts = [(agent, PROMPT) for agent in base.agents]
+            uniforms = torch.zeros(len(prompts), 1, 1)
+            answers = self.sample(prompts, uniforms, PROBE, [""] * len(prompts))
             rows = []
-            for agent, [(tokens, logps)] in zip(base.agents, answers, strict=True):
-                rows.append(Row(agent, PROMPT, tokens, logps=logps))
-            base.score(rows, PROBE)
-            gaps = []
-            for row in rows:
-                differences = row.scored.cpu() - torch.tensor(row.logps)
-                gaps.append(differences.abs().mean())
-            gap = float(sum(gaps)) / len(gaps)
+            for agent, [response] in zip(base.agents, answers, strict=True):
+                rows.append(Row(agent, PROMPT, response.tokens, logps=response.logps))
+            score(base, rows, PROBE)
+            gap = float(gaps(rows).abs().mean())
             if not gap <= APART:
                 raise server.error(
                     f"holds {server.model}, another model than {base.net.name_or_path}: it gives "
@@ -240,7 +236,7 @@ class Engine:
                 )
 
 
-def connect(team, urls: list[str], folder: str | None) -> None:
+def connect(team, urls: list[str]) -> None:
     """Let servers sample for a team. Raise EngineError where a server cannot."""
-    team.engine = Engine(team, urls, folder)
+    team.engine = Engine(team, urls)
     team.engine.probe()

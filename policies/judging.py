@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from policies.logprobs import Row
+from policies.logprobs import Row, score
 from policies.memory import halving
 from policies.sampling import Sampling
 from policies.shared_model import SharedModel
@@ -21,16 +21,16 @@ def likelihoods(
     """
     rows = []
     for prompt, text in questions:
-        ids = base.ids(prompt, chat)
-        tokens = base.literal(text, add_special_tokens=False)
-        opening = [min(base.eos)] * (2 - len(ids))  # before a text without a prompt
+        ids = base.codec.ids(prompt, chat)
+        tokens = base.codec.literal(text, add_special_tokens=False)
+        opening = [min(base.codec.eos)] * (2 - len(ids))  # before a text without a prompt
         size = len(opening) + len(ids) + len(tokens)
-        if size > base.context:
+        if size > base.codec.context:
             raise ValueError(
                 f"a reward asks of {size} tokens, and the context of the model that it asks is "
-                f"{base.context}: take shorter items"
+                f"{base.codec.context}: take shorter items"
             )
         rows.append(Row(base.agents[0], (*opening, *ids), tokens, scored=torch.zeros(0)))
     full_rows = [row for row in rows if row.tokens]
-    halving([base], lambda: base.score(full_rows, PLAIN, frozen=True))
+    halving([base], lambda: score(base, full_rows, PLAIN, frozen=True))
     return [row.scored.cpu().double().numpy() for row in rows]

@@ -12,16 +12,13 @@ import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from policies.memory import checkpoints, pass_tokens, update_tokens
 from policies.sampling import Sampling, target_logps
-
-if TYPE_CHECKING:
-    from policies.shared_model import SharedModel
+from policies.shared_model import SharedModel
 
 CAP = 2.0  # largest importance weight of a token
 padded = functools.partial(nn.utils.rnn.pad_sequence, batch_first=True)
@@ -49,7 +46,7 @@ class Row:
 
 
 def score(
-    base: "SharedModel",
+    base: SharedModel,
     rows: list[Row],
     sampling: Sampling,
     backward: Callable | None = None,
@@ -66,12 +63,13 @@ def score(
     prompts = {(row.agent, row.prompt) for row in rows}
     total = sum(len(row.tokens) for row in rows) + sum(len(prompt) for _, prompt in prompts)
     recomputing = learns and checkpoints(base, longest, total)
+    logps_of = base.fast.token_logps if base.fast else token_logps
     trees = list(trees_of(base, rows, pass_tokens(base, recomputing)))
     for batch in batches(trees, update_tokens(base, recomputing)):
         agents = None if frozen else [tree.rows[0].agent for tree in batch]
-        gradients = torch.set_grad_enabled(learns)
-        with gradients, base.acting(agents), base.recompute(recomputing):
-            logps = base.token_logps(lay_out(base, batch), sampling)  # (N,)
+        base.recomputing = recomputing
+        with torch.set_grad_enabled(learns), base.acting(agents):
+            logps = logps_of(base, lay_out(base, batch), sampling)  # (N,)
             batch_rows = [row for tree in batch for row in tree.rows]
             parts = logps.split([len(row.tokens) for row in batch_rows])
             for row, part in zip(batch_rows, parts, strict=True):
@@ -81,14 +79,31 @@ def score(
                 backward(batch_rows, padded(parts), mask)
 
 
+def gaps(rows: list[Row]) -> Tensor:
+    """Return how far the scored log-probabilities are from the sampled ones, in nats, (N,)."""
+    differences = [row.scored.cpu() - torch.tensor(row.logps) for row in rows]
+    return torch.cat([torch.zeros(0), *differences])
+
+
 class Tree:
     """Distinct tokens of rows that begin alike, each with the token before it.
 
     alone: it is one response, and takes no mask.
 
-    The prompt "a b" with the responses "c d" and "c e f" has the tokens a b c, and parents
-    -1 0 1. The last token of a response predicts none, so it is not run. Token c is predicted at
-    place 1 of the tree, d and e at 2, and f at the place of e.
+    An example is the prompt "a b" with the responses "c d" and "c e f":
+
+        a ── b ── c ──(d)
+                  └── e ──(f)
+
+    The last token of a response predicts none, so it is not run. The tree has these tokens:
+
+        place   0  1  2  3
+        token   a  b  c  e
+        parent -1  0  1  2
+        depth   0  1  2  3
+
+    It predicts c at place 1, d and e at place 2, and f at place 3. So of the rows c d, c e f,
+    `predicted` is 1 2, 1 2 3.
     """
 
     def __init__(self, alone: bool = False):
@@ -127,19 +142,18 @@ class Tree:
         return torch.from_numpy(seen)
 
 
-def trees_of(base: "SharedModel", rows: list[Row], limit: float) -> Iterator[Tree]:
+def trees_of(base: SharedModel, rows: list[Row], limit: float) -> Iterator[Tree]:
     """Yield the trees of rows: one for all prompts of an agent that begin with the same prompt.
 
-    A tree has at most `limit` tokens, if one response has. A response has a tree of its own where
-    the model takes no mask. It also has one where it does not fit into the attention window, which
-    our mask would widen.
+    A tree has at most `limit` tokens, if one response has. Where the model takes no mask, each
+    response has a tree of its own.
     """
-    limit = min(limit, base.context)  # some models keep tables of so many places
+    limit = min(limit, base.codec.context)  # some models keep tables of so many places
+    alone = not base.takes_masks
     tree = None
     for row in sorted(rows, key=lambda row: (row.agent, row.prompt)):
         size = len(row.prompt) + len(row.tokens)
-        alone = not base.takes_masks or size > base.window
-        if tree and not (alone or tree.alone or len(tree.tokens) + size > limit):
+        if tree and not alone and len(tree.tokens) + size <= limit:
             root = tree.rows[0]
             if row.agent == root.agent and begins_alike(root, row):
                 tree.add(row)
@@ -165,10 +179,8 @@ def begins_alike(root: Row, row: Row) -> bool:
 
 def batches(trees: list[Tree], limit: float) -> Iterator[list[Tree]]:
     """Yield trees that are run together, by agent, within a limit of tokens."""
-    for alone in (False, True):
-        group = [tree for tree in trees if tree.alone == alone]
-        for numbers in pack([len(tree.tokens) for tree in group], limit):
-            yield [group[number] for number in sorted(numbers)]
+    for numbers in pack([len(tree.tokens) for tree in trees], limit):
+        yield [trees[number] for number in sorted(numbers)]
 
 
 @dataclass
@@ -182,7 +194,7 @@ class Layout:
     seen: Tensor | None = None  # (B, 1, L, L): whether a token sees another
 
 
-def lay_out(base: "SharedModel", trees: list[Tree]) -> Layout:
+def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
     """Return the layout of trees on the model's device."""
     ids = padded([torch.tensor(tree.tokens) for tree in trees])
     count, size = ids.shape
@@ -207,7 +219,7 @@ def lay_out(base: "SharedModel", trees: list[Tree]) -> Layout:
     return layout
 
 
-def token_logps(base: "SharedModel", layout: Layout, sampling: Sampling) -> Tensor:
+def token_logps(base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor:
     """Return log pi (N,) of the responses' tokens, by transformers' forward pass."""
     inputs = {}
     if layout.seen is not None:

@@ -7,13 +7,11 @@ runs out all the same, they are halved and the work is done again.
 import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import torch
 
-if TYPE_CHECKING:
-    from policies.shared_model import SharedModel
+from policies.shared_model import SharedModel
 
 SHARE = {"cpu": 1 / 8, "cuda": 1 / 4, "mps": 1 / 8}
 LOGIT_BYTES = 24  # of one logit while it is used, with top-p
@@ -23,7 +21,6 @@ LOGIT_BYTES = 24  # of one logit while it is used, with top-p
 CACHE_BYTES = 2**26
 CPU_TOKENS = 512
 CPU_BYTES = 2**30
-
 
 # A pass takes a GPU as long as the host needs to launch its kernels. So each layer runs twice, and
 # keeps less, if more passes than this were needed otherwise (bench/README.md has both times).
@@ -61,7 +58,7 @@ def group_limits(root: Path) -> list[int]:
     return limits
 
 
-def share(base: "SharedModel") -> int:
+def share(base: SharedModel) -> int:
     """Return bytes that one decode, or one pass of the update, may take."""
     total = host()
     if base.device.type == "cuda":
@@ -69,7 +66,7 @@ def share(base: "SharedModel") -> int:
     return int(total * SHARE[base.device.type] / 2**base.halved)
 
 
-def activation_bytes(base: "SharedModel") -> int:
+def activation_bytes(base: SharedModel) -> int:
     """Return roughly the bytes that the backward pass keeps of one token in one layer.
 
     They hold 7 numbers per hidden unit (on a CPU 12) and 4 per feed-forward unit. Adapters read 3
@@ -82,7 +79,7 @@ def activation_bytes(base: "SharedModel") -> int:
     return hidden * config.hidden_size + (3 * size + 4) * inner
 
 
-def cache_numbers(base: "SharedModel") -> int:
+def cache_numbers(base: SharedModel) -> int:
     """Return how many numbers the keys and values of one token are, in all layers."""
     config = base.net.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -90,7 +87,7 @@ def cache_numbers(base: "SharedModel") -> int:
     return 2 * config.num_hidden_layers * heads * head
 
 
-def update_bytes(base: "SharedModel", recomputing: bool) -> int:
+def update_bytes(base: SharedModel, recomputing: bool) -> int:
     """Return roughly the bytes that a pass of the update keeps of one token.
 
     recomputing: with gradient checkpointing. They are one layer's activations then, and each
@@ -102,12 +99,12 @@ def update_bytes(base: "SharedModel", recomputing: bool) -> int:
     if recomputing:
         inputs = config.num_hidden_layers * config.hidden_size
         kept = activations + base.net.dtype.itemsize * inputs
-    if not base.fast_tokens:  # the plain way holds the logits of all tokens
+    if not base.fast:  # the plain way holds the logits of all tokens
         kept += len(base.head.weight) * LOGIT_BYTES
     return kept
 
 
-def checkpoints(base: "SharedModel", longest: int, total: int) -> bool:
+def checkpoints(base: SharedModel, longest: int, total: int) -> bool:
     """Return whether a pass of the update uses gradient checkpointing.
 
     It does if the flag says so, or if a pass could not hold the longest prompt and response
@@ -120,12 +117,12 @@ def checkpoints(base: "SharedModel", longest: int, total: int) -> bool:
     return base.checkpointing or (short and base.net.supports_gradient_checkpointing)
 
 
-def pass_tokens(base: "SharedModel", recomputing: bool) -> float:
+def pass_tokens(base: SharedModel, recomputing: bool) -> float:
     """Return how many tokens a pass of the update bears."""
     return share(base) / update_bytes(base, recomputing)
 
 
-def update_tokens(base: "SharedModel", recomputing: bool) -> float:
+def update_tokens(base: SharedModel, recomputing: bool) -> float:
     """Return how many tokens a pass takes of several trees: on a CPU, more gain nothing."""
     tokens = pass_tokens(base, recomputing)
     if base.device.type != "cpu":
@@ -135,7 +132,7 @@ def update_tokens(base: "SharedModel", recomputing: bool) -> float:
     return min(tokens, fastest)
 
 
-def prompts_at_once(base: "SharedModel", prompt: int, samples: int, limit: int) -> int:
+def prompts_at_once(base: SharedModel, prompt: int, samples: int, limit: int) -> int:
     """Return how many prompts one decode takes. `prompt` is the number of tokens of the longest.
 
     A prompt needs memory for four things: its pass, its keys and values, those of the responses,
@@ -144,7 +141,7 @@ def prompts_at_once(base: "SharedModel", prompt: int, samples: int, limit: int) 
     """
     if not base.takes_masks:
         return 1
-    copies = 1 if prompt + limit <= base.fast_tokens else samples
+    copies = 1 if base.fast else samples
     size = base.net.dtype.itemsize if base.device.type == "cuda" else 4  # policies/fast/ casts them
     cache = cache_numbers(base) * size * (copies * prompt + samples * limit)
     logits = samples * len(base.head.weight) * LOGIT_BYTES
@@ -158,7 +155,7 @@ def is_shortage(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
-def halving(bases: Iterable["SharedModel"], work: Callable):
+def halving(bases: Iterable[SharedModel], work: Callable):
     """Return work(). Do it again with half as much at once as long as memory runs out."""
     for _ in range(20):  # then it is one prompt, and one response, at a time
         try:

@@ -3,15 +3,18 @@
 The policies sampled here are those scored here, so an ablation must leave this file as it is.
 """
 
+import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from policies.decoding import Response
+from policies import processes
+from policies.decoding import Response, decode
 from policies.loading import load_base
-from policies.logprobs import Row
+from policies.logprobs import Row, gaps, score
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling
 from policies.shared_model import SharedModel
@@ -42,27 +45,32 @@ class Team(nn.Module):
                 self.base_of[agent] = base
 
     def sample(
-        self, prompts: list[tuple[int, tuple]], uniforms: Tensor, sampling: Sampling
+        self,
+        prompts: list[tuple[int, tuple]],
+        uniforms: Tensor,
+        sampling: Sampling,
+        begun: Sequence[str] = (),
     ) -> list[list[Response]]:
         """Sample S responses to each of the (agent, prompt) pairs, decoded together base by base.
 
-        Only the uniforms (len(prompts), S, T) in [0, 1) decide the tokens.
+        Only the uniforms (len(prompts), S, T) in [0, 1) decide the tokens. begun: the beginning of
+        each answer, with which its prompt ends and its text begins.
         """
+        begun = begun or [""] * len(prompts)
         if self.engine:
-            return self.engine.sample(prompts, uniforms, sampling)
+            return self.engine.sample(prompts, uniforms, sampling, begun)
         answers: dict[int, list[Response]] = {}
         for base in self.bases:
-            numbers = []
-            agents = []
-            base_prompts = []
-            for agent in base.agents:
-                for number, (asked, prompt) in enumerate(prompts):
-                    if asked == agent:
-                        numbers.append(number)
-                        agents.append(agent)
-                        base_prompts.append(prompt)
-            base_uniforms = uniforms[numbers]
-            responses = base.sample(base_prompts, agents, base_uniforms, sampling)
+            numbers = [n for n, (agent, _) in enumerate(prompts) if agent in base.agents]
+            numbers.sort(key=lambda number: prompts[number][0])  # by agent
+            responses = decode(
+                base,
+                [prompts[number][1] for number in numbers],
+                [prompts[number][0] for number in numbers],
+                uniforms[numbers],
+                sampling,
+                [begun[number] for number in numbers],
+            )
             answers |= zip(numbers, responses, strict=True)
         return [answers[number] for number in range(len(prompts))]
 
@@ -88,4 +96,28 @@ class Team(nn.Module):
         """Score responses base by base; see policies/logprobs.py."""
         for base in self.bases:
             base_rows = [row for row in rows if row.agent in base.agents]
-            base.score(base_rows, sampling, backward, frozen)
+            score(base, base_rows, sampling, backward, frozen)
+
+    def falls_back(self, rows: list[Row]) -> bool:
+        """Return whether a base runs its texts one by one from now on: its step is to be repeated.
+
+        It does if the log-probabilities that its rows were sampled with are not those that they
+        were scored with, by more than rounding. Attention that changes with the length can do that:
+        a mask of a tree, or padding, misplaces it. ValueError: they differ one by one, too.
+        """
+        fell = False
+        for base in self.bases:
+            own = gaps([row for row in rows if row.agent in base.agents])
+            shares = processes.gather(own)  # so that all processes decide the same
+            gap = float(torch.cat(shares).abs().mean())
+            if self.engine or not gap > base.noise:
+                continue
+            fault = f"{type(base.net).__name__} samples with log-probabilities that are {gap:.2g} "
+            fault += "nats off those of the update"
+            if not base.takes_masks:
+                raise ValueError(f"{fault}, also text by text: this model cannot be trained here")
+            base.run_one_by_one()
+            fell = True
+            if processes.place()[0] == 0:
+                print(f"warning: {fault}: each text runs alone from now on", file=sys.stderr)
+        return fell

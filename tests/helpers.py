@@ -91,7 +91,7 @@ class Tokenizer:
     def get_vocab(self):
         return {chr(40 + i): i for i in range(VOCAB)}
 
-    def decode(self, ids):
+    def decode(self, ids, **options):
         return "".join(chr(40 + i) for i in ids if i > EOS)
 
     def save_pretrained(self, path):

@@ -92,12 +92,10 @@ FLAGS = {
     "--engine http://127.0.0.1:9": "the engine at http://127.0.0.1:9 cannot list its models: ",
     "--engine http://me:secret@a": "argument --engine: a URL has to look like http://host:8000",
     "--engine http://a --lora-rank 0": "--engine is for adapters",
-    "--engine http://a --engine-folder mine.py": "--engine-folder mine.py is not a folder",
     "--device cuda": "--device cuda: torch finds none on this machine",
     "--share --freeze 0": "they are one policy",
     "--share --lr 1e-3 2e-3": "they are one policy",
     "--lr 1e-3 2e-3 3e-3": "--lr names 3 for 2 agents",
-    "--lora-rank 0 --lora-targets attention": "--lora-targets is for adapters",
 }
 
 

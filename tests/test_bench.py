@@ -21,7 +21,9 @@ def test_model_flops_are_those_of_a_count_by_hand(trained, per_parameter):
 
 def test_the_decoders_of_an_engine_bench_answer_in_full(monkeypatch, capsys):
     """It asserts that no response of the embedded model, which likes to end early, does."""
-    argv = f"bench.engine --model {EMBEDDED} --prompts 2 --samples 2 --length 20 --tokens 8 --rounds 1"
+    argv = (
+        f"bench.engine --model {EMBEDDED} --prompts 2 --samples 2 --length 20 --tokens 8 --rounds 1"
+    )
     monkeypatch.setattr(sys, "argv", argv.split())
     engine.main()
     assert "\nours " in capsys.readouterr().out

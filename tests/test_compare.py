@@ -59,7 +59,7 @@ def test_every_flag_changes_an_experiment_or_is_put_aside():
     options = {"init", "judge", "engine", "precision", "eval_limit"}  # of no dataclass, and matter
     for part in (Algorithm, Episode, TeamOptions, Sampling, TaskOptions):
         options |= {field.name for field in dataclasses.fields(part)}
-    assert DEFAULTS.keys() - ASIDE == options - {"seed", "trust_remote_code"}
+    assert DEFAULTS.keys() - ASIDE == options - {"seed"}
 
 
 def test_what_changes_no_algorithm_makes_no_group(tmp_path):

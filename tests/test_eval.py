@@ -31,7 +31,7 @@ import rewards
 from evaluation import baselines as playing
 from evaluation import load_team, report
 from magrpo import Play, Rollout
-from policies.shared_model import TooLong
+from policies.codec import TooLong
 from tasks import Coop
 from training.flags import part_of
 from training.plugins import TaskOptions, find_reward, make_task

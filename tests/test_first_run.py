@@ -35,7 +35,7 @@ QUICK = {  # a request for help, and what is named wrongly, by program
         "--reward nope",
         "--run ./taken",
         "--resume nope",
-        "--model nope.gguf",
+        "--model nope",
         "--data nope.jsonl --task humaneval",
     ],
     "eval": ["--task nope", "--reward nope", "--run nope"],

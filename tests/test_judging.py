@@ -48,8 +48,8 @@ def test_answers_are_the_frozen_bases_log_probabilities(base, monkeypatch):
     assert len(answers.pop()) == 0
     assert base.halved
     for (prompt, text), answer in zip(questions, answers, strict=False):
-        ids = tuple(base.ids(prompt, False)) or (1, 1)
-        row = Row(0, ids, base.literal(text))
+        ids = tuple(base.codec.ids(prompt, False)) or (1, 1)
+        row = Row(0, ids, base.codec.literal(text))
         score_alone(base, [row], PLAIN, frozen=True)
         assert_close(answer, row.scored.double())
 

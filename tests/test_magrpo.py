@@ -103,11 +103,11 @@ def train(reward, *argv, team=None, steps: int = 1):
 def test_only_a_chat_model_that_gets_raw_text_is_warned_of(capsys):
     module = new_module(long_answers)
     [base] = module.team.bases
-    base.tokenizer = transformers.AutoTokenizer.from_pretrained(ROOT / "tiny")
-    base.tokenizer.chat_template = "{{ messages[0].content }}"
+    base.codec.tokenizer = transformers.AutoTokenizer.from_pretrained(ROOT / "tiny")
+    base.codec.tokenizer.chat_template = "{{ messages[0].content }}"
     for prompt in ([{"role": "user", "content": "Hello"}], "Hello"):
         assert not capsys.readouterr().err
-        base.ids(prompt, False)
+        base.codec.ids(prompt, False)
         describe_base(base, module)
     assert "prompts go to it as raw text" in capsys.readouterr().err
 
@@ -193,7 +193,7 @@ def test_the_beginning_of_an_answer_belongs_to_the_prompt():
     for node in itertools.chain(*module.turns):
         for agent, responses in enumerate(node.responses):
             text = f"{node.observations[agent]}\n\n<{agent}"
-            assert node.prompts[agent] == module.team.base_of[agent].encode(text, False, 999)
+            assert node.prompts[agent] == module.team.base_of[agent].codec.encode(text, False, 999)
             for response in responses:
                 assert response.text.startswith(f"<{agent}")
                 assert len(response.tokens) == len(response.logps) <= 8

@@ -10,10 +10,9 @@ import torch
 from helpers import assert_same_gradients, random_rows, small_base, uniforms, watch
 from test_policies import gradients
 
-from policies import logprobs, memory
+from policies import decoding, logprobs, memory
 from policies.logprobs import Row
 from policies.sampling import Sampling
-from policies.shared_model import SharedModel
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 PROMPTS = [tuple(range(3, 12 - number)) for number in range(6)]
@@ -21,7 +20,7 @@ AGENTS = [0, 0, 0, 1, 1, 1]
 
 
 def tokens(base) -> list[list[list[int]]]:
-    answers = base.sample(PROMPTS, AGENTS, uniforms(6, 2, 8), PLAIN)
+    answers = decoding.decode(base, PROMPTS, AGENTS, uniforms(6, 2, 8), PLAIN)
     return [[response.tokens for response in responses] for responses in answers]
 
 
@@ -29,7 +28,7 @@ def tokens(base) -> list[list[list[int]]]:
 def test_a_decode_takes_as_many_prompts_as_memory_bears(count, monkeypatch):
     base = small_base()
     want = tokens(base)
-    passes = watch(monkeypatch, SharedModel, "prefill")
+    passes = watch(monkeypatch, decoding, "prefill")
     monkeypatch.setattr(memory, "host", lambda: 2**30)
     bytes_of_one = 2**30 / memory.prompts_at_once(base, 9, 2, 8)
     monkeypatch.setattr(memory, "host", lambda: (count + 0.5) * bytes_of_one)
@@ -82,7 +81,7 @@ def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
     rows = random_rows(base, 12)
     answers = tokens(base)
     whole = gradients(base, rows)
-    scarce(monkeypatch, SharedModel, "prefill", 2, error)
+    scarce(monkeypatch, decoding, "prefill", 2, error)
     assert tokens(base) == answers
     assert base.halved == 2  # 8, 4, 2 prompts
     scarce(monkeypatch, logprobs, "lay_out", 1, error)
@@ -93,7 +92,7 @@ def test_where_memory_runs_out_less_is_done_at_once(error, monkeypatch):
 
 
 def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
-    scarce(monkeypatch, SharedModel, "prefill", 2, RuntimeError("CUDA error: device-side assert"))
+    scarce(monkeypatch, decoding, "prefill", 2, RuntimeError("CUDA error: device-side assert"))
     base = small_base()
     with pytest.raises(RuntimeError, match="device-side assert"):
         tokens(base)
@@ -101,7 +100,7 @@ def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch):
 
 
 def test_where_it_never_suffices_the_user_reads_why(monkeypatch):
-    scarce(monkeypatch, SharedModel, "prefill", 0)
+    scarce(monkeypatch, decoding, "prefill", 0)
     with pytest.raises(RuntimeError, match="out of memory, however little is done at once: give"):
         tokens(small_base())
 

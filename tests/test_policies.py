@@ -17,7 +17,6 @@ from helpers import (
     EPS,
     EPS16,
     VOCAB,
-    Tokenizer,
     assert_close,
     assert_same_gradients,
     move_adapters,
@@ -31,18 +30,18 @@ from helpers import (
     uniforms,
     watch,
 )
-from peft.tuners.lora import LoraLayer
 from tokenizers import AddedToken, decoders
-from tokenizers.models import BPE, WordLevel
-from tokenizers.pre_tokenizers import Metaspace
+from tokenizers.models import BPE, WordLevel, WordPiece
+from tokenizers.pre_tokenizers import Metaspace, Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from policies import decoding, logprobs
+from policies.codec import eos_tokens
+from policies.decoding import decode
 from policies.loading import load_base
-from policies.logprobs import Row
+from policies.logprobs import Row, score
 from policies.model_names import TeamOptions
 from policies.sampling import Sampling, choose, draw, nucleus, warp
-from policies.shared_model import SharedModel, eos_tokens
 
 PLAIN = Sampling(1.0, 0, 1.0, 8)
 WARPED = Sampling(0.7, 9, 0.8, 8)
@@ -63,18 +62,16 @@ def looped(base, row, sampling):
     return torch.stack(logps)
 
 
-def scored(base, rows, sampling=PLAIN, frozen=False, score=SharedModel.score):
+def scored(base, rows, sampling=PLAIN, frozen=False, score=score):
     """Log-probabilities of each row's own tokens."""
     score(base, rows, sampling, frozen=frozen)
     return [row.scored for row in rows]
 
 
-def sampled(base, prompts, agents, samples=2, sampling=PLAIN, sample=None):
+def sampled(base, prompts, agents, samples=2, sampling=PLAIN, sample=decode):
     """Responses to each prompt, sampled with the same numbers at every call."""
     numbers = uniforms(len(prompts), samples, sampling.max_new_tokens)
-    if sample:
-        return sample(base, prompts, agents, numbers, sampling)
-    return base.sample(prompts, agents, numbers, sampling)
+    return sample(base, prompts, agents, numbers, sampling)
 
 
 def assert_same_scores(got, want):
@@ -93,11 +90,12 @@ def rows_of(prompts, agents, answers) -> list[Row]:
     rows = []
     for prompt, agent, responses in zip(prompts, agents, answers, strict=True):
         for number, response in enumerate(responses):
-            rows.append(Row(agent, prompt, response.tokens, 0.3 - 0.2 * number))
+            advantage = 0.3 - 0.2 * number
+            rows.append(Row(agent, prompt, response.tokens, advantage, logps=response.logps))
     return rows
 
 
-def gradients(base, rows, score=SharedModel.score):
+def gradients(base, rows, score=score, sampling=PLAIN):
     """Gradients of sum coef log pi over the rows, by parameter."""
 
     def backward(rows, logps, mask):
@@ -106,11 +104,11 @@ def gradients(base, rows, score=SharedModel.score):
         (coef * (logps * mask).sum(-1)).sum().backward()
 
     base.zero_grad()
-    score(base, rows, PLAIN, backward)
+    score(base, rows, sampling, backward)
     return {n: p.grad.clone() for n, p in base.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("score", [SharedModel.score, score_alone])
+@pytest.mark.parametrize("score", [score, score_alone])
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
 def test_scores_every_token_as_a_loop_does(sampling, score):
     base = small_base()
@@ -127,21 +125,16 @@ GEMMA = LLAMA | {"head_dim": 8}
 GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
 KINDS = {  # what differs from a real configuration of the kind is its size alone
     "llama": LLAMA | {"attention_bias": True, "mlp_bias": True, "head_dim": 16},
-    "mistral": LLAMA,  # with its window of 4,096 tokens
+    "mistral": LLAMA | {"sliding_window": None},
     "qwen2": LLAMA,
     "qwen3": LLAMA | {"head_dim": 12},
     # from here on, not written out in policies/fast/
     "gpt2": GPT,
     "gpt_neox": {"intermediate_size": 48},
-    "opt": {"ffn_dim": 48, "word_embed_proj_dim": 16},
-    "olmo3": LLAMA,
-    "smollm3": LLAMA,
+    "opt": {"ffn_dim": 48, "word_embed_proj_dim": 16, "dropout": 0.5},
     "phi3": LLAMA,
     "gemma2": GEMMA | {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
-    "gemma3_text": GEMMA,
     "cohere": LLAMA,  # its logits have a factor
-    "granite": LLAMA | {"logits_scaling": 4.0},
-    "gpt_bigcode": GPT,
     "gpt_oss": LLAMA | {"num_local_experts": 4, "head_dim": 8},  # sinks
     "qwen3_moe": LLAMA | EXPERTS | {"head_dim": 8},
     "mixtral": LLAMA | {"num_local_experts": 4},
@@ -173,7 +166,7 @@ def test_every_kind_of_model_computes_together_what_it_computes_alone(kind, rank
     """Samples, scores and gradients: with padding and trees, and each text by itself. Full copies
     answer greedily."""
     base = small_base([0, 1, 2] if rank else [0], rank, model=small_kind(kind))
-    assert base.context == 64
+    assert base.codec.context == 64
     agents = AGENTS if rank else [0] * len(PROMPTS)
     sampling = PLAIN if rank else Sampling(0.0, 0, 1.0, 8)
     together = sampled(base, PROMPTS, agents, 3, sampling)
@@ -217,7 +210,7 @@ def turns_of(agents) -> list[Row]:
 @pytest.mark.parametrize("limit", [1000, 40, 3])  # tokens of a pass
 @pytest.mark.parametrize(
     ("kind", "rank", "checkpointing"),
-    [("llama", 4, False), ("llama", 4, True), ("llama", 0, False), ("gpt2", 4, False)],
+    [("llama", 4, False), ("llama", 4, True), ("llama", 0, False), ("opt", 4, True)],
 )
 def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monkeypatch):
     """Scores and gradients, against each response by itself. Each distinct token is run once."""
@@ -227,7 +220,7 @@ def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monk
     expected = scored(base, rows, frozen=rank > 0, score=score_alone)
     if checkpointing:
         base.set_checkpointing()
-    base.context = 1000
+    base.codec.context = 1000
     passes = watch(monkeypatch, logprobs, "lay_out")
     monkeypatch.setattr(logprobs, "pass_tokens", lambda *_: limit)
     monkeypatch.setattr(logprobs, "update_tokens", lambda *_: limit)
@@ -244,19 +237,6 @@ def test_what_rows_begin_with_is_run_once(kind, rank, checkpointing, limit, monk
         longest = max(len(row.prompt) + len(row.tokens) for row in rows)
         assert max(sizes) < max(limit, longest)
     assert_same_scores(scored(base, rows, frozen=rank > 0), expected)
-
-
-@pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt_bigcode", "opt", "mixtral"])
-def test_adapters_of_attention_alone(kind):
-    options = TeamOptions([], lora_targets="attention")
-    base = SharedModel(small_kind(kind), Tokenizer(), [0], options)
-    names = [name for name, layer in base.named_modules() if isinstance(layer, LoraLayer)]
-    assert names
-    for name in names:
-        assert "attn" in name.split(".")[-2]
-    move_adapters(base)
-    rows = random_rows(base)
-    assert_same_gradients(gradients(base, rows), gradients(base, rows, score_alone))
 
 
 @pytest.mark.parametrize("sampling", [PLAIN, WARPED])
@@ -354,95 +334,49 @@ def test_top_p_without_a_sort_keeps_what_the_sort_keeps(count, top_p):
 
 
 @pytest.mark.parametrize(
-    ("decoded", "eos", "tokens", "ended"),
+    ("decoded", "size", "text"),  # size None: it was cut off
     [
-        ([5, 6, 7], {1}, [5, 6, 7], False),  # cut off
-        ([5, 1, 7], {1}, [5, 1], True),  # what follows is not the response
-        ([1, 5, 6], {1}, [1], True),  # empty
-        ([5, 2, 1], {1, 2}, [5, 2], True),  # a second end-of-sequence token
-        ([5, 0, 1], {1}, [5, 0, 1], True),  # 0 pads prompts, and is a token like any other here
+        ([5, 6, 7], None, "-./"),
+        ([5, 1, 7], 2, "-"),  # what follows the end is not the response
+        ([1, 5, 6], 1, ""),
+        ([5, 2, 1], 2, "-"),  # a second end-of-sequence token
+        ([5, 0, 6, 7], 3, "-"),  # 0 pads prompts, and is a token like any other here
+        ([5, 6, 9, 8], 3, "-."),  # a stop, and what follows it
     ],
 )
-def test_response_ends_after_its_first_end_token(decoded, eos, tokens, ended):
-    base = small_base()
-    base.eos = frozenset(eos)
-    response = decoding.response_of(base, decoded, [-1.0] * 3, [0.5] * 3)
-    assert (response.tokens, response.ended) == (tokens, ended)
-    assert (len(response.logps), response.entropy) == (len(tokens), 0.5 * len(tokens))
-    assert response.text == Tokenizer().decode([t for t in tokens if t not in eos])
+def test_a_response_ends_after_what_ends_it_first(decoded, size, text):
+    codec = small_base().codec
+    codec.eos = frozenset({1, 2})
+    codec.end_at(["never", "1" if 9 in decoded else ".never"])
+    if 0 in decoded:
+        codec.end_at(".")
+    count = len(decoded)
+    response = decoding.response_of(codec, decoded, [-1.0] * count, [0.5] * count, "so: ")
+    assert response.ended == (size is not None)
+    assert response.tokens == decoded[:size]
+    assert (len(response.logps), response.entropy) == (size or count, 0.5 * (size or count))
+    assert response.text == f"so: {text}"
 
 
-def test_decoding_ends_when_every_row_has_its_stop(monkeypatch):
+@pytest.mark.parametrize("begun", ["", "0"])
+def test_decoding_ends_when_every_row_has_its_stop(begun, monkeypatch):
+    """A stop may begin in the given beginning of the answer."""
     base = small_base()
     letters = [chr(40 + token) for token in range(VOCAB)]
-    base.end_at(["".join(pair) for pair in itertools.product(letters, repeat=2)])
+    starts = begun or letters
+    base.codec.end_at(["".join(pair) for pair in itertools.product(starts, letters)])
     passes = watch(monkeypatch, base, "run")
-    base.sample([(3, 4)], [0], uniforms(1, 2, 24), Sampling(1.0, 0, 1.0, 24))
+    sampling = Sampling(1.0, 0, 1.0, 24)
+    [responses] = decode(base, [(3, 4)], [0], uniforms(1, 2, 24), sampling, [begun])
     assert len(passes) < 6  # of 25
-
-
-METASPACE = decoders.Sequence(  # of Llama 2
-    [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-)
-WORDS = ["<s>", "</s>", "▁x", "▁", "▁▁▁", "return", "▁return", "x", "Ġ", "Ġreturn"]
-
-
-def word_tokenizer(decoder, added: str = "$A"):
-    """A tokenizer of WORDS. added: the special tokens around a prompt."""
-    ids = {word: number for number, word in enumerate(WORDS)}
-    words = tokenizers.Tokenizer(WordLevel(ids, "▁"))
-    words.pre_tokenizer = Metaspace()
-    words.decoder = decoder
-    special = [(word, ids[word]) for word in ("<s>", "</s>")]
-    words.post_processor = TemplateProcessing(added, special_tokens=special)
-    names = {"bos_token": "<s>", "eos_token": "</s>"}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, **names)
-
-
-@pytest.mark.parametrize(
-    ("decoder", "tokens", "text"),
-    [
-        (METASPACE, ["▁▁▁", "▁return", "▁x"], "    return x"),
-        (METASPACE, [], ""),
-        (decoders.ByteLevel(), ["Ġ", "Ġreturn"], "  return"),
-    ],
-)
-def test_a_response_keeps_its_first_space(decoder, tokens, text):
-    base = small_base()
-    base.tokenizer = word_tokenizer(decoder)
-    ids = [*map(WORDS.index, tokens), EOS]
-    assert decoding.response_of(base, ids, [-1.0] * len(ids), [0.5] * len(ids)).text == text
+    if begun:
+        assert [(len(response.tokens), response.text) for response in responses] == [(1, "")] * 2
 
 
 def embedded_tokenizer(*special: str):
     tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
     tokenizer.add_tokens([AddedToken(text, special=True) for text in special])
     return tokenizer
-
-
-def test_special_tokens_are_text_and_may_stop_it():
-    """But for the end and padding. The response ends with the token that completes a stop."""
-    base = small_base()
-    base.tokenizer = embedded_tokenizer("<answer>", "</tool>")
-    ids = base.tokenizer("ab<answer><pad>42</tool> and more<eos>")["input_ids"]
-    values = [0.0] * len(ids)
-    response = decoding.response_of(base, ids, values, values)
-    assert response.text == "ab<answer>42</tool> and more"
-    base.end_at("</tool>")
-    response = decoding.response_of(base, ids, values, values)
-    assert response.text == "ab<answer>42"
-    assert response.tokens[-1] == base.tokenizer.convert_tokens_to_ids("</tool>")
-    assert response.ended
-
-
-def test_no_prompt_ends_in_what_the_tokenizer_adds():
-    base = small_base()
-    base.tokenizer = word_tokenizer(METASPACE, "<s> $A </s>")
-    ids = base.encode("return x", chat=False, limit=9)
-    assert [WORDS[number] for number in ids] == ["<s>", "▁return", "▁x"]
-    base.tokenizer.chat_template = "{{ messages[0].content }}</s>"
-    ids = base.encode("return", chat=True, limit=9)
-    assert ids == (WORDS.index("▁return"), EOS)
 
 
 CHAT_ML = (  # Qwen2.5's and SmolLM2's shape; Qwen's has a tool's message within the user's
@@ -467,14 +401,14 @@ TALK = [
 ]
 
 
-GEMMA = (
+GEMMA_CHAT = (
     "{{ bos_token }}{% for m in messages %}<turn>{{ m.role }}\n{{ m.content | trim }}<end>\n"
     "{% endfor %}{% if add_generation_prompt %}<turn>model\n{% endif %}"
 )
 FAMILIES = {  # template: the tokens that it writes
     CHAT_ML: ["<|start|>", "<|end|>", "<r>", "</r>"],
     LLAMA_3: ["<|begin|>", "<|head|>", "<|/head|>", "<|eot|>"],
-    GEMMA: ["<|begin|>", "<turn>", "<end>"],
+    GEMMA_CHAT: ["<|begin|>", "<turn>", "<end>"],
 }
 
 
@@ -489,6 +423,55 @@ def pieces_tokenizer():
     return transformers.PreTrainedTokenizerFast(tokenizer_object=model, eos_token="<eos>")
 
 
+def words_tokenizer():
+    """A tokenizer that adds tokens around a text, EOS included, and strips the first space."""
+    words = ["<s>", "<eos>", "▁", "▁▁", "▁x", "x", "▁return", "▁y", "▁=", "="]
+    ids = {word: number for number, word in enumerate(words)}
+    model = tokenizers.Tokenizer(WordLevel(ids, "▁"))
+    model.pre_tokenizer = Metaspace()
+    strip = [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    model.decoder = decoders.Sequence(strip)
+    special = [("<s>", 0), ("<eos>", 1)]
+    model.post_processor = TemplateProcessing("<s> $A <eos>", special_tokens=special)
+    names = {"bos_token": "<s>", "eos_token": "<eos>"}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names)
+
+
+def word_pieces_tokenizer():
+    """A tokenizer whose clean-up would join a word and what follows it."""
+    ids = {word: number for number, word in enumerate(["<pad>", "<eos>", "x", "=", "!", "?"])}
+    model = tokenizers.Tokenizer(WordPiece(ids, unk_token="<pad>"))
+    model.pre_tokenizer = Whitespace()
+    model.decoder = decoders.WordPiece(cleanup=False)
+    names = {"eos_token": "<eos>", "clean_up_tokenization_spaces": True}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, **names)
+
+
+CODE = "def f(x):\n    return x != 1 .\n"
+ROUND_TRIPS = [
+    *((embedded_tokenizer, text) for text in (CODE, " two  spaces ", "a<eos> b<pad>", "")),
+    *((pieces_tokenizer, text) for text in (CODE, " one", "a<eos> b<pad>")),
+    *((words_tokenizer, text) for text in (" return x", " x =  x")),
+    (word_pieces_tokenizer, "x ! = x ?"),
+]
+
+
+@pytest.mark.parametrize(("make", "text"), ROUND_TRIPS)
+def test_a_text_is_its_tokens_and_they_are_the_text(make, text, capsys):
+    """Without a control token and without an end, whatever it spells. A user is warned once."""
+    codec = small_base().codec
+    codec.tokenizer = make()
+    ids = codec.literal(text, add_special_tokens=False)
+    assert not {*ids} & {*codec.tokenizer.all_special_ids}
+    assert codec.text_of([*ids, EOS]) == text
+    prompt = [codec.ids(text, False), codec.ids(text, False)][0]
+    assert prompt[len(prompt) - len(ids) :] == ids  # a tokenizer may add tokens before it
+    warnings = capsys.readouterr().err.count("warning: a prompt spells special tokens")
+    assert warnings == ("<eos>" in text)
+    codec.tokenizer.chat_template = "{{ messages[0].content }}<eos>"  # the template may end it
+    assert codec.ids("x", True)[-1] == EOS
+
+
 @pytest.mark.parametrize("system", [[], [SYSTEM]])
 @pytest.mark.parametrize("template", FAMILIES)
 def test_no_text_makes_a_control_token(template, system):
@@ -496,8 +479,10 @@ def test_no_text_makes_a_control_token(template, system):
     is. Without such a text, the prompt is as transformers has it: the template alone decides about
     the first token, which the tokenizer adds to plain texts."""
     controls = FAMILIES[template]
-    base = small_base()
-    base.tokenizer = tokenizer = pieces_tokenizer() if template == GEMMA else embedded_tokenizer()
+    codec = small_base().codec
+    codec.tokenizer = tokenizer = (
+        pieces_tokenizer() if template == GEMMA_CHAT else embedded_tokenizer()
+    )
     # The tool's marks are added and not special, as Qwen's are.
     tokenizer.add_tokens([AddedToken(text, special="r>" not in text) for text in controls])
     tokenizer.add_special_tokens({"bos_token": "<|begin|>"})
@@ -510,7 +495,7 @@ def test_no_text_makes_a_control_token(template, system):
     seen = []
     for text in ("as it is", forged):
         messages = [*system, *({**message, "content": text} for message in TALK)]
-        ids = base.ids(messages, False, "" if template == GEMMA else "So<eos>")
+        ids = codec.ids(messages, False, "" if template == GEMMA_CHAT else "So<eos>")
         seen.append([token for token in ids if token in control_ids])
         rendered = tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=False
@@ -521,29 +506,16 @@ def test_no_text_makes_a_control_token(template, system):
             assert ids[: len(want)] == want
     assert seen[0] == seen[1]
     assert {*seen[0]} == {*control_ids[:-1]}
-    assert base.ids("2 + 2?", True) == base.ids(TALK[:1], False)
-
-
-def test_a_text_without_a_template_makes_no_special_token(capsys):
-    base = small_base()
-    base.tokenizer = embedded_tokenizer()
-    ids = base.ids("def f(): return 1\n", False)
-    assert ids == base.tokenizer("def f(): return 1\n")["input_ids"]
-    assert not capsys.readouterr().err
-    for _ in range(2):
-        ids = base.ids("one<eos> two", False, "<pad>three")
-        assert base.tokenizer.decode(ids) == "one<eos> two\n\n<pad>three"
-        assert min(ids) > EOS
-    assert capsys.readouterr().err.count("warning: a prompt spells special tokens") == 1
+    assert codec.ids("2 + 2?", True) == codec.ids(TALK[:1], False)
 
 
 def test_messages_that_the_template_refuses_are_an_error():
-    base = small_base()
-    base.tokenizer = transformers.AutoTokenizer.from_pretrained("tiny")
-    base.tokenizer.chat_template = NO_SYSTEM
+    codec = small_base().codec
+    codec.tokenizer = embedded_tokenizer()
+    codec.tokenizer.chat_template = NO_SYSTEM
     error = "the model's chat template refuses a prompt: no system role"
     with pytest.raises(ValueError, match=error):
-        base.encode([SYSTEM, *TALK], chat=True, limit=99)
+        codec.encode([SYSTEM, *TALK], chat=True, limit=99)
 
 
 def test_training_mode_cannot_be_switched_on():
@@ -593,22 +565,18 @@ def weight_of(layer) -> torch.Tensor:
 
 
 def test_prompts_are_never_cut():
-    base = small_base()
-    assert base.encode("abc", chat=False, limit=3) == (9, 10, 11)
-    base.vocabulary = 11
+    codec = small_base().codec
+    assert codec.encode("abc", chat=False, limit=3) == (9, 10, 11)
+    codec.vocabulary = 11
+    codec.context = 9
     for text, error in (
         ("abcd", "4 tokens and --max-prompt-tokens is 3"),
+        ("ab", "the model's context of 9"),
         ("abc", "the tokenizer is of another model: token 11"),
-        ("a", "at least two tokens"),
+        ("", "a prompt has no token"),
     ):
         with pytest.raises(ValueError, match=error):
-            base.encode(text, chat=False, limit=3)
-
-
-def test_end_tokens_come_from_checkpoint_and_tokenizer():
-    model, tokenizer = small_model(), Tokenizer()
-    model.generation_config.eos_token_id = [7, 9, 10**6]  # the model has no such token
-    assert eos_tokens(model, tokenizer) == {7, 9, EOS}
+            codec.encode(text, chat=False, limit=3, room=8 if text == "ab" else 0)
 
 
 @pytest.mark.parametrize(
@@ -619,34 +587,10 @@ def test_end_tokens_come_from_checkpoint_and_tokenizer():
         ("{{ raise_exception('images only') }}", None),
     ],
 )
-def test_what_ends_the_assistant_s_turn_ends_a_response(template, end):
+def test_checkpoint_tokenizer_and_template_say_what_ends_a_response(template, end):
     tokenizer = embedded_tokenizer("<start>", "<end>")
     tokenizer.chat_template = template
-    expected = [tokenizer.convert_tokens_to_ids(end)] if end else []
     model = small_model(vocab_size=len(tokenizer))
-    assert eos_tokens(model, tokenizer) == {EOS, *expected}
-
-
-@pytest.mark.parametrize("kind", ["mistral", "gemma3_text"])
-def test_beyond_a_window_the_model_s_own_windows_slide(kind):
-    """A tree's mask would let tokens see further. Both responses to the first prompt still fit."""
-    base = small_base([0], model=small_kind(kind, sliding_window=24))
-    prompts = [base.encode("a" * size, chat=False, limit=99, room=8) for size in (10, 30)]
-    answers = sampled(base, prompts, [0, 0])
-    rows = rows_of(prompts, [0, 0], answers)
-    assert_same_scores(scored(base, rows), [looped(base, row, PLAIN) for row in rows])
-    for row, response in zip(rows, itertools.chain(*answers), strict=True):
-        assert_close(row.scored, response.logps)
-
-
-def test_angles_that_change_with_the_length_bound_the_context(tmp_path, capsys):
-    rotation = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
-    rotation["rope_theta"] = 10000.0
-    original = {"original_max_position_embeddings": 32, "rope_parameters": rotation}
-    model = small_kind("phi3", vocab_size=512, **original)
-    model.save_pretrained(tmp_path)
-    transformers.AutoTokenizer.from_pretrained("tiny").save_pretrained(tmp_path)
-    base = load_base(str(tmp_path), [0], TeamOptions([]))
-    assert "up to 32 of its 64 tokens" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="the model's context of 32"):
-        base.encode("a " * 30, chat=False, limit=99, room=8)
+    model.generation_config.eos_token_id = [7, 10**6]  # the model has no such token
+    expected = {7, EOS, *([tokenizer.convert_tokens_to_ids(end)] if end else [])}
+    assert eos_tokens(model, tokenizer) == expected

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-import transformers.dynamic_module_utils
-from helpers import SMALL, copied_model, edit_json, output_of, refused, run_eval, train_run
+from helpers import SMALL, output_of, refused, run_eval, train_run
 from tensorboard import plugin_util
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_train import command
@@ -61,39 +60,10 @@ def test_a_checkpoint_and_an_adapter_run_no_code(tmp_path, capsys):
     assert "UnpicklingError" in refused(capsys, "--resume", run, "--max-steps 2")
     adapter.mkdir()
     torch.save({"a": torch.ones(1)}, adapter / "adapter_model.bin")  # peft would read it
-    base = SharedModel(*load_model(str(EMBEDDED), 32, False), [0], TeamOptions([]))
+    base = SharedModel(*load_model(str(EMBEDDED), 32), [0], TeamOptions([]))
     with pytest.raises(ValueError, match=r"adapter_model\.safetensors"):
         load_agent(base, 0, adapter)
     assert not mark.exists()
-
-
-MODEL = """
-import pathlib
-from transformers import LlamaConfig, LlamaForCausalLM
-pathlib.Path(MARK).touch()
-class Config(LlamaConfig):
-    model_type = "mine"
-class Model(LlamaForCausalLM):
-    config_class = Config
-"""
-
-
-def test_a_model_s_own_code_runs_with_the_flag_alone(tmp_path, monkeypatch, capsys):
-    cache = tmp_path / "cache"
-    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(cache))
-    monkeypatch.syspath_prepend(cache)
-    model, mark, run = tmp_path / "model", tmp_path / "it-ran", tmp_path / "run"
-    own_code = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
-    edit_json(copied_model(model) / "config.json", model_type="mine", auto_map=own_code)
-    (model / "mine.py").write_text(MODEL.replace("MARK", repr(str(mark))))
-    argv = f"{SMALL} --model {model}"
-    assert "--trust-remote-code" in refused(capsys, argv)
-    assert not mark.exists()
-    argv += " --trust-remote-code --lora-rank 0"
-    train_run(run, argv)
-    assert mark.exists()
-    train_run(tmp_path / "next", argv, "--init", run, "--dry-run")
-    run_eval("ask Sort. --run", run)
 
 
 def test_secrets_are_not_written_and_only_named_files_run(tmp_path):

@@ -190,7 +190,7 @@ def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):
         "--logger none --num-agents 3 --turns 2 --branching chain --advantage rloo",
         "--model tiny tiny --bits 4 --joint aligned",
         "--precision bf16-mixed --lora-rank 0 --normalize token",
-        "--lora-targets attention --checkpointing --lr 1e-3 2e-3 --grad-clip 0",
+        "--checkpointing --lr 1e-3 2e-3 --grad-clip 0",
         "--bits 16 --turns 2 --temperature 0.7 --top-p 0.9 --top-k 20 --warmup-steps 1",
     ],
 )

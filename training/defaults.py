@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policies import model_names
-from policies.model_names import bases, located
+from policies.model_names import located
 from training.contract import called
 from training.flags import conflict, each, trusts
 from training.plugins import task_class
@@ -48,7 +48,7 @@ def learning_rate(name: str, adapters: bool) -> float:
 
     A pretrained model bears a much smaller rate than an embedded one.
     """
-    file = Path(bases(name)[-1], "learning_rate.json")
+    file = Path(name, "learning_rate.json")
     rates = json.loads(file.read_text("utf-8-sig")) if file.is_file() else RATES
     return rates["adapters" if adapters else "full"]
 
@@ -57,29 +57,20 @@ def resolve_bits(args) -> None:
     """Fill in --bits.
 
     Trained weights need 32, and the embedded models are too small to gain. A GPU that computes in
-    bf16 takes 16, an older one 32. A CPU takes 16 if it has instructions that multiply bf16, which
-    are faster (docs/install.md). Several processes on CPUs take 32, because these may differ.
+    bf16 takes 16. An older one and a CPU take 32.
     """
     if args.bits is not None:
         return
     args.bits = 32
     if args.lora_rank == 0 or all(map(is_embedded, args.model)):
         return
-    import torch
-
     from policies.loading import device, has_bf16
 
     place = device()
-    if place.type != "cpu":
-        fast = has_bf16(place)
-    else:
-        supported = torch.cpu.get_capabilities()
-        multiplies_bf16 = supported.get("avx512_bf16") or supported.get("amx_bf16")
-        fast = multiplies_bf16 and args.processes == 1
-    if fast:
+    if place.type != "cpu" and has_bf16(place):
         args.bits = 16
 
 
 def is_embedded(name: str) -> bool:
-    """Return whether a model is one of those in tiny/, or an adapter on it."""
-    return Path(bases(name)[-1]).resolve().is_relative_to(model_names.EMBEDDED)
+    """Return whether a model is one of those in tiny/."""
+    return Path(name).resolve().is_relative_to(model_names.EMBEDDED)

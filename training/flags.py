@@ -213,8 +213,6 @@ def conflict(args: "Args") -> str:
         return "--freeze with --share: name all agents of a base, or none; they are one policy"
     if args.share and len({*zip(args.model, args.lr, strict=True)}) > len({*args.model}):
         return "--lr with --share: give the agents of a base one rate; they are one policy"
-    if args.lora_rank == 0 and args.lora_targets != "all":
-        return "--lora-targets is for adapters: --lora-rank 0 trains all weights"
     if args.template_arg and not args.chat_template:
         return "--template-arg is given to the chat template: it needs --chat-template"
     if args.lora_rank == 0 and args.bits not in (None, 32):
@@ -242,8 +240,6 @@ def engine_conflict(args) -> str:
     """Return why servers cannot sample for a team with these resolved flags, or ""."""
     bases = len({*args.model})
     urls = args.engine or []
-    if args.engine_folder and not urls:
-        return "--engine-folder goes with --engine"
     if urls and args.lora_rank == 0:
         return "--engine is for adapters: with --lora-rank 0 there is none to give to a server"
     if len(urls) not in (0, bases):

@@ -14,8 +14,8 @@ from tqdm import tqdm
 
 from magrpo import EVAL, MAGRPO, Node, Play, Rollout
 from policies import processes
+from policies.codec import as_text
 from policies.sampling import Sampling
-from policies.shared_model import as_text
 from rewards import total
 from training.metrics import mean_parts, problem_returns
 from training.terminal import counted

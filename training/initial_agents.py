@@ -13,9 +13,9 @@ from policies.model_names import (
     ADAPTER,
     TeamOptions,
     adapter_config,
-    base_of,
     fingerprint,
     is_adapter,
+    located,
 )
 from training.flags import each
 from training.run_folder import (
@@ -70,7 +70,7 @@ def check_shape(folder: Path, team: TeamOptions) -> None:
     if start not in STARTS:
         raise ValueError(
             f"--init {folder} is an adapter that changed its base at its start ({start}): "
-            "give it as --model, which merges it as peft does"
+            "python examples/whole.py merges it into a model"
         )
 
 
@@ -111,7 +111,7 @@ def load(team, folders: list[str]) -> None:
                 f"{options.model[agent]}",
                 file=sys.stderr,
             )
-        load_agent(team.base_of[agent], agent, folder, options.trust_remote_code)
+        load_agent(team.base_of[agent], agent, folder)
 
 
 def _trained_on(folder: Path) -> str | None:
@@ -125,7 +125,5 @@ def _trained_on(folder: Path) -> str | None:
             return record["bases"].get(models[path.name])
     if not is_adapter(folder):
         return None
-    name = base_of(folder)
-    if name.endswith(".gguf") or (Path(name) / FULL).is_file() or is_adapter(name):
-        return fingerprint(name)
-    return None
+    name = located(adapter_config(folder).get("base_model_name_or_path") or "")
+    return fingerprint(name) if (Path(name) / FULL).is_file() else None

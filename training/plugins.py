@@ -224,7 +224,7 @@ def check_prompts(rollout, items: Iterable[dict]) -> None:
     episode = rollout.episode
     answers = (episode.turns - 1) * episode.max_new_tokens
     for agent, size in longest.items():
-        room = rollout.team.base_of[agent].context - episode.max_new_tokens
+        room = rollout.team.base_of[agent].codec.context - episode.max_new_tokens
         limit = min(episode.max_prompt_tokens, room)
         if size + answers > limit:
             print(

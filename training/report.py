@@ -10,7 +10,7 @@ import torch
 from magrpo import Algorithm
 from policies.loading import device
 from policies.memory import halving
-from policies.model_names import bases, located, recorded_name
+from policies.model_names import located, recorded_name
 from training.held_out import as_markdown, sample_record
 from training.metrics import learning_share, memory_gib, problem_returns
 from training.run_folder import read_args, read_summary
@@ -110,7 +110,7 @@ def describe_base(base, module) -> str:
     """Return a base's name, size and agents. Warn of a chat model that gets raw text."""
     name = module.team.options.model[base.agents[0]]
     frozen = sum(p.nbytes for p in base.parameters() if not p.requires_grad)
-    if base.tokenizer.chat_template and base.raw:
+    if base.codec.tokenizer.chat_template and base.codec.raw:
         print(
             f"warning: {name} has a chat template and prompts go to it as raw text: "
             "if it is instruction-tuned, add --chat-template",
@@ -164,7 +164,7 @@ def model_card(directory: Path, agent: int, module, summary: dict) -> str:
     record = read_args(directory)
     flags = record["args"]
     name = flags["model"][agent]
-    base = bases(located(name))[-1]
+    base = located(name)
     figures = ["| not measured | | |"]
     if after := summary["after"]:
         figures = []
@@ -187,17 +187,11 @@ def model_card(directory: Path, agent: int, module, summary: dict) -> str:
 
 
 def code_to_load(flags: dict, agent: int, folder: Path, dtype: str) -> str:
-    """Return Python that loads a saved agent onto its base, with other adapters merged into it."""
-    *adapters, base = bases(located(flags["model"][agent]))
-    trust = ", trust_remote_code=True" if flags["trust_remote_code"] else ""
+    """Return Python that loads a saved agent onto its base."""
+    base = located(flags["model"][agent])
     names = "AutoModelForCausalLM, AutoTokenizer"
-    options = f', dtype="{dtype}"{trust}'
-    if base.endswith(".gguf"):
-        names += ", GgufConfig"
-        options += f', gguf_file="{Path(base).name}"'
-        options += ", quantization_config=GgufConfig(dequantize=True)"
-        base = str(Path(base).parent)
-    elif flags["bits"] < 16:
+    options = f', dtype="{dtype}"'
+    if flags["bits"] < 16:
         names += ", BitsAndBytesConfig"
         bits = f'load_in_{flags["bits"]}bit=True, bnb_4bit_quant_type="nf4"'
         bits += f', bnb_4bit_compute_dtype="{dtype}"'
@@ -206,13 +200,10 @@ def code_to_load(flags: dict, agent: int, folder: Path, dtype: str) -> str:
     if flags["lora_rank"]:
         lines.insert(0, "from peft import PeftModel")
         lines.append(f'model = AutoModelForCausalLM.from_pretrained("{near(base)}"{options})')
-        for adapter in reversed(adapters):
-            merged = f'PeftModel.from_pretrained(model, "{near(adapter)}").merge_and_unload()'
-            lines.append(f"model = {merged}")
         lines.append("model = PeftModel.from_pretrained(model, folder)")
     else:
-        lines.append(f"model = AutoModelForCausalLM.from_pretrained(folder{trust})")
-    lines.append(f"tokenizer = AutoTokenizer.from_pretrained(folder{trust})")
+        lines.append("model = AutoModelForCausalLM.from_pretrained(folder)")
+    lines.append("tokenizer = AutoTokenizer.from_pretrained(folder)")
     return "\n".join(lines)
 
 

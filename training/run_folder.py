@@ -39,8 +39,7 @@ CHECKPOINT = "checkpoints/last.ckpt"
 # several processes do.
 ASIDE = {
     *("seed", "run", "resume", "sweep", "jobs", "logger", "eval_every", "save_every"),
-    *("sample_every", "debug", "dry_run", "checkpointing", "trust_remote_code"),
-    *("engine_folder", "device", "devices", "num_nodes"),
+    *("sample_every", "debug", "dry_run", "checkpointing", "device", "devices", "num_nodes"),
 }
 
 

@@ -21,7 +21,7 @@ from training.run_folder import ROOT, read_summary, run_path, task_stem, warn_of
 
 OWN = ("--seed", "--sweep", "--jobs", "--run")  # a run has none of these, or another value
 # Flags in which an earlier run may differ from what the sweep would start.
-FREE = {"run", "resume", "debug", "sweep", "jobs", "device", "engine", "engine_folder"}
+FREE = {"run", "resume", "debug", "sweep", "jobs", "device", "engine"}
 
 
 def is_sweep(args) -> bool:

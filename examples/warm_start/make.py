@@ -3,7 +3,7 @@
     python -m examples.warm_start.make               # tiny/: a few minutes on 2 idle cores
     python -m examples.warm_start.make --task half   # tiny/half/: two layers instead of four
     python -m examples.warm_start.make --task build  # tiny/build/
-    python -m examples.warm_start.make --task many   # tiny/many/: an adapter on the model in tiny/
+    python -m examples.warm_start.make --task many   # tiny/many/: the model in tiny/, trained on
 
 The weights are the same each time, for a given version of torch. It takes one thread.
 
@@ -241,21 +241,22 @@ def main():
     if task == "many":
         tokenizer = AutoTokenizer.from_pretrained(TINY)
         llama = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
-        llama.name_or_path = ".."  # from the adapter's own folder
         config = LoraConfig(r=RANK, lora_alpha=RANK, target_modules="all-linear")
         model = get_peft_model(llama, config)  # the adapter is in llama's own layers
-        config.target_modules = sorted(config.target_modules)  # a set has no fixed order on disk
     else:
         texts = [problem + "".join(pair) for problem, pairs in rows[:1000] for pair in pairs]
         tokenizer = make_tokenizer(texts, recipe.corpus.PIECES)
         model = llama = make_model(tokenizer, recipe.layers)
     print(f"corpus: {recipe.problems * recipe.examples} examples")
     warm_start(llama, encode(tokenizer, rows), recipe)
-    model.to(torch.bfloat16).save_pretrained(folder)
     if task == "many":
-        (folder / "README.md").unlink()  # peft's empty model card
+        model.to(torch.bfloat16)
+        # float16 keeps the sums of weights and adapter 8 times as exactly as bfloat16
+        model = model.float().merge_and_unload().half()
     else:
-        tokenizer.save_pretrained(folder)
+        model.to(torch.bfloat16)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     print(f"wrote {folder}")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from policies.fast.layers import is_known
 from policies.fast.model import Fast
-from policies.loading import gap_in_words, tolerance
+from policies.loading import gap_in_words
 from policies.shared_model import SharedModel
 
 
@@ -23,13 +23,9 @@ def accelerate(bases: Iterable[SharedModel]) -> None:
     for base in bases:
         if not is_known(base.net.config) or not base.takes_masks:
             continue
-        fast = Fast(base)
-        base.prefill = fast.prefill
-        base.token_logps = fast.token_logps
-        base.fast_tokens = base.window
+        base.fast = Fast(base)
         gap, reason = gap_in_words(base)
-        if not gap < tolerance(base):
-            del base.prefill, base.token_logps  # the class's own are the plain way
-            base.fast_tokens = 0
+        if not gap < base.noise:
+            base.fast = None
             name = type(base.net).__name__
             print(f"warning: {name} runs the plain way, slower ({reason})", file=sys.stderr)

@@ -21,8 +21,10 @@ ROTATIONS = ("default", "linear", "llama3", "yarn")  # whose angles are function
 
 
 def is_known(config) -> bool:
+    """Return whether layers of this kind are written out here. Attention has no window here."""
     rotation = getattr(config, "rope_parameters", None) or {}
-    return config.model_type in KINDS and rotation.get("rope_type") in ROTATIONS
+    rotates = rotation.get("rope_type") in ROTATIONS
+    return config.model_type in KINDS and rotates and not getattr(config, "sliding_window", None)
 
 
 class Layer:

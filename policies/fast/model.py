@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from policies import decoding, logprobs
 from policies.fast.adapters import Adapters
 from policies.fast.attention import TreeMask
 from policies.fast.decoding import FastRows
@@ -21,13 +20,11 @@ from policies.shared_model import SharedModel
 # Logits that are computed at a time: as many as a CPU's cache holds, or as keep a GPU's cores busy.
 CPU_LOGITS = 2**21
 GPU_LOGITS = 2**26
+LEAST = 64  # tokens at a time
 
 
 class Fast:
-    """Run one base of a kind that layers.py knows.
-
-    A text that is longer than the attention window of its layers runs the plain way.
-    """
+    """Run one base of a kind that layers.py knows."""
 
     def __init__(self, base: SharedModel):
         self.base = base
@@ -35,18 +32,12 @@ class Fast:
         query_heads, key_heads = self.layers.layers[0].heads
         self.sharing = query_heads // key_heads  # queries that share a head's keys
 
-    def prefill(self, prompts, agents, samples: int, limit: int):
+    def prefill(self, base: SharedModel, prompts, agents, samples: int, limit: int) -> FastRows:
         """Let the model read the prompts. Return S rows of each, as decoding.prefill does."""
-        longest = max(map(len, prompts))
-        if longest + limit > self.base.window:
-            return decoding.prefill(self.base, prompts, agents, samples, limit)
         return FastRows(self, prompts, agents, samples, limit)
 
-    def token_logps(self, layout: Layout, sampling: Sampling) -> Tensor:
+    def token_logps(self, base: SharedModel, layout: Layout, sampling: Sampling) -> Tensor:
         """Return log-probabilities (N,), as logprobs.token_logps does."""
-        base = self.base
-        if layout.seen is None:  # the texts are longer than the attention window
-            return logprobs.token_logps(base, layout, sampling)
         size = layout.ids.shape[1]
         adapters = Adapters(base.row_adapters, size, base.device, updating=True)
         hidden = self.layers(
@@ -58,7 +49,7 @@ class Fast:
         )
         hidden = hidden[layout.predicted]
         logits = CPU_LOGITS if base.device.type == "cpu" else GPU_LOGITS
-        count = max(logits // len(base.head.weight), 64)
+        count = max(logits // len(base.head.weight), LEAST)
 
         def logps_of(states: Tensor, tokens: Tensor) -> Tensor:
             return target_logps(base.head(states), tokens, sampling)

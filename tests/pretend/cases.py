@@ -26,6 +26,7 @@ from test_train import assert_same_run
 
 from bench.memory import make_model, measured
 from policies import memory
+from policies.decoding import decode
 from policies.fast import accelerate, decoding
 from policies.loading import load_model
 from policies.logprobs import Row
@@ -66,9 +67,9 @@ def test_a_run_and_its_evaluation(argv, tmp_path, capsys):
 
 
 def test_a_card_without_bf16_computes_4_bits_in_32(monkeypatch):
-    assert load_model("tiny", 4, False)[0].dtype == torch.bfloat16
+    assert load_model("tiny", 4)[0].dtype == torch.bfloat16
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda place: (7, 5))
-    assert load_model("tiny", 4, False)[0].dtype == torch.float32
+    assert load_model("tiny", 4)[0].dtype == torch.float32
 
 
 def test_the_card_learns_what_the_cpu_learns(tmp_path, monkeypatch):
@@ -99,13 +100,6 @@ def test_two_processes_with_a_card_each(tmp_path):
     assert one["grad_norm/0"] == pytest.approx(two["grad_norm/0"], rel=rounding())
 
 
-def test_the_bench_of_a_gpu():
-    flags = "--shapes tiny --rows 16 --tokens 4 --length 20 --bits 16"
-    done = output_of(words(sys.executable, card.__file__, "-m bench.gpu", flags), cwd=ROOT)
-    for name in ("decode, no graph", "decode", "update", "update, --checkpointing", "generate"):
-        assert f"16  {name} " in done.stdout
-
-
 # --- what stays on which device -------------------------------------------------------------------
 
 
@@ -113,14 +107,14 @@ def test_a_decode_waits_for_the_card_at_every_eighth_token():
     """And sends nothing there. No row ends early."""
     base = small_base().to("cuda")
     accelerate([base])
-    base.eos = frozenset()
+    base.codec.eos = frozenset()
     waits = []
     uploads = []
     for tokens in (32, 64):
         numbers = torch.rand(4, 3, tokens, dtype=torch.float64)
         waits.append(-card.count("waits"))
         uploads.append(-card.count("uploads"))
-        base.sample([(3, 4, 5), (6, 7), (8, 9, 10), (11, 12)], [0, 0, 1, 1], numbers, PLAIN)
+        decode(base, [(3, 4, 5), (6, 7), (8, 9, 10), (11, 12)], [0, 0, 1, 1], numbers, PLAIN)
         waits[-1] += card.count("waits")
         uploads[-1] += card.count("uploads")
     assert (waits[1] - waits[0]) / 32 <= 1 / 8
@@ -134,13 +128,13 @@ def test_graphs_decode_what_the_step_itself_decodes(agents, monkeypatch):
     accelerate([base])
     numbers = torch.rand(4, 8, 40, dtype=torch.float64)
     work = ([(3, 4, 5), (9, 8, 7, 6, 5), (3, 4, 5), (7, 7)], agents, numbers, PLAIN)
-    here = base.sample(*work)
+    here = decode(base, *work)
     base.to("cuda")
     recorded = watch(monkeypatch, decoding.Graph, "record")
-    there = base.sample(*work)
+    there = decode(base, *work)
     assert len(recorded) > 1
     monkeypatch.setattr(decoding, "Graph", lambda step: step)
-    assert base.sample(*work) == there
+    assert decode(base, *work) == there
     for rows, other_rows in zip(here, there, strict=True):
         for row, other in zip(rows, other_rows, strict=True):
             assert row.tokens == other.tokens
@@ -175,10 +169,11 @@ def test_checkpointing_comes_where_a_pass_cannot_hold_a_third_of_the_batch(monke
     base = small_base([0]).to("cuda")
     monkeypatch.setattr(memory, "share", lambda base: 500 * memory.update_bytes(base, False))
     rows = [Row(0, (3 + number,) * 400, [7, 8], 0.5) for number in range(4)]
-    used = watch(monkeypatch, base, "recompute")
+    used = []
     for place, count in (("cuda", 3), ("cuda", 4), ("cpu", 4)):
         gradients(base.to(place), rows[:count])
-    assert [recomputing for [recomputing] in used] == [False] * 3 + [True] * 4 + [False] * 4
+        used.append(base.recomputing)
+    assert used == [False, True, False]
 
 
 def test_a_dry_run_takes_what_the_run_takes(tmp_path):

@@ -1,0 +1,41 @@
+"""Make a whole model, which --model takes, of an adapter's folder or of a .gguf file.
+
+    python examples/whole.py SOURCE FOLDER
+
+An adapter is merged into its base. A .gguf needs pip install gguf.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+
+def merged(folder: Path):
+    """Return an adapter's base with the adapter in its weights, and the tokenizer."""
+    model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    base = model.peft_config["default"].base_model_name_or_path
+    has_tokenizer = (folder / "tokenizer_config.json").is_file()
+    tokenizer = AutoTokenizer.from_pretrained(folder if has_tokenizer else base)
+    return model.merge_and_unload(safe_merge=True), tokenizer
+
+
+def unpacked(file: Path):
+    """Return the model and the tokenizer of a .gguf file."""
+    loaded = AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, quantization_config=GgufConfig(dequantize=True)
+    )
+    del loaded.config.quantization_config
+    model = AutoModelForCausalLM.from_config(loaded.config)  # transformers does not save `loaded`
+    model.load_state_dict(loaded.state_dict())
+    model.generation_config = loaded.generation_config
+    return model, AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+
+
+if __name__ == "__main__":
+    source, folder = map(Path, sys.argv[1:])
+    model, tokenizer = unpacked(source) if source.suffix == ".gguf" else merged(source)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -1,0 +1,79 @@
+"""examples/whole.py: the model that it makes of an adapter or of a .gguf file, trained."""
+
+import sys
+
+import gguf
+import pytest
+import torch
+from helpers import ROOT, assert_close, move_adapters, output_of, small_model, train_run
+from peft import PeftModel
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import AutoModelForCausalLM
+
+from policies.loading import load_base, load_model, save_agent
+from policies.model_names import TeamOptions
+
+TOKENS = [*sorted(ByteLevel.alphabet()), "Ġa", "<|im_start|>", "<|im_end|>"]
+END = len(TOKENS) - 1
+CHAT = "{% for m in messages %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}<|im_start|>"
+SMALL = "--chat-template --max-prompt-tokens 900 --batch-size 1 --num-generations 2 "
+SMALL += "--max-new-tokens 4 --max-steps 1 --eval-limit none --lora-rank 2"
+
+
+def adapter(folder):
+    """Save an adapter. Return its path, and the model with it."""
+    base = load_base(str(ROOT / "tiny"), [0], TeamOptions([]))
+    torch.manual_seed(1)
+    move_adapters(base, 0.02)
+    save_agent(base, 0, folder / "adapter")
+    plain = AutoModelForCausalLM.from_pretrained(ROOT / "tiny", dtype=torch.float32)
+    return folder / "adapter", PeftModel.from_pretrained(plain, folder / "adapter").eval()
+
+
+def packed(folder):
+    """Write a .gguf. Return its path, and the model that is in it."""
+    model = small_model(
+        vocab_size=len(TOKENS), max_position_embeddings=2048, tie_word_embeddings=True
+    )
+    config = model.config
+    path = folder / "little.gguf"
+    file = gguf.GGUFWriter(path, "qwen2")
+    file.add_block_count(config.num_hidden_layers)
+    file.add_context_length(config.max_position_embeddings)
+    file.add_embedding_length(config.hidden_size)
+    file.add_feed_forward_length(config.intermediate_size)
+    file.add_head_count(config.num_attention_heads)
+    file.add_head_count_kv(config.num_key_value_heads)
+    file.add_layer_norm_rms_eps(config.rms_norm_eps)
+    file.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    file.add_tokenizer_model("gpt2")
+    file.add_token_list(TOKENS)
+    file.add_token_types([1] * (END - 1) + [3, 3])
+    file.add_token_merges(["Ġ a"])
+    file.add_eos_token_id(END)
+    file.add_bos_token_id(END - 1)
+    file.add_chat_template(CHAT)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN2, config.num_hidden_layers)
+    for name, weight in model.state_dict().items():
+        if name != "lm_head.weight":
+            file.add_tensor(names.get_name(name, [".weight", ".bias"]), weight.numpy())
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+    return path, model
+
+
+@pytest.mark.parametrize("make", [adapter, packed])
+def test_the_whole_model_computes_what_its_parts_do(make, tmp_path):
+    source, model = make(tmp_path)
+    folder = tmp_path / "whole"
+    output_of([sys.executable, "examples/whole.py", source, folder], cwd=ROOT)
+    loaded, tokenizer = load_model(str(folder), 32)
+    ids = torch.randint(0, END - 1, (2, 9))
+    with torch.no_grad():
+        assert_close(loaded(ids).logits, model(ids).logits)
+    if make is packed:
+        assert tokenizer.eos_token_id == loaded.generation_config.eos_token_id == END
+        assert tokenizer.chat_template == CHAT
+        train_run(tmp_path / "run", SMALL, "--model", folder)
