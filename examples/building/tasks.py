@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from examples.building import blocks, houses, letters, rewards
-from examples.building.world import ANY, build, read
+from examples.building.world import build, read
 from rewards import total
 from tasks import Task
 
@@ -123,30 +123,6 @@ class Building(Task):
             ("even", "odd"): lambda cell: sum(cell) % 2,  # a checkerboard
         }
 
-    def draw(self, item, responses):
-        """Return rows of (block, agent, whether it is wrong); without responses, the target.
-
-        A flat world is one grid, its highest row first. Others have a grid for each layer, the
-        lowest first.
-        """
-        rules = self.rules(item, self.num_agents)
-        cells = {cell: (block, None) for cell, block in rules.target.items()}
-        wrong = set()
-        if responses:
-            world = self.built(item, responses)
-            cells = world.cells
-            wrong = (rules.target.keys() | cells.keys()) - world.correct()
-        width, height, *depth = rules.size
-
-        def row(*place):  # without x
-            places = [(x, *place) for x in range(width)]
-            return [(*cells.get(place, ("", None)), place in wrong) for place in places]
-
-        if depth in ([], [1]):  # flat
-            front = [0] * len(depth)
-            return {"": [row(y, *front) for y in reversed(range(height))]}
-        return {f"y={y}": [row(y, z) for z in range(*depth)] for y in range(height)}
-
 
 class Build(Building):
     """A picture of coloured rectangles, for which no agent has enough material alone.
@@ -158,7 +134,6 @@ class Build(Building):
     reward = "examples.building.rewards.build_together"
     rules = staticmethod(blocks.rules)
     sizes: ClassVar = {"train": 2000, "dev": 100, "test": 100}
-    colors: ClassVar = {"red": "#a01f36", "green": "#3f9c74", "pink": "#f7b8d4", "tan": "#cfa766"}
     # The warm start of any number of agents.
     model = str(Path(__file__).resolve().parents[2] / "tiny" / "build")
 
@@ -169,20 +144,6 @@ class Build(Building):
                 "rectangles": rectangles,
                 "solution": blocks.listed(rectangles),
             }
-
-    def check(self, item):
-        """Raise ValueError if the item does not hold rectangles on the grid."""
-        rectangles = item.get("rectangles") or [[]]
-        if not isinstance(rectangles, list):
-            rectangles = [rectangles]
-        for rectangle in rectangles:
-            match rectangle:
-                case [int(x1), int(y1), int(x2), int(y2), color] if (
-                    0 <= x1 <= x2 < blocks.SIDE > y2 >= y1 >= 0 and color in blocks.COLORS
-                ):
-                    continue
-            form = f"[x1, y1, x2, y2, colour], 0 <= x1 <= x2 < {blocks.SIDE}, y alike, of colours "
-            raise ValueError(f"task build: {rectangle} is no {form}{', '.join(blocks.COLORS)}")
 
     def observe(self, agent, item, history):
         """Return the rectangles left to build and the blocks of each agent, the same for all."""
@@ -223,13 +184,6 @@ class StrBuild(Building):
     rules = staticmethod(letters.rules)
     modes = ("position_feedback",)
     most_agents = 2
-    colors: ClassVar = {
-        "oak_planks": "#d9a760",
-        "stone": "#8d8d8d",
-        "white_concrete": "#c9d6e2",
-        "obsidian": "#3b2a5c",
-        ANY: "#5b7fb5",
-    }
 
     def __init__(self, data=None, num_agents=2, feedback=None):
         super().__init__(data, num_agents)  # a task's only mode is its default
@@ -280,13 +234,6 @@ class HouseBuild(StrBuild):
     reward = "examples.building.rewards.housebuild"
     rules = staticmethod(houses.rules)
     modes = ("score_feedback",)
-    colors: ClassVar = {
-        "white_concrete": "#c9d6e2",
-        "obsidian": "#3b2a5c",
-        "stone_stairs": "#a9a9a9",
-        "stone_bricks": "#6f7a80",
-        "planks": "#d9a760",
-    }
 
     def problems(self, split):
         for task_id, spiders, layers in houses.houses(split):

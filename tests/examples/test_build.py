@@ -1,17 +1,15 @@
-"""Task build, the embedded team's second problem: python -m pytest tests/test_build.py"""
+"""Task Build, the embedded team's second problem: python -m pytest tests/examples/test_build.py"""
 
 import itertools
-import json
 
 import pytest
-from helpers import read_json, refused_by_eval, total, train_run
+from helpers import read_json, total, train_run
 
-import eval as evaluation
-from examples.building import blocks, rewards
+from examples.building import blocks, pictures, rewards
 from examples.building.tasks import Build
 from examples.building.world import build
 
-TASK, BUILD = Build(), Build.model
+TASK = Build()
 DEV = TASK.items("dev")
 
 
@@ -29,50 +27,25 @@ def grid(item: dict) -> list[list[str]]:
     return rows
 
 
-@pytest.fixture(scope="module")
-def train_items():
-    return TASK.items("train")
-
-
-def test_no_agent_has_the_material_for_three_quarters(train_items):
-    for item in [*train_items[:200], *DEV, *TASK.items("test")]:
-        total = sum(cell != "air" for row in grid(item) for cell in row)
-        largest = max((x2 - x1 + 1) * (y2 - y1 + 1) for x1, y1, x2, y2, _ in item["rectangles"])
-        material = blocks.rules(item, 2).material[""]
-        assert 0.6 * total <= material <= 0.7 * total
-        assert 2 * material >= total + largest  # enough to begin at the two ends
-        assert blocks.rules(item, 1).material == {"": total}
-
-
 def layouts(rectangle_lists) -> set[tuple]:
     """Targets, whatever their colours and the order of their rectangles."""
     return {tuple(sorted(one[:4] for one in rectangles)) for rectangles in rectangle_lists}
 
 
-def test_the_splits_share_no_target(train_items):
-    assert Build().items("dev") == DEV
-    splits = (train_items, DEV, TASK.items("test"))
-    learned, dev, test = (layouts(i["rectangles"] for i in items) for items in splits)
+def test_the_splits_share_no_target_and_no_agent_has_the_material_for_three_quarters():
+    splits = [TASK.items(split) for split in ("train", "dev", "test")]
+    for item in [*splits[0][:200], *splits[1], *splits[2]]:
+        cells = sum(cell != "air" for row in grid(item) for cell in row)
+        largest = max((x2 - x1 + 1) * (y2 - y1 + 1) for x1, y1, x2, y2, _ in item["rectangles"])
+        material = blocks.rules(item, 2).material[""]
+        assert 0.6 * cells <= material <= 0.7 * cells
+        assert 2 * material >= cells + largest  # enough to begin at the two ends
+        assert blocks.rules(item, 1).material == {"": cells}
+    learned, dev, test = (layouts(item["rectangles"] for item in items) for items in splits)
     assert len(dev) == 100
     warm_start = layouts(itertools.islice(blocks.problems("train", "/warm start 0"), 500))
     assert not (learned | warm_start) & (dev | test)
     assert not dev & test
-
-
-GOOD = [[3, 0, 3, 3, "tan"], [0, 2, 0, 5, "green"], [1, 0, 2, 1, "green"], [1, 5, 3, 5, "pink"]]
-
-
-def test_ask_refuses_what_is_no_target(capsys):
-    for wrong in ([1, 5, 3, 5], [0, 0, 6, 0, "red"], 5, ["a", 0, 1, 1, "red"]):
-        item = json.dumps({"rectangles": [*GOOD, wrong]}).replace(" ", "")
-        said = refused_by_eval(capsys, "--task examples.building.tasks.Build --ask", item)
-        assert f"task build: {wrong} is no [x1, y1, x2, y2, colour], 0 <= x1" in said
-
-
-def test_ask_lets_the_team_build_a_target_of_the_user_s(capsys):
-    item = json.dumps({"rectangles": GOOD})
-    evaluation.main(["ask", "--task", "examples.building.tasks.Build", item])
-    assert "/fill 3 0 3 3 tan" in capsys.readouterr().out
 
 
 def test_the_prompt_lists_what_builds_the_target_and_tells_no_role():
@@ -109,9 +82,8 @@ def test_the_world_stays_and_the_next_turn_is_about_what_is_left():
     after = TASK.advance(item, texts)
     assert "standing" not in item
     told = TASK.feedback(item, texts)
-    assert (
-        told == [f"# {len(blocks.cells(first))} of {len(blocks.target(item))} cells are right"] * 2
-    )
+    right = f"# {len(blocks.cells(first))} of {len(blocks.target(item))} cells are right"
+    assert told == [right] * 2
     prompt = TASK.observe(0, after, [(texts[0], told[0])])
     left = blocks.listed([*rest, (0, 0, 0, 0, "air")])
     assert f"\n{left}\n{told[0]}\n" in prompt
@@ -134,3 +106,5 @@ def test_a_team_learns_to_divide_the_work(tmp_path):
     assert before["greedy/metric/twice"] > 0.9
     assert after["return"] > before["return"] + 0.25
     assert after["metric/twice"] < before["metric/twice"] / 2
+    pictures.draw_run(run)
+    assert (run / "build.png").read_bytes()[1:4] == b"PNG"
