@@ -7,7 +7,6 @@ import json
 import time
 from pathlib import Path
 
-from evaluation.palette import COLORS, scheme_colors
 from training import run_folder
 
 PAUSE = 15  # seconds between two versions of a page that is watched
@@ -25,16 +24,8 @@ def write_page(names: list[str], watched: bool = False) -> Path:
     path = folders[0].resolve().parent / "page.html"
     first_line = template.partition("\n")[0]
     if path.exists() and not path.read_text("utf-8", "replace").startswith(first_line):
-        raise ValueError(f"{path} is not a page of --html and would be lost: move it")
-    rows = [row for run in runs for row in run["rows"]]
-    metrics = {name for row in rows for name in row}
-    schemes = [name.removeprefix("scheme/") for name in metrics if name.startswith("scheme/")]
-    data = {
-        "runs": runs,
-        "colors": COLORS,
-        "schemes": scheme_colors(schemes),
-        "reload": PAUSE if watched else None,
-    }
+        raise ValueError(f"{path} is not a page of eval.py and would be lost: move it")
+    data = {"runs": runs, "reload": PAUSE if watched else None}
     # JavaScript reads Python's NaN and Infinity. Without a "<", no text ends the script.
     text = json.dumps(data).replace("<", "\\u003c")
     run_folder.write_whole(path, template.replace("/* the data */ {}", text))

@@ -9,6 +9,7 @@ tells one experiment from another. A group is the runs that agree in all traits,
 import json
 import re
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas
@@ -37,7 +38,7 @@ METRICS = ["before/return", "after/return", "after/greedy/return"]
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 CAPTION = """\
 Means ± standard errors over seeds (number of seeds), and differences to the first group \
-[95 % interval, Student's t] (number of pairs of runs with one seed)"""
+[95% interval, Student's t] (number of pairs of runs with one seed)"""
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -70,7 +71,9 @@ def read_run(directory: Path) -> dict:
     flags = record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
     flags["engine"] = bool(flags["engine"])
-    row = {name.replace("_", "-"): words(flags[name]) for name in sorted(flags.keys() - ASIDE)}
+    row: dict = {
+        name.replace("_", "-"): words(flags[name]) for name in sorted(flags.keys() - ASIDE)
+    }
     row |= {name: words(record.get(name)) for name in RECORDED}
     row["commit"] = ", then ".join(record["code"])
     row["experiment"] = words(row)
@@ -139,7 +142,7 @@ def group_runs(rows: pandas.DataFrame, by: list[str] | None) -> list[str]:
     return columns
 
 
-def check(flag: str, names: list[str], known: list[str]) -> None:
+def check(flag: str, names: list[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise ValueError(f"{flag} {name}: no run has it{meant(name, known)}")
@@ -175,15 +178,18 @@ def compare(
         raise ValueError("; ".join(lines))
     rows = rows[~old]
     columns = group_runs(rows, by)
-    metrics = [name if name in rows else f"after/{name}" for name in metrics or METRICS]
-    check("--metric", metrics, [name for name in rows if "/" in name])
-    values = rows.set_index(["group", "seed"])[metrics]
+    metrics = [name if name in rows else f"after/{name}" for name in metrics or ()]
+    known = {name for name in rows if "/" in name}
+    known |= {f"after/{name}" for steps in rows["steps"] for name in steps}
+    check("--metric", metrics, known)
+    metrics = metrics or METRICS
+    values = rows.set_index(["group", "seed"]).reindex(columns=metrics)
     table = estimates(pandas.concat({"mean": values, "difference": differences(rows, values)}))
     cells = table.apply(cell, axis=1).unstack(sort=False)
     if csv:
         table.to_csv(csv)
     if latex:
-        cells.to_latex(latex, escape=True, caption=CAPTION)
+        cells.to_latex(latex, escape=True, caption=CAPTION.replace("%", r"\%"))
     if out:
         draw(rows, metrics, out)
     return "\n\n".join([CAPTION, cells.to_string(), *lines, *notes(rows, columns)])

@@ -1,174 +1,103 @@
-"""eval.py --compare: groups, means over seeds, differences. python -m pytest tests/test_compare.py
+"""Runs as rows, groups of them, means and differences: python -m pytest tests/test_compare.py
 
-Runs are written as train.py writes them. Statistics are computed a second time, with t quantiles
-from the integral of Student's density.
+Runs are written by hand. Statistics are computed a second time, with t quantiles from the integral
+of Student's density.
 """
 
-import csv
-import dataclasses
-import json
+import itertools
 import math
 import re
-import statistics
-from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
-from helpers import edit_json, read_json, refused_by_eval, run_eval, write_lines
+from helpers import edit_json, write_run
 
-import train
-from evaluation import measures
-from evaluation.groups import Run, check_seeds, group_runs, notes, read_run
-from magrpo import Algorithm, Episode
-from policies.model_names import TeamOptions
-from policies.sampling import Sampling
-from training.plugins import TaskOptions
-from training.run_folder import ASIDE, experiment, lock_run_folder
+from evaluation import runs
+from training.run_folder import lock_run_folder
 
-DEFAULTS = dataclasses.asdict(train.Args())
+STEPS = [{"return": 0.1 * step} for step in range(5)]
 
 
-def write_run(directory: Path, seed: int, after: list[float], files=(), **flags) -> Path:
-    """Write what --compare reads of a run. after: the returns of the held-out problems."""
-    directory.mkdir(parents=True)
-    record = {"args": flags | {"seed": seed, "max_steps": 5, "num_agents": 2}, "code": ["aaa"]}
-    if files is not None:
-        record["files"] = {"magrpo.py": "1"} | dict(files)
-    (directory / "args.json").write_text(json.dumps(record))
-    steps = [{"step": step, "return": 0.1 * step, "scheme/a": 1.0} for step in range(5)]
-    write_lines(directory / "metrics.jsonl", steps)
-    summary = {"steps": 5, "returns": {}}
-    for when, returns in (("before", [0.25, 0.5]), ("after", after)):
-        summary["returns"][when] = {"return": returns, "metric/pass": returns}
-        mean = statistics.fmean(returns)
-        summary[when] = {"return": mean, "greedy/return": mean, "metric/pass": mean}
-    (directory / "summary.json").write_text(json.dumps(summary))
-    return directory
+def write(folder, name: str, seed: int = 0, value: float = 0.5, **recorded):
+    """Write a finished run whose held-out return is a value."""
+    parts = recorded.pop("parts", {})
+    after = {"return": value, "greedy/return": value, "metric/pass": value} | parts
+    return write_run(folder / name, seed, STEPS, after=after, **recorded)
 
 
-def compared(folder: Path, *flags) -> dict:
-    run_eval("--compare", folder, "--json", folder / "json", *flags)
-    return read_json(folder / "json")["groups"]
+def table_of(folder, *metrics: str, by=None) -> pandas.DataFrame:
+    """Return the table of --csv of the runs in a folder, by kind, group and metric."""
+    runs.compare([str(folder)], by, list(metrics) or None, csv=folder / "csv")
+    return pandas.read_csv(folder / "csv", index_col=["kind", "group", "metric"])
 
 
-def run_of(name: str, seed: int = 0, **traits) -> Run:
-    return Run(Path(name), seed, traits, None, {"after": {}})
+def groups_of(*folders, by=None) -> dict[str, list[int]]:
+    """Return the seeds of each group."""
+    rows = runs.read_runs(list(map(str, folders)))
+    runs.group_runs(rows, by)
+    return rows.groupby("group", sort=False)["seed"].agg(list).to_dict()
 
 
-def test_every_flag_changes_an_experiment_or_is_put_aside():
-    options = {"init", "judge", "engine", "precision", "eval_limit"}  # of no dataclass, and matter
-    for part in (Algorithm, Episode, TeamOptions, Sampling, TaskOptions):
-        options |= {field.name for field in dataclasses.fields(part)}
-    assert DEFAULTS.keys() - ASIDE == options - {"seed"}
+# --- groups ---------------------------------------------------------------------------------------
 
 
-def test_what_changes_no_algorithm_makes_no_group(tmp_path):
-    """Names, logging, an older run without a flag, the same batch on two devices, seeds of --init.
-    Another file of the code that both have is another group, a file that one lacks is not. An older
-    run recorded no files."""
-    defaults = DEFAULTS | {"batch_size": 12}
-    same = [
-        write_run(tmp_path / "a-seed0", 0, [1.0], init=["runs/x-seed0/agents/0"]),
-        write_run(tmp_path / "b", 1, [1.0], eval_every=3, init=["runs/x-seed1/agents/0"]),
-        write_run(
-            tmp_path / "a-seed2", 2, [1.0], batch_size=6, devices=2, init=["runs/x/agents/0"]
-        ),
-        write_run(tmp_path / "a-seed3", 3, [1.0], {"new.py": "1"}, init=["runs/x/agents/0"]),
-    ]
-    other = write_run(tmp_path / "a-seed4", 4, [1.0], {"magrpo.py": "2"}, init=["runs/x/agents/0"])
-    old = write_run(tmp_path / "a-seed5", 5, [1.0], None, init=["runs/x/agents/0"])
-    runs = [
-        Run(path, seed, experiment(path, defaults), None, {"after": {}})
-        for seed, path in enumerate([*same, other, old])
-    ]
-    assert notes(group_runs(runs))[1:] == ["a-seed5 and a, b differ in code/version"]
-    groups = group_runs(runs[:5])
-    assert list(map(len, groups.values())) == [4, 1]
-    assert list(groups) == ["a, b", "a-seed4"]
-    assert notes(groups) == ["a-seed4 and a, b differ in code/magrpo.py"]
-    with pytest.raises(ValueError, match="did you mean advantage"):
-        group_runs(runs[:5], ["advantag"])
-    by_code = group_runs(runs[:5], ["advantage", "code"])
-    assert list(by_code) == [
-        "--advantage mean code/magrpo.py 1",
-        "--advantage mean code/magrpo.py 2",
-    ]
-    merged = group_runs(runs[:5], ["advantage"])
-    assert list(map(len, merged.values())) == [5]
-    assert notes(merged) == ["the runs of --advantage mean differ in code/magrpo.py"]
-
-
-def test_groups_are_named_by_globs_and_told_apart_by_what_their_agents_have():
-    runs = [
-        run_of("runs/a-0", **{"--lr": [0.1, 0.1]}),
-        run_of("runs/a-1", 1, **{"--lr": [0.1, 0.2]}),
-    ]
-    runs.append(run_of("else/a-0", 2, **{"--lr": [0.1, 0.3]}))
-    assert [*group_runs(runs, None, {"x": "runs/*"})] == ["x", "a-0"]
-    runs.append(run_of("c-3", 3, **{"--lr": [0.1, 0.1]}))
-    assert [*group_runs(runs)] == ["a, c", "a-1", "a-0"]
-    runs = [run_of("a-0", **{"--lr": [0.1, 0.1]}), run_of("else/a-0", **{"--lr": [0.1, 0.2]})]
-    assert [*group_runs(runs)] == ["a-0 --lr 0.1", "a-0 --lr 0.1 0.2"]
-
-
-def test_runs_of_different_tasks_are_not_one_group_and_not_subtracted(tmp_path, capsys):
-    for seed in range(3):
-        write_run(tmp_path / f"a-{seed}", seed, [0.5, 1.0])
-        write_run(tmp_path / f"b-{seed}", seed, [0.5, 0.7], task="tldr")
-        write_run(tmp_path / f"c-{seed}", seed, [0.5, 0.7], reward="code_pass")
-    table = compared(tmp_path, "--metric return metric/pass")
-    assert table["b"]["minus"] == {"group": "a"}
-    assert table["c"]["minus"].keys() == {"group", "metric/pass"}  # their returns: other units
-    for other, named in (("b-1", "tasks (--task)"), ("c-1", "units of return (--reward)")):
-        mixed = (tmp_path / "a-0", tmp_path / other, "--group x=?-?")
-        assert f"has runs of different {named}" in refused_by_eval(capsys, "--compare", *mixed)
-
-
-def test_a_part_that_one_seed_never_earned_is_0_there_and_not_left_out(tmp_path, capsys):
-    """In the figure, it is 0 at the steps that lack it."""
-    for seed, bonus in enumerate((0.3, None, 0.6)):
-        run = write_run(tmp_path / f"a-{seed}", seed, [0.5, 1.0])
-        other = write_run(tmp_path / f"b-{seed}", seed, [0.5, 1.0], {"magrpo.py": "2"})
-        if bonus:
-            for folder, value in ((run, bonus), (other, 0.1)):
-                after = read_json(folder / "summary.json")["after"]
-                edit_json(folder / "summary.json", after=after | {"reward/bonus": value})
-    steps = [{"step": 0, "return": 0.5}, {"step": 1, "return": 0.5, "reward/bonus": 1.0}]
-    write_lines(run / "metrics.jsonl", steps)
-    assert read_run(run, DEFAULTS | {"batch_size": 1}).steps["reward/bonus"].tolist() == [0, 1]
-    table = compared(tmp_path, "--metric return reward/bonus greedy/return")
-    assert table["a"]["reward/bonus"]["mean"] == pytest.approx(0.3)
-    seeds = table["b"]["minus"]["reward/bonus"]["seeds"]
-    assert seeds == pytest.approx({"0": -0.2, "1": 0, "2": -0.5})
-
-
-def test_the_pairs_of_a_row_are_those_of_any_metric(tmp_path, capsys):
-    for name in "ab":
-        run = write_run(tmp_path / f"{name}-0", 0, [0.5, 1.0], {"magrpo.py": name})
-    after = read_json(run / "summary.json")["after"]
-    edit_json(run / "summary.json", after=after | {"metric/new": 1.0})
-    compared(tmp_path, "--metric return metric/new")
-    assert re.search(r"b-0 - a-0 +1 +\+0.000\* +-\n", capsys.readouterr().out)
+def test_what_changes_no_experiment_makes_no_group(tmp_path):
+    write(tmp_path, "a", 0, batch_size=12)
+    write(tmp_path, "b", 1, batch_size=6, devices=2, eval_every=3, logger="none")
+    write(tmp_path, "c", 2, batch_size=12, code=["bbb"])
+    write(tmp_path, "d", 3, batch_size=12, engine=["http://one"])
+    write(tmp_path, "e", 4, batch_size=12, engine=["http://two"])
+    assert groups_of(tmp_path) == {"engine false": [0, 1, 2], "engine true": [3, 4]}
+    assert groups_of(tmp_path, by=["commit"]) == {"commit aaa": [0, 1, 3, 4], "commit bbb": [2]}
+    assert groups_of(tmp_path, by=["advantage"]) == {"all": [0, 1, 2, 3, 4]}
+    said = runs.compare([str(tmp_path)], ["advantage"])
+    assert "\n\ncommit: aaa or bbb (all)" in said
+    assert "\n\nengine: false or true (all)" in said
 
 
 @pytest.mark.parametrize(
-    ("groups", "named"),
+    ("one", "other"),
     [
-        ("x=?-* y=none-*", "y=none-*: no run of --compare has such a folder"),
-        ("x=?-* y=a-0", "a-0 would be in x and y"),
+        ({"lr": [1e-4, 1e-4, 2e-4]}, {"lr": [1e-4, 2e-4, 2e-4]}),
+        ({"bases": {"m": "1"}}, {"bases": {"m": "2"}}),
+        ({"items": {"test": "1"}}, {"items": {"test": "2"}}),
+        ({"maximum": 4.0}, {"maximum": 3.0}),
+        ({"unit": "turn"}, {"unit": "episode"}),
+        ({"task_arg": {}}, {"task_arg": {"a": 1}}),
     ],
 )
-def test_a_glob_of_no_run_and_a_run_of_two_globs_are_refused(groups, named, tmp_path, capsys):
-    write_run(tmp_path / "a-0", 0, [0.5, 1.0])
-    assert named in refused_by_eval(capsys, "--compare", tmp_path, "--group", groups)
+def test_what_tells_experiments_apart_does_so_whoever_else_is_named(one, other, tmp_path):
+    first = write(tmp_path, "x/run", 0, **one)
+    second = write(tmp_path, "y/run", 1, **other)
+    third = write(tmp_path, "z/run", 2, **one, advantage="std")
+    assert list(groups_of(first, second).values()) == [[0], [1]]
+    assert list(groups_of(first, second, third).values()) == [[0], [1], [2]]
+    units = one.keys() & {"items", "maximum", "unit"}
+    assert len(groups_of(first, second, by=["advantage"])) == 1 + len(units)
 
 
-def test_a_run_of_other_flags_is_no_seed_of_an_evaluation(tmp_path):
-    folders = [write_run(tmp_path / name, seed, [1.0]) for seed, name in enumerate("ab")]
-    check_seeds(folders, DEFAULTS | {"batch_size": 1})
-    folders.append(write_run(tmp_path / "c", 2, [1.0], lr=[0.1]))
-    with pytest.raises(ValueError, match="these differ in --lr"):
-        check_seeds(folders, DEFAULTS | {"batch_size": 1})
+def test_runs_that_are_no_seeds_of_one_group_are_refused(tmp_path):
+    write(tmp_path, "a")
+    write(tmp_path, "b", code=["bbb"])
+    with pytest.raises(ValueError, match=r"b has the seed of another run.*--by FLAG"):
+        runs.compare([str(tmp_path)])
+    assert "commit aaa" in runs.compare([str(tmp_path)], ["commit"])
+    with pytest.raises(ValueError, match=r"--by advantag: no run has it .did you mean advantage"):
+        runs.compare([str(tmp_path)], ["advantag"])
+    with pytest.raises(ValueError, match=r"after/metric/pas: no run has it .did you mean"):
+        runs.compare([str(tmp_path / "a")], None, ["metric/pas"])
+
+
+def test_runs_of_an_older_version_are_named_and_not_compared(tmp_path):
+    write(tmp_path, "a")
+    old = write(tmp_path, "b", items=None)
+    assert f"{old} is of an older version" in runs.compare([str(tmp_path)])
+    with pytest.raises(ValueError, match="older version"):
+        runs.compare([str(old)])
+
+
+# --- statistics -----------------------------------------------------------------------------------
 
 
 def quantile(freedom: int) -> float:
@@ -186,80 +115,154 @@ def quantile(freedom: int) -> float:
 
 def test_t_is_that_of_the_density():
     for count in (2, 3, 5, 10, 12, 15, 30, 100):
-        assert measures.t95(count) == pytest.approx(quantile(count - 1), rel=5e-3)
+        assert runs.t95(count) == pytest.approx(quantile(count - 1), rel=5e-3)
 
 
-def test_means_and_paired_differences(tmp_path, capsys):
-    """Of three seeds, of one (over its problems) and of two. An interval may leave the share: the
-    bounds of a metric are not known from its values."""
-    returns = {"a": ([0.8, 1.0], [0.5, 0.7], [0.9, 0.9]), "b": ([0.2, 0.9], [0.1, 0.2], [0.4, 0.0])}
-    for name, seeds in returns.items():
-        for seed, values in enumerate(seeds):
-            code = {"magrpo.py": name}
-            write_run(tmp_path / f"{name}-seed{seed}", seed, values, code)
-    outputs = f"--csv {tmp_path}/csv --markdown {tmp_path}/md --latex {tmp_path}/tex"
-    table = compared(tmp_path, outputs, f"--out {tmp_path}/x.pdf --schemes")
-    means = np.array(returns["a"]).mean(1)
-    a = table["a"]["return"]
-    assert (a["mean"], a["se"]) == pytest.approx((means.mean(), means.std(ddof=1) / 3**0.5))
-    assert list(a["seeds"].values()) == pytest.approx(means)
-    half = quantile(2) * a["se"]
-    ends = (means.mean() - half, means.mean() + half)
-    assert (a["low"], a["high"]) == pytest.approx(ends, rel=1e-3)
-    gaps = np.array(returns["b"]).mean(1) - means
-    minus = table["b"]["minus"]["return"]
-    error = gaps.std(ddof=1) / 3**0.5
-    assert (minus["mean"], minus["se"]) == pytest.approx((gaps.mean(), error))
-    assert minus["high"] == pytest.approx(gaps.mean() + quantile(2) * error, rel=1e-3)
-    said = capsys.readouterr().out
-    cell = f"{gaps.mean():+.3f} [{minus['low']:+.3f}, {minus['high']:+.3f}]"
-    assert said.count("standard error") == 1
-    tex = (tmp_path / "tex").read_text()
-    assert r"95 \% interval" in tex
-    assert r"\toprule" in tex
-    for text in (said, (tmp_path / "md").read_text(), tex.replace("$-$", "-")):
-        assert f"{cell}\n" in text.replace(" |", "").replace(r" \\", "").replace("  ", "")
-        assert "b and a differ in code/magrpo.py" in text
-    with (tmp_path / "csv").open() as file:
-        first, second = csv.DictReader(file)
-    assert float(second["minus/return/seeds/1"]) == pytest.approx(gaps[1])
-    assert first["minus/return/mean"] == ""
+def test_means_and_differences_of_the_pairs_of_one_seed(tmp_path):
+    """Runs are named in another order than that of their seeds, and one has no partner."""
+    values = {"a": {0: 0.8, 1: 0.5, 2: 0.9}, "b": {2: 0.4, 3: 0.7, 0: 0.2, 1: 0.1}}
+    for name, seeds in values.items():
+        for place, (seed, value) in enumerate(seeds.items()):
+            write(tmp_path, f"{name}{place}", seed, value, reward=None, normalize=name)
+    table = table_of(tmp_path, "return", "metric/pass")
+    for name in "ab":
+        drawn = np.array(list(values[name].values()))
+        row = table.loc["mean", f"normalize {name}", "after/return"]
+        half = quantile(len(drawn) - 1) * row["sem"]
+        assert row["count"] == len(drawn)
+        assert row["mean"] == pytest.approx(drawn.mean())
+        assert row["sem"] == pytest.approx(drawn.std(ddof=1) / len(drawn) ** 0.5)
+        ends = (drawn.mean() - half, drawn.mean() + half)
+        assert (row["low"], row["high"]) == pytest.approx(ends, rel=1e-3)
+    gaps = np.array([values["b"][seed] - values["a"][seed] for seed in range(3)])
+    row = table.loc["difference", "normalize b", "after/metric/pass"]
+    assert row["count"] == 3
+    assert (row["mean"], row["sem"]) == pytest.approx((gaps.mean(), gaps.std(ddof=1) / 3**0.5))
+    assert row["high"] == pytest.approx(gaps.mean() + quantile(2) * row["sem"], rel=1e-3)
+    said = runs.compare([str(tmp_path)])
+    assert f"{gaps.mean():+.3f} [{row['low']:+.3f}, {row['high']:+.3f}] (3)" in said
+    assert " 0.733 ±0.120 (3)" in said
+
+
+def test_one_run_has_no_error_and_equal_values_no_interval(tmp_path):
+    for name, seed, value in (("a", 0, 0.8), ("a", 1, 0.6), ("b", 0, 0.5), ("c", 0, 0.7)):
+        write(tmp_path, f"{name}{seed}", seed, value, normalize=name)
+    write(tmp_path, "c1", 1, 0.5, normalize="c")
+    said = runs.compare([str(tmp_path)], None, ["return"])
+    rows = [
+        ("normalize b", r" 0\.500 \(1\)"),
+        ("normalize b", r" -0\.300 \(1\)"),
+        ("normalize c", r" -0\.100 \(2\)"),
+    ]
+    for name, cell in rows:
+        assert re.search(f"{name} +{cell}$", said, re.MULTILINE), said
+
+
+@pytest.mark.parametrize(
+    ("other", "subtracted"),
+    [
+        ({"advantage": "std"}, {"return", "reward/x", "metric/pass"}),
+        ({"items": {"test": "2"}}, set()),
+        ({"eval_limit": 7}, set()),
+        *(({flag: value}, {"metric/pass"}) for flag, value in (
+            ("maximum", 3.0), ("unit", "episode"), ("turns", 2), ("gamma", 0.5), ("num_agents", 3),
+            ("reward", "code_pass"),
+        )),
+    ],
+)  # fmt: skip
+def test_measures_of_other_problems_or_units_are_not_subtracted(other, subtracted, tmp_path):
+    for seed in range(2):
+        write(tmp_path, f"a{seed}", seed, parts={"reward/x": 1.0})
+        write(tmp_path, f"b{seed}", seed, parts={"reward/x": 1.0}, **other)
+    names = ["return", "reward/x", "metric/pass"]
+    gaps = table_of(tmp_path, *names).loc["difference"].droplevel("group")["count"]
+    assert {name for name in names if gaps[f"after/{name}"]} == subtracted
+
+
+def test_a_part_that_was_never_earned_is_0_and_one_that_is_not_reported_is_missing(tmp_path):
+    bonus = {"reward/bonus": 0.3}
+    for seed, parts in enumerate((bonus, {}, {"reward/bonus": 0.6})):
+        write(tmp_path, f"a{seed}", seed, parts=parts)
+        write(tmp_path, f"b{seed}", seed, normalize="b", parts=parts | {"other": 1.0})
+    write_run(tmp_path / "a3", 3, STEPS)  # it is not finished
+    write(tmp_path, "c", 0, normalize="c")
+    write(tmp_path, "d", 0, normalize="d")
+    steps = [{"return": 0.5}, {"return": 0.5, "reward/bonus": 1.0}]
+    write_run(tmp_path / "e", 0, steps, after={"return": 0.5}, normalize="e")
+    table = table_of(tmp_path, "reward/bonus", "greedy/reward/bonus", "other")
+    means = table.loc["mean"]["mean"].unstack(sort=False)["after/reward/bonus"].tolist()
+    assert means == pytest.approx([0.3, 0.3, math.nan, math.nan, 0.0], nan_ok=True)
+    counts = table.loc["mean"]["count"].unstack(sort=False)
+    assert counts["after/reward/bonus"].tolist() == [3, 3, 0, 0, 1]
+    assert counts["after/other"].tolist() == [0, 3, 0, 0, 0]
+    rows = runs.read_runs([str(tmp_path / name) for name in ("a0", "a1", "c", "e")])
+    assert [list(steps.get("reward/bonus", [])) for steps in rows["steps"]] == [
+        [0] * 5,
+        [0] * 5,
+        [],
+        [0, 1],
+    ]
+
+
+def test_evaluations_are_measures_and_those_of_other_problems_are_not_subtracted(tmp_path):
+    for name, seed in itertools.product("abc", range(2)):
+        run = write(tmp_path, f"{name}{seed}", seed, normalize=name)
+        methods = {"trained": {"pass@1": 0.5 + seed / 10, "vs": {"win": 3}}, "naive": {"return": 0}}
+        (run / "eval.json").write_text("{}")
+        edit_json(run / "eval.json", settings={"items": 9 if name == "c" else 5}, methods=methods)
+    table = table_of(tmp_path, "eval/trained/pass@1", "eval/naive/return")
+    assert table.loc["mean", "normalize c", "eval/trained/pass@1"]["mean"] == pytest.approx(0.55)
+    assert table.loc["difference"]["count"].unstack(sort=False).to_numpy().tolist() == [
+        [2, 2],
+        [0, 0],
+    ]
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+def test_the_figure_has_means_and_bands_as_far_as_all_seeds_have_come(tmp_path, monkeypatch):
+    drawn = {}
+
+    def plot(axes, mean, label):
+        drawn[axes.get_ylabel(), label] = mean
+
+    monkeypatch.setattr("matplotlib.axes.Axes.plot", plot)
+
+    def fill(axes, steps, low, high, alpha):
+        drawn[axes.get_ylabel(), "band"] = (high - low) / 2
+
+    monkeypatch.setattr("matplotlib.axes.Axes.fill_between", fill)
+    write(tmp_path, "a0", parts={"reward/bonus": 0.3})
+    steps = [{"return": 0.4}, {"return": 0.5}, {"dev/return": 0.1}]
+    write_run(tmp_path / "a1", 1, steps, max_steps=5)  # it goes on
+    runs.compare(
+        [str(tmp_path)], None, ["return", "reward/bonus", "before/return"], out=tmp_path / "x.pdf"
+    )
+    curve = drawn["return", "all (n = 2)"]
+    assert (curve.index.tolist(), curve.tolist()) == ([0, 1], pytest.approx([0.2, 0.3]))
+    assert drawn["return", "band"].tolist() == pytest.approx([0.2, 0.2])  # half a gap of 0.4
+    assert drawn["reward/bonus", "all (n = 2)"].tolist() == [0, 0]
     assert (tmp_path / "x.pdf").read_bytes().startswith(b"%PDF")
 
-    run_eval("--compare", *(tmp_path / f"{name}-seed0" for name in "ab"))
-    problems = np.subtract(returns["b"][0], returns["a"][0])
-    error = problems.std(ddof=1) / 2**0.5
-    said = capsys.readouterr().out
-    half = quantile(1) * error
-    low, high = problems.mean() - half, problems.mean() + half
-    assert f" {problems.mean():+.3f} [{low:+.3f}, {high:+.3f}]*" in said
-    assert f" 0.900 ±{0.1:.3f}*" in said
-    assert "\n*: one seed" in said
-    run_eval("--compare", *(tmp_path / f"{name}-seed{seed}" for name in "ab" for seed in (0, 1)))
-    said = capsys.readouterr().out
-    assert "-0.400 [-1.035, +0.235]!" in said
-    assert "\n!: two seeds" in said
+
+def test_the_table_in_latex(tmp_path):
+    write(tmp_path, "a")
+    write(tmp_path, "b", lr_schedule="constant")
+    runs.compare([str(tmp_path)], latex=tmp_path / "tex")
+    text = (tmp_path / "tex").read_text()
+    assert r"\toprule" in text
+    assert r"95\% interval" in text
 
 
-def test_equal_values_have_no_interval():
-    assert measures.t_interval(0.5, 1e-17, 3) == (None, None)
-
-
-def test_runs_are_listed_with_the_flags_in_which_those_of_a_task_differ(tmp_path, capsys):
-    for seed, rate in enumerate((1e-3, 3e-3, 3e-3)):
-        write_run(tmp_path / f"a-{seed}", seed, [0.5, 0.75], task="coop", lr=[rate] * 2)
-    write_run(tmp_path / "b", 0, [0.5, 0.75], task="build", lr=[7e-3] * 2)
-    (tmp_path / "b/summary.json").unlink()
-    (tmp_path / "a-2/metrics.jsonl").unlink()
-    with lock_run_folder(tmp_path / "a-2"):
-        run_eval("--runs", tmp_path, "--json", tmp_path / "json", "--csv", tmp_path / "csv")
-    rows = {Path(name).name: row for name, row in read_json(tmp_path / "json")["runs"].items()}
-    states = ["finished", "finished", "running", "unfinished"]
-    assert [row["state"] for row in rows.values()] == states
-    assert [row["steps"] for row in rows.values()] == [5, 5, 0, 5]
-    assert rows["a-1"]["flags"] == {"--lr": [3e-3] * 2, "--seed": 1}
-    assert (rows["a-1"]["before"], rows["a-1"]["after"]) == (0.375, 0.625)
-    assert (rows["b"]["after"], rows["b"]["flags"]) == (None, {})
-    said = capsys.readouterr().out
-    assert re.search(r"a-1 +coop +finished +5 of 5 +0.375 +0.625 .* --lr 0.003 --seed 1", said)
-    assert "flags/--lr" in (tmp_path / "csv").read_text()
+def test_runs_are_listed_with_the_flags_in_which_they_differ(tmp_path):
+    for seed, rate in enumerate((1e-3, 3e-3)):
+        write(tmp_path, f"a{seed}", seed, 0.625, lr=[rate] * 2)
+    write_run(tmp_path / "b", 0, STEPS[:2], max_steps=9, items=None, lr=[1e-3] * 2)
+    write_run(tmp_path / "c", 0)
+    with lock_run_folder(tmp_path / "b"):
+        said = runs.list_runs([str(tmp_path)])
+    assert re.search(r"a1 +finished +5 +0.625 +0.625 +1 \[0.003, 0.003\] +5 ", said)
+    assert re.search(r"b +running +2 +NaN +NaN +0 \[0.001, 0.001\] +9 ", said)
+    assert re.search("c +unfinished +0", said)
+    assert "temperature" not in said

@@ -1,4 +1,4 @@
-"""eval.py --html: python -m pytest tests/test_page.py
+"""eval.py page: python -m pytest tests/test_page.py
 
 `python -m pytest -m browser tests/test_page.py` opens pages in headless Chromium. That takes
 `pip install playwright` and a Chromium: one in the PATH, or `playwright install chromium`.
@@ -10,45 +10,52 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import read_json, refused_by_eval, run_eval, write_lines
-from test_train import lines
-from test_train import run as train_run
+from helpers import edit_json, read_json, refused_by_eval, run_eval, write_lines, write_run
 
 EVIL = "</script><script>document.title = 'it ran'</script><!--<script><b>&amp;\ud800"
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
+def sample(step: int, problem: int, turn: int, number: int = 0, **changes) -> dict:
+    """Return a line of samples.jsonl, or of examples.jsonl."""
+    return {
+        "step": step,
+        "problem": problem,
+        "task_id": f"p/{problem}",
+        "turn": turn,
+        "prompts": [f"problem {problem}, turn {turn}\nagent {agent}" for agent in range(2)],
+        "responses": [f"x = {step}\ny = {number}", f"z = {number}"],
+        "reward": float(number),
+        "parts": {"tests": float(number)} | ({} if number else {"bonus": 1.0}),
+    } | changes
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
     """A run of three steps of two turns."""
-    flags = "--turns 2 --branching chain --sample-every 1 --max-steps 3"
-    return train_run(tmp_path_factory.mktemp("page") / "run", flags)
+    steps = [{"return": 0.1 * i, "kl/0": 0.1, "scheme/other": 1.0} for i in range(3)]
+    run = write_run(tmp_path / "run", steps=steps, after={"return": 0.5, "greedy/return": 0.5})
+    returns = {"return": [0.5, 0.5], "greedy/return": [0.5, 0.5]}
+    example = {"before": sample(0, 0, 1), "after": sample(3, 0, 1, 1)}
+    edit_json(run / "summary.json", returns={"before": returns, "after": returns}, example=example)
+    problems = (1, 1, 2)  # of the steps
+    write(run, [sample(i, problems[i], t, n) for i in range(3) for t in range(2) for n in range(2)])
+    examples = [sample(i, p, 0) for i in range(4) for p in range(3)]
+    write_lines(run / "examples.jsonl", examples)
+    return run
 
 
 @pytest.fixture
-def run(trained, tmp_path) -> Path:
-    return shutil.copytree(trained, tmp_path / "run")
-
-
-@pytest.fixture
-def bare(run, tmp_path) -> Path:
+def bare(tmp_path) -> Path:
     """A run that has not come to its end, and wrote no samples."""
-    path = shutil.copytree(run, tmp_path / "bare")
-    for name in ("samples.jsonl", "examples.jsonl", "summary.json"):
-        (path / name).unlink()
-    return path
+    return write_run(tmp_path / "bare", steps=[{"return": 0.1}])
 
 
-def spoil(run: Path, steps=range(3), **values):
-    """Write other values into the samples of the steps."""
-    records = lines(run, "samples.jsonl")
-    for record in records:
-        if record["step"] in steps:
-            record.update(values)
-    write_lines(run / "samples.jsonl", records)
+def write(run: Path, samples: list[dict]):
+    write_lines(run / "samples.jsonl", samples)
 
 
 def page_of(*runs: Path) -> Path:
-    run_eval("--html", *runs)
+    run_eval("page", *runs)
     return runs[0].parent / "page.html"
 
 
@@ -65,57 +72,46 @@ def test_the_page_holds_the_runs_and_asks_no_network(run, bare, capsys):
     page = page_of(run, bare)
     assert capsys.readouterr().out == f"page: {page}\n"
     [first, second] = data_of(page)
-    asked = [first["prompts"][sample["prompts"]] for sample in first["samples"]]
-    assert asked == [sample["prompts"] for sample in lines(run, "samples.jsonl")]
-    # A group and a held-out problem share their prompts.
-    assert len(first["prompts"]) < len(asked) + len(first["examples"])
+    asked = [first["prompts"][record["prompts"]] for record in first["samples"]]
+    assert asked[:3] == [sample(0, 1, turn)["prompts"] for turn in (0, 0, 1)]
+    assert len(first["prompts"]) == 5  # samples and examples share their prompts
     assert first["summary"] == read_json(run / "summary.json")
-    assert first["record"]["args"]["model"] == ["tiny"] * 2  # and not its path on this machine
     assert (second["samples"], second["summary"]) == ([], {})
-    # The same problems at every moment, the last step's too.
-    problems = {}
-    for example in first["examples"]:
-        if example["turn"] == 0:
-            problems.setdefault(example["step"], []).append(example["prompts"])
-    assert problems.keys() == {0, 1, 2, 3}
-    assert all(prompts == problems[0] for prompts in problems.values())
     text = page.read_text()
     assert "default-src 'none'" in text
     assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/2000/svg)", text)
+    assert not re.search("innerHTML|outerHTML|insertAdjacent|document.write|eval\\(", text)
 
 
-def test_a_page_is_watched_until_its_runs_are_finished(run, bare, monkeypatch, capsys):
+def test_a_page_is_watched_until_its_runs_are_finished(bare, monkeypatch):
     waits = []
 
     def finish(seconds):
         waits.append(seconds)
         assert f'"reload": {seconds}' in (bare.parent / "page.html").read_text()
-        shutil.copy(run / "summary.json", bare)
+        (bare / "summary.json").write_text('{"steps": 1}')
 
     monkeypatch.setattr("time.sleep", finish)
-    run_eval("--watch --html", bare)
+    run_eval("page --watch", bare)
     assert len(waits) == 1
     assert '"reload": null' in (bare.parent / "page.html").read_text()
-    assert "--watch goes with --html" in refused_by_eval(capsys, "--watch")
 
 
 def test_no_text_of_a_run_leaves_the_script(run):
     plain = page_of(run).read_text()
-    spoil(run, responses=[EVIL, ""])
+    write(run, [sample(0, 1, 0, responses=[EVIL, ""])])
     page = page_of(run)
     assert data_of(page)[0]["samples"][0]["responses"][0] == EVIL
     assert page.read_text().count("<") == plain.count("<")
-    assert not re.search("innerHTML|outerHTML|insertAdjacent|document.write|eval\\(", plain)
 
 
-def test_what_is_no_run_or_damaged_is_refused(run, tmp_path, capsys):
-    assert "there is no run (no" in refused_by_eval(capsys, "--html", tmp_path / "none")
-    page = tmp_path / "page.html"
+def test_what_is_no_run_or_damaged_is_refused(run, capsys):
+    page = run.parent / "page.html"
     page.write_text("<!doctype html> mine")
-    assert "page.html is not a page of --html" in refused_by_eval(capsys, "--html", run)
+    assert "page.html is not a page of eval.py" in refused_by_eval(capsys, "page", run)
     assert page.read_text() == "<!doctype html> mine"
     (run / "samples.jsonl").write_text('{"step": 0}\n')
-    assert "samples.jsonl is damaged" in refused_by_eval(capsys, "--html", run)
+    assert "samples.jsonl is damaged" in refused_by_eval(capsys, "page", run)
 
 
 # --- in a browser ---------------------------------------------------------------------------------
@@ -156,7 +152,6 @@ def opened(browser):
 
 @pytest.mark.browser
 def test_the_arrows_move_the_slider_and_changes_of_the_same_problem_are_marked(opened, run):
-    spoil(run, [0, 1], prompts=["one", "problem"])
     tab = opened(run)
     assert tab.text_content("#step") == "step 0 of 3"
     tab.focus("#slider")  # which would move by itself, too
@@ -175,20 +170,18 @@ def test_the_arrows_move_the_slider_and_changes_of_the_same_problem_are_marked(o
     assert tab.locator("#samples .added").count() == 0
     tab.click("text=turn 1")
     tab.click("text=rank 2")
-    samples = lines(run, "samples.jsonl")
-    chosen = min(
-        (sample for sample in samples if sample["step"] == sample["turn"] == 1),
-        key=lambda sample: sample["reward"],
-    )
+    chosen = sample(1, 1, 1, 0)
     for kind in ("prompt", "response"):  # an element a line
-        text = chosen[f"{kind}s"][0].replace("\n", "")
-        assert tab.text_content(f"#samples .{kind}") == text
+        assert tab.text_content(f"#samples .{kind}") == chosen[f"{kind}s"][0].replace("\n", "")
+    # The worse of two samples alone has the bonus, 1: the mean is .5 at both steps.
+    row = tab.locator("#samples .panel tr", has_text="bonus")
+    assert row.locator("td").all_text_contents()[-3:] == ["0.5", "0.5", "±0"]
 
 
 @pytest.mark.browser
 def test_runs_stand_beside_each_other_and_their_texts_stay_texts(opened, run, bare, tmp_path):
     other = shutil.copytree(run, tmp_path / "<b>other")
-    spoil(other, responses=[EVIL, ""])
+    write(other, [sample(0, 1, 0, responses=[EVIL, ""])])
     tab = opened(run, other, bare)
     tab.locator("#view").select_option("first training problem of a step, sampled")
     cards = tab.locator("#samples > .card")
