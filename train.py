@@ -4,6 +4,7 @@ Examples:
   python train.py                                    # two small agents, on any CPU, in minutes
   python train.py --task humaneval --model Qwen/Qwen2.5-Coder-0.5B-Instruct --chat-template
   python train.py --resume runs/coop-1               # a run that was stopped goes on
+  python train.py --run mine --seed 1                # the same command goes on, too
 
 A value in brackets is the default. --dry-run shows one batch of any command and writes nothing.
 """
@@ -19,10 +20,9 @@ from pathlib import Path
 from policies.model_names import DEVICE, DEVICES, TeamOptions, find_model, located
 from rewards import REWARDS
 from tasks import DEFAULT, TASKS
-from training import initial_agents, run_folder, sweep
+from training import initial_agents, run_folder
 from training.defaults import resolve, resolve_bits
 from training.flags import (
-    OneOrMore,
     Parser,
     assignments,
     at_least,
@@ -42,7 +42,8 @@ POSITIVE = at_least(float, 0)
 TOP_P = at_least(float, 1e-6, 1)  # 0 leaves no token to sample
 # With --resume these may change: no step made so far depends on them, except one in which an
 # episode ended at --max-prompt-tokens.
-MAY_CHANGE = {"max_steps", "max_prompt_tokens", "device"}
+MAY_CHANGE = {"max_steps", "max_prompt_tokens"}
+ASIDE = {"run", "resume", "device", "debug", "dry_run"}  # these say nothing of a run
 HEADINGS = {  # of --help, by their first flag
     "task": "problem",
     "model": "team",
@@ -163,17 +164,9 @@ class Args:
     resume: str | None = optional("run to continue, with its own flags; runs its plug-in code")
     seed: int = flag(
         0,
-        "seed of every random draw; several: a run for each, NAME-seed0 and so on",
+        "seed of every random draw",
         at_least(int, 0, 2**63 - 1),
-        nargs="+",
-        action=OneOrMore,
     )
-    sweep: dict | None = assignments(
-        "values of other flags, as lr=1e-4,3e-4 share=true,false: a run for each combination; "
-        "those that are finished are skipped, and the others go on",
-        "FLAG=A,B",
-    )
-    jobs: int = flag(1, "number of runs of a sweep at once; they share the CPU's cores", COUNT)
     eval_every: int = flag(0, "number of steps between evaluations on dev problems; 0: none", SIZE)
     eval_limit: int | None = flag(
         100,
@@ -254,49 +247,61 @@ def parser() -> Parser:
 def parse(argv: list[str]) -> Args:
     """Return the flags with their defaults resolved; ValueError where they do not go together.
 
-    A resumed run has the flags it was started with, except those of MAY_CHANGE.
+    A run that has begun goes on, whether --resume or the same command names it.
     """
     top = parser()
     args = Args(**vars(top.parse_args(argv)))
     if args.resume:
-        return resumed(args, top, argv)
-    if sweep.is_sweep(args):
-        raise ValueError("--sweep and several --seed are for the command line, not for a flag file")
-    if args.jobs > 1:
-        raise ValueError("--jobs is the number of runs at once: it needs --sweep or several --seed")
+        directory = run_folder.find_run(args.resume)
+        top.set_defaults(**recorded_flags(directory))
+        args = Args(**vars(top.parse_args(argv)))
+        resolve(args)
+        check_same(args, directory, MAY_CHANGE)
+        return args
     resolve(args)
+    if args.run and run_folder.has_begun(args.run):
+        directory = run_folder.run_path(args.run)
+        if args.init:
+            args.init = initial_agents.agent_folders(args.init, part_of(args, TeamOptions))
+        check_same(args, directory, set())
+        args.resume = str(directory)
     return args
 
 
-def resumed(args: Args, top: Parser, argv: list[str]) -> Args:
-    """Return the flags of the run of --resume; ValueError where other flags were given."""
-    recorded = recorded_flags(run_folder.find_run(args.resume))
-    top.set_defaults(**recorded)
-    before = Args(**vars(top.parse_args([])))  # a flag that an older run lacks has its default
-    given = Args(**vars(top.parse_args(argv)))
-    resolve(before)
-    resolve(given)
-    free = MAY_CHANGE | {"resume", "debug"}
-    if given.engine and recorded.get("engine"):
-        free |= {"engine"}  # a server may have moved
-    for name in sorted(vars(before).keys() - free):
-        if getattr(given, name) != getattr(before, name):
+def check_same(args: Args, directory: Path, may_change: set[str]) -> None:
+    """Raise ValueError if a flag is not that of the run that goes on.
+
+    --bits that were not given are the run's.
+    """
+    recorded = recorded_flags(directory)
+    if args.engine and recorded.get("engine"):
+        recorded["engine"] = args.engine  # a server may have moved
+    for name, value in recorded.items():
+        given = getattr(args, name)
+        if name == "bits" and given is None:
+            setattr(args, name, value)
+        elif given != value and name not in ASIDE | may_change:
             raise ValueError(
-                "--resume takes the run's own flags; only --max-steps, --max-prompt-tokens and "
-                f"--device may change, not --{name.replace('_', '-')}"
+                f"{directory} has another --{name.replace('_', '-')} ({value}, and not {given}): "
+                "it goes on with its own flags, and --resume changes only "
+                "--max-steps, --max-prompt-tokens and --device"
             )
-    return given
 
 
 def recorded_flags(directory: Path) -> dict:
     """Return a run's flags, with the embedded models' paths in this clone.
 
-    An older run may have had more flags than there are now, and it was not optimistic.
+    Raise ValueError if this code lacks one of them.
     """
-    recorded = {"optimism": 0.0} | run_folder.read_args(directory)["args"]
-    recorded["model"] = list(map(located, recorded["model"]))
-    known = {field.name for field in dataclasses.fields(Args)}
-    return {name: value for name, value in recorded.items() if name in known}
+    record = run_folder.read_args(directory)
+    recorded = record["args"]
+    gone = sorted(recorded.keys() - {field.name for field in dataclasses.fields(Args)})
+    if gone:
+        raise ValueError(
+            f"{directory} was trained with flags that are gone, {', '.join(gone)}: "
+            f"the run's own commit has them ({', '.join(record['code'])})"
+        )
+    return recorded | {"model": list(map(located, recorded["model"]))}
 
 
 def prepare(args: Args):
@@ -393,6 +398,10 @@ def train(args: Args) -> None:
             f"{started} processes were started, and --devices times --num-nodes is {args.processes}"
         )
     directory = run_folder.find_run(args.resume) if args.resume else None
+    if directory and run_folder.is_finished(directory, args.max_steps):
+        if first:
+            print(f"{directory} is finished: {args.max_steps} steps")
+        return
     with contextlib.ExitStack() as held:
         if first and args.resume:
             held.enter_context(run_folder.lock_run_folder(directory))
@@ -470,23 +479,9 @@ def fit(module, recorder, args: Args) -> None:
         raise
 
 
-def train_several(args: Args, argv: list[str]) -> int:
-    """Train the runs of a sweep, after a check of all their flags. Return the exit status."""
-    runs = sweep.plan(args, argv)
-    for directory, flags in runs.items():
-        run_args = parse(flags)
-        find_names(run_args)
-        if sweep.has_begun(directory):
-            sweep.check_same(directory, recorded_flags(directory), run_args)
-    return sweep.run_all(runs, args.jobs)
-
-
 def main(argv: list[str]) -> None:
     processes = 1
     try:
-        given = Args(**vars(parser().parse_args(argv)))
-        if sweep.is_sweep(given):
-            leave(train_several(given, argv))
         args = parse(argv)
         processes = args.processes
         os.environ[DEVICE] = args.device or ""

@@ -6,6 +6,7 @@ Runs are a few small steps. Timing (seconds/*, tokens_per_second) and memory are
 import contextlib
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -174,6 +175,27 @@ def signalled_after(steps: int, number: int):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Recorder, "append", watched)
         yield
+
+
+def test_the_same_command_goes_on(tmp_path, capsys):
+    whole = run(tmp_path / "whole", "--max-steps 3 --bits 32")
+    path = tmp_path / "run"
+    with pytest.raises(SystemExit), signalled_after(1, signal.SIGTERM):
+        run(path, "--max-steps 3")
+    for flag, told in (
+        ("--lr 0.5", "lr ([0.003, 0.003], and not [0.5, 0.5])"),
+        ("--seed 1", "see"),
+    ):
+        assert f"has another --{told}" in refused(
+            capsys, f"{SMALL} --max-steps 3 --run {path} {flag}"
+        )
+    run(path, "--max-steps 3")
+    assert_same_run(path, whole)
+    before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    run(path, "--max-steps 3")
+    assert capsys.readouterr().out.endswith(f"{path} is finished: 3 steps\n")
+    assert before == {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    assert len(read_json(path / "args.json")["resumed"]) == 1
 
 
 def test_a_finished_run_goes_on_along_the_longer_schedule(tmp_path):

@@ -145,13 +145,6 @@ class Assignments(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-class OneOrMore(argparse.Action):
-    """Store one value as it is, and several as a list."""
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        setattr(namespace, self.dest, values if len(values) > 1 else values[0])
-
-
 def at_least(number, low, high=None, words=()):
     """Return an argparse type: an int or float from low (to high), or one of the words' values."""
     wanted = "a whole number" if number is int else "a number"

@@ -108,9 +108,17 @@ def run_path(name: str) -> Path:
     return Path(name if "/" in name else f"runs/{name}")
 
 
-def task_stem(task: str) -> str:
-    """Return the name of a run of --task that has no --run, without its ending."""
-    return Path(task.replace(":", ".")).name
+def has_begun(name: str) -> bool:
+    """Return whether the folder of --run holds a run."""
+    return (run_path(name) / "args.json").is_file()
+
+
+def is_finished(directory: Path, steps: int) -> bool:
+    """Return whether a run came to its end after so many steps. Warn of other code."""
+    finished = read_summary(directory).get("steps") == steps
+    if finished:
+        warn_of_other_code(directory)
+    return finished
 
 
 def check_place(name: str | None) -> Path:
@@ -135,7 +143,7 @@ def new_directory(run: str | None, task: str) -> Path:  # type: ignore[return]
         path = check_place(run)
         path.mkdir(parents=True, exist_ok=True)
         return path
-    stem = task_stem(task)
+    stem = Path(task.replace(":", ".")).name
     for number in itertools.count(1):
         path = Path(f"runs/{stem}-{number}")
         with contextlib.suppress(FileExistsError):
