@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, args_of, output_of, read_json, resume, run_eval, words
+from helpers import ROOT, args_of, output_of, read_json, refused, resume, run_eval, words
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_train import PARTS, run, signalled_after
 
@@ -98,19 +98,19 @@ def test_the_learning_rate_is_the_model_s(argv, rate, tmp_path, monkeypatch):
     assert train.parse(argv.split()).lr == [rate] * 2
 
 
-def test_a_resumed_run_keeps_its_learning_rate_and_older_defaults(stopped, tmp_path):
+def test_a_resumed_run_keeps_its_flags_and_must_know_them(stopped, tmp_path, capsys):
     args = args_of(stopped)
     assert args["lr"] == [3e-3] * 2  # the number, not that none was given
     args |= {"lr": [7e-3] * 2, "model": ["their/model"] * 2}
-    args["expert_url"] = None  # a flag of an older run, which had none of these:
-    for name in ("share", "optimism", "normalize"):
-        del args[name]
-    (tmp_path / "args.json").write_text(json.dumps({"args": args}))
+    record = {"args": args, "code": ["abc"]}
+    (tmp_path / "args.json").write_text(json.dumps(record))
     resumed = train.parse(words("--resume", tmp_path, "--max-prompt-tokens 4096"))
-    assert (resumed.lr, resumed.share, resumed.optimism) == ([7e-3] * 2, False, 0)
+    assert resumed.lr == [7e-3] * 2
     assert resumed.max_prompt_tokens == 4096  # prompts of later turns may outgrow the first limit
-    with pytest.raises(ValueError, match="not --normalize"):  # it has had the default
-        train.parse(words("--resume", tmp_path, "--normalize sequence"))
+    args["truncated"] = "drop"
+    (tmp_path / "args.json").write_text(json.dumps(record))
+    said = refused(capsys, "--resume", tmp_path)
+    assert "flags that are gone, truncated: the run's own commit has them (abc)" in said
 
 
 def test_a_run_without_held_out_evaluation(tmp_path, capsys):
