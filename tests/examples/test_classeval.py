@@ -11,8 +11,7 @@ import pytest
 from helpers import total, write_lines
 
 from examples.classeval.classes import class_item, class_source, methods_of, scheme, written
-from examples.classeval.classeval import ClassEval, Small, classeval, solution_of, verdict
-from tasks import HumanEval
+from examples.classeval.classeval import ClassEval, Small, classeval, solution_of
 
 METHODS = {  # of a class that keeps what was sold; no test needs the last one
     "add": "def add(self, amount):\n    if amount < 0:\n        raise ValueError('negative')\n"
@@ -161,16 +160,6 @@ def test_what_is_thrown_away_costs_syntax(first, second, low, high):
     assert low <= classeval(ITEM, [response(first), response(second)])["syntax"] <= high
 
 
-def test_a_class_that_attacks_the_tests_earns_none_of_them():
-    attack = (
-        "    def add(self, amount):\n        import unittest\n"
-        "        unittest.TestCase.assertEqual = lambda *_: None\n        return self\n\n"
-        "    def __eq__(self, other):\n        return True\n\n"
-        "    def __setattr__(self, name, value):\n        raise SystemExit\n"
-    )
-    assert verdict(ITEM, [written(ITEM, attack)]) == [False] * 6
-
-
 def write(path, *changes: dict) -> str:
     rows = [ROW | {"task_id": f"own/{n}"} | change for n, change in enumerate(changes)]
     write_lines(path, rows)
@@ -191,12 +180,14 @@ def test_a_class_is_kept_where_its_solution_has_full_marks(agents, tmp_path, cap
     assert total(classeval(ITEM, solution_of(ITEM, agents))) == classeval.maximum == 4
 
 
-def test_classes_that_do_not_suit_the_team_are_named(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "agents", "reason"),
+    [(ClassEval, 5, "a part no test needs"), (Small, 2, "too few or too many methods")],
+)
+def test_classes_that_do_not_suit_the_team_are_named(tmp_path, kind, agents, reason):
     data = write(tmp_path / "a.jsonl", {}, {})
-    with pytest.raises(ValueError, match=r"0 of 2 .* a part no test needs: own/0, own/1"):
-        ClassEval(data, 5).items("train")
-    with pytest.raises(ValueError, match=r"0 of 2 .* too few or too many methods: own/0, own/1"):
-        Small(data).items("train")
+    with pytest.raises(ValueError, match=f"0 of 2 .* {reason}: own/0, own/1"):
+        kind(data, agents).items("train")
 
 
 def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
@@ -210,12 +201,6 @@ def test_all_see_the_skeleton_and_nobody_is_told_who_writes_what():
     assert "programmers" not in alone
     assert "round(" not in first + alone
     written = begun + response("in_cents")
-    again = "\n```\n\nRevised:"
-    assert task.observe(0, ITEM, [(written, "")]) == f"{first}\n\n{written}{again}"
-    assert classeval(ITEM, [written, response("add")]) == classeval(
-        ITEM, [response("in_cents"), response("add")]
-    ), "what was begun costs nothing"
-
-
-def test_it_stops_where_other_tasks_of_programs_stop():
-    assert ClassEval.stop == HumanEval.stop
+    assert task.observe(0, ITEM, [(written, "")]).startswith(f"{first}\n\n{written}\n```")
+    begun_costs = classeval(ITEM, [written, response("add")])
+    assert begun_costs == classeval(ITEM, [response("in_cents"), response("add")])

@@ -1,6 +1,6 @@
 """The embedded team: coop's problems and observations, the warm start's corpus, what tiny/ holds.
 
-python -m pytest tests/test_coop.py
+python -m pytest tests/examples/test_coop.py
 """
 
 import gzip
@@ -9,19 +9,18 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers import read_json, total, train_run, words
 from transformers import AutoTokenizer
 
-from examples.warm_start import corpus, make, problems
+import train
+from examples.warm_start import corpus, divisions, make, problems
+from policies.model_names import EMBEDDED
+from rewards import code
 from tasks import Coop
 
 CONVENTIONS = {name: (name,) for name in ("predicate", "transform", "filter", "map", "whole")}
 CONVENTIONS |= {"split": ("predicate", "transform"), "swapped": ("transform", "predicate")}
 CONVENTIONS |= {"chain": ("map", "reduce")}
-
-
-@pytest.fixture(scope="module")
-def splits() -> dict[str, list[dict]]:
-    return {split: Coop().items(split) for split in ("train", "dev", "test")}
 
 
 def gold(item: dict) -> dict[str, list[str]]:
@@ -52,15 +51,16 @@ def test_the_generator_makes_the_problems_of_tiny(agents, split):
     assert items == [json.loads(row) for row in rows]
 
 
-def test_every_convention_passes_all_tests_where_both_agents_follow_it(splits):
-    for item in itertools.islice(itertools.chain(*splits.values()), 0, None, 20):
+def test_every_convention_passes_all_tests_where_both_agents_follow_it():
+    for item in [*Coop().items("train")[::20], *Coop().items("test")[::20]]:
         assert {"map", "whole", "chain"} <= gold(item).keys()
         for name, team in gold(item).items():
             assert corpus.check(item, team) == (5, 5, None), (name, item["prompt"])
 
 
-def test_an_agent_sees_the_problem_its_own_history_and_its_role(splits):
-    task, item = Coop(num_agents=4), splits["train"][0]
+def test_an_agent_sees_the_problem_its_own_history_and_its_role():
+    task = Coop(num_agents=4)
+    item = task.items("dev")[0]
     names = ["aux", "aux2", "aux3", "solve"]
     for agent, name in enumerate(names):
         text = task.observe(agent, item, [])
@@ -87,3 +87,40 @@ def test_tokenizer_round_trips_any_text():
     ):
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
     assert len(tokenizer) == 512
+
+
+def team(item: dict, order: list[str], way: str) -> list[str]:
+    """A team that divides a problem; order: the helpers of its predicates and of its transform."""
+    job = {"elements": "predicate", "lists": "filter"}[way]
+    jobs = [job, *[f"{job} second"] * (len(order) - 2), "transform"]
+    helpers = []
+    for name, job in sorted(zip(order, jobs, strict=True)):
+        helpers.append(divisions.helper(job, item["parts"], name, False))
+    return [*helpers, divisions.main_function(way, item["parts"], order)]
+
+
+@pytest.mark.parametrize(("agents", "way"), [(3, "elements"), (4, "elements"), (4, "lists")])
+def test_whoever_takes_which_part_earns_all_of_the_reward(agents, way):
+    names = ["aux", "aux2", "aux3"][: agents - 1]
+    items = Coop(num_agents=agents).items("test")[:2]
+    for item, order in zip(items, (names, names[::-1]), strict=True):
+        parts = code(item, team(item, order, way))
+        assert total(parts) == code.maximum, parts
+        assert parts["metric/load_bearing"] == parts["metric/coop"] == 1
+
+
+@pytest.mark.slow
+def test_three_agents_learn_to_need_each_other(tmp_path):
+    run = train_run(tmp_path / "run", "--num-agents 3 --max-steps 60")
+    found = read_json(run / "summary.json")
+    assert found["before"]["metric/coop"] < 0.05
+    assert found["after"]["metric/coop"] > 0.5
+
+
+@pytest.mark.parametrize(("agents", "folder"), [(1, ""), (2, ""), (3, "many"), (8, "many")])
+def test_the_model_and_the_joint_responses_that_a_team_starts_with(agents, folder):
+    args = train.parse(words("--num-agents", agents))
+    assert args.model == [str(EMBEDDED / folder)] * agents
+    assert args.joint == (4 if agents > 2 else "cross")
+    named = train.parse(words("--model tiny --num-agents", agents))
+    assert named.model == [str(EMBEDDED)] * agents

@@ -1,5 +1,6 @@
 """examples/gym.py, where reasoning-gym is installed: python -m pytest tests/examples/test_gym.py"""
 
+import re
 import sys
 
 import pytest
@@ -57,17 +58,11 @@ def test_the_planner_is_asked_for_a_hint_and_the_solver_reads_it():
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ({"dataset": "nope"}, "reasoning-gym refuses nope with {}: Dataset 'nope' not registered"),
+        ({"dataset": "nope"}, "refuses nope with {}: Dataset 'nope' not registered"),
         ({"config": '{"max_terms": 1}'}, "max_terms must be >= min_terms"),
-        ({"config": "max"}, "refuses basic_arithmetic with max: Expecting value"),
+        ({"dataset": "countdown"}, "countdown does not compare answers as texts"),
     ],
 )
-def test_what_the_package_refuses_is_one_line(words, error):
-    with pytest.raises(ValueError, match="reasoning-gym refuses") as raised:
+def test_a_data_set_is_refused_in_one_line(words, error):
+    with pytest.raises(ValueError, match=re.escape(error)):
         task(**words)
-    assert error in str(raised.value)
-
-
-def test_a_verifier_that_evaluates_what_a_model_wrote_is_refused():
-    with pytest.raises(ValueError, match="countdown does not compare answers as texts"):
-        task(dataset="countdown")
