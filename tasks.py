@@ -53,22 +53,17 @@ class Task:
     # Columns of eval.py's table: name -> part of the reward. "pass@k" is the expected best of k
     # joint responses. A name without @k is the fraction of joint responses whose part exceeds 0.
     measures: ClassVar[dict[str, str]] = {}
-    # eval.py doctor compares a bonus with the part that should rise with it: bonus -> part.
-    bonuses: ClassVar[dict[str, str]] = {}
-    signs: str | None = None  # dotted name of a table of signs for doctor (training/doctor.py)
 
-    takes_data = True  # whether --data is allowed
+    takes_data = False  # whether its problems may come from a file, --data
     most_agents: int | None = None  # number of roles
 
     def __init__(self, data: str | None = None, num_agents: int = 2):
         """Take --data and --num-agents.
 
         A task that is told more takes feedback, the name in --feedback, or any --task-arg by its
-        name. A parameter's type, or else its default's, says how the argument is read.
+        name. `data` and `feedback` are given only where the flags are.
         """
         name = type(self).__name__
-        if data is not None and not self.takes_data:
-            raise ValueError(f"task {name} makes its own problems: it takes no --data")
         if self.most_agents and num_agents > self.most_agents:
             raise ValueError(f"task {name} is for {self.most_agents} agents, not {num_agents}")
         self.data = data
@@ -86,7 +81,7 @@ class Task:
         """Return one agent's prompt.
 
         It is a text, or the messages of a chat, [{"role": ..., "content": ...}, ...]. The model's
-        chat template renders these. It gets copies of the item and the history.
+        chat template renders these. It may not change the item or the history.
         """
         raise NotImplementedError(f"{type(self).__name__} has no observe(agent, item, history)")
 
@@ -104,7 +99,7 @@ class Task:
     def advance(self, item: dict, responses: list[str]) -> dict | None:
         """Return the next turn's item (the state transition), or None where the episode is over.
 
-        It gets a copy of the item and may change it.
+        A changed item is a new one, as item | {...}: other responses go on from the same item.
         """
         return item
 
@@ -144,8 +139,6 @@ class CodeTask(Task):
         "metric/coop": "metric/coop",
         "accuracy@k": "metric/tests",
     }
-    bonuses: ClassVar = {"cooperation": "tests"}
-    signs = "programs.signs.SIGNS"
 
     def __init__(
         self,
@@ -189,8 +182,6 @@ class Coop(CodeTask):
     Nothing depends on a seed: a split is always the same problems in the same order. The problems
     are in tiny/, where examples/warm_start/problems.py puts them.
     """
-
-    takes_data = False
 
     @staticmethod
     def model(agents: int) -> str | None:
@@ -261,6 +252,7 @@ class HumanEval(CodeTask):
     """
 
     default_mode = "tests"
+    takes_data = True
     stop = "\n```"  # the fence that ends an answer; one in a docstring is indented
     rows = 164
     hub: ClassVar[tuple] = ("openai/openai_humaneval", None, "test")  # name, configuration, split
@@ -362,7 +354,7 @@ class Tldr(Task):
 
     reward = name = "tldr"
     most_agents = 2
-    bonuses: ClassVar = {"coherence": "consistency"}  # of tldr_paper and arxiv_paper
+    takes_data = True
     hub = "trl-lib/tldr"
     field = "prompt"
     lengths = TLDR_LENGTHS

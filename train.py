@@ -32,7 +32,7 @@ from training.flags import (
     part_of,
     server_url,
 )
-from training.plugins import TaskOptions, check_prompts, find_reward, make_task
+from training.plugins import TaskOptions, check_prompts, find_reward, items_of, make_task, plug_in
 from training.terminal import fail, is_first, leave, quiet, quit_on_signals
 
 COUNT = at_least(int, 1)
@@ -60,11 +60,16 @@ class Args:
 
     # --- the problem
     task: str = flag(
-        DEFAULT, f"task: {named(TASKS)}; or a class of yours, as dotted.path or file.py:Class"
+        DEFAULT,
+        f"task: {named(TASKS)}; or a class of yours, as dotted.path or file.py:Class",
+        plug_in,
+        metavar="NAME",
     )
     reward: str | None = optional(
         f"reward: {named(REWARDS)}; or a function of yours, as dotted.path or file.py:function "
         "(the task's own)",
+        plug_in,
+        metavar="NAME",
     )
     data: str | None = optional(
         "file of problems: JSON, JSONL, CSV (also .gz) or Parquet (the task's own)",
@@ -183,7 +188,6 @@ class Args:
     dry_run: bool = flag(
         False, "test of the other flags on one batch: examples, memory; writes nothing"
     )
-    debug: bool = flag(False, "traceback of an error")
 
     # --- advanced
     share: bool = flag(False, "parameter sharing: one policy for all agents with the same model")
@@ -311,11 +315,11 @@ def prepare(args: Args):
     the agents' folders of --init.
     """
     task, reward = find_names(args)
-    problems = task.items("train")
+    problems = items_of(task, "train")
     held_out = {}
     if args.eval_limit is not None:
         for split in ("dev", "test"):
-            held_out[split] = task.items(split)[: args.eval_limit or None]
+            held_out[split] = items_of(task, split, args.eval_limit)
     if not problems or held_out.get("test") == []:
         raise ValueError(f"task {args.task!r} has no items to train or to test on")
     if args.eval_every and not held_out.get("dev"):
@@ -487,8 +491,6 @@ def main(argv: list[str]) -> None:
         os.environ[DEVICE] = args.device or ""
         train(args)
     except Exception as error:
-        if "--debug" in argv:
-            raise
         if getattr(error, "everywhere", False) and not is_first(processes):
             leave(2)  # the first process says it
         fail(parser(), error)

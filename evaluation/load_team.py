@@ -13,7 +13,7 @@ from pathlib import Path
 from policies.model_names import TeamOptions
 from training import run_folder
 from training.flags import engine_conflict, part_of
-from training.plugins import TaskOptions, make_task
+from training.plugins import TaskOptions, items_of, make_task
 from training.reward_runner import Scorer
 
 
@@ -38,7 +38,7 @@ def find_runs(names: list[str] | None) -> tuple[list[Path], list[Path]]:
 
 def problems(task, split: str, limit: int) -> list[dict]:
     """Return the first `limit` problems of a split (0: all). ValueError: there are none."""
-    items = task.items(split)[: limit or None]
+    items = items_of(task, split, limit)
     if not items:
         raise ValueError(f"{type(task).__name__}.items({split!r}) has no problem to play")
     return items

@@ -26,7 +26,6 @@ HINT = "\n\nA hint from your partner: {}"
 
 class Gym:
     reward = f"{__file__}:verified"
-    takes_data = False
 
     def __init__(self, data=None, num_agents=2, dataset="basic_arithmetic", size=500, config="{}"):
         if num_agents > 2:

@@ -63,7 +63,6 @@ def other(draw, name):
 
 class Ledger:
     reward = f"{__file__}:found"
-    takes_data = False
     measures: ClassVar = {"exact": "metric/exact"}  # a column of eval.py
     agents = 2
     told = READ  # agent 0's task

@@ -23,7 +23,6 @@ FIRST = "numbers greater than {}"
 
 class Messages:
     reward = f"{__file__}:find"
-    takes_data = False
 
     def __init__(self, data=None, num_agents=2):
         if num_agents != 2:

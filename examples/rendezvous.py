@@ -23,7 +23,6 @@ SPLITS = ("dev", "test", "dev", "train", "train", "test", "train")  # by the sum
 
 class Rendezvous:
     reward = f"{__file__}:meet"  # used where --reward names no other
-    takes_data = False
 
     def __init__(self, data=None, num_agents=2):
         if num_agents < 2:

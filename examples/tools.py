@@ -82,7 +82,6 @@ def output(code, name, *arguments):
 
 class Tools:
     reward = f"{__file__}:answer"
-    takes_data = False
     field = "problem"
     stop = "</python>"
     measures: ClassVar = {"exact": "metric/exact", "called": "metric/called"}  # columns of eval.py

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import math
 import os
 import sys
@@ -32,18 +31,9 @@ def load_base(name: str, agents: list[int], options: TeamOptions) -> SharedModel
     """Load the base of these agents, with new adapters, or (lora_rank 0) as one policy's copy."""
     model, tokenizer = load_model(name, options.bits)
     base = SharedModel(model, tokenizer, agents, options)
-    for key, text in options.template_arg.items():
-        base.codec.template_args[key] = as_json(text)
+    base.codec.template_args.update(options.template_arg)
     check(base)
     return base
-
-
-def as_json(text: str):
-    """Return a --template-arg as JSON (false, 3), or as the text that it is."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 @contextlib.contextmanager

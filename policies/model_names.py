@@ -22,7 +22,7 @@ class TeamOptions:
     lora_rank: int = 16
     lora_alpha: int = 32
     bits: int = 32
-    template_arg: dict[str, str] = field(default_factory=dict)
+    template_arg: dict = field(default_factory=dict)
 
 
 def is_adapter(name: str | Path) -> bool:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from policies import model_names
 from policies.model_names import located
-from training.contract import called
 from training.flags import conflict, each, trusts
 from training.plugins import task_class
 
@@ -25,7 +24,7 @@ def resolve(args: "Args") -> None:
     if not args.model:
         model = task_class(args.task).model
         if callable(model):
-            model = called("the task's model", model, args.num_agents)
+            model = model(args.num_agents)
         args.model = [located(str(model or "tiny"))]
     args.model = each(args.model, args.num_agents)
     rates = args.lr or [min(learning_rate(name, args.lora_rank > 0) for name in args.model)]

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import difflib
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -133,7 +134,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Assignments(argparse.Action):
-    """Collect words NAME=VALUE in a dict of texts."""
+    """Collect words NAME=VALUE in a dict. A value is JSON (3, false), or the text that it is."""
 
     def __call__(self, parser, namespace, words, option_string=None):
         values = {}
@@ -142,6 +143,8 @@ class Assignments(argparse.Action):
             if not (name and equals):
                 parser.error(f"{option_string}: {word!r} is not {self.metavar}")
             values[name] = text
+            with contextlib.suppress(ValueError):
+                values[name] = json.loads(text)
         setattr(namespace, self.dest, values)
 
 

@@ -5,12 +5,12 @@ import logging
 import os
 import signal
 import sys
+import traceback
 import warnings
 from concurrent.futures import wait
 
 from training import reward_runner
 from training.flags import Parser
-from training.plugins import user_line
 
 ALL = 0.95  # fraction of the groups, or of the maximum return, that counts as all of it
 NOTHING = (
@@ -23,6 +23,13 @@ SOLVED = "harder problems, or stop here: all joint responses earn the maximum, o
 def remedy(earned: float) -> str:
     """Return what to try where all rewards of a group are equal. earned: share of the maximum."""
     return SOLVED if earned >= ALL else NOTHING
+
+
+FOUND = (ValueError, RuntimeError, FloatingPointError, ModuleNotFoundError)
+OURS = {
+    *("__main__", "train", "eval", "magrpo", "tasks", "rewards"),
+    *("policies", "training", "evaluation", "programs"),
+}
 
 
 def quiet(uses_lightning: bool = True) -> None:
@@ -87,19 +94,28 @@ def leave(status: int) -> None:
     sys.exit(status)
 
 
+def is_mistake(error: Exception) -> bool:
+    """Return whether an error is a user's mistake that our code found, rather than a fault.
+
+    An error inside a user's file is neither: its traceback shows the line.
+    """
+    modules = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(name.endswith(".py") for name in modules):  # a plug-in is named by its path
+        return False
+    found = isinstance(error, FOUND) and modules[-1].partition(".")[0] in OURS
+    return found or isinstance(error, OSError)
+
+
 def fail(top: Parser, error: Exception) -> None:
-    """End a program with an error in one line, which names the place in a user's file if any."""
+    """End a program with a user's mistake in one line, or with the traceback of any other error."""
     if isinstance(error, BrokenPipeError):
         drop_output()
-    place = user_line(error)
-    message = f"{place}{error}"
-    told = isinstance(error, (ValueError, OSError, RuntimeError, FloatingPointError))
-    if not told or not str(error):
-        hint = "" if place else " (--debug shows where)"
-        message = f"{place}{type(error).__name__}: {error}{hint}"
+    if not is_mistake(error):
+        traceback.print_exception(error)
+        leave(1)
+    notes = getattr(error, "__notes__", [])
     if isinstance(error, ModuleNotFoundError):  # of a package that few runs need
-        message = f"{place}{error}: pip install {error.name}"
-    notes = " ".join(getattr(error, "__notes__", []))
+        notes = [*notes, f"(pip install {error.name})"]
     with contextlib.suppress(SystemExit):
-        top.error(f"{message} {notes}")
+        top.error(" ".join([str(error), *notes]))
     leave(2)

@@ -76,7 +76,6 @@ class Building(Task):
 
     sizes: ClassVar = {"train": 1000, "dev": 100, "test": 100}
     measures: ClassVar = {"pass@k": "metric/pass"}
-    takes_data = False
 
     def items(self, split):
         return list(itertools.islice(self.problems(split), self.sizes[split]))

@@ -155,7 +155,7 @@ class ClassEval(Task):
     hub = ("FudanSELab/ClassEval", None, "test")
     max_methods = 1000
     measures: ClassVar = CodeTask.measures | {"coverage@k": "metric/coverage"}
-    bonuses = CodeTask.bonuses
+    takes_data = True
     scheme = staticmethod(classes.scheme)
 
     @functools.cached_property
