@@ -1,17 +1,29 @@
-"""A user's file is one module, as if it were imported, and what its functions return is checked:
+"""A user's file is imported, and what its task and its reward return is checked:
 python -m pytest tests/test_plugins.py
 """
 
-import importlib
-import re
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from training import threads
-from training.plugins import TaskOptions, find_reward, make_task, resolve, task_arguments, user_line
-from training.reward_runner import RewardError, Scorer
+import train
+from training import reward_runner
+from training.flags import part_of
+from training.plugins import (
+    ROOT,
+    TaskOptions,
+    find_reward,
+    items_of,
+    load_file,
+    make_task,
+    plug_in,
+    resolve,
+)
+from training.reward_runner import Scorer
+from training.run_folder import json_line
+from training.terminal import is_mistake
 
 
 @pytest.fixture(autouse=True)
@@ -19,251 +31,179 @@ def own_path(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-SOURCE = """
+MINE = """
 from __future__ import annotations
 import dataclasses
+import numpy as np
 import NEIGHBOUR
 @dataclasses.dataclass
-class Task:
+class Record:
     word: str = NEIGHBOUR.WORD
-    seen = []
-def reward(item, responses):
-    Task.seen.append(item)
-    raise KeyError
-"""
-
-
-def write(folder: Path, stem: str) -> str:
-    """A plug-in that imports the file beside it, which holds its folder's name."""
-    folder.mkdir()
-    neighbour = f"neighbour_of_{stem.replace('.', '_')}_{folder.name}"
-    (folder / f"{neighbour}.py").write_text(f"WORD = {folder.name!r}\n")
-    (folder / f"{stem}.py").write_text(SOURCE.replace("NEIGHBOUR", neighbour))
-    return f"{folder}/{stem}.py"
-
-
-@pytest.mark.parametrize("stem", ["mine", "json", "tasks", "wave", "two.dots"])
-def test_a_file_is_loaded_once_whatever_its_name(stem, tmp_path):
-    """Also beside a file of that name in another folder, and a module of the library or ours."""
-    kinds = []
-    for name in ("a", "b"):
-        file = write(tmp_path / name, stem)
-        task, reward = resolve(f"{file}:Task", {}, "task"), resolve(f"{file}:reward", {}, "reward")
-        assert resolve(f"{file}:Task", {}, "task") is task
-        assert sys.modules[task.__module__].Task is task
-        assert task().word == name
-        with pytest.raises(KeyError) as raised:
-            reward(name, [])
-        assert user_line(raised.value) == f"{file}, line 11: "
-        kinds.append(task)
-    assert [task.seen for task in kinds] == [["a"], ["b"]]
-    if stem in ("json", "tasks", "wave"):  # wave is imported here for the first time
-        assert not hasattr(importlib.import_module(stem), "reward")
-
-
-def test_a_dotted_path_names_the_same_module(tmp_path):
-    file = write(tmp_path / "c", "own_plug_in")
-    task = resolve(f"{file}:Task", {}, "task")
-    assert resolve("own_plug_in.Task", {}, "task") is task
-
-
-def test_a_file_is_loaded_anew_when_it_has_changed_or_failed(tmp_path):
-    file = tmp_path / "changing.py"
-    for value in (1, 2):
-        file.write_text(f"reward = {value}")
-        assert resolve(f"{file}:reward", {}, "reward") == value
-    file.write_text("reward = 1 / 0")
-    with pytest.raises(ValueError, match=r"cannot load the reward .* ZeroDivisionError"):
-        resolve(f"{file}:reward", {}, "reward")
-    file.write_text("from policies.threads import TIMEOUT")
-    with pytest.raises(ValueError, match=r"\(policies.threads is training.threads now\)"):
-        resolve(f"{file}:reward", {}, "reward")
-    file.write_text("reward = 3")
-    assert resolve(f"{file}:reward", {}, "reward") == 3
-
-
-# --- what a task and a reward return --------------------------------------------------------------
-
-MINE = """
-import enum, uuid
-import numpy as np
-from tasks import Coop
-class Kind(str, enum.Enum):
-    A = "a"
-class Mine(Coop):
+class Mine:
     reward = __file__ + ":reward"
-    def METHOD
-def reward(item, responses): return 0
+    def __init__(self, num_agents=2, words=None):
+        self.words = words
+        if words == -1:
+            raise ValueError("words has to be above 0")
+    def items(self, split):
+        return [{"task_id": np.int64(number)} for number in range(3)]
+    def observe(self, agent, item, history):
+        return "a"
+    def feedback(self, item, responses):
+        return responses[0]
+def reward(item, responses):
+    return eval(item["returns"])
 reward.maximum = np.float32(0.5)
 """
 
 
-def mine(folder: Path, method: str = "rest(self): pass"):
-    (folder / "mine.py").write_text(MINE.replace("METHOD", method))
-    return make_task(TaskOptions(f"{folder}/mine.py:Mine", 2, None, None, None, {}))
+def write(folder: Path, stem: str = "mine") -> str:
+    """A plug-in that imports the file beside it, which holds its folder's name."""
+    folder.mkdir()
+    neighbour = f"neighbour_in_{folder.name}"
+    (folder / f"{neighbour}.py").write_text(f"WORD = {folder.name!r}\n")
+    (folder / f"{stem}.py").write_text(MINE.replace("NEIGHBOUR", neighbour))
+    return f"{folder}/{stem}.py"
 
 
-CONVERTED = [  # a method, what it is given, and what it returns in plain Python
-    ("items(self, split): return [{'task_id': np.int64(7)}]", ["test"], [{"task_id": 7}]),
-    ("items(self, split): return [{}, {'task_id': None}]", ["a"], [{"task_id": 1}, {"task_id": 2}]),
-    ("speakers(self, item, turn): return {np.int64(1), 0}", [{}, 0], [0, 1]),
-    ("observe(self, agent, item, history): return np.str_('a')", [0, {}, []], "a"),
-    (
-        "observe(self, agent, item, history): return [{'role': Kind.A, 'content': 'b'}]",
-        [0, {}, []],
-        [{"role": "a", "content": "b"}],
-    ),
-    ("begin(self, agent, item): return Kind.A", [0, {}], "a"),
-    ("feedback(self, item, responses): return np.array(['a', 'b'])", [{}, []], ["a", "b"]),
-    ("advance(self, item, responses): return {'task_id': Kind.A}", [{}, []], {"task_id": "a"}),
-    ("scheme(self, item, responses): return Kind.A", [{}, []], "a"),
-]
+def options(task: str, *flags: str) -> TaskOptions:
+    return part_of(train.parse(["--task", task, *flags]), TaskOptions)
 
 
-@pytest.mark.parametrize(("method", "given", "want"), CONVERTED)
-def test_what_a_task_returns_becomes_plain_python(method, given, want, tmp_path):
-    got = getattr(mine(tmp_path, method), method.partition("(")[0])(*given)
-    assert repr(got) == repr(want)
+@pytest.fixture
+def file(tmp_path) -> str:
+    return write(tmp_path / "folder")
 
 
-CHANGING = [  # methods that change what they are given
-    ("observe(self, agent, item, history): return item.pop('a') + history.pop()", [0]),
-    ("advance(self, item, responses): return {'task_id': item.pop('a') + responses.pop()}", []),
-]
+@pytest.mark.parametrize("stem", ["mine", "json", "tasks", "wave", "two.dots"])
+def test_a_file_is_imported_once_whatever_its_name(stem, tmp_path):
+    """Also beside a file of that name in another folder, and a module of the library or ours."""
+    modules = {name: sys.modules.get(name) for name in ("json", "tasks")}
+    for name in ("a", "b"):
+        file = write(tmp_path / name, stem)
+        record = resolve(f"{file}:Record", {}, "task")
+        assert resolve(f"{file}:Record", {}, "task") is record
+        assert record().word == name
+    assert {name: sys.modules.get(name) for name in modules} == modules
 
 
-@pytest.mark.parametrize(("method", "agent"), CHANGING)
-def test_a_task_that_changes_an_item_or_a_history_changes_its_own_copy(method, agent, tmp_path):
-    function = getattr(mine(tmp_path, method), method.partition("(")[0])
-    name = "history" if agent else "responses"
-    given = [*agent, {"a": "b"}, ["c"]]
-    assert function(*given) == function(*given[:-1], **{name: given[-1]})
-    assert given[-2:] == [{"a": "b"}, ["c"]]
+def test_a_file_that_failed_is_imported_anew(tmp_path):
+    file = tmp_path / "failing.py"
+    file.write_text("1 / 0")
+    with pytest.raises(ZeroDivisionError):
+        load_file(file)
+    file.write_text("reward = 3")
+    assert resolve(f"{file}:reward", {}, "reward") == 3
 
 
-REFUSED = [
-    ("items(self, split): return [{}, {'task_id': uuid.UUID(int=0)}]", ["test"], "item 2: UUID"),
-    ("items(self, split): return [{'task_id': '\\ud800'}]", ["test"], "item 1: .*surrogates not"),
-    ("speakers(self, item, turn): return [2]", [{}, 0], "the agents are 0 to 1"),
-    ("speakers(self, item, turn): return []", [{}, 0], "the agents are 0 to 1"),
-    ("observe(self, agent, item, history): return '\\ud800'", [0, {}, []], "surrogates not"),
-    ("observe(self, agent, item, history): return []", [0, {}, []], "chat messages.*neither"),
-    ("observe(self, agent, item, history): return ['a']", [0, {}, []], "'a' is not a message"),
-    ("begin(self, agent, item): return None", [0, {}], "begin has to return a text, not None"),
-    ("feedback(self, item, responses): return 'ab'", [{}, []], "a list of 2 texts, not 'ab'"),
-    ("feedback(self, item, responses): return ['a']", [{}, []], "every agent needs one"),
-    ("feedback(self, item, responses): return ['a', None]", [{}, []], "None is not a text"),
-    ("advance(self, item, responses): return item['task']", [{"task": 7}, []], "a dict or None"),
-    ("scheme(self, item, responses): return 7", [{}, []], "a text or None, not 7"),
-    ("ask(self, text): return text", ["a"], "a dict, not 'a'"),
-    ("check(self, item): raise SystemExit", [{}], "Mine.check raised SystemExit"),
-]
-
-
-@pytest.mark.parametrize(("method", "given", "error"), REFUSED)
-def test_a_task_that_returns_something_else_is_refused(method, given, error, tmp_path):
-    function = getattr(mine(tmp_path, method), method.partition("(")[0])
-    with pytest.raises((RuntimeError, ValueError), match=error):
-        function(*given)
-
-
-ASYNC = """
-import asyncio
-from tasks import Task
-flying = set()
-async def together(text):
-    flying.add(text)
-    while len(flying) < 40:
-        await asyncio.sleep(0)
-class Mine(Task):
-    reward = "mine.py:pay"
-    def items(self, split): return [{}]
-    def observe(self, agent, item, history): return "a"
-    async def feedback(self, item, responses):
-        await together(responses[0])
-        return item.get("told", responses)
-async def pay(item, responses):
-    await together(responses[0])
-    return eval(item.get("bad", "float(responses[1])"))
-pay.maximum = 99.0
-"""
-
-
-def test_coroutine_functions_are_awaited_all_at_once_and_fail_as_loudly(tmp_path, monkeypatch):
-    """Each of the 40 calls waits for the others: no pool of threads is that large here."""
+def test_a_plug_in_is_found_from_every_folder(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(ASYNC, encoding="utf-8")
-    task = make_task(TaskOptions("mine.py:Mine", 2, None, None, None, {}))
-    scorer = Scorer(find_reward(task))
-    texts = [[f"a{number}", str(number)] for number in range(40)]
-    items = [{}] * 40
-    scores = scorer([*zip(items, texts, strict=True)])
-    assert [parts["reward"] for parts in scores] == list(range(40))
-    flying = resolve("mine.py:flying", {}, "set")
-    flying.clear()
-    assert scorer.threads.map("feedback", task.feedback, items, texts) == texts
-    for bad, error in (
-        ("{}['gone']", "raised KeyError: 'gone', for item"),
-        ("exit(3)", "raised RuntimeError: it raised SystemExit: 3, for item"),
-        ("float('nan')", r"returned {'reward': nan}, for item"),
+    recorded = plug_in("folder/mine.py:Mine")
+    assert recorded == f"{file}:Mine"
+    monkeypatch.chdir(ROOT)
+    assert make_task(options(recorded)).words is None
+    if (ROOT / "examples").is_dir():
+        assert plug_in(f"{ROOT}/examples/ledger.py:Ledger") == "examples/ledger.py:Ledger"
+        monkeypatch.chdir("/")
+        assert make_task(options("examples/ledger.py:Ledger")).lines == 8
+
+
+def test_an_error_in_a_users_file_is_no_mistake_of_the_flags(tmp_path):
+    """Its traceback shows the line. Where our code finds the mistake, one line does."""
+    file = tmp_path / "own.py"
+    text = "from programs.rows import file_rows\ndef number(text): return int(text)\n"
+    file.write_text(text + "def rows(name): return file_rows(name)\n")
+    own = load_file(file)
+    for call, is_told in (
+        (lambda: own.number("x"), False),
+        (lambda: own.rows("nowhere.csv"), False),
+        (lambda: resolve("nothing", {}, "task"), True),
+        (lambda: json.loads("{"), False),
+        (lambda: Path("nowhere").read_bytes(), True),
+        (lambda: {}["key"], False),
     ):
-        with pytest.raises(RewardError, match=error):
-            scorer([({"bad": bad}, texts[0])])
-    flying.clear()
-    monkeypatch.setattr(threads, "TIMEOUT", 0.2)
-    with pytest.raises(RewardError, match="did not answer within 0 s"):
-        scorer([({}, texts[0])])
-    monkeypatch.undo()
-    flying.update(range(40))
-    with pytest.raises(
-        ValueError, match=r"Mine.feedback has to return a list of 2 texts, not 'ab'"
-    ):
-        scorer.threads.map("feedback", task.feedback, [{"told": "ab"}], texts[:1])
-
-
-def test_the_maximum_of_a_reward_becomes_plain_python(tmp_path):
-    assert repr(find_reward(mine(tmp_path)).maximum) == "0.5"
-
-
-# --- --task-arg -----------------------------------------------------------------------------------
-
-TYPED = """
-from __future__ import annotations
-from typing import TYPE_CHECKING, Literal, Optional
-if TYPE_CHECKING:
-    from pandas import DataFrame
-from tasks import Task
-class Typed(Task):
-    def __init__(
-        self, data, num_agents, frame: DataFrame = None, numbers: list[int] = (),
-        kind: Literal["a", 2] = "a", few: Optional[int] = None, mixed: int | str = 0, words=(),
-        flag=False, free=None,
-    ):
-        pass
-"""
+        with pytest.raises(Exception) as raised:  # noqa: PT011
+            call()
+        assert is_mistake(raised.value) == is_told
 
 
 @pytest.mark.parametrize(
-    ("word", "text", "want"),
-    [
-        ("kind", "2", 2),
-        ("kind", "b", "it is not Literal['a', 2]; a word may be an int"),
-        ("few", "3", 3),
-        ("few", "b", "it is not Optional[int]"),
-        ("mixed", "3", 3),
-        ("mixed", "b", "b"),
-        ("flag", "true", True),
-        ("free", "3", "3"),
-        ("words", "3", "it is not tuple"),
-        ("numbers", "3", "it is not list[int]"),
-        ("frame", "3", "it is not 'DataFrame'"),
-    ],
+    ("word", "value"), [("3", 3), ("false", False), ("a=b", "a=b"), ("[1]", [1]), ("", "")]
 )
-def test_an_argument_of_a_task_has_its_parameter_s_type(word, text, want, tmp_path):
-    (tmp_path / "mine.py").write_text(TYPED)
-    cls = resolve(f"{tmp_path}/mine.py:Typed", {}, "task")
-    if isinstance(want, str) and want.startswith("it is not"):
-        with pytest.raises(ValueError, match=re.escape(f"--task-arg {word}={text}: {want}")):
-            task_arguments("typed", cls, {word: text})
+def test_an_argument_of_a_task_is_json_or_text(word, value, file):
+    task = make_task(options(f"{file}:Mine", "--task-arg", f"words={word}"))
+    assert repr(task.words) == repr(value)
+
+
+def test_flags_that_a_task_does_not_take_are_refused(file):
+    for flags, error in (
+        (("--task-arg", "word=3"), "unexpected keyword argument 'word'; it takes: num_agents, w"),
+        (("--task-arg", "num_agents=3"), "multiple values"),
+        (("--task-arg", "words=-1"), "Mine': words has to be above 0"),
+        (("--data", file), "it takes no --data"),
+        (("--turns", "2", "--feedback", "all"), "unknown --feedback 'all'; .* has: none"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            make_task(options(f"{file}:Mine", *flags))
+
+
+def test_items_have_a_task_id_that_json_can_hold(file):
+    task = make_task(options(f"{file}:Mine"))
+    items = items_of(task, "test", 2)
+    assert "".join(map(json_line, items)) == '{"task_id": 0}\n{"task_id": 1}\n'
+    task.items = lambda split: {}
+    with pytest.raises(ValueError, match=r"Mine.items has to return a list of dicts"):
+        items_of(task, "test")
+
+
+RETURNED = [  # what a reward returns: its parts, or what is wrong with it
+    ("0.5", {"reward": 0.5}),
+    ("{'a': np.float32(0.25), 'agent/1': 0.5}", {"a": 0.25, "agent/1": 0.5}),
+    ("{}", {}),
+    ("1", "above its maximum of 0.5"),
+    ("{'a': 0.3, 'agent/1': 0.6}", "above its maximum"),
+    ("float('nan')", "returned nan, which is not finite"),
+    ("{'metric/a': float('inf')}", "not finite"),
+    ("None", "returned None, which is neither a number nor a dict"),
+    ("{'a': 'b'}", "neither a number"),
+    ("{'agent/2': 0.1}", "in a team of 2"),
+]
+
+
+@pytest.mark.parametrize(("returns", "want"), RETURNED)
+def test_what_a_reward_returns_is_checked(returns, want, file):
+    scorer = Scorer(find_reward(make_task(options(f"{file}:Mine"))))
+    assert repr(scorer.maximum) == "0.5"
+    joints = [({"returns": returns}, ["x", "y"])]
+    if isinstance(want, str):
+        with pytest.raises(ValueError, match=f"{want}.*, for item .* and responses .'x', 'y'"):
+            scorer(joints)
     else:
-        assert repr(task_arguments("typed", cls, {word: text})) == repr({word: want})
+        assert scorer(joints) == [want]
+
+
+def test_an_error_of_a_reward_is_its_own_with_what_it_was_given(file):
+    scorer = Scorer(find_reward(make_task(options(f"{file}:Mine"))))
+    with pytest.raises(KeyError, match="gone") as raised:
+        scorer([({"returns": "{}['gone']"}, ["x", "y"])])
+    assert raised.value.__notes__[0].startswith("(the reward, for item {'returns': ")
+    assert not is_mistake(raised.value)
+
+
+@pytest.mark.parametrize(("texts", "error"), [("ab", "not 'ab'"), (["a"], r"2 texts, not \['a'\]")])
+def test_feedback_of_another_length_is_refused(texts, error, file):
+    scorer = Scorer(find_reward(make_task(options(f"{file}:Mine"))))
+    items = [{"task_id": 1}]
+    function = make_task(options(f"{file}:Mine")).feedback
+    assert scorer.map("feedback", function, items, [[["c", "d"], "b"]]) == [["c", "d"]]
+    with pytest.raises(ValueError, match=error):
+        scorer.map("feedback", function, items, [[texts, "b"]])
+
+
+def test_a_call_has_a_limit_of_its_own(file, monkeypatch):
+    """The calls behind it have not begun, and are not made."""
+    monkeypatch.setattr(reward_runner, "LIMIT", 0.2)
+    scorer = Scorer(find_reward(make_task(options(f"{file}:Mine"))))
+    late = {"returns": "__import__('time').sleep(1)"}
+    with pytest.raises(ValueError, match=r"the reward did not answer within 0 s .*'x', 'y'"):
+        scorer([(late, ["x", "y"])])

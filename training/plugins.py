@@ -110,7 +110,10 @@ def make_task(options: TaskOptions) -> Task:
     except TypeError as error:
         listed = ", ".join(signature.parameters)
         raise ValueError(f"--task-arg: {name} {error}; it takes: {listed}") from error
-    task = cls(*bound.args, **bound.kwargs)
+    try:
+        task = cls(*bound.args, **bound.kwargs)
+    except ValueError as error:  # it refuses a value of a flag
+        raise ValueError(f"{name}: {error}") from error
     task.reward = options.reward or task.reward
     return task
 

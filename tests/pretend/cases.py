@@ -35,7 +35,7 @@ from training.run_folder import read_records
 
 PLAIN = Sampling(1.0, 0, 1.0, 64)
 SMALL = "--batch-size 2 --num-generations 3 --eval-limit 2 --sample-every 1 --max-new-tokens 32 "
-SMALL += "--max-steps 2 --debug"
+SMALL += "--max-steps 2"
 
 
 def trained(path: Path, *flags) -> list[dict]:
@@ -59,7 +59,7 @@ def trained(path: Path, *flags) -> list[dict]:
 def test_a_run_and_its_evaluation(argv, tmp_path, capsys):
     for row in trained(tmp_path / "run", argv):
         assert 0 <= row["memory_gib"] < 1
-    run_eval(f"--run {tmp_path}/run --limit 2 --num-samples 2 --method trained single --debug")
+    run_eval(f"--run {tmp_path}/run --limit 2 --num-samples 2 --method trained single")
     out, err = capsys.readouterr()
     assert "device:  pretend card" in out
     assert "trained" in out
