@@ -95,8 +95,12 @@ def parser(command: str = "table") -> Parser:
             add("runs", nargs="*", default=["runs"], help="runs, or folders of runs")
         case "compare":
             add("runs", nargs="+", help="runs: the seeds of the groups to compare")
-            add("--by", nargs="+", help="flags that tell groups apart; code: its version")
-            add("--metric", nargs="+", help="measures (before/return return greedy/return)")
+            add("--by", nargs="+", help="flags that tell groups apart; commit: their code")
+            add(
+                "--metric",
+                nargs="+",
+                help="measures, as eval/trained/pass@1 (before/return return greedy/return)",
+            )
             add("--csv", help="file for the table", **file)
             add("--latex", help="file for the table in LaTeX (booktabs)", **file)
             add("--out", help="file for a figure of the curves (.png, .pdf, .svg)", **file)
@@ -380,31 +384,17 @@ def ask(args: argparse.Namespace) -> None:
 
 def compare(args: argparse.Namespace) -> None:
     """Print the table of groups of runs, and write what the flags ask for."""
-    from evaluation import comparison, groups
+    from evaluation import runs
 
-    folders = run_folder.run_folders(args.runs)
-    runs = groups.read_runs(folders, DEFAULTS)
-    grouped = groups.group_runs(runs, args.by)
-    notes = groups.notes(grouped)
-    metrics = args.metric or comparison.METRICS
-    compared = comparison.compare(grouped, metrics)
-    if args.out:
-        from evaluation import plots
-
-        plots.draw(grouped, metrics, args.out, False)
-    write_table(None, args.csv, {}, "group", compared)
-    if args.latex:
-        text = comparison.render(compared, metrics, notes, report.latex, "% ")
-        run_folder.write_whole(args.latex, f"{text}\n")
-    print(printable(comparison.render(compared, metrics, notes)))
+    text = runs.compare(args.runs, args.by, args.metric, args.csv, args.latex, args.out)
+    print(printable(text))
 
 
 def list_runs(args: argparse.Namespace) -> None:
     """Print the list of runs."""
-    from evaluation import listing
+    from evaluation import runs
 
-    rows = listing.list_runs(run_folder.run_folders(args.runs), DEFAULTS)
-    print(printable(listing.render(rows)))
+    print(printable(runs.list_runs(args.runs)))
 
 
 def write_page(args: argparse.Namespace) -> None:

@@ -261,7 +261,7 @@ def test_ask_answers_as_the_evaluation_does_and_without_lightning(whole, team):
 def test_compare_and_doctor_read_real_runs(team, solo, capsys):
     run_eval("compare", team, solo)
     mean = read_json(team / "summary.json")["after"]["return"]
-    assert f"{mean:.3f} ±" in capsys.readouterr().out
+    assert f"{mean:.3f} (1)" in capsys.readouterr().out
     run_eval("doctor", team)
     assert "fewer than 20 steps" in capsys.readouterr().out
 
