@@ -10,8 +10,6 @@ in our words. docs/results/strbuild.md has the differences.
 import itertools
 import random
 import re
-from collections import Counter
-from operator import itemgetter
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,9 +18,6 @@ from examples.building.world import build, read
 from rewards import total
 from tasks import Task
 
-MOSTLY = 0.9  # share of the correct cells that a division of the work has to fit
-X = itemgetter(0)
-Y = itemgetter(1)
 _SYSTEM = """\
 You are a building agent in a world of blocks. Answer with commands only, one on each line: no \
 markdown, no other text. Everything else is invalid.
@@ -83,45 +78,6 @@ class Building(Task):
     def built(self, item, responses):
         return build(self.rules(item, len(responses)), responses)
 
-    def scheme(self, item, responses):
-        """Return how the team divided the work: the rule that fits best.
-
-        A division orders the cells by a number. Its rule says that one agent has the cells up to
-        some number and the other agent the rest. It has to fit nine in ten of the correct cells. If
-        several rules fit equally well, the first counts. The name says which agent has which side:
-        a convention that holds for all problems is one name, a division by chance is two names.
-        """
-        world = self.built(item, responses)
-        owners = {cell: world.cells[cell][1] for cell in world.correct()}
-        if not owners:
-            return "nothing stands"
-        if len(responses) == 1:
-            return "one agent"
-        enough = MOSTLY * len(owners)
-        agent, count = Counter(owners.values()).most_common(1)[0]
-        if count >= enough:
-            return f"agent {agent} alone"
-        if len(responses) > 2:
-            return "mixed"
-        fits = []  # (number of cells that a rule is right about, its name)
-        for (low, high), number in self.divisions(item).items():
-            rules = (f"agent 0 {low}, 1 {high}", f"agent 0 {high}, 1 {low}")
-            for first, rule in enumerate(rules):  # the agent that has the low side
-                built = {cell for cell in owners if owners[cell] == first}
-                for border in set(map(number, owners)):
-                    side = {cell for cell in owners if number(cell) <= border}
-                    fits.append((len(owners) - len(built ^ side), rule))
-        right, best = max(fits, key=itemgetter(0))
-        return best if right >= enough else "mixed"
-
-    def divisions(self, item):
-        """Return the ways to divide the work: the names of two sides -> a number of each cell."""
-        return {
-            ("left", "right"): X,
-            ("below", "above"): Y,
-            ("even", "odd"): lambda cell: sum(cell) % 2,  # a checkerboard
-        }
-
 
 class Build(Building):
     """A picture of coloured rectangles, for which no agent has enough material alone.
@@ -164,12 +120,6 @@ class Build(Building):
     def advance(self, item, responses):
         cells = self.built(item, responses).cells
         return item | {"standing": [[*cell, *cells[cell]] for cell in sorted(cells)]}
-
-    def divisions(self, item):
-        places = {}
-        for place, rectangle in enumerate(item["rectangles"]):
-            places |= dict.fromkeys(blocks.cells(rectangle), place)
-        return {("first", "last"): places.get, ("left", "right"): X, ("below", "above"): Y}
 
 
 class StrBuild(Building):

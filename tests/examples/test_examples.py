@@ -1,5 +1,6 @@
-"""The worked plug-ins: a puzzle, rewards of one's own, a pipeline, tools, a game. pytest
-tests/examples/test_examples.py
+"""The worked plug-ins: rewards of one's own, a pipeline, messages, tools, a game.
+
+python -m pytest tests/examples/test_examples.py
 """
 
 import json
