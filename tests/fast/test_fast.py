@@ -34,7 +34,7 @@ from policies import decoding, fast
 from policies.fast import attention, layers, model
 from policies.loading import load_base
 from policies.logprobs import score
-from policies.model_names import TeamOptions
+from policies.model_names import EMBEDDED, TeamOptions
 from policies.sampling import Sampling
 from policies.shared_model import SharedModel
 
@@ -105,7 +105,7 @@ def test_a_wrong_layer_shows_in_8_and_4_bits(bits, factor, monkeypatch, capsys):
         self.scaling *= factor
 
     monkeypatch.setattr(layers.Layer, "__init__", spoilt)
-    base = load_base("tiny", [0], TeamOptions([], bits=bits))
+    base = load_base(str(EMBEDDED), [0], TeamOptions([], bits=bits))
     fast.accelerate([base])
     assert bool(base.fast) == (factor == 1)
     assert ("runs the plain way, slower" in capsys.readouterr().err) == (factor != 1)

@@ -34,6 +34,7 @@ from policies.sampling import Sampling
 from training.run_folder import read_records
 
 PLAIN = Sampling(1.0, 0, 1.0, 64)
+TINY = str(ROOT / "tiny")
 SMALL = "--batch-size 2 --num-generations 3 --eval-limit 2 --sample-every 1 --max-new-tokens 32 "
 SMALL += "--max-steps 2"
 
@@ -67,9 +68,9 @@ def test_a_run_and_its_evaluation(argv, tmp_path, capsys):
 
 
 def test_a_card_without_bf16_computes_4_bits_in_32(monkeypatch):
-    assert load_model("tiny", 4)[0].dtype == torch.bfloat16
+    assert load_model(TINY, 4)[0].dtype == torch.bfloat16
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda place: (7, 5))
-    assert load_model("tiny", 4)[0].dtype == torch.float32
+    assert load_model(TINY, 4)[0].dtype == torch.float32
 
 
 def test_the_card_learns_what_the_cpu_learns(tmp_path, monkeypatch):
