@@ -735,6 +735,14 @@ class MAGRPO(L.LightningModule):
         """Return endless empty batches: the problems of a step depend on its number alone."""
         return itertools.repeat(0)
 
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["one_by_one"] = [not base.takes_masks for base in self.team.bases]
+
+    def on_load_checkpoint(self, checkpoint):
+        for base, alone in zip(self.team.bases, checkpoint["one_by_one"], strict=True):
+            if alone:  # an earlier step fell back: the resumed run is the same
+                base.run_one_by_one()
+
     def state_dict(self, *args, **kwargs):
         """Return what is trained, and not the frozen bases."""
         trained = {name for name, p in self.named_parameters() if p.requires_grad}

@@ -200,22 +200,22 @@ def lay_out(base: SharedModel, trees: list[Tree]) -> Layout:
     count, size = ids.shape
     predicted = []
     targets = []
-    positions = torch.zeros(count, size, dtype=torch.long)
-    seen = torch.eye(size, dtype=torch.bool).repeat(count, 1, 1, 1)  # padding sees itself
     for number, tree in enumerate(trees):
         predicted += [number * size + place for place in tree.predicted]
         for row in tree.rows:
             targets += row.tokens
-        length = len(tree.tokens)
-        positions[number, :length] = torch.tensor(tree.depths)
-        seen[number, 0, :length, :length] = tree.seen()
     device = base.device
     layout = Layout(
         ids.to(device), torch.tensor(predicted, device=device), torch.tensor(targets, device=device)
     )
-    if not trees[0].alone:
-        layout.positions = positions.to(device)
-        layout.seen = seen.to(device)
+    if trees[0].alone:
+        return layout
+    seen = torch.eye(size, dtype=torch.bool).repeat(count, 1, 1, 1)  # padding sees itself
+    for number, tree in enumerate(trees):
+        length = len(tree.tokens)
+        seen[number, 0, :length, :length] = tree.seen()
+    layout.positions = padded([torch.tensor(tree.depths) for tree in trees]).to(device)
+    layout.seen = seen.to(device)
     return layout
 
 

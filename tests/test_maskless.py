@@ -6,7 +6,15 @@ python -m pytest tests/test_maskless.py
 
 import pytest
 import transformers
-from helpers import ROOT, assert_close, assert_same_gradients, score_alone, small_base, train_run
+from helpers import (
+    ROOT,
+    assert_close,
+    assert_same_gradients,
+    resume,
+    score_alone,
+    small_base,
+    train_run,
+)
 from test_policies import (
     EXPERTS,
     GEMMA,
@@ -103,6 +111,7 @@ def test_a_run_whose_texts_do_not_fit_into_a_window_goes_on(flags, tmp_path, cap
     for part in (small_kind("mistral", sliding_window=24, **size), tokenizer):
         part.save_pretrained(tmp_path / "model")
     run = train_run(tmp_path / "run", SMALL, flags, "--model", tmp_path / "model")
+    resume(run, "--max-steps 3")
     assert capsys.readouterr().err.count("each text runs alone from now on") == 1
     for metrics in read_records(run / "metrics.jsonl"):
         assert metrics["logp_difference/max"] < 1e-3
