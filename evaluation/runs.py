@@ -6,6 +6,7 @@ tells one experiment from another. A group is the runs that agree in all traits,
 --by. So who is in a group does not depend on the other runs. The runs of a group are its seeds.
 """
 
+import itertools
 import json
 import re
 from collections import defaultdict
@@ -51,13 +52,12 @@ def read_runs(names: list[str]) -> pandas.DataFrame:
     it: it was never earned. Otherwise it is missing.
     """
     rows = list(map(read_run, run_folders(names)))
-    reported = defaultdict(set)
+    reported = defaultdict(dict)
     for row in rows:
-        reported[row["experiment"]] |= row.pop("parts")
+        reported[row["experiment"]] |= dict.fromkeys(row.pop("parts"), 0.0)
     for row in rows:
-        parts = list(reported[row.pop("experiment")])
-        row["steps"] = row["steps"].reindex(columns=row["steps"].columns.union(parts))
-        row["steps"][parts] = row["steps"][parts].fillna(0.0)
+        parts = reported[row.pop("experiment")]
+        row["steps"] = pandas.DataFrame([parts | step for step in row["steps"]])
         for name in list(row):
             if name.endswith("/return"):
                 for part in parts:
@@ -66,7 +66,7 @@ def read_runs(names: list[str]) -> pandas.DataFrame:
 
 
 def read_run(directory: Path) -> dict:
-    """Return the row of a run. Traits are texts. `steps` is a table of the metrics of each step."""
+    """Return the row of a run. Traits are texts."""
     record = read_args(directory)
     flags = record["args"]
     flags["batch_size"] *= flags["devices"] * flags["num_nodes"]
@@ -77,7 +77,6 @@ def read_run(directory: Path) -> dict:
     row |= {name: words(record.get(name)) for name in RECORDED}
     row["commit"] = ", then ".join(record["code"])
     row["experiment"] = words(row)
-    row |= {"run": str(directory), "state": state(directory), "seed": flags["seed"]}
     summary = read_summary(directory)
     tables = {when: summary.get(when, {}) for when in ("before", "after")}
     file = directory / "eval.json"
@@ -86,9 +85,9 @@ def read_run(directory: Path) -> dict:
         row["evaluated"] = words(evaluation["settings"])
         tables["eval"] = evaluation["methods"]
     row |= pandas.json_normalize(tables, sep="/").to_dict("records")[0]
-    steps = [step for step in read_records(directory / "metrics.jsonl") if "return" in step]
-    row["steps"] = pandas.DataFrame(steps, [step["step"] for step in steps])
-    matches = map(PART.search, [*row, *row["steps"]])
+    row |= {"run": str(directory), "state": state(directory), "seed": flags["seed"]}
+    row["steps"] = [step for step in read_records(directory / "metrics.jsonl") if "return" in step]
+    matches = map(PART.search, itertools.chain(row, *row["steps"]))
     row["parts"] = {match[0] for match in matches if match}
     return row
 
@@ -128,7 +127,7 @@ def group_runs(rows: pandas.DataFrame, by: list[str] | None) -> list[str]:
     columns = traits(rows)
     if by:
         check("--by", by, [*columns, "commit"])
-        columns = [*by, *PROBLEMS, *UNIT]
+        columns = list(dict.fromkeys([*by, *PROBLEMS, *UNIT]))
     columns = varying(rows, columns)
     names = []
     for values in rows[columns].to_dict("records"):
@@ -243,26 +242,25 @@ def cell(row: pandas.Series) -> str:
 def draw(rows: pandas.DataFrame, metrics: list[str], file: str) -> None:
     """Draw a panel for each metric that is measured at every step: a curve for each group.
 
-    A curve goes as far as all seeds of its group have come.
+    A curve is a running mean over steps. It goes as far as all seeds of its group have come.
     """
     from matplotlib.figure import Figure
 
     steps = pandas.concat(rows.set_index(["group", "run"])["steps"].to_dict())
-    metrics = [name.removeprefix("after/") for name in metrics]
-    drawn = [name for name in metrics if name in steps]
-    if not drawn:
-        raise ValueError(f"--out: no step has {' '.join(metrics)}")
-    figure = Figure((8, 3 * len(drawn) + 1), layout="constrained")
-    panels = figure.subplots(len(drawn), squeeze=False)[:, 0]
-    for metric, axes in zip(drawn, panels, strict=True):
-        axes.set(xlabel="step", ylabel=metric)
+    metrics = [name for name in metrics if name.removeprefix("after/") in steps]
+    if not metrics:
+        raise ValueError("--out: no --metric is measured at every step, as return is")
+    figure = Figure((8, 4 * len(metrics)), layout="constrained")
+    for number, name in enumerate(metrics, 1):
+        metric = name.removeprefix("after/")
+        label = f"{metric}: mean ± standard error over seeds"
+        axes = figure.add_subplot(len(metrics), 1, number, xlabel="step", ylabel=label)
         for group, values in steps[metric].groupby(level=0, sort=False):
             seeds = values.droplevel(0).unstack(0).dropna(axis="columns", how="all").dropna()
             curves = seeds.rolling(len(seeds) // 20 * 2 + 1, center=True, min_periods=1).mean()
             mean = curves.mean(axis=1)
             error = curves.sem(axis=1)  # not a number, and not drawn, for one seed
-            axes.plot(mean, label=f"{group} (n = {seeds.shape[1]})")
+            axes.plot(mean, label=group)
             axes.fill_between(mean.index, mean - error, mean + error, alpha=0.25)
-    figure.suptitle("training batches: running mean ± standard error over n seeds")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower left")
+        axes.legend()
     figure.savefig(file, dpi=200)
